@@ -1,0 +1,20 @@
+"""Greenroom: an actor-model run engine on trio."""
+
+from .actors.blocking import BlockingRun
+from .actors.body import Run
+from .actors.engine import Engine
+from .actors.jobs import Jobs
+from .actors.opening import open_engine
+from .actors.ticket import Ticket
+from .protocol.names import lane_name, session_handle
+
+__all__ = [
+    "BlockingRun",
+    "Engine",
+    "Jobs",
+    "Run",
+    "Ticket",
+    "lane_name",
+    "open_engine",
+    "session_handle",
+]
