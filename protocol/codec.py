@@ -1,0 +1,122 @@
+"""The two forms in which everything goes over a wire: JSON as text, MessagePack as binary.
+
+Gateway and clients agree on one of them by its WebSocket subprotocol, and then only `encode` and `decode`.
+Whatever arrives is judged here first: `decode` gives a value of exactly the type asked for, or raises
+`Invalid` that says where and why, and never anything else, whatever the bytes are. What is encoded must have
+passed `values.json_value` where it came from outside: JSON would turn NaN into null without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Protocol, TypeVar, overload
+
+import msgspec
+
+from .errors import Invalid
+from .events import Event
+from .records import Snapshot
+
+_T = TypeVar("_T")
+
+
+class _Encoder(Protocol):
+    def encode(self, obj: Any, /) -> bytes: ...
+
+
+class _Decoder(Protocol):
+    def decode(self, data: Any, /) -> Any: ...
+
+
+class _MakeDecoder(Protocol):
+    def __call__(self, type: Any, /) -> _Decoder: ...
+
+
+class Codec:
+    """One of the forms. `binary` says which kind of WebSocket message carries it."""
+
+    def __init__(self, name: str, *, binary: bool, encoder: _Encoder, make_decoder: _MakeDecoder) -> None:
+        self.name = name
+        self.subprotocol = f"greenroom.v1.{name}"
+        self.binary = binary
+        self._encoder = encoder
+        self._make_decoder = make_decoder
+        self._decoders: dict[Any, _Decoder] = {}
+
+    def __repr__(self) -> str:
+        return f"<Codec {self.subprotocol}>"
+
+    def encode(self, obj: Any) -> bytes:
+        """`obj`, a Struct or a JSON value, as bytes."""
+        return self._encoder.encode(obj)
+
+    @overload
+    def decode(self, data: bytes | str, type: type[_T]) -> _T: ...
+
+    @overload
+    def decode(self, data: bytes | str, type: Any) -> Any: ...
+
+    def decode(self, data: bytes | str, type: Any) -> Any:
+        """The value of `type` that `data` holds, or `Invalid` with `path` in its details."""
+        decoder = self._decoders.get(type)
+        if decoder is None:
+            decoder = self._decoders[type] = self._make_decoder(type)
+        if self.binary and isinstance(data, str):
+            raise Invalid(f"{self.subprotocol} takes binary messages, and this one is text", path="")
+        try:
+            return decoder.decode(data)
+        except msgspec.DecodeError as error:
+            place, reason = place_and_reason(error)
+            path = place.lstrip(".")
+            raise Invalid(f"{path or 'message'}: {reason}", path=path) from None
+        except UnicodeError as error:
+            raise Invalid(f"message: not UTF-8 ({error})", path="") from None
+        except RecursionError:
+            raise Invalid("message: nested too deeply; make it flatter", path="") from None
+
+    def decode_event(self, data: bytes | str) -> Event:
+        """The event that `data` holds, of the class that its `type` names."""
+        event: Event = self.decode(data, Event)
+        return event
+
+    def decode_snapshot(self, data: bytes | str) -> Snapshot:
+        """The snapshot that `data` holds."""
+        return self.decode(data, Snapshot)
+
+
+_PLACE = re.compile(r"(.*) - at (`key` in )?`\$(.*)`", re.DOTALL)
+_MAX_REASON = 300
+_OWN_WORDS = ("Expected ", "Invalid ", "Object ", "Input ", "Integer ", "Number ")
+
+
+def place_and_reason(error: Exception) -> tuple[str, str]:
+    """What an error of msgspec says: the place, as in `.params.pages[3]` (empty for all of it), and why.
+
+    The reason is in msgspec's words where they are its own, else in those of a class that was built. It is
+    cut where it is long, since it may quote what somebody sent.
+    """
+    text = str(error)
+    match = _PLACE.fullmatch(text)
+    reason, in_key, place = match.groups() if match else (text, None, "")
+    if reason.startswith(_OWN_WORDS):
+        reason = (reason[0].lower() + reason[1:]).replace("`", "")
+    if in_key:
+        reason = f"a key is wrong: {reason}"
+    if len(reason) > _MAX_REASON:
+        reason = reason[:_MAX_REASON] + "…"
+    return place, reason
+
+
+JSON = Codec(
+    "json",
+    binary=False,
+    encoder=msgspec.json.Encoder(),
+    make_decoder=msgspec.json.Decoder,
+)
+MSGPACK = Codec(
+    "msgpack",
+    binary=True,
+    encoder=msgspec.msgpack.Encoder(),
+    make_decoder=msgspec.msgpack.Decoder,
+)
+CODECS: dict[str, Codec] = {codec.subprotocol: codec for codec in (JSON, MSGPACK)}

@@ -1,0 +1,380 @@
+"""The fold: a snapshot and the events after it give the next snapshot, field by field.
+
+`Projection` is the mutable middle of it. The journal keeps one as its picture of what is committed, clients
+keep one of what they have seen, and both are equal at the same `seq`, because this is the only code that
+turns events into state.
+
+What a snapshot holds is bounded here too: of the ended runs only the last `KEPT_ENDED_RUNS` stay, a handle
+stays while one of its runs does, or while it is taken or has a draft, and a lane stays while one of its runs
+does, or while its limit or generation is not the default.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from .events import (
+    EngineChanged,
+    Event,
+    EventBase,
+    HandleChanged,
+    InterruptClosed,
+    InterruptOpened,
+    LaneChanged,
+    RunChanged,
+    RunEvent,
+    RunProgress,
+    RunStateChanged,
+)
+from .names import MAIN
+from .records import (
+    KEPT_ENDED_RUNS,
+    EngineState,
+    HandleState,
+    InterruptState,
+    LaneState,
+    RunRecord,
+    Snapshot,
+    default_limit,
+)
+from .states import ENDED, HandleStatus, Status, handle_status
+
+
+def next_record(run: RunRecord | None, event: RunEvent) -> RunRecord:
+    """The run after the event. `run` may be `None` only for the event that creates it."""
+    kind = type(event)
+    if kind is RunStateChanged:
+        return _after_transition(run, cast(RunStateChanged, event))
+    assert run is not None, f"{event.type} {event.seq} for run {event.run}, which no event has created"
+    if kind is RunProgress:
+        return replace(run, progress=cast(RunProgress, event).progress, updated_at=event.at)
+    if kind is RunChanged:
+        return _after_change(run, cast(RunChanged, event))
+    return replace(run, updated_at=event.at)
+
+
+def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecord:
+    at = event.at
+    if run is None:
+        return RunRecord(
+            id=event.run,
+            handle=event.handle,
+            lane=event.lane,
+            job=event.job or "",
+            kind=event.kind or "start",
+            params=event.params,
+            status=event.to,
+            reason=event.reason,
+            attempt=event.attempt,
+            place=event.place,
+            created_at=at,
+            updated_at=at,
+        )
+    to = event.to
+    changes: dict[str, Any] = {
+        "status": to,
+        "reason": event.reason,
+        "attempt": event.attempt,
+        "place": event.place,
+        "waiting_for": event.waiting_for,
+        "updated_at": at,
+    }
+    if event.interactive is not None:
+        changes.update(interactive=event.interactive, streaming=False, compacting=False)
+    if to is Status.RUNNING:
+        changes["detached"] = False
+        if run.started_at is None:
+            changes["started_at"] = at
+    elif to in ENDED:
+        changes.update(
+            detached=False,
+            interactive=False,
+            streaming=False,
+            compacting=False,
+            result=event.result,
+            error=event.error,
+            ended_at=at,
+        )
+    return replace(run, **changes)
+
+
+def _after_change(run: RunRecord, event: RunChanged) -> RunRecord:
+    changes: dict[str, Any] = {"updated_at": event.at}
+    for name in ("place", "detached", "interactive", "streaming", "compacting"):
+        value = getattr(event, name)
+        if value is not None:
+            changes[name] = value
+    return replace(run, **changes)
+
+
+class _Lane:
+    """A lane as the projection holds it; `runs` counts those of its runs that the projection holds."""
+
+    __slots__ = ("executing", "generation", "limit", "queued", "runs")
+
+    def __init__(self, limit: int | None, generation: int = 0) -> None:
+        self.limit = limit
+        self.generation = generation
+        self.executing: dict[str, None] = {}
+        self.queued: dict[str, None] = {}
+        self.runs = 0
+
+
+class _Handle:
+    """A handle as the projection holds it; `runs` counts those of its runs that the projection holds."""
+
+    __slots__ = ("active", "params", "runs", "status", "waiting")
+
+    def __init__(self) -> None:
+        self.status = HandleStatus.IDLE
+        self.active: str | None = None
+        self.waiting: OrderedDict[str, None] | None = None  # made when first needed: most handles never do
+        self.params: Any = None
+        self.runs = 0
+
+
+class Projection:
+    """State that follows the events. `apply` them in order, without a gap; `snapshot` at any time."""
+
+    def __init__(self, epoch: str, *, max_concurrent: int, seq: int = 0) -> None:
+        self.epoch = epoch
+        self.seq = seq
+        self.max_concurrent = max_concurrent
+        self.draining = False
+        self.runs: dict[str, RunRecord] = {}
+        self.interrupts: dict[str, InterruptState] = {}
+        self._queued = 0
+        self._executing = 0
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._lanes: dict[str, _Lane] = {MAIN: _Lane(default_limit(MAIN))}
+        self._handles: dict[str, _Handle] = {}
+
+    @classmethod
+    def from_snapshot(cls, snapshot: Snapshot) -> Projection:
+        """A projection that goes on from a snapshot."""
+        self = cls(snapshot.epoch, max_concurrent=snapshot.engine.max_concurrent, seq=snapshot.seq)
+        self.draining = snapshot.engine.draining
+        self.runs = dict(snapshot.runs)
+        self.interrupts = dict(snapshot.interrupts)
+        self._queued = snapshot.engine.queued
+        self._executing = snapshot.engine.executing
+        for name, lane_state in snapshot.lanes.items():
+            lane = self._lanes[name] = _Lane(lane_state.limit, lane_state.generation)
+            lane.executing = dict.fromkeys(lane_state.executing)
+            lane.queued = dict.fromkeys(lane_state.queued)
+        for name, handle_state in snapshot.handles.items():
+            handle = self._handles[name] = _Handle()
+            handle.status = handle_state.status
+            handle.active = handle_state.active_run
+            handle.waiting = OrderedDict.fromkeys(handle_state.waiting) if handle_state.waiting else None
+            handle.params = handle_state.params
+        for run in snapshot.runs.values():
+            self._handles[run.handle].runs += 1
+            self._lanes[run.lane].runs += 1
+            if run.ended:
+                self._ended[run.id] = None
+        return self
+
+    def apply(self, event: Event, record: RunRecord | None = None) -> None:
+        """Take the next event. `record` is the run after it, where the caller has worked it out already."""
+        if event.seq != self.seq + 1:
+            raise ValueError(f"event {event.seq} does not follow {self.seq}: an event was lost or repeated")
+        self.seq = event.seq
+        if isinstance(event, RunEvent):
+            before = self.runs.get(event.run)
+            self.runs[event.run] = record if record is not None else next_record(before, event)
+        handler = _APPLY.get(type(event))
+        if handler is not None:
+            handler(self, event)
+
+    def snapshot(self) -> Snapshot:
+        """Everything as of `seq`."""
+        runs = self.runs
+        pending = {id: run for id, run in runs.items() if not run.ended}
+        pending.update((id, runs[id]) for id in self._ended)
+        return Snapshot(
+            epoch=self.epoch,
+            seq=self.seq,
+            engine=EngineState(self.max_concurrent, self._executing, self._queued, self.draining),
+            lanes={
+                name: LaneState(
+                    lane.limit,
+                    lane.generation,
+                    list(lane.executing),
+                    sorted(lane.queued, key=lambda id: cast(int, runs[id].place)),
+                )
+                for name, lane in self._lanes.items()
+            },
+            handles={
+                name: HandleState(
+                    handle.status,
+                    handle.active is not None,
+                    handle.active,
+                    list(handle.waiting or ()),
+                    handle.params,
+                )
+                for name, handle in self._handles.items()
+            },
+            interrupts=dict(self.interrupts),
+            runs=pending,
+        )
+
+    def draft(self, handle: str) -> Any:
+        """The draft parameters of a handle."""
+        held = self._handles.get(handle)
+        return held.params if held is not None else None
+
+    def generation(self, lane: str) -> int:
+        """How often a lane has been reset."""
+        held = self._lanes.get(lane)
+        return held.generation if held is not None else 0
+
+    def active_run(self, handle: str) -> str | None:
+        """The run that holds a handle."""
+        held = self._handles.get(handle)
+        return held.active if held is not None else None
+
+    # What each kind of event does beyond its run's record.
+
+    def _transition(self, event: RunStateChanged) -> None:
+        id, before, to = event.run, event.from_, event.to
+        handle, lane = self._handle(event.handle), self._lane(event.lane)
+        if before is None:
+            handle.runs += 1
+            lane.runs += 1
+            self._queued += 1
+            if event.place is None:
+                self._wait(handle, id, event.front)
+            else:
+                lane.queued[id] = None
+                handle.active = id
+                handle.status = HandleStatus.QUEUED
+            return
+        if before is Status.QUEUED:
+            self._queued -= 1
+            lane.queued.pop(id, None)
+            if handle.waiting is not None:
+                handle.waiting.pop(id, None)
+        if to is Status.RUNNING:
+            lane.executing[id] = None
+            self._executing += 1
+        elif to is not Status.CANCELLING:
+            self._give_back(lane, id)
+        if handle.active == id:
+            handle.status = handle_status(before, to)
+        if to in ENDED:
+            if handle.active == id and not event.holds_handle:
+                handle.active = None
+            self._end(id)
+
+    def _change(self, event: RunChanged) -> None:
+        lane = self._lane(event.lane)
+        if event.detached:
+            self._give_back(lane, event.run)
+        handle = self._handle(event.handle)
+        if event.place is not None and handle.waiting is not None and event.run in handle.waiting:
+            del handle.waiting[event.run]
+            handle.active = event.run
+            handle.status = HandleStatus.QUEUED
+            lane.queued[event.run] = None
+
+    def _interrupt_opened(self, event: InterruptOpened) -> None:
+        self.interrupts[event.interrupt] = InterruptState(
+            event.run, event.key, event.data, event.at, event.deadline
+        )
+
+    def _interrupt_closed(self, event: InterruptClosed) -> None:
+        self.interrupts.pop(event.interrupt, None)
+
+    def _lane_changed(self, event: LaneChanged) -> None:
+        lane = self._lane(event.lane)
+        lane.limit = event.limit
+        lane.generation = event.generation
+        self._forget_lane(event.lane)
+
+    def _handle_changed(self, event: HandleChanged) -> None:
+        handle = self._handle(event.handle)
+        if event.params is not UNSET:
+            handle.params = event.params
+        if event.freed is not None and handle.active == event.freed:
+            handle.active = None
+        self._forget_handle(event.handle)
+
+    def _engine_changed(self, event: EngineChanged) -> None:
+        self.max_concurrent = event.max_concurrent
+        self.draining = event.draining
+
+    # What is held, and what is let go.
+
+    def _handle(self, name: str) -> _Handle:
+        handle = self._handles.get(name)
+        if handle is None:
+            handle = self._handles[name] = _Handle()
+        return handle
+
+    def _lane(self, name: str) -> _Lane:
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = _Lane(default_limit(name))
+        return lane
+
+    def _wait(self, handle: _Handle, id: str, front: bool) -> None:
+        if handle.waiting is None:
+            handle.waiting = OrderedDict()
+        handle.waiting[id] = None
+        if front:
+            handle.waiting.move_to_end(id, last=False)
+
+    def _give_back(self, lane: _Lane, id: str) -> None:
+        if id in lane.executing:
+            del lane.executing[id]
+            self._executing -= 1
+
+    def _end(self, id: str) -> None:
+        self._ended[id] = None
+        if len(self._ended) <= KEPT_ENDED_RUNS:
+            return
+        oldest, _ = self._ended.popitem(last=False)
+        run = self.runs.pop(oldest)
+        self._lanes[run.lane].runs -= 1
+        self._forget_lane(run.lane)
+        self._handles[run.handle].runs -= 1
+        self._forget_handle(run.handle)
+
+    def _forget_lane(self, name: str) -> None:
+        lane = self._lanes[name]
+        if not lane.runs and name != MAIN and not lane.generation and lane.limit == default_limit(name):
+            del self._lanes[name]
+
+    def _forget_handle(self, name: str) -> None:
+        handle = self._handles[name]
+        if handle.runs or handle.active is not None:
+            return
+        if handle.params is None:
+            del self._handles[name]
+        else:
+            handle.status = HandleStatus.IDLE
+
+
+_APPLY: dict[type[EventBase], Callable[[Projection, Any], None]] = {
+    RunStateChanged: Projection._transition,
+    RunChanged: Projection._change,
+    InterruptOpened: Projection._interrupt_opened,
+    InterruptClosed: Projection._interrupt_closed,
+    LaneChanged: Projection._lane_changed,
+    HandleChanged: Projection._handle_changed,
+    EngineChanged: Projection._engine_changed,
+}
+
+
+def fold(snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
+    """The snapshot after the events, which must follow it without a gap."""
+    projection = Projection.from_snapshot(snapshot)
+    for event in events:
+        projection.apply(event)
+    return projection.snapshot()

@@ -1,0 +1,41 @@
+"""Names of handles and lanes: how they are made, and what is accepted."""
+
+from __future__ import annotations
+
+from .errors import Invalid
+
+MAIN = "main"
+MAX_NAME = 256
+_PROBES = ("auth-probe:", "session:probe-")
+
+
+def session_handle(key: str) -> str:
+    """The handle of a session: `""` gives `session:main`; a key that has the prefix keeps it."""
+    cleaned = key.strip() or MAIN
+    return cleaned if cleaned.startswith("session:") else f"session:{cleaned}"
+
+
+def lane_name(name: str | None) -> str:
+    """The lane that is meant by `name`: trimmed, and `main` when nothing is left."""
+    return (name or "").strip() or MAIN
+
+
+def is_probe(name: str) -> bool:
+    """Whether failures under this handle or lane are expected, and so not logged as errors."""
+    return name.startswith(_PROBES)
+
+
+def check_name(what: str, name: object) -> str:
+    """`name`, if it can name a `what` ("handle", "lane", "job", …); else `Invalid`."""
+    if not isinstance(name, str):
+        raise Invalid(f"{what} must be a string, not {type(name).__name__} {name!r}", value=repr(name)[:100])
+    if not name.strip():
+        raise Invalid(f"{what} {name!r} is empty: give it a name", value=name)
+    if len(name) > MAX_NAME:
+        raise Invalid(
+            f"{what} {name[:40]!r}… has {len(name)} characters: at most {MAX_NAME} are allowed",
+            value=name[:100],
+        )
+    if not name.isprintable():
+        raise Invalid(f"{what} {name!r} contains characters that cannot be printed: remove them", value=name)
+    return name

@@ -1,0 +1,297 @@
+"""Parameters of a job: whether they fit the type that it declares, and all that doesn't, at once.
+
+A job declares what it takes by the annotation of its second parameter, here called `kind`: a msgspec Struct,
+an attrs class, a dataclass, a TypedDict, a dict, `Any`, or `None` for a job that takes nothing. The engine
+keeps and shows parameters as plain JSON values, so they pass here three times: `plain_params` as a caller
+gives them, `check_params` before they are accepted, and `convert_params` when a body gets them.
+
+msgspec decides what fits, strictly (a str is no int). It stops at the first mistake, and lets unknown keys
+pass, though each is most likely a misspelt one; so what doesn't fit is walked through, part by part.
+"""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections import abc
+from collections.abc import Iterator
+from enum import Enum
+from functools import lru_cache
+from itertools import chain, islice
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec.inspect import DataclassType, StructType, TypedDictType, type_info
+
+from .codec import place_and_reason
+from .errors import Invalid
+from .values import child_path, json_value, shown
+
+_MAX_MISTAKES = 100
+_MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
+_SEQUENCES = (list, tuple, abc.Sequence, abc.MutableSequence, abc.Collection)
+_SETS = (set, frozenset, abc.Set, abc.MutableSet)
+_ARRAYS = (*_SEQUENCES, *_SETS)
+
+
+def check_params(value: Any, kind: Any) -> list[str]:
+    """What is wrong with `value`, a JSON value, as parameters of type `kind`; each mistake with its path.
+
+    Of more than a hundred, the first hundred are named.
+    """
+    if kind is None or kind is NoneType:
+        found = _unwanted(value)
+    else:
+        given = {} if value is None else value
+        found = chain(_misfits(given, kind, "params"), _unknown_keys(given, kind, "params"))
+    mistakes = list(islice(found, _MAX_MISTAKES + 1))
+    if len(mistakes) > _MAX_MISTAKES:
+        mistakes[_MAX_MISTAKES] = "params: and more mistakes"
+    return mistakes
+
+
+def convert_params(value: Any, kind: Any) -> Any:
+    """`value` as an instance of `kind`, which shares nothing with it; `Invalid` if it doesn't fit."""
+    if kind is None or kind is NoneType:
+        return None
+    copy = json_value({} if value is None else value, "params", None)
+    try:
+        return _convert(copy, kind)
+    except Exception as error:  # a class may raise what it likes when it is built
+        mistakes = check_params(value, kind) or [f"params: {error}"]
+        raise Invalid("; ".join(mistakes), mistakes=mistakes) from None
+
+
+def plain_params(value: Any, kind: Any) -> Any:
+    """What a caller gives as parameters, an instance of `kind` say, as plain values.
+
+    Dicts and `None` are left as they are.
+    """
+    if value is None or isinstance(value, dict):
+        return value
+    try:
+        return _plain(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        wanted = "a dict" if _shape(kind) is None else f"a dict or {_with_article(kind)}"
+        raise Invalid(f"params: give {wanted}, not {shown(value)} ({error})", path="params") from None
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    return msgspec.convert(value, kind, strict=True, str_keys=True)
+
+
+def _misfit(value: Any, kind: Any) -> str | None:
+    """The first thing that msgspec, or a class that it builds, has against `value`: what follows its path."""
+    try:
+        _convert(value, kind)
+    except msgspec.ValidationError as error:
+        place, text = place_and_reason(error)
+        return f"{place}: {text if place else _with_value(text, value, kind)}"
+    except Exception as error:
+        return f": {type(error).__name__}: {error}"
+    return None
+
+
+def _with_value(text: str, value: Any, kind: Any) -> str:
+    """msgspec's reason, and the value that it speaks of (it names the type at most, or a length)."""
+    if text.startswith("invalid enum value"):
+        choices = ", ".join(repr(choice) for choice in _choices(_aim(kind, value)))
+        return f"{shown(value)} is none of {choices}" if choices else text
+    if not text.startswith(("expected ", "invalid ")):
+        return text
+    if ", got " not in text:
+        return f"{text}, got {shown(value)}"
+    return text if text[-1].isdigit() else f"{text} {shown(value)}"
+
+
+def _choices(kind: Any) -> list[Any]:
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [member.value for member in kind]
+    return list(get_args(kind)) if get_origin(kind) is Literal else []
+
+
+# The walk.
+
+
+def _unwanted(value: Any) -> Iterator[str]:
+    """What a job without parameters is given."""
+    if isinstance(value, dict):
+        for key in value:
+            yield f"{child_path('params', key)}: unknown; this job takes no parameters"
+    elif value is not None:
+        yield f"params: this job takes no parameters, got {type(value).__name__} {shown(value)}"
+
+
+def _misfits(value: Any, kind: Any, path: str) -> Iterator[str]:
+    """What is missing or of a wrong type, as deep down as it can be named."""
+    reason = _misfit(value, kind)
+    if reason is None:
+        return
+    explained = "object contains unknown field" in reason and any(_unknown_keys(value, kind, path))
+    for key, field in _fields(value, kind).items():
+        if field.required and key not in value:
+            explained = True
+            yield f"{child_path(path, key)}: missing ({_with_article(field.kind)} is required)"
+    for key, part, its_kind in _parts(value, kind):
+        for mistake in _misfits(part, its_kind, child_path(path, key)):
+            explained = True
+            yield mistake
+    if not explained:
+        yield path + reason
+
+
+def _unknown_keys(value: Any, kind: Any, path: str) -> Iterator[str]:
+    """Keys that nothing reads."""
+    for key, part, its_kind in _parts(value, kind):
+        if isinstance(part, dict | list):
+            yield from _unknown_keys(part, its_kind, child_path(path, key))
+    shape = _shape_of(value, kind)
+    if shape is not None:
+        known = ", ".join(shape.fields) or "none"
+        for key in value:
+            if key not in shape.fields and key != shape.tag_field:
+                yield f"{child_path(path, key)}: unknown; known are {known}"
+
+
+def _parts(value: Any, kind: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """The parts of `value` that have a type of their own: key or index, part, type."""
+    aim = _aim(kind, value)
+    items = get_args(aim)
+    if isinstance(value, dict):
+        fields = _fields(value, kind)
+        for key, part in value.items():
+            if key in fields:
+                yield key, part, fields[key].kind
+            elif get_origin(aim) in _MAPPINGS:
+                yield key, part, items[1]
+    elif isinstance(value, list | tuple) and get_origin(aim) in _ARRAYS and items:
+        of_one_type = get_origin(aim) is not tuple or items[-1] is Ellipsis
+        for index, part in enumerate(value):
+            if of_one_type or index < len(items):
+                yield index, part, items[0 if of_one_type else index]
+
+
+# What types look like.
+
+
+class _Field(NamedTuple):
+    """A field of a class: its attribute, its type, and whether it must be given."""
+
+    attribute: str
+    kind: Any
+    required: bool
+
+
+class _Shape(NamedTuple):
+    """A class that is written as an object: its fields by key, and its tag if it has one."""
+
+    fields: dict[str, _Field]
+    tag_field: str | None
+    tag: str | int | None
+
+
+def _shape(kind: Any) -> _Shape | None:
+    """The shape of a class, or `None` for what is not written as an object."""
+    cls = get_origin(kind) or kind
+    return _shape_of_class(cls) if isinstance(cls, type) else None
+
+
+@lru_cache(maxsize=1024)
+def _shape_of_class(cls: Any) -> _Shape | None:
+    try:
+        info = type_info(cls)
+        hints = get_type_hints(cls, include_extras=True)
+    except Exception:  # msgspec cannot read this class, and says so when it is to convert something
+        return None
+    if not isinstance(info, StructType | DataclassType | TypedDictType):
+        return None
+    tag_field = tag = None
+    if isinstance(info, StructType):
+        if info.array_like:
+            return None
+        tag_field, tag = info.tag_field, info.tag
+    by_name = {field.name: field for field in info.fields}
+    fields = {
+        by_name[name].encode_name: _Field(name, _unwrapped(hint), by_name[name].required)
+        for name, hint in hints.items()
+        if name in by_name
+    }
+    return _Shape(fields, tag_field, tag)
+
+
+def _shape_of(value: Any, kind: Any) -> _Shape | None:
+    return _shape(_aim(kind, value)) if isinstance(value, dict) else None
+
+
+def _fields(value: Any, kind: Any) -> dict[str, _Field]:
+    shape = _shape_of(value, kind)
+    return shape.fields if shape is not None else {}
+
+
+def _unwrapped(kind: Any) -> Any:
+    """The type of a TypedDict's key without what only says whether the key must be there."""
+    while get_origin(kind) in (typing.Required, typing.NotRequired):
+        kind = get_args(kind)[0]
+    return kind
+
+
+def _aim(kind: Any, value: Any) -> Any:
+    """The type that `value` is meant to be: `kind` bare, and of a union the one member of value's form."""
+    while True:
+        if get_origin(kind) is Annotated:
+            kind = get_args(kind)[0]
+        elif hasattr(kind, "__supertype__"):  # a NewType
+            kind = kind.__supertype__
+        elif hasattr(kind, "__value__"):  # an alias by a `type` statement
+            kind = kind.__value__
+        else:
+            break
+    if get_origin(kind) not in (Union, UnionType):
+        return kind
+    members = [member for member in (_aim(m, value) for m in get_args(kind)) if _has_form(member, value)]
+    if len(members) > 1 and isinstance(value, dict):
+        members = [m for m in members if (s := _shape(m)) and value.get(s.tag_field) == s.tag]
+    return members[0] if len(members) == 1 else kind
+
+
+def _has_form(kind: Any, value: Any) -> bool:
+    """Whether `kind` is written in the form that `value` has: an object, an array, or another value."""
+    origin = get_origin(kind) or kind
+    if isinstance(value, dict):
+        return origin in _MAPPINGS or _shape(kind) is not None
+    if isinstance(value, list | tuple):
+        return origin in _ARRAYS
+    return bool(_choices(kind))
+
+
+def _with_article(kind: Any) -> str:
+    """`kind` in words: `a str`, `an int | None`, `a list[Address]`."""
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    name = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+    name = re.sub(r"[\w<>]+\.", "", name)
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _plain(value: Any) -> Any:
+    """As msgspec.to_builtins, which leaves out the private fields of attrs classes."""
+    if isinstance(value, dict):
+        return {_plain_key(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    shape = _shape(type(value))
+    if shape is None:
+        return msgspec.to_builtins(value, str_keys=True)
+    plain = {
+        key: _plain(item)
+        for key, field in shape.fields.items()
+        if (item := getattr(value, field.attribute)) is not msgspec.UNSET
+    }
+    if shape.tag_field is not None:
+        plain[shape.tag_field] = shape.tag
+    return plain
+
+
+def _plain_key(key: Any) -> Any:
+    [plain] = msgspec.to_builtins({key: None}, str_keys=True)
+    return plain

@@ -1,0 +1,163 @@
+"""The state machine of a run: one table, from which everything else derives.
+
+Theory of operation. A run moves through nine statuses. Four ranks order them (queued, running and suspended,
+cancelling, ended), and a run never goes back to a lower rank. Each row of `TRANSITIONS` names a status, the
+statuses it may be entered from, and who decides it. `Body` narrows a row where it matters whether a body of
+the run is still alive: a suspended run may wait inside its body (for an answer, say) or without one (for a
+retry, or after a restart), and only the first can be *cancelling*.
+
+Everything that changes a status asks this table: the journal's compare-and-set, the WHERE clause of the SQL
+stores, the documentation and the tests. No other module restates it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Status(StrEnum):
+    """Where a run stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    CANCELLING = "cancelling"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    REJECTED = "rejected"
+
+
+class Body(StrEnum):
+    """What a transition asks of the run's body."""
+
+    ANY = "any"
+    LIVE = "with a live body"
+    NONE = "without a body"
+
+
+class Source(NamedTuple):
+    """A status that a transition may start from, and what it asks of the body there."""
+
+    status: Status
+    body: Body = Body.ANY
+
+
+class Transition(NamedTuple):
+    """One row: the status entered, where from, and who decides."""
+
+    to: Status
+    sources: tuple[Source, ...]
+    decided_by: str
+
+
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition(Status.QUEUED, (), "admission, or waiting in the handle"),
+    Transition(Status.RUNNING, (Source(Status.QUEUED), Source(Status.SUSPENDED)), "the lane grants a slot"),
+    Transition(Status.SUSPENDED, (Source(Status.RUNNING),), "the run waits without a slot"),
+    Transition(
+        Status.CANCELLING,
+        (Source(Status.RUNNING), Source(Status.SUSPENDED, Body.LIVE)),
+        "a user cancels",
+    ),
+    Transition(
+        Status.SUCCEEDED,
+        (Source(Status.RUNNING), Source(Status.SUSPENDED), Source(Status.CANCELLING)),
+        "the body ended",
+    ),
+    Transition(
+        Status.FAILED,
+        (Source(Status.RUNNING), Source(Status.SUSPENDED), Source(Status.CANCELLING)),
+        "the body ended",
+    ),
+    Transition(
+        Status.CANCELLED,
+        (Source(Status.QUEUED), Source(Status.CANCELLING), Source(Status.SUSPENDED, Body.NONE)),
+        "a user, a clear, the end of a cancel",
+    ),
+    Transition(
+        Status.TIMED_OUT,
+        (
+            Source(Status.QUEUED),
+            Source(Status.RUNNING),
+            Source(Status.SUSPENDED),
+            Source(Status.CANCELLING),
+        ),
+        "a deadline, once the body has ended or was abandoned",
+    ),
+    Transition(
+        Status.REJECTED,
+        (Source(Status.QUEUED), Source(Status.SUSPENDED, Body.NONE)),
+        "it cannot be started any more",
+    ),
+)
+
+_BY_TARGET = {row.to: row for row in TRANSITIONS}
+
+ENDED: frozenset[Status] = frozenset(
+    status for status in Status if not any(status == s.status for row in TRANSITIONS for s in row.sources)
+)
+PENDING: frozenset[Status] = frozenset(Status) - ENDED
+
+_RANKS = {Status.QUEUED: 0, Status.RUNNING: 1, Status.SUSPENDED: 1, Status.CANCELLING: 2}
+
+
+def rank(status: Status) -> int:
+    """The height of a status; a run never moves to a lower one."""
+    return _RANKS.get(status, 3)
+
+
+def allowed_from(to: Status, *, live_body: bool | None = None) -> frozenset[Status]:
+    """The statuses that `to` may be entered from.
+
+    `live_body` says whether a body of the run is alive; `None` leaves the question open and gives every
+    status that is allowed in either case.
+    """
+    unfit = {True: Body.NONE, False: Body.LIVE}.get(live_body) if live_body is not None else None
+    return frozenset(source.status for source in _BY_TARGET[to].sources if source.body != unfit)
+
+
+class HandleStatus(StrEnum):
+    """What a user interface shows for a handle."""
+
+    IDLE = "Idle"
+    QUEUED = "Queued"
+    RUNNING = "Running"
+    DONE = "Done"
+    FAILED = "Failed"
+    CANCELLED = "Cancelled"
+
+
+_SHOWN = {
+    Status.QUEUED: HandleStatus.QUEUED,
+    Status.RUNNING: HandleStatus.RUNNING,
+    Status.SUSPENDED: HandleStatus.RUNNING,
+    Status.CANCELLING: HandleStatus.RUNNING,
+    Status.SUCCEEDED: HandleStatus.DONE,
+    Status.FAILED: HandleStatus.FAILED,
+    Status.TIMED_OUT: HandleStatus.FAILED,
+    Status.REJECTED: HandleStatus.FAILED,
+    Status.CANCELLED: HandleStatus.CANCELLED,
+}
+
+
+def handle_status(before: Status | None, status: Status) -> HandleStatus:
+    """What a handle shows once its admitted run went from `before` to `status`."""
+    if before == Status.QUEUED and status == Status.CANCELLED:
+        return HandleStatus.IDLE  # nothing had happened yet, so there is nothing to show
+    return _SHOWN[status]
+
+
+def mermaid() -> str:
+    """The table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2"]
+    for row in TRANSITIONS:
+        if not row.sources:
+            lines.append(f"    [*] --> {row.to}: {row.decided_by}")
+        for source in row.sources:
+            body = "" if source.body == Body.ANY else f" ({source.body})"
+            lines.append(f"    {source.status} --> {row.to}: {row.decided_by}{body}")
+    lines += [f"    {status} --> [*]" for status in Status if status in ENDED]
+    return "\n".join(lines) + "\n"

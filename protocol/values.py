@@ -1,0 +1,199 @@
+"""JSON values: what parameters, results, checkpoints, messages, answers and progress are made of.
+
+Whatever comes from a body or a caller goes through `json_value` before the engine keeps it: it is copied, so
+that nobody changes it afterwards, and refused with its place if JSON could not carry it there and back. What
+has passed here can be encoded by every codec and stored by every store. Nothing here knows what the values
+mean; that is `parameters`.
+"""
+
+from __future__ import annotations
+
+import re
+import reprlib
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from .errors import Invalid, TooLarge
+
+MAX_DEPTH = 100
+"""How many lists and dicts may stand in each other."""
+
+_MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
+_LONGEST_NUMBER = 25  # bytes that a number, true, false or null can take as JSON
+_LONGEST_CHARACTER = 6  # bytes that one can take as JSON: \u001f
+_SCALARS = frozenset({type(None), bool, int, float})
+_HINTS = {
+    "bytes": "encode it as text, base64 for example",
+    "datetime": "give Unix seconds or an ISO 8601 string",
+    "Decimal": "give a float or a string",
+    "set": "give a list",
+    "frozenset": "give a list",
+}
+
+_encode = msgspec.json.Encoder().encode
+_short = reprlib.Repr()
+_short.maxstring, _short.maxother = 60, 80
+
+
+def json_value(value: object, where: str, max_bytes: int | None) -> Any:
+    """A copy of `value` in plain dicts, lists, strings, numbers, booleans and nulls.
+
+    Tuples become lists, and instances of subclasses (a StrEnum, an OrderedDict) become what they extend.
+    Raises `Invalid` if a part of it is no JSON value, and `TooLarge` if it has more than `max_bytes` bytes
+    as JSON; both say where, with a path that begins with `where`.
+    """
+    copier = _Copier(where, max_bytes)
+    plain = copier.copy(value)
+    if max_bytes is not None and not _surely_fits(plain, max_bytes):
+        size = len(_encode(plain))
+        if size > max_bytes:
+            raise _too_large(where, str(size), size, max_bytes)
+    return plain
+
+
+def child_path(path: str, key: object) -> str:
+    """The path of what stands under `key` in the value at `path`: `params.pages`, `params.pages[3]`."""
+    if type(key) is int:
+        return f"{path}[{key}]"
+    if isinstance(key, str) and key.isidentifier():
+        return f"{path}.{key}"
+    return f"{path}[{shown(key)}]"
+
+
+def shown(value: object) -> str:
+    """`value` for a message: short, and the same in every process (no address of an object in it)."""
+    try:
+        return re.sub(r" at 0x[0-9a-fA-F]+", "", _short.repr(value))
+    except Exception:  # an int of too many digits, a __repr__ that raises
+        return f"<{type(value).__name__}>"
+
+
+def _surely_fits(plain: Any, max_bytes: int) -> bool:
+    """Whether the size of `plain` is within the limit for certain, without encoding it."""
+    kind = type(plain)
+    if kind in _SCALARS:
+        return max_bytes >= _LONGEST_NUMBER
+    if kind is str:
+        return len(plain) * _LONGEST_CHARACTER + 2 <= max_bytes
+    return not plain and max_bytes >= 2
+
+
+def _too_large(where: str, said: str, size: int, limit: int) -> TooLarge:
+    return TooLarge(
+        f"{where}: {said} bytes as JSON; at most {limit} are allowed, so keep what is large in a file",
+        path=where,
+        size=size,
+        limit=limit,
+    )
+
+
+class _Copier:
+    """One walk over a value. `path` holds the keys down to where the walk is, and so is what an error names.
+
+    The walk counts what it meets: each part takes a byte at least. So a value that is far too large, or
+    that is small in memory only because its parts are shared, is refused before it has been copied in full.
+    """
+
+    __slots__ = ("limit", "met", "path", "where")
+
+    def __init__(self, where: str, max_bytes: int | None) -> None:
+        self.where = where
+        self.limit = max_bytes
+        self.met = 0
+        self.path: list[object] = []
+
+    def copy(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is str:
+            return value if value.isascii() else self._string(value)
+        if value is None or kind is bool:
+            return value
+        if kind is int:
+            return self._integer(value)
+        if kind is float:
+            return self._number(value)
+        if kind is dict:
+            return self._dict(value)
+        if kind is list or kind is tuple:
+            return self._list(value)
+        return self._of_a_subclass(value)
+
+    def _of_a_subclass(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._string(str.__str__(value))
+        if isinstance(value, int):
+            return self._integer(int.__int__(value))
+        if isinstance(value, float):
+            return self._number(float.__float__(value))
+        if isinstance(value, dict):
+            return self._dict(value)
+        if isinstance(value, list | tuple):
+            return self._list(value)
+        name = type(value).__name__
+        hint = _HINTS.get(name, "use dict, list, str, int, float, bool or None")
+        raise self._unfit(f"{name} is not a JSON value ({shown(value)}); {hint}")
+
+    def _string(self, value: str) -> str:
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            why = f"the string {shown(value)} has a lone surrogate at {error.start}, which UTF-8 cannot carry"
+            raise self._unfit(why) from None
+        return value
+
+    def _integer(self, value: int) -> int:
+        if not _MIN_INT <= value <= _MAX_INT:
+            raise self._unfit(f"the int {shown(value)} is outside -2**63 to 2**64 - 1; give a string")
+        return value
+
+    def _number(self, value: float) -> float:
+        if not isfinite(value):
+            raise self._unfit(f"the float {value} is not a JSON value; give None or a string")
+        return value
+
+    def _dict(self, value: dict[Any, Any]) -> dict[str, Any]:
+        self._enter(len(value))
+        path = self.path
+        copied: dict[str, Any] = {}
+        for key, item in value.items():
+            if type(key) is not str or not key.isascii():
+                key = self._key(key)
+            if item is None:
+                copied[key] = None
+                continue
+            path.append(key)
+            copied[key] = self.copy(item)
+            path.pop()
+        return copied
+
+    def _key(self, key: object) -> str:
+        if not isinstance(key, str):
+            raise self._unfit(f"the key {shown(key)} is of type {type(key).__name__}; keys must be strings")
+        return self._string(str.__str__(key))
+
+    def _list(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:
+        self._enter(len(value))
+        path = self.path
+        copied = []
+        for index, item in enumerate(value):
+            path.append(index)
+            copied.append(self.copy(item))
+            path.pop()
+        return copied
+
+    def _enter(self, parts: int) -> None:
+        if len(self.path) >= MAX_DEPTH:
+            raise self._unfit(f"nested more than {MAX_DEPTH} deep, or it contains itself; make it flatter")
+        self.met += parts
+        if self.limit is not None and self.met > self.limit:
+            raise _too_large(self.where, f"at least {self.met}", self.met, self.limit)
+
+    def _unfit(self, why: str) -> Invalid:
+        path = self.where
+        for key in self.path:
+            path = child_path(path, key)
+        if len(path) > 200:
+            path = f"{path[:150]}…{path[-49:]}"
+        return Invalid(f"{path}: {why}", path=path)

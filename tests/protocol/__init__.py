@@ -1,0 +1,1 @@
+"""What is said: the pure part of Greenroom, tested as data."""

@@ -1,0 +1,220 @@
+"""The commands of a client and the messages of the server, as they stand on the wire."""
+
+import math
+from typing import get_args
+
+import msgspec
+import pytest
+from greenroom.protocol.codec import CODECS, JSON
+from greenroom.protocol.commands import (
+    Auth,
+    Command,
+    Error,
+    Events,
+    GetSnapshot,
+    Ok,
+    Resync,
+    ServerMessage,
+    Submit,
+    Subscribe,
+    Wait,
+    Welcome,
+    timeout_from_wire,
+    timeout_to_wire,
+)
+from greenroom.protocol.errors import Invalid
+from greenroom.protocol.events import EngineChanged, Filter
+from greenroom.protocol.records import EngineState, Snapshot
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .strategies import values_of
+
+COMMANDS = """submit cancel inject answer wait get_run list_runs history snapshot subscribe unsubscribe
+    set_params set_concurrency set_max_concurrent clear_lane clear_handle release_handle reset_lanes drain
+    resume auth""".split()
+MESSAGES = "welcome ok error events resync".split()
+
+
+def kinds(union):
+    return {kind.__struct_config__.tag: kind for kind in get_args(union)}
+
+
+def read(text):
+    return JSON.decode(text, Command)
+
+
+def test_the_commands_are_those_of_the_design():
+    assert list(kinds(Command)) == COMMANDS
+
+
+def test_the_messages_of_the_server_are_those_of_the_design():
+    assert list(kinds(ServerMessage)) == MESSAGES
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=lambda codec: codec.name)
+@pytest.mark.parametrize(
+    ("union", "kind"),
+    [(union, kind) for union in (Command, ServerMessage) for kind in get_args(union)],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+@given(data=st.data())
+def test_every_message_comes_back_as_it_was(codec, union, kind, data):
+    message = data.draw(values_of(kind))
+    decoded = codec.decode(codec.encode(message), union)
+    assert type(decoded) is kind
+    assert decoded == message
+
+
+@pytest.mark.parametrize("kind", get_args(Command), ids=lambda kind: kind.__name__)
+def test_a_command_cannot_be_changed_and_takes_no_unknown_field(kind):
+    config = kind.__struct_config__
+    assert (config.frozen, config.forbid_unknown_fields, config.tag_field) == (True, True, "type")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in get_args(Command) if kind is not Auth])
+@given(data=st.data())
+def test_a_command_needs_its_id(kind, data):
+    message = msgspec.to_builtins(data.draw(values_of(kind)))
+    del message["id"]
+    with pytest.raises(Invalid, match=r"^message: object missing required field id$"):
+        read(JSON.encode(message))
+
+
+@pytest.mark.parametrize("id", [1, -1, 0, "a", ""])
+def test_an_id_is_a_number_or_a_string(id):
+    assert read(JSON.encode({"type": "snapshot", "id": id})) == GetSnapshot(id=id)
+
+
+@pytest.mark.parametrize("id", [None, 1.5, True, [], {}])
+def test_an_id_is_nothing_else(id):
+    with pytest.raises(Invalid, match=r"^id: expected int \| str, got"):
+        read(JSON.encode({"type": "snapshot", "id": id}))
+
+
+def test_authenticating_needs_no_id():
+    assert read('{"type":"auth","token":"t"}') == Auth(token="t")
+
+
+def test_a_submission_needs_only_a_job_and_a_handle():
+    command = read('{"type":"submit","id":1,"job":"mirror","handle":"alice"}')
+    assert command == Submit(id=1, job="mirror", handle="alice")
+    assert (command.params, command.kind, command.on_conflict) == (None, "start", "reject")
+    assert JSON.encode(command) == b'{"type":"submit","id":1,"job":"mirror","handle":"alice"}'
+
+
+def test_a_subscription_may_say_from_where_and_to_what():
+    command = read(
+        '{"type":"subscribe","id":1,"after":7,"epoch":"e","filter":{"handles":["a","b"],"types":["run_log"]}}'
+    )
+    wanted = Filter(handles=frozenset("ab"), types=frozenset({"run_log"}))
+    assert command == Subscribe(id=1, after=7, epoch="e", filter=wanted)
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        ({"type": "explode", "id": 1}, "type: invalid value 'explode'"),
+        ({"type": "drain", "id": 1, "now": True}, "message: object contains unknown field now"),
+        ({"type": "cancel", "id": 1}, "message: object missing required field run_id"),
+        ({"type": "cancel", "id": 1, "run_id": 7}, "run_id: expected str, got int"),
+        ({"type": "list_runs", "id": 1, "limit": 0}, "limit: expected int >= 1"),
+        ({"type": "set_max_concurrent", "id": 1, "n": -1}, "n: expected int >= 0"),
+        ({"type": "set_concurrency", "id": 1, "lane": "slow"}, "message: object missing required field n"),
+        (
+            {"type": "subscribe", "id": 1, "filter": {"handels": []}},
+            "filter: object contains unknown field handels",
+        ),
+        ({"type": "subscribe", "id": 1, "after": -1}, "after: expected int >= 0"),
+        ({"type": "wait", "id": 1, "run_id": "r", "timeout": -1}, "timeout: expected float >= 0.0"),
+        (
+            {"type": "wait", "id": 1, "run_id": "r", "timeout": "inf"},
+            "timeout: expected str matching regex '^none$'",
+        ),
+    ],
+)
+def test_a_malformed_command_is_refused_with_the_field_and_the_reason(message, complaint):
+    with pytest.raises(Invalid) as refused:
+        read(JSON.encode(message))
+    assert refused.value.message == complaint
+
+
+@pytest.mark.parametrize(
+    ("wire", "timeout"), [("null", None), ("1.5", 1.5), ("3", 3.0), ("0", 0.0), ('"none"', math.inf)]
+)
+def test_a_timeout_is_a_number_null_or_none(wire, timeout):
+    command = read(f'{{"type":"wait","id":1,"run_id":"r","timeout":{wire}}}')
+    assert timeout_from_wire(command.timeout) == timeout
+    assert read(JSON.encode(Wait(id=1, run_id="r", timeout=timeout_to_wire(timeout)))) == command
+
+
+def test_not_a_number_is_no_timeout():
+    codec = CODECS["greenroom.v1.msgpack"]
+    data = codec.encode({"type": "wait", "id": 1, "run_id": "r", "timeout": math.nan})
+    with pytest.raises(Invalid, match=r"^timeout: expected float >= 0.0$"):
+        codec.decode(data, Command)
+
+
+@given(st.none() | st.floats(0, allow_nan=False))
+def test_every_timeout_comes_back_from_the_wire(timeout):
+    assert timeout_from_wire(timeout_to_wire(timeout)) == timeout
+
+
+SNAPSHOT = Snapshot(
+    epoch="e", seq=3, engine=EngineState(3, 0, 0, False), lanes={}, handles={}, interrupts={}, runs={}
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "wire"),
+    [
+        (
+            Welcome(
+                epoch="e", seq=3, server="greenroom 0.1", limits={"max_value_bytes": 1048576}, role="admin"
+            ),
+            {
+                "type": "welcome",
+                "epoch": "e",
+                "seq": 3,
+                "server": "greenroom 0.1",
+                "limits": {"max_value_bytes": 1048576},
+                "role": "admin",
+            },
+        ),
+        (Ok(id=1, seq=3), {"type": "ok", "id": 1, "seq": 3}),
+        (
+            Ok(id="a", seq=3, run_id="r1", joined=False),
+            {"type": "ok", "id": "a", "seq": 3, "run_id": "r1", "joined": False},
+        ),
+        (
+            Error(id=None, code="invalid", message="no", details={}),
+            {"type": "error", "id": None, "code": "invalid", "message": "no", "details": {}},
+        ),
+        (
+            Events(
+                from_=3,
+                to=4,
+                events=[EngineChanged(seq=4, at=1.0, by="a", max_concurrent=1, draining=True)],
+            ),
+            {
+                "type": "events",
+                "from": 3,
+                "to": 4,
+                "events": [
+                    {
+                        "type": "engine_changed",
+                        "seq": 4,
+                        "at": 1.0,
+                        "by": "a",
+                        "max_concurrent": 1,
+                        "draining": True,
+                    }
+                ],
+            },
+        ),
+        (Resync(snapshot=SNAPSHOT), {"type": "resync", "snapshot": msgspec.to_builtins(SNAPSHOT)}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_message_of_the_server_reads_as_in_the_design(message, wire):
+    assert msgspec.json.decode(JSON.encode(message)) == wire

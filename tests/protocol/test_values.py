@@ -1,0 +1,265 @@
+"""What is a JSON value, and what is said of a value that isn't."""
+
+import math
+from collections import Counter, OrderedDict, namedtuple
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
+from types import MappingProxyType
+
+import msgspec
+import pytest
+from greenroom.protocol.errors import Invalid, TooLarge
+from greenroom.protocol.values import MAX_DEPTH, child_path, json_value, shown
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .strategies import json_values
+
+UNFIT = (
+    st.sampled_from([b"x", {1}, 1j, math.nan, math.inf, -math.inf, "\ud800", 2**64, -(2**63) - 1])
+    | st.datetimes()
+    | st.decimals()
+    | st.dictionaries(st.integers() | st.none(), st.none(), min_size=1, max_size=2)
+)
+anything = st.recursive(
+    json_values | UNFIT,
+    lambda parts: st.lists(parts, max_size=3) | st.dictionaries(st.text(max_size=3), parts, max_size=3),
+    max_leaves=6,
+)
+
+
+def checked(value, max_bytes=None):
+    return json_value(value, "result", max_bytes)
+
+
+def refusal(value):
+    with pytest.raises(Invalid) as refused:
+        checked(value)
+    return refused.value
+
+
+def comes_back(value):
+    """Whether every codec gives the value back as it was."""
+    try:
+        return all(wire.decode(wire.encode(value)) == value for wire in (msgspec.json, msgspec.msgpack))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+@given(anything)
+def test_exactly_what_survives_every_codec_is_accepted(value):
+    if comes_back(value):
+        assert checked(value) == value
+    else:
+        refusal(value)
+
+
+@given(json_values)
+def test_what_was_accepted_is_accepted_again_and_unchanged(value):
+    assert checked(checked(value)) == checked(value)
+
+
+def test_the_copy_shares_nothing_with_the_original():
+    inner = [1]
+    original = {"pages": inner, "more": (inner,)}
+    copy = checked(original)
+    inner.append(2)
+    original["new"] = None
+    assert copy == {"pages": [1], "more": [[1]]}
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Rank(IntEnum):
+    FIRST = 1
+
+
+class Ratio(float):
+    pass
+
+
+Point = namedtuple("Point", "x y")
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        ((1, (2,)), [1, [2]]),
+        (Point(1, 2), [1, 2]),
+        (Colour.RED, "red"),
+        (Rank.FIRST, 1),
+        (Ratio(0.5), 0.5),
+        ({Colour.RED: Rank.FIRST}, {"red": 1}),
+        (OrderedDict(b=1, a=2), {"b": 1, "a": 2}),
+        (Counter("aab"), {"a": 2, "b": 1}),
+        (True, True),
+        (False, False),
+        ([], []),
+        ({}, {}),
+        ("", ""),
+    ],
+)
+def test_values_of_subclasses_become_plain(value, plain):
+    copy = checked(value)
+    assert copy == plain
+    assert all(type(part) in (dict, list, str, int, float, bool) for part in walk(copy))
+
+
+def walk(value):
+    yield value
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from walk(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from walk(item)
+
+
+class Record(msgspec.Struct):
+    a: int
+
+
+class Plain(Enum):
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "message"),
+    [
+        ({"pages": [0, 1, 2, {3}]}, "result.pages[3]", "set is not a JSON value ({3}); give a list"),
+        (b"x", "result", "bytes is not a JSON value (b'x'); encode it as text, base64 for example"),
+        (
+            [Decimal("1.5")],
+            "result[0]",
+            "Decimal is not a JSON value (Decimal('1.5')); give a float or a string",
+        ),
+        (
+            {"at": datetime(2024, 1, 1, tzinfo=UTC)},
+            "result.at",
+            "datetime is not a JSON value (datetime.datetime(2024, 1, 1, 0, 0, tzinfo=datetime.timezone.utc))"
+            "; give Unix seconds or an ISO 8601 string",
+        ),
+        (
+            {"a b": Record(1)},
+            "result['a b']",
+            "Record is not a JSON value (Record(a=1)); use dict, list, str, int, float, bool or None",
+        ),
+        (
+            Plain.RED,
+            "result",
+            "Plain is not a JSON value (<Plain.RED: 'red'>); use dict, list, str, int, float, bool or None",
+        ),
+        (
+            object(),
+            "result",
+            "object is not a JSON value (<object object>); use dict, list, str, int, float, bool or None",
+        ),
+        (
+            MappingProxyType({}),
+            "result",
+            "mappingproxy is not a JSON value (mappingproxy({})); "
+            "use dict, list, str, int, float, bool or None",
+        ),
+        ({"a": {3: 1}}, "result.a", "the key 3 is of type int; keys must be strings"),
+        ([math.nan], "result[0]", "the float nan is not a JSON value; give None or a string"),
+        (-math.inf, "result", "the float -inf is not a JSON value; give None or a string"),
+        (2**64, "result", "the int 18446744073709551616 is outside -2**63 to 2**64 - 1; give a string"),
+        (10**5000, "result", "the int <int> is outside -2**63 to 2**64 - 1; give a string"),
+        ("ab\udc80", "result", r"the string 'ab\udc80' has a lone surrogate at 2, which UTF-8 cannot carry"),
+        ({"\ud800": 1}, "result", r"the string '\ud800' has a lone surrogate at 0, which UTF-8 cannot carry"),
+    ],
+    ids=range(15),
+)
+def test_what_is_no_json_value_is_named_with_its_place_and_what_to_do(value, path, message):
+    error = refusal(value)
+    assert error.message == f"{path}: {message}"
+    assert error.details["path"] == path
+    assert error.message.encode()
+
+
+@pytest.mark.parametrize("number", [2**64 - 1, -(2**63), 0, 1.5, -0.0, 5e-324, 1.7976931348623157e308])
+def test_the_greatest_and_smallest_numbers_are_accepted(number):
+    assert checked(number) == number
+
+
+def nested(depth):
+    value = 0
+    for level in range(depth):
+        value = [value] if level % 2 else {"a": value}
+    return value
+
+
+def test_a_hundred_levels_are_accepted_and_one_more_is_refused():
+    assert checked(nested(MAX_DEPTH)) == nested(MAX_DEPTH)
+    assert "nested more than 100 deep" in refusal(nested(MAX_DEPTH + 1)).message
+
+
+def test_a_value_that_contains_itself_is_refused():
+    loop = []
+    loop += [loop, loop]
+    error = refusal({"loop": loop})
+    assert "or it contains itself" in error.message
+    assert error.message.startswith("result.loop[0][0]")
+    assert len(error.details["path"]) <= 200
+
+
+def test_a_value_with_a_repr_that_raises_is_still_named():
+    class Broken:
+        def __repr__(self):
+            raise RuntimeError("no")
+
+    message = refusal([Broken()]).message
+    assert message.startswith("result[0]: Broken is not a JSON value (")
+
+
+@given(json_values)
+def test_the_size_as_json_decides_what_is_too_large(value):
+    size = len(msgspec.json.encode(value))
+    assert checked(value, size) == value
+    if size > 1:
+        with pytest.raises(TooLarge) as refused:
+            checked(value, size - 1)
+        assert refused.value.details["limit"] == size - 1
+
+
+def test_what_is_too_large_is_named_with_its_size_and_the_limit():
+    with pytest.raises(TooLarge) as refused:
+        json_value({"text": "é" * 100}, "checkpoint", 100)
+    message = "checkpoint: 211 bytes as JSON; at most 100 are allowed, so keep what is large in a file"
+    assert refused.value.message == message
+    assert refused.value.details == {"path": "checkpoint", "size": 211, "limit": 100}
+
+
+def test_a_small_value_whose_shared_parts_make_it_huge_is_refused_at_once():
+    value = []
+    for _ in range(90):
+        value = [value, value]
+    with pytest.raises(TooLarge, match=r"^result: at least 100\d bytes as JSON; at most 1000 are allowed"):
+        checked(value, 1000)
+
+
+def test_without_a_limit_any_size_is_accepted():
+    assert checked("x" * 3_000_000) == "x" * 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("pages", "params.pages"),
+        (3, "params[3]"),
+        ("a.b", "params['a.b']"),
+        ("页", "params.页"),
+        ("", "params['']"),
+    ],
+)
+def test_a_path_reads_like_python(key, path):
+    assert child_path("params", key) == path
+
+
+def test_what_is_shown_of_a_long_value_is_short():
+    assert len(shown("x" * 10_000)) <= 60
+    assert len(shown([[i] for i in range(10_000)])) < 100
