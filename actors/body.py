@@ -1,0 +1,391 @@
+"""What a body is given: `Run`, its side of the run that it executes for.
+
+A body reports to the journal and asks its run's actor; it never touches their state. What an older attempt or
+an abandoned body reports is refused with `RunAbandoned`, here or by the journal's compare-and-set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import trio
+
+from ..persistence.files import Files, PartFile
+from ..persistence.store import Checkpoint, FileFinished
+from ..protocol.errors import RunAbandoned
+from ..protocol.events import RunLog
+from ..protocol.records import RunRecord
+from ..protocol.values import json_value
+from .actor import Actor, Reply
+from .door import Door
+from .jobs import check_seconds
+from .journal import REPORTING, Change, Journal, ProgressReport
+from .messages import Cancel, OnConflict, Submission
+from .results import raise_unless_succeeded
+
+T = TypeVar("T")
+
+_CLEANUP = 5.0
+"""Seconds that a body's shielded cleanup may take."""
+
+
+class Suspend(msgspec.Struct):
+    """From a body: it waits for `waiting_for` without needing its slot."""
+
+    waiting_for: Literal["time", "child"]
+    wakes_at: float | None
+    reply: Reply[None]
+
+
+class Resume(msgspec.Struct):
+    """From a body: its wait is over; answered when it has a slot again, or needs none any more."""
+
+    reply: Reply[None]
+
+
+class Ask(msgspec.Struct):
+    """From a body: a question. `timeout` is `math.inf` for none. `reply` is answered when it is open, with
+    whether the body has no slot meanwhile; `answer` when it is closed."""
+
+    data: Any
+    timeout: float
+    key: str
+    release_slot: bool
+    reply: Reply[bool]
+    answer: Reply[Any]
+
+
+class Unask(msgspec.Struct):
+    """From a body: it doesn't wait for the answer any more."""
+
+    key: str
+
+
+class Flag(msgspec.Struct):
+    """From a body: it begins or ends a phase."""
+
+    name: Literal["interactive", "streaming", "compacting"]
+    value: bool
+    reply: Reply[None]
+
+
+class Taken(msgspec.Struct):
+    """From a body: it has taken this many messages."""
+
+    count: int
+
+
+class Services(msgspec.Struct):
+    """What bodies and run actors use of the engine."""
+
+    door: Door
+    journal: Journal
+    files: Files
+    wall_clock: Any  # () -> float
+
+
+class Run:
+    """A run, as its body sees it."""
+
+    def __init__(
+        self,
+        submission: Submission,
+        attempt: int,
+        checkpoint: Any,
+        inbox: list[Any],
+        actor: Actor,
+        services: Services,
+    ) -> None:
+        self.id = submission.id
+        self.handle = submission.handle
+        self.lane = submission.lane
+        self.kind = submission.kind
+        self.attempt = attempt
+        self.params: Any = submission.params
+        self.finished_files: list[str] = []
+        self._submission = submission
+        self._checkpoint = checkpoint
+        self._actor = actor
+        self._services = services
+        self._journal = services.journal
+        self._inbox = deque(inbox)
+        self._news = trio.lowlevel.ParkingLot()
+        self._progress = ProgressReport(self.id, self.handle, self.lane, attempt)
+        self._parts: dict[PartFile, None] = {}
+        self._questions = 0
+        self._cancel_requested = False
+        self._saw_cancel_request = False
+        self._goes_on_later = False  # the engine is being left, and the run resumes at its next start
+        self._closed: str | None = None  # why nothing is taken from this body any more
+
+    @property
+    def checkpoint(self) -> Any:
+        """What was saved last: by this run, or, for a run of kind `continue`, by the last one that saved."""
+        return self._checkpoint
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether the body should come to an end by itself."""
+        self._saw_cancel_request = self._cancel_requested
+        return self._cancel_requested
+
+    async def progress(self, done: float | None = None, total: float | None = None, **stats: Any) -> None:
+        """Say how far the body has come. Doesn't wait for the commit; only the latest counts."""
+        await self._open()
+        value = self._value({"done": done, "total": total, **stats}, "progress")
+        report = self._progress
+        waits = report.latest is not None
+        report.latest = (value.pop("done"), value.pop("total"), value)
+        if not waits:
+            self._journal.tell(report)
+
+    async def log(self, text: str, level: str = "info") -> None:
+        """Say something to people. Returns when it is committed."""
+        await self._open()
+        event = RunLog(
+            seq=0,
+            at=0,
+            by="body",
+            run=self.id,
+            handle=self.handle,
+            lane=self.lane,
+            attempt=self.attempt,
+            text=self._value(str(text), "log"),
+            level=str(level),
+        )
+        await self._commit(Change((event,)))
+
+    async def save_checkpoint(self, value: Any) -> None:
+        """Keep a value to go on from. Returns when it is committed."""
+        await self._open()
+        kept = self._value(value, "checkpoint")
+        memo = Checkpoint(self.handle, self._submission.job.name, self.id, kept)
+        await self._commit(Change((), memos=(memo,)))
+        self._checkpoint = kept
+
+    async def messages(self) -> list[Any]:
+        """All messages that wait, oldest first; perhaps none."""
+        await self._open()
+        taken = list(self._inbox)
+        self._inbox.clear()
+        if taken:
+            self._actor.tell(Taken(len(taken)))
+        return taken
+
+    async def next_message(self) -> Any:
+        """The oldest message that waits, or the next one to come."""
+        await self._open()
+        while not self._inbox:
+            await self._news.park()
+        self._check()
+        message = self._inbox.popleft()
+        self._actor.tell(Taken(1))
+        return message
+
+    @asynccontextmanager
+    async def streaming(self) -> AsyncIterator[None]:
+        """A phase in which a job that accepts messages while streaming accepts them."""
+        async with self.phase("streaming"):
+            yield
+
+    @asynccontextmanager
+    async def compacting(self, timeout: float = 120) -> AsyncIterator[None]:
+        """A phase in which no messages are accepted. Raises `trio.TooSlowError` when it takes too long."""
+        with trio.fail_after(check_seconds("timeout", timeout, 120)):
+            async with self.phase("compacting"):
+                yield
+
+    @asynccontextmanager
+    async def phase(self, name: Literal["streaming", "compacting"]) -> AsyncIterator[None]:
+        """A phase that others can see, without a time limit."""
+        await self._open()
+        await self._ask_actor(Flag(name, True, Reply()))
+        try:
+            yield
+        finally:
+            if self._closed is None:
+                await self._ask_actor(Flag(name, False, Reply()))
+
+    async def end_interactive(self) -> None:
+        """From here on the body is in post-processing: it takes no messages and can't be cancelled."""
+        await self._open()
+        await self._ask_actor(Flag("interactive", False, Reply()))
+
+    async def interrupt(
+        self,
+        data: Any,
+        timeout: float | None = 300,
+        key: str | None = None,
+        release_slot: bool = False,
+    ) -> Any:
+        """Ask people a question and wait for the answer; `None` when none came in time.
+
+        A body that asks under a key that was answered before (default: the number of the question) gets
+        that answer at once.
+        """
+        await self._open()
+        self._questions += 1
+        if key is None:
+            key = str(self._questions)
+        seconds = check_seconds("timeout", timeout, 300)
+        ask = Ask(self._value(data, "interrupt"), seconds, key, release_slot, Reply(), Reply())
+        released = await self._ask_actor(ask)
+        try:
+            return await ask.answer.get()
+        except trio.Cancelled:
+            self._actor.tell(Unask(key))
+            raise
+        finally:
+            if released:
+                await self._resume()
+
+    async def sleep(self, seconds: float, release_slot: bool = True) -> None:
+        """Sleep; without a slot unless it is to be kept."""
+        await self._open()
+        wakes_at = trio.current_time() + check_seconds("seconds", seconds, 0)
+        if not release_slot:
+            await trio.sleep_until(wakes_at)
+            return
+        wall = None if wakes_at == math.inf else self._services.wall_clock() + seconds
+        async with self._released("time", wall):
+            await trio.sleep_until(wakes_at)
+
+    async def call(
+        self,
+        job: str,
+        *,
+        handle: str,
+        params: Any = None,
+        kind: str = "start",
+        lane: str | None = None,
+        on_conflict: OnConflict = "queue",
+        **limits: Any,
+    ) -> Any:
+        """Have another run done and return its result; it raises what `Ticket.result` does.
+
+        The child is cancelled with this run. It waits for its handle by default; a handle that is held by
+        this run, or by one that waits for this run, is a conflict.
+        """
+        await self._open()
+        async with self._released("child", None):
+            accepted, ended = await self._services.door.submit(
+                job,
+                handle=handle,
+                params=params,
+                kind=kind,
+                lane=lane,
+                on_conflict=on_conflict,
+                by=f"run:{self.id}",
+                parent=self.id,
+                ancestors=(*self._submission.ancestors, self.handle),
+                **limits,
+            )
+            try:
+                child: RunRecord | None = await ended.get()
+            except trio.Cancelled:
+                if not self._goes_on_later and not accepted.joined:
+                    self._services.door.tell(
+                        Cancel(accepted.run, "engine", "parent_cancelled", "keep", Reply())
+                    )
+                raise
+        return raise_unless_succeeded(child)
+
+    @asynccontextmanager
+    async def open_file(self, path: str, *, overwrite: bool = False) -> AsyncIterator[PartFile]:
+        """Write a file of the handle: `await f.write(data)`. It is there, whole, if the block ends well."""
+        await self._open()
+        part = await self._services.files.create(self.handle, path, self.id, overwrite=overwrite)
+        self._parts[part] = None
+        try:
+            yield part
+            await self._open()
+            await self._commit(Change((), memos=(FileFinished(self.id, part.path),)))
+            with trio.CancelScope(shield=True):
+                await part.finish()
+            self.finished_files.append(part.path)
+        except BaseException:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
+                await part.discard()
+            raise
+        finally:
+            del self._parts[part]
+
+    # For the run's actor.
+
+    def request_cancel(self) -> None:
+        """The body should end."""
+        self._cancel_requested = True
+
+    def deliver(self, message: Any) -> None:
+        """A message was accepted and committed."""
+        self._inbox.append(message)
+        self._news.unpark()
+
+    def close(self, why: str) -> list[Any]:
+        """Take nothing from this body any more; returns the messages that it hasn't taken."""
+        self._closed = why
+        self._news.unpark_all()
+        return list(self._inbox)
+
+    def go_on_later(self) -> None:
+        """The body is being stopped, but its run resumes at the engine's next start."""
+        self._goes_on_later = True
+
+    @property
+    def obeyed_cancel(self) -> bool:
+        """Whether the body has seen that it should end."""
+        return self._saw_cancel_request
+
+    async def discard_parts(self) -> None:
+        """Delete what is unfinished: the body can't be relied on to do it."""
+        for part in list(self._parts):
+            await part.discard()
+
+    # Ways to the actors.
+
+    def _check(self) -> None:
+        if self._closed is not None:
+            raise RunAbandoned(f"run {self.id}, attempt {self.attempt}: {self._closed}")
+
+    async def _open(self) -> None:
+        """Every call comes here first: a checkpoint, and a refusal if nothing is taken any more."""
+        self._check()
+        await trio.lowlevel.checkpoint()
+        self._check()
+
+    def _value(self, value: Any, where: str) -> Any:
+        return json_value(value, where, self._services.door.max_value_bytes)
+
+    async def _commit(self, change: Change) -> None:
+        change.run, change.expect, change.attempt = self.id, REPORTING, self.attempt
+        outcome = await self._journal.ask(change)
+        if not outcome.held:
+            raise RunAbandoned(f"run {self.id}, attempt {self.attempt}: the run goes on without this body")
+
+    async def _ask_actor(self, message: Suspend | Resume | Ask | Flag) -> Any:
+        """Shielded, so that the body always knows what the actor did; the actor answers after one commit, or
+        when it abandons the body."""
+        with trio.CancelScope(shield=True):
+            self._actor.tell(message)
+            return await message.reply.get()
+
+    async def _resume(self) -> None:
+        """Whatever ended the wait, the body may go on only with a slot. The actor answers at once when the
+        run is being ended."""
+        if self._closed is None:
+            await self._ask_actor(Resume(Reply()))
+
+    @asynccontextmanager
+    async def _released(
+        self, waiting_for: Literal["time", "child"], wakes_at: float | None
+    ) -> AsyncIterator[None]:
+        await self._ask_actor(Suspend(waiting_for, wakes_at, Reply()))
+        try:
+            yield
+        finally:
+            await self._resume()

@@ -1,0 +1,160 @@
+"""The door: checks what a caller submits, and hands it to the supervisor.
+
+All of it happens in the caller's task: what is refused here has cost the actors nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args
+
+import msgspec
+import trio
+
+from ..persistence.store import Terms
+from ..protocol.errors import Conflict, Invalid, Unavailable
+from ..protocol.fold import Projection
+from ..protocol.names import check_name, lane_name
+from ..protocol.parameters import plain_params
+from ..protocol.records import RunRecord
+from ..protocol.values import json_value
+from .actor import Actor, Reply
+from .jobs import Jobs, check_seconds
+from .journal import Journal, Look
+from .messages import Accepted, OnConflict, OnWait, Submission, Submit
+from .supervisor import Supervisor
+
+T = TypeVar("T")
+
+_ON_CONFLICT = get_args(OnConflict)
+_KINDS = ("start", "continue")
+
+
+class Door:
+    """Where runs come in: from the embedding API, the gateway, and bodies that call a child."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        supervisor: Supervisor,
+        journal: Journal,
+        ids: Callable[[], str],
+        max_value_bytes: int,
+    ) -> None:
+        self._jobs = jobs
+        self._supervisor = supervisor
+        self._journal = journal
+        self._ids = ids
+        self._asked: dict[Reply[Any], None] = {}
+        self._closed = False
+        self.max_value_bytes = max_value_bytes
+
+    def tell(self, message: object) -> None:
+        """Tell the supervisor something that nobody waits for."""
+        self._supervisor.tell(message)
+
+    async def ask(self, message: Any) -> Any:
+        """Tell the supervisor a message and wait for its reply, or for the engine's end."""
+        return await self._ask(self._supervisor, message)
+
+    async def look(self, read: Callable[[Projection], T]) -> T:
+        """Ask the journal about what is committed."""
+        found: T = await self._ask(self._journal, Look(read, Reply()))
+        return found
+
+    async def _ask(self, actor: Actor, message: Any) -> Any:
+        if self._closed:
+            raise Unavailable("the engine has stopped")
+        reply: Reply[Any] = message.reply
+        actor.tell(message)
+        self._asked[reply] = None
+        try:
+            return await reply.get()
+        finally:
+            self._asked.pop(reply, None)
+
+    def close(self) -> None:
+        """Nothing is answered any more."""
+        self._closed = True
+        for reply in self._asked:
+            reply.fail(Unavailable("the engine has stopped; what was not acknowledged has not happened"))
+
+    async def submit(
+        self,
+        job: str,
+        *,
+        handle: str,
+        params: Any = None,
+        kind: str = "start",
+        lane: str | None = None,
+        on_conflict: str = "reject",
+        request_id: str | None = None,
+        queue_timeout: float | None = None,
+        run_timeout: float | None = None,
+        deadline: float | None = None,
+        warn_after: float | None = 2,
+        on_wait: OnWait | None = None,
+        by: str = "app",
+        parent: str | None = None,
+        ancestors: tuple[str, ...] = (),
+    ) -> tuple[Accepted, Reply[RunRecord | None]]:
+        """Submit a run; returns when it is committed, with the reply that its end will answer."""
+        registered = self._jobs.get(job)
+        check_name("handle", handle)
+        lane = registered.lane if lane is None else check_name("lane", lane_name(lane))
+        if on_conflict not in _ON_CONFLICT:
+            raise Invalid(f"on_conflict must be one of {', '.join(_ON_CONFLICT)}, not {on_conflict!r}")
+        if kind not in _KINDS:
+            raise Invalid(f"kind must be 'start' or 'continue', not {kind!r}")
+        if request_id is not None:
+            check_name("request_id", request_id)
+        if on_wait is not None and not callable(on_wait):
+            raise Invalid(f"on_wait must be callable, not {on_wait!r}")
+        if handle in ancestors:
+            raise Conflict(
+                f"handle {handle!r} is held by a run that waits for this one, so it could never start",
+                active_run=parent,
+            )
+        plain = json_value(plain_params(params, registered.params_type), "params", self.max_value_bytes)
+        if params is not None or registered.params_type is None:
+            registered.check(plain)
+        fingerprint = None
+        if request_id is not None:
+            fingerprint = _fingerprint(job, handle, lane, kind, plain)
+        terms = Terms(
+            request_id=request_id,
+            fingerprint=fingerprint,
+            queue_timeout=_limit("queue_timeout", queue_timeout, registered.queue_timeout),
+            run_timeout=_limit("run_timeout", run_timeout, registered.run_timeout),
+            deadline=_limit("deadline", deadline, registered.deadline),
+            parent=parent,
+        )
+        ended: Reply[RunRecord | None] = Reply()
+        submission = Submission(
+            id=self._ids(),
+            job=registered,
+            handle=handle,
+            lane=lane,
+            kind=kind,
+            params=plain,
+            terms=terms,
+            by=by,
+            created_at=trio.current_time(),
+            warn_after=check_seconds("warn_after", warn_after, 2),
+            on_wait=on_wait,
+            ancestors=ancestors,
+            ended=ended,
+        )
+        accepted: Accepted = await self.ask(Submit(submission, on_conflict, Reply()))  # type: ignore[arg-type]  # checked above
+        return accepted, ended
+
+
+def _limit(what: str, given: float | None, default: float) -> float | None:
+    seconds = check_seconds(what, given, default)
+    return None if seconds == math.inf else seconds
+
+
+def _fingerprint(*payload: object) -> str:
+    return hashlib.blake2b(msgspec.json.encode(payload, order="sorted"), digest_size=16).hexdigest()

@@ -1,0 +1,277 @@
+"""The embedding API: what an application calls. The gateway calls the same.
+
+Every command is one message and one reply; what an answer says is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+
+import msgspec
+import trio
+
+from ..persistence.store import RunQuery, Store
+from ..protocol.errors import Conflict, Invalid, NotFound
+from ..protocol.events import Event, Filter
+from ..protocol.names import check_name, lane_name
+from ..protocol.records import RunRecord, Snapshot
+from ..protocol.states import Status
+from ..protocol.values import json_value
+from .actor import Directory, Reply
+from .door import Door
+from .jobs import check_seconds
+from .journal import Journal
+from .messages import (
+    AnswerInterrupt,
+    Cancel,
+    Clear,
+    FilesFate,
+    Inject,
+    OnConflict,
+    OnWait,
+    ReleaseHandle,
+    ResetLanes,
+    SetConcurrency,
+    SetDraining,
+    SetMaxConcurrent,
+    SetParams,
+    WaitForActive,
+)
+from .stream import Cursor, FellBehind, Published, Stream
+from .ticket import Ticket
+
+
+class Engine:
+    """A running engine; `open_engine` makes one. `by` names who caused a change, in its event."""
+
+    def __init__(
+        self, door: Door, journal: Journal, stream: Stream, store: Store, directory: Directory
+    ) -> None:
+        self._door = door
+        self._journal = journal
+        self._stream = stream
+        self._store = store
+        self._directory = directory
+
+    async def submit(
+        self,
+        job: str,
+        *,
+        handle: str,
+        params: Any = None,
+        kind: str = "start",
+        lane: str | None = None,
+        on_conflict: OnConflict = "reject",
+        request_id: str | None = None,
+        queue_timeout: float | None = None,
+        run_timeout: float | None = None,
+        deadline: float | None = None,
+        warn_after: float | None = 2,
+        on_wait: OnWait | None = None,
+        by: str = "app",
+    ) -> Ticket:
+        """Submit a run of a job; returns when it is committed."""
+        accepted, ended = await self._door.submit(
+            job,
+            handle=handle,
+            params=params,
+            kind=kind,
+            lane=lane,
+            on_conflict=on_conflict,
+            request_id=request_id,
+            queue_timeout=queue_timeout,
+            run_timeout=run_timeout,
+            deadline=deadline,
+            warn_after=warn_after,
+            on_wait=on_wait,
+            by=by,
+        )
+        return Ticket(accepted.run, accepted.joined, ended, self)
+
+    async def rerun(self, run_id: str, *, by: str = "app") -> Ticket:
+        """Submit a run anew, with the same job, handle, lane, kind and parameters."""
+        run = await self.get_run(run_id)
+        return await self.submit(
+            run.job, handle=run.handle, params=run.params, kind=run.kind, lane=run.lane, by=by
+        )
+
+    async def cancel(self, run_id: str, files: FilesFate = "keep", *, by: str = "app") -> RunRecord:
+        """Cancel a run: a queued one ends at once, an executing one is `cancelling` until its body has ended.
+
+        `files` decides about the files it has finished. A run that has ended or is being cancelled already
+        is a `Conflict` with the run as it is.
+        """
+        if files not in ("keep", "delete"):
+            raise Invalid(f"files must be 'keep' or 'delete', not {files!r}", value=repr(files))
+        cancelled: RunRecord | None = await self._door.ask(Cancel(run_id, by, "cancelled", files, Reply()))
+        if cancelled is not None:
+            return cancelled
+        run = await self.get_run(run_id)
+        raise Conflict(f"run {run_id} is {run.status} and can't be cancelled", run=run)
+
+    async def inject(self, run_or_handle: str, message: Any, *, by: str = "app") -> str:
+        """Give a message to a body: `accepted` once it is stored; never waits for the body."""
+        plain = json_value(message, "message", self._door.max_value_bytes)
+        accepted: str = await self._door.ask(Inject(run_or_handle, plain, by, Reply()))
+        return accepted
+
+    async def answer(self, interrupt_id: str, data: Any, *, by: str = "app") -> str:
+        """Answer a question: `resolved`, `already_resolved` or `not_found`."""
+        plain = json_value(data, "answer", self._door.max_value_bytes)
+        run = interrupt_id.rpartition(".")[0]
+        outcome: str | None = await self._door.ask(AnswerInterrupt(run, interrupt_id, plain, by, Reply()))
+        if outcome is not None:
+            return outcome
+        closed = await self._store.closed_interrupt(interrupt_id)
+        return "not_found" if closed is None else "already_resolved"
+
+    async def set_params(self, handle: str, params: Any, *, by: str = "app") -> None:
+        """Set a handle's draft parameters, or take them away with `None`."""
+        check_name("handle", handle)
+        plain = json_value(params, "params", self._door.max_value_bytes)
+        await self._door.ask(SetParams(handle, plain, by, Reply()))
+
+    async def set_concurrency(self, lane: str, limit: int | None, *, by: str = "app") -> None:
+        """Set a lane's limit: 0 pauses it, `None` leaves it only the global limit."""
+        name = check_name("lane", lane_name(lane))
+        if limit is not None:
+            check_limit("limit", limit)
+        await self._door.ask(SetConcurrency(name, limit, by, Reply()))
+
+    async def set_max_concurrent(self, limit: int, *, by: str = "app") -> None:
+        """Set the global limit."""
+        await self._door.ask(SetMaxConcurrent(check_limit("max_concurrent", limit), by, Reply()))
+
+    async def clear_lane(self, lane: str, *, by: str = "app") -> int:
+        """Cancel what is queued in a lane or waits in handles for it; returns how many."""
+        name = check_name("lane", lane_name(lane))
+        count: int = await self._door.ask(Clear("lane_cleared", name, by, Reply()))
+        return count
+
+    async def clear_handle(self, handle: str, *, by: str = "app") -> int:
+        """Cancel what waits in a handle; returns how many."""
+        name = check_name("handle", handle)
+        count: int = await self._door.ask(Clear("handle_cleared", name, by, Reply()))
+        return count
+
+    async def release_handle(self, handle: str, *, by: str = "app") -> bool:
+        """Free a handle that an abandoned body still holds. Returns whether there was one.
+
+        From then on two bodies may execute for it, if the abandoned one still does anything.
+        """
+        released: bool = await self._door.ask(ReleaseHandle(check_name("handle", handle), by, Reply()))
+        return released
+
+    async def reset_lanes(self, *, by: str = "app") -> None:
+        """For when bodies are stuck: free the slots of all that execute, and go on with the queues."""
+        await self._door.ask(ResetLanes(by, Reply()))
+
+    async def wait_for_active(self, timeout: float | None = 15) -> bool:
+        """Wait for the runs that execute now, and no others: whether they were done in time."""
+        with trio.move_on_after(check_seconds("timeout", timeout, 15)):
+            drained: bool = await self._door.ask(WaitForActive(Reply()))
+            return drained
+        return False
+
+    async def drain(self, *, by: str = "app") -> None:
+        """Refuse new runs and start none, until `resume`; what executes goes on."""
+        await self._door.ask(SetDraining(True, by, Reply()))
+
+    async def resume(self, *, by: str = "app") -> None:
+        """Take and start runs again."""
+        await self._door.ask(SetDraining(False, by, Reply()))
+
+    async def snapshot(self) -> Snapshot:
+        """Everything that clients follow, as of one seq."""
+        return await self._door.look(lambda committed: committed.snapshot())
+
+    async def get_run(self, run_id: str) -> RunRecord:
+        """One run, however long ago it ended."""
+        run = await self._door.look(lambda committed: committed.runs.get(run_id))
+        run = run or await self._store.run(run_id)
+        if run is None:
+            raise NotFound(f"no run has the id {run_id!r}", value=run_id)
+        return run
+
+    async def list_runs(
+        self,
+        *,
+        handle: str | None = None,
+        lane: str | None = None,
+        status: str | Iterable[str] | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> list[RunRecord]:
+        """Runs, newest first. For the next page, `before` is the id of the last one."""
+        if not 1 <= limit <= 1000:
+            raise Invalid(f"limit must be from 1 to 1000, not {limit!r}", value=limit)
+        statuses = None
+        if status is not None:
+            wanted = [status] if isinstance(status, str) else list(status)
+            try:
+                statuses = frozenset(Status(one) for one in wanted)
+            except ValueError as error:
+                known = ", ".join(Status)
+                raise Invalid(f"{error}; a status is one of {known}", value=repr(status)) from None
+        return await self._store.runs(RunQuery(handle, lane, statuses, limit, before))
+
+    async def history(self, run_id: str) -> list[Event]:
+        """Every stored event of a run, in order."""
+        await self.get_run(run_id)
+        return await self._store.history(run_id)
+
+    def events(
+        self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None
+    ) -> AsyncIterator[Event | Snapshot]:
+        """The events from now on, or from the one after `after`.
+
+        Where they are not at hand any more (the number is too old, or the reader too slow), a `Snapshot`
+        comes instead, and then the events after it. Ends when the engine does.
+        """
+        if filter is not None and not isinstance(filter, Filter):
+            try:
+                filter = msgspec.convert(filter, Filter)
+            except msgspec.ValidationError as error:
+                raise Invalid(f"filter: {error}") from None
+        return _Events(self, self._stream.cursor(self._stream.last_seq if after is None else after), filter)
+
+    def report(self) -> list[dict[str, Any]]:
+        """What every awake actor is doing, to ask a stuck engine why."""
+        return self._directory.reports()
+
+
+class _Events:
+    """An iterator over the stream."""
+
+    def __init__(self, engine: Engine, cursor: Cursor, filter: Filter | None) -> None:
+        self._engine = engine
+        self._cursor = cursor
+        self._filter = filter
+        self._taken: list[Published] = []  # the latest first
+
+    def __aiter__(self) -> _Events:
+        return self
+
+    async def __anext__(self) -> Event | Snapshot:
+        while True:
+            while self._taken:
+                event = self._taken.pop().event
+                if self._filter is None or self._filter.passes(event):
+                    return event
+            try:
+                self._taken = await self._cursor.take()
+            except FellBehind:
+                snapshot = await self._engine.snapshot()
+                self._cursor.seq = snapshot.seq
+                return snapshot
+            if not self._taken:
+                raise StopAsyncIteration
+            self._taken.reverse()
+
+
+def check_limit(what: str, limit: object) -> int:
+    """A limit: a whole number from 0."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise Invalid(f"{what} must be a whole number, 0 or more, not {limit!r}", value=repr(limit))
+    return limit

@@ -1,0 +1,237 @@
+"""A handle: admits runs, one at a time, and answers submissions that find it taken by their `on_conflict`.
+
+It is taken from the moment it admits a run until that run has ended and its body is gone. While it is taken,
+its draft is locked. It asks the journal for its draft only when a submission wants it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+
+from ..protocol.errors import Conflict, GreenroomError, HandleLocked, NoActiveRun
+from ..protocol.events import HandleChanged
+from .actor import Actor, Address, Delivery, Reply
+from .journal import Answer, Change, Journal
+from .messages import (
+    SUPERVISOR,
+    BodyGone,
+    Cancel,
+    Cancelling,
+    Done,
+    Entering,
+    Inject,
+    Joined,
+    LongWait,
+    Refused,
+    ReleaseHandle,
+    SetParams,
+    Submission,
+    Submit,
+    Waiting,
+)
+from .ownership import Ownership
+from .waitwatch import WaitWatch
+
+
+class Handle(Actor):
+    """See the module's text."""
+
+    def __init__(self, name: str, ownership: Ownership, delivery: Delivery, journal: Journal) -> None:
+        super().__init__(Address("handle", name))
+        self._name = name
+        self._ownership = ownership
+        self._delivery = delivery
+        self._journal = journal
+        self._admitted: Submission | None = None
+        self._cancelling = False  # whether the admitted run is being cancelled
+        self._remains: str | None = None  # an ended run whose abandoned body still executes
+        self._waiting: OrderedDict[str, Submission] | None = None  # most handles never need it
+        self._replacement: str | None = None  # the waiting run that came to replace the admitted one
+        self._watch: WaitWatch | None = None
+        ownership.claim(name)
+
+    def has_work(self) -> bool:
+        if self._taken_by() is not None or self._waiting:
+            return True
+        self._ownership.release(self._name)
+        return False
+
+    def report(self) -> dict[str, Any]:
+        return super().report() | {"taken_by": self._taken_by(), "waiting": len(self._waiting or ())}
+
+    async def on_batch(self, messages: Sequence[Any]) -> None:
+        for message in messages:
+            if type(message) is Submit:
+                await self._submit(message)
+            else:
+                _HANDLERS[type(message)](self, message)
+        if self._watch is not None:
+            self.deadline = self._watch.deadline()
+
+    async def on_deadline(self) -> None:
+        assert self._watch is not None, "only waiting runs set a deadline"
+        assert self._waiting is not None, "only waiting runs set a deadline"
+        now = trio.current_time()
+        holder = self._taken_by()
+        due = self._watch.take_due(now, self._waiting.__contains__)
+        ahead = {id: position for position, id in enumerate(self._waiting)} if due else {}
+        for submission in due:
+            blockers = [] if holder is None else [holder]
+            self._tell(
+                LongWait(submission, now - submission.created_at, ahead[submission.id], blockers),
+            )
+        self.deadline = self._watch.deadline()
+
+    async def _submit(self, message: Submit) -> None:
+        submission, reply = message.submission, message.reply
+        try:
+            await self._resolve_params(submission)
+        except GreenroomError as error:
+            self._tell(Refused(submission, error, reply))
+            return
+        holder = self._taken_by()
+        if holder is None and not self._waiting:
+            self._admit(submission, reply)
+        elif message.on_conflict == "queue":
+            self._wait(submission, reply, front=False)
+        elif message.on_conflict == "replace":
+            self._replace(submission, reply)
+        elif message.on_conflict == "join" and self._can_join(submission):
+            assert holder is not None, "only an admitted run can be joined"
+            self._tell(Joined(submission, holder, reply))
+        else:
+            self._tell(Refused(submission, self._conflict(message.on_conflict, holder), reply))
+
+    async def _resolve_params(self, submission: Submission) -> None:
+        """Put the draft where no parameters were given. Those that were given have been checked already."""
+        job = submission.job
+        if submission.params is not None or job.params_type is None:
+            return
+        draft = await self._journal.look(lambda committed: committed.draft(self._name))
+        params = {} if draft is None else draft
+        job.check(params)
+        submission.params = params
+
+    def _replace(self, submission: Submission, reply: Reply[Any]) -> None:
+        superseded, self._replacement = self._replacement, submission.id
+        if superseded is not None:
+            self._cancel(superseded, submission.by)
+        if self._admitted is not None and not self._cancelling:
+            self._cancel(self._admitted.id, submission.by)
+        self._wait(submission, reply, front=True)
+
+    def _can_join(self, submission: Submission) -> bool:
+        admitted = self._admitted
+        return (
+            admitted is not None
+            and not self._cancelling
+            and admitted.job is submission.job
+            and admitted.params == submission.params
+        )
+
+    def _conflict(self, on_conflict: str, holder: str | None) -> Conflict:
+        active = holder or next(iter(self._waiting or ()), None)
+        why = {
+            "join": "it runs something else, or is being cancelled",
+            "reject": "wait for it, cancel it, or submit with on_conflict 'queue', 'replace' or 'join'",
+        }[on_conflict]
+        return Conflict(f"handle {self._name!r} is taken by run {active}: {why}", active_run=active)
+
+    def _admit(self, submission: Submission, reply: Reply[Any] | None) -> None:
+        self._admitted = submission
+        self._cancelling = False
+        self._tell(Entering(submission, reply))
+
+    def _wait(self, submission: Submission, reply: Reply[Any], *, front: bool) -> None:
+        if self._waiting is None:
+            self._waiting = OrderedDict()
+        self._waiting[submission.id] = submission
+        if front:
+            self._waiting.move_to_end(submission.id, last=False)
+        if self._watch is None:
+            self._watch = WaitWatch()
+        self._watch.add(submission, trio.current_time())
+        self._tell(Waiting(submission, front, reply))
+
+    def _admit_next(self) -> None:
+        if self._waiting and self._taken_by() is None:
+            id, submission = self._waiting.popitem(last=False)
+            if id == self._replacement:
+                self._replacement = None
+            self._admit(submission, None)
+
+    def _done(self, message: Done) -> None:
+        id = message.run
+        if self._admitted is not None and self._admitted.id == id:
+            self._admitted = None
+            self._remains = id if message.body_remains else None
+        elif self._waiting is not None:
+            self._waiting.pop(id, None)
+        if self._replacement == id:
+            self._replacement = None
+        self._admit_next()
+
+    def _body_gone(self, message: BodyGone) -> None:
+        if self._remains == message.run:
+            self._free("engine", None)
+
+    def _release(self, message: ReleaseHandle) -> None:
+        if self._remains is None:
+            self._tell(Answer(message.reply, False))
+        else:
+            self._free(message.by, message.reply)
+
+    def _free(self, by: str, reply: Reply[bool] | None) -> None:
+        freed = HandleChanged(seq=0, at=0, by=by, handle=self._name, freed=self._remains)
+        self._journal.tell(Change((freed,), reply=reply, answer=True))
+        self._remains = None
+        self._admit_next()
+
+    def _being_cancelled(self, message: Cancelling) -> None:
+        if self._admitted is not None and self._admitted.id == message.run:
+            self._cancelling = True
+
+    def _set_params(self, message: SetParams) -> None:
+        holder = self._taken_by()
+        if holder is not None:
+            error = HandleLocked(
+                f"handle {self._name!r} is locked by run {holder}: "
+                "its parameters can change when that has ended",
+                active_run=holder,
+            )
+            self._tell(Answer(message.reply, error=error))
+            return
+        changed = HandleChanged(seq=0, at=0, by=message.by, handle=self._name, params=message.params)
+        self._journal.tell(Change((changed,), reply=message.reply))
+
+    def _inject(self, message: Inject) -> None:
+        if self._admitted is None:
+            message.reply.fail(NoActiveRun(f"handle {self._name!r} has no active run"))
+        else:
+            self._delivery.tell(self._admitted.address, message)
+
+    def _cancel(self, run: str, by: str) -> None:
+        # Nobody waits for the reply: post-processing refuses a cancel, and is waited for instead.
+        self._tell(Cancel(run, by, "replaced", "keep", Reply()))
+
+    def _taken_by(self) -> str | None:
+        return self._admitted.id if self._admitted is not None else self._remains
+
+    def _tell(self, message: object) -> None:
+        """To the supervisor, who passes answers on to the journal: so they stay behind the admission that
+        they may name, which takes the same way."""
+        self._delivery.tell(SUPERVISOR, message)
+
+
+_HANDLERS: dict[type, Callable[[Any, Any], None]] = {
+    Done: Handle._done,
+    BodyGone: Handle._body_gone,
+    Cancelling: Handle._being_cancelled,
+    SetParams: Handle._set_params,
+    ReleaseHandle: Handle._release,
+    Inject: Handle._inject,
+}

@@ -1,0 +1,148 @@
+"""The registry of jobs: functions that runs execute, with what their author declared about them."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import typing
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+import attrs
+
+from ..protocol.errors import Invalid
+from ..protocol.names import check_name, lane_name
+from ..protocol.parameters import check_params
+
+F = TypeVar("F", bound=Callable[..., Any])
+Backoff = float | Callable[[int], float]
+
+
+def exponential(attempt: int) -> float:
+    """Seconds to wait after a failed attempt: 1, 2, 4, … up to a minute."""
+    return min(60.0, 2.0 ** (attempt - 1))
+
+
+@attrs.frozen(eq=False)
+class Job:
+    """A job as it was registered. Durations are in seconds; `math.inf` means no limit."""
+
+    name: str
+    function: Callable[..., Any]
+    params_type: Any  # `None` when the function takes no parameters
+    in_thread: bool
+    lane: str
+    max_attempts: int
+    backoff: Backoff
+    resumable: bool
+    run_timeout: float
+    queue_timeout: float
+    deadline: float
+    grace: float
+    cancel: Literal["immediate", "cooperative"]
+    accepts: Literal["interactive", "streaming"]
+
+    def check(self, params: Any) -> None:
+        """Raise `Invalid`, with all mistakes at once, if the parameters don't fit."""
+        mistakes = check_params(params, self.params_type)
+        if mistakes:
+            raise Invalid(f"parameters of job {self.name!r}: " + "; ".join(mistakes), errors=mistakes)
+
+    def delay(self, attempt: int) -> float:
+        """How long to wait after this attempt has failed."""
+        return max(0.0, self.backoff(attempt) if callable(self.backoff) else self.backoff)
+
+
+class Jobs:
+    """All jobs that an engine can run."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+
+    def job(
+        self,
+        name: str,
+        *,
+        lane: str = "main",
+        max_attempts: int = 1,
+        backoff: Backoff = exponential,
+        resumable: bool = False,
+        run_timeout: float | None = 1800,
+        queue_timeout: float | None = None,
+        deadline: float | None = None,
+        grace: float = 10,
+        cancel: Literal["immediate", "cooperative"] = "immediate",
+        accepts: Literal["interactive", "streaming"] = "interactive",
+    ) -> Callable[[F], F]:
+        """Register the function below as a job.
+
+        It is called with a `Run` and, if it has a second parameter, with the run's parameters as an instance
+        of that parameter's annotation. A plain `def` runs in a thread and gets a `BlockingRun`.
+        """
+        frame = inspect.currentframe()
+        caller = frame.f_back if frame is not None else None
+        names = dict(caller.f_locals) if caller is not None else {}  # types that are local to the caller
+
+        def register(function: F) -> F:
+            check_name("job", name)
+            if name in self._jobs:
+                raise Invalid(f"job {name!r} is registered already: give one of the two another name")
+            if max_attempts < 1:
+                raise Invalid(f"job {name!r}: max_attempts must be at least 1, not {max_attempts!r}")
+            if cancel not in ("immediate", "cooperative"):
+                raise Invalid(f"job {name!r}: cancel must be 'immediate' or 'cooperative', not {cancel!r}")
+            if accepts not in ("interactive", "streaming"):
+                raise Invalid(f"job {name!r}: accepts must be 'interactive' or 'streaming', not {accepts!r}")
+            self._jobs[name] = Job(
+                name=name,
+                function=function,
+                params_type=_params_type(name, function, names),
+                in_thread=not inspect.iscoroutinefunction(function),
+                lane=check_name("lane", lane_name(lane)),
+                max_attempts=max_attempts,
+                backoff=backoff,
+                resumable=resumable,
+                run_timeout=check_seconds("run_timeout", run_timeout, 1800),
+                queue_timeout=check_seconds("queue_timeout", queue_timeout, math.inf),
+                deadline=check_seconds("deadline", deadline, math.inf),
+                grace=check_seconds("grace", grace, 10),
+                cancel=cancel,
+                accepts=accepts,
+            )
+            return function
+
+        return register
+
+    def get(self, name: object) -> Job:
+        """The job of this name; `Invalid` if there is none."""
+        job = self._jobs.get(name) if isinstance(name, str) else None
+        if job is None:
+            known = ", ".join(sorted(self._jobs)) or "none"
+            raise Invalid(f"no job is named {name!r}; registered are: {known}", value=repr(name)[:100])
+        return job
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._jobs
+
+
+def check_seconds(what: str, value: object, default: float) -> float:
+    """A duration: `None` means the default, `math.inf` no limit; a negative or absurd one is `Invalid`."""
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
+        raise Invalid(
+            f"{what} must be a number of seconds, 0 or more (math.inf for no limit), not {value!r}",
+            value=repr(value),
+        )
+    return float(value)
+
+
+def _params_type(name: str, function: Callable[..., Any], names: dict[str, Any]) -> Any:
+    """The annotation of the second parameter: `None` without one, `dict` if it isn't annotated."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or len(parameters) > 2:
+        raise Invalid(f"job {name!r}: its function takes the run and at most one object of parameters")
+    if len(parameters) == 1:
+        return None
+    hints = typing.get_type_hints(function, localns=names, include_extras=True)
+    return hints.get(parameters[1].name, dict)

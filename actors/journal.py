@@ -1,0 +1,290 @@
+"""The journal: the one actor through which every change goes, and the only one who commits.
+
+Each time it wakes it takes what its mailbox holds, decides every compare-and-set against its projection of
+what is committed (and against the changes before it in the batch), numbers the changes that hold, and commits
+them in one transaction. Only then does it apply them to the projection, tell the actors that wait for them,
+publish the events, and answer. While one batch is being written the next one gathers.
+
+Everything that would name state which is not committed yet goes through this mailbox behind the change it
+depends on, so nothing is shown to anyone before it is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from ..persistence.store import Batch, Checkpoint, Memo, RunWrite, Store, Terms
+from ..protocol.errors import GreenroomError, Unavailable
+from ..protocol.events import Event, LaneChanged, RunEvent, RunProgress
+from ..protocol.fold import Projection, next_record
+from ..protocol.records import RunRecord
+from ..protocol.states import ENDED, Status
+from .actor import Actor, Address, Delivery, Reply
+from .stream import Stream
+
+T = TypeVar("T")
+
+REPORTING: frozenset[Status] = frozenset({Status.RUNNING, Status.SUSPENDED, Status.CANCELLING})
+"""A body may report while its run has one of these."""
+
+
+class Outcome(NamedTuple):
+    """What became of a change: whether it held, the run as it is now, and the last seq."""
+
+    held: bool
+    run: RunRecord | None
+    seq: int
+
+
+class Change(msgspec.Struct):
+    """Some events about at most one run that hold together or not at all.
+
+    `expect`, `attempt` and `generation` (of the run's lane) are compared with what is committed; `None`
+    compares nothing. `tells` are delivered after the commit, before anyone else learns of it. `watch` is
+    answered when the run has ended. `answer` is what the reply gets when the change holds; without it the
+    reply gets the `Outcome`.
+    """
+
+    events: tuple[Event, ...]
+    run: str | None = None
+    expect: frozenset[Status] | None = None
+    attempt: int | None = None
+    generation: int | None = None
+    memos: tuple[Memo, ...] = ()
+    tells: tuple[tuple[Address, object], ...] = ()
+    terms: Terms | None = None
+    watch: Reply[RunRecord | None] | None = None
+    reply: Reply[Any] | None = None
+    answer: object = None
+
+
+class ProgressReport(msgspec.Struct):
+    """How far a body has come. One per run waits at most: `latest` is replaced until the journal takes it."""
+
+    run: str
+    handle: str
+    lane: str
+    attempt: int
+    latest: tuple[float | None, float | None, dict[str, Any]] | None = None
+
+
+class Answer(msgspec.Struct):
+    """A reply that waits for the commit of everything before it."""
+
+    reply: Reply[Any]
+    value: object = None
+    error: GreenroomError | None = None
+
+
+class Look(msgspec.Struct):
+    """A question about what is committed; `read` sees the projection and must not keep it."""
+
+    read: Callable[[Projection], object]
+    reply: Reply[Any]
+
+
+class LoadCheckpoint(msgspec.Struct):
+    """What was last saved for a handle and job: a `Checkpoint`, or `None`."""
+
+    handle: str
+    job: str
+    reply: Reply[Checkpoint | None]
+
+
+class WatchEnd(msgspec.Struct):
+    """Reply with the run's record when it has ended; with `None` if the run isn't known here any more."""
+
+    run: str
+    reply: Reply[RunRecord | None]
+
+
+class Journal(Actor):
+    """See the module's text."""
+
+    def __init__(
+        self,
+        store: Store,
+        projection: Projection,
+        stream: Stream,
+        delivery: Delivery,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(Address("journal", ""))
+        self._store = store
+        self._projection = projection
+        self._stream = stream
+        self._delivery = delivery
+        self._clock = clock
+        self._watchers: dict[str, list[Reply[RunRecord | None]]] = {}
+
+    async def ask(self, change: Change) -> Outcome:
+        """Have a change decided and committed."""
+        reply: Reply[Outcome] = Reply()
+        change.reply = reply
+        self.tell(change)
+        return await reply.get()
+
+    async def look(self, read: Callable[[Projection], T]) -> T:
+        """Ask about what is committed."""
+        reply: Reply[T] = Reply()
+        self.tell(Look(read, reply))
+        return await reply.get()
+
+    def close(self) -> None:
+        """Answer everyone who still waits for a run: nothing is going to happen any more."""
+        for replies in self._watchers.values():
+            for reply in replies:
+                reply.fail(Unavailable("the engine has stopped; what is stored goes on at its next start"))
+        self._watchers.clear()
+        self._stream.close()
+
+    async def on_batch(self, messages: Sequence[Any]) -> None:
+        draft = _Draft(self._projection, self._clock())
+        decided: list[tuple[Change, Outcome]] = []
+        later: list[Any] = []
+        for message in messages:
+            kind = type(message)
+            if kind is Change:
+                decided.append((message, draft.decide(message)))
+            elif kind is ProgressReport:
+                draft.progress(message)
+            else:
+                later.append(message)
+        if draft.events or draft.memos:
+            await self._store.commit(draft.batch())
+        self._show(draft, decided)
+        for message in later:
+            await self._answer(message)
+
+    def _show(self, draft: _Draft, decided: list[tuple[Change, Outcome]]) -> None:
+        """The batch is durable: now everyone may know, the actors first."""
+        projection = self._projection
+        for event, record in zip(draft.events, draft.records, strict=True):
+            projection.apply(event, record)
+        tell = self._delivery.tell
+        for change, outcome in decided:
+            if outcome.held:
+                for address, message in change.tells:
+                    tell(address, message)
+                if change.watch is not None and change.run is not None:
+                    self._watchers.setdefault(change.run, []).append(change.watch)
+        if draft.events:
+            self._stream.publish(draft.events)
+        for record in draft.ended:
+            for reply in self._watchers.pop(record.id, ()):
+                reply.set(record)
+        for change, outcome in decided:
+            if change.reply is not None:
+                change.reply.set(outcome if change.answer is None or not outcome.held else change.answer)
+
+    async def _answer(self, message: Any) -> None:
+        kind = type(message)
+        if kind is WatchEnd:
+            run = self._projection.runs.get(message.run)
+            if run is None or run.ended:
+                message.reply.set(run)
+            else:
+                self._watchers.setdefault(message.run, []).append(message.reply)
+        elif kind is Look:
+            message.reply.set(message.read(self._projection))
+        elif kind is LoadCheckpoint:
+            message.reply.set(await self._store.checkpoint(message.handle, message.job))
+        elif message.error is not None:
+            message.reply.fail(message.error)
+        else:
+            message.reply.set(message.value)
+
+
+class _Draft:
+    """A batch while it is being decided: the projection, and what the batch has changed so far."""
+
+    def __init__(self, projection: Projection, now: float) -> None:
+        self._projection = projection
+        self._now = now
+        self._seq = projection.seq
+        self._fresh: dict[str, RunRecord] = {}
+        self._generations: dict[str, int] = {}
+        self._writes: dict[str, RunWrite] = {}
+        self.events: list[Event] = []
+        self.records: list[RunRecord | None] = []
+        self.memos: list[Memo] = []
+        self.ended: list[RunRecord] = []
+
+    def batch(self) -> Batch:
+        return Batch(self._projection.seq, self.events, self._writes, self.memos)
+
+    def decide(self, change: Change) -> Outcome:
+        """Compare, and number the events if everything is as expected."""
+        run = None
+        if change.run is not None:
+            run = self._fresh.get(change.run) or self._projection.runs.get(change.run)
+            if not self._holds(change, run):
+                return Outcome(False, run, self._seq)
+        for event in change.events:
+            run = self._add(event, change)
+        if change.memos:
+            self.memos.extend(change.memos)
+        return Outcome(True, run, self._seq)
+
+    def progress(self, report: ProgressReport) -> None:
+        """The latest that a body said, if it may still say anything."""
+        latest, report.latest = report.latest, None
+        run = self._fresh.get(report.run) or self._projection.runs.get(report.run)
+        if latest is None or run is None or run.attempt != report.attempt or run.status not in REPORTING:
+            return
+        done, total, stats = latest
+        event = RunProgress(
+            seq=0,
+            at=0,
+            by="body",
+            run=report.run,
+            handle=report.handle,
+            lane=report.lane,
+            attempt=report.attempt,
+            done=done,
+            total=total,
+            stats=stats,
+        )
+        self._add(event, None)
+
+    def _holds(self, change: Change, run: RunRecord | None) -> bool:
+        if change.expect is not None and (run is None or run.status not in change.expect):
+            return False
+        if change.attempt is not None and (run is None or run.attempt != change.attempt):
+            return False
+        return change.generation is None or run is None or self._generation(run.lane) == change.generation
+
+    def _generation(self, lane: str) -> int:
+        fresh = self._generations.get(lane)
+        return self._projection.generation(lane) if fresh is None else fresh
+
+    def _add(self, event: Event, change: Change | None) -> RunRecord | None:
+        self._seq += 1
+        # Nobody has seen the event yet, so giving it its number and time changes nothing under anyone.
+        force_setattr(event, "seq", self._seq)
+        force_setattr(event, "at", self._now)
+        self.events.append(event)
+        if not isinstance(event, RunEvent):
+            if type(event) is LaneChanged:
+                self._generations[event.lane] = event.generation
+            self.records.append(None)
+            return None
+        id = event.run
+        before = self._fresh.get(id) or self._projection.runs.get(id)
+        record = next_record(before, event)
+        self._fresh[id] = record
+        self.records.append(record)
+        write = self._writes.get(id)
+        if write is None:
+            terms = change.terms if change is not None else None
+            expected = None if before is None else frozenset({before.status})
+            self._writes[id] = RunWrite(record, expected, terms)
+        else:
+            write.record = record
+        if record.status in ENDED and (before is None or before.status not in ENDED):
+            self.ended.append(record)
+        return record

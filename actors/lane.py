@@ -1,0 +1,192 @@
+"""A lane: a queue in order of place, and the runs that execute under the lane's own limit.
+
+It asks the supervisor for a slot for its first runs as soon as it has room for them itself, and passes the
+slot that it gets to the run it was granted for. It never waits for anything but its mailbox.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import trio
+
+from ..protocol.events import LaneChanged, RunChanged
+from ..protocol.states import Status
+from .actor import Actor, Address, Delivery
+from .journal import Answer, Change, Journal
+from .messages import (
+    SUPERVISOR,
+    Drop,
+    Enter,
+    Grant,
+    Granted,
+    LaneReport,
+    Leave,
+    LongWait,
+    Reset,
+    SetLimit,
+    Submission,
+)
+from .placequeue import PlaceQueue
+from .waitwatch import WaitWatch
+
+_HOLDS_SLOT = frozenset({Status.RUNNING, Status.CANCELLING})
+
+
+class Lane(Actor):
+    """See the module's text. The first `_asked` runs of the queue are those it has asked a slot for."""
+
+    def __init__(
+        self, name: str, limit: int | None, generation: int, delivery: Delivery, journal: Journal
+    ) -> None:
+        super().__init__(Address("lane", name))
+        self._name = name
+        self._limit = limit
+        self._generation = generation
+        self._delivery = delivery
+        self._journal = journal
+        self._queue = PlaceQueue()
+        self._asked = 0
+        self._executing: dict[str, Submission] = {}
+        self._submissions: dict[str, Submission] = {}  # of the queued runs
+        self._watch = WaitWatch()
+        self._report = self._new_report()
+
+    def has_work(self) -> bool:
+        return bool(self._executing or len(self._queue))
+
+    def report(self) -> dict[str, Any]:
+        return super().report() | {
+            "limit": self._limit,
+            "generation": self._generation,
+            "executing": list(self._executing),
+            "queued": len(self._queue),
+        }
+
+    async def on_batch(self, messages: Sequence[Any]) -> None:
+        for message in messages:
+            _HANDLERS[type(message)](self, message)
+        self._ask()
+        head = self._queue.at(self._asked)
+        self._report.next_place = head[0] if head is not None else None
+        self._delivery.tell(SUPERVISOR, self._report)
+        self._report = self._new_report()
+        self.deadline = self._watch.deadline()
+
+    async def on_deadline(self) -> None:
+        now = trio.current_time()
+        full = self._limit is not None and len(self._executing) >= self._limit
+        blockers = list(self._executing) if full else None
+        for submission in self._watch.take_due(now, self._queue.__contains__):
+            waited = now - submission.created_at
+            ahead = self._queue.ahead(submission.id)
+            self._delivery.tell(SUPERVISOR, LongWait(submission, waited, ahead, blockers))
+        self.deadline = self._watch.deadline()
+
+    def _enter(self, message: Enter) -> None:
+        submission = message.submission
+        ahead = self._queue.add(submission.id, message.place)
+        self._submissions[submission.id] = submission
+        if ahead < self._asked:  # it came back with an old place, before runs that were asked for
+            self._report.wants[message.place] = submission.id
+            self._asked += 1
+        if message.settles:
+            self._report.entered += 1
+            self._watch.add(submission, trio.current_time())
+
+    def _granted(self, message: Grant) -> None:
+        id = message.run
+        if id not in self._queue or message.generation != self._generation or not self._has_room():
+            self._report.returned.append(message)
+            return
+        self._executing[id] = self._take_out(id)
+        self._delivery.tell(Address("run", id), Granted(message.generation))
+
+    def _leave(self, message: Leave) -> None:
+        self._report.settled += 1
+        if message.generation is None:
+            self._withdraw(message.run)
+        elif message.generation == self._generation:
+            # An older generation frees nothing: its slots were freed by the reset that ended it.
+            self._executing.pop(message.run, None)
+
+    def _drop(self, message: Drop) -> None:
+        self._report.settled += 1
+        for id in message.runs:
+            self._withdraw(id)
+
+    def _set_limit(self, message: SetLimit) -> None:
+        self._report.settled += 1
+        self._limit = message.limit
+        self._journal.tell(Change((self._changed(message.by),), reply=message.reply))
+
+    def _reset(self, message: Reset) -> None:
+        self._report.settled += 1
+        self._generation = message.generation
+        self._journal.tell(Change((self._changed(message.by),)))
+        for id, submission in self._executing.items():
+            detached = RunChanged(
+                seq=0,
+                at=0,
+                by=message.by,
+                run=id,
+                handle=submission.handle,
+                lane=self._name,
+                detached=True,
+            )
+            # A run that was granted its slot but has not begun stays as it is, and comes back for a new one.
+            self._journal.tell(Change((detached,), run=id, expect=_HOLDS_SLOT))
+        self._executing.clear()
+        self._journal.tell(Answer(message.reply))
+
+    def _ask(self) -> None:
+        """Ask for as many of the first runs as there is room for, no more and no less."""
+        room = math.inf if self._limit is None else max(0, self._limit - len(self._executing))
+        wants = self._report.wants
+        while self._asked > room:
+            self._asked -= 1
+            entry = self._queue.at(self._asked)
+            assert entry is not None, "the asked runs are the first of the queue"
+            wants[entry[0]] = None
+        while self._asked < room:
+            entry = self._queue.at(self._asked)
+            if entry is None:
+                break
+            wants[entry[0]] = entry[1]
+            self._asked += 1
+
+    def _has_room(self) -> bool:
+        return self._limit is None or len(self._executing) < self._limit
+
+    def _withdraw(self, id: str) -> None:
+        """Take a run out that needs no slot any more."""
+        submission = self._submissions.get(id)
+        if submission is not None:
+            place = self._queue.place(id)
+            self._report.wants[place] = None
+            self._take_out(id)
+
+    def _take_out(self, id: str) -> Submission:
+        if self._queue.remove(id) < self._asked:
+            self._asked -= 1
+        return self._submissions.pop(id)
+
+    def _changed(self, by: str) -> LaneChanged:
+        return LaneChanged(
+            seq=0, at=0, by=by, lane=self._name, limit=self._limit, generation=self._generation
+        )
+
+    def _new_report(self) -> LaneReport:
+        return LaneReport(self._name, {}, [], None, 0, 0)
+
+
+_HANDLERS: dict[type, Any] = {
+    Enter: Lane._enter,
+    Grant: Lane._granted,
+    Leave: Lane._leave,
+    Drop: Lane._drop,
+    SetLimit: Lane._set_limit,
+    Reset: Lane._reset,
+}

@@ -1,0 +1,328 @@
+"""What the actors say to each other. Each message says who sends it, and what is true when it arrives.
+
+The journal's messages stand in `journal.py`, those between a body and its run in `run.py`: nobody else
+speaks them. A `reply` is answered exactly once, and never before the state it names is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+import msgspec
+
+from ..persistence.store import Terms
+from ..protocol.errors import GreenroomError
+from ..protocol.records import RunRecord
+from .actor import Address, Reply
+from .jobs import Job
+
+OnConflict = Literal["reject", "queue", "replace", "join"]
+FilesFate = Literal["keep", "delete"]
+OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
+
+SUPERVISOR = Address("supervisor", "")
+
+
+class Submission(msgspec.Struct):
+    """A run as it was submitted. It goes from the caller through supervisor and handle to lane and run."""
+
+    id: str
+    job: Job
+    handle: str
+    lane: str
+    kind: str
+    params: Any  # `None` until the handle has put its draft here, if none were given
+    terms: Terms
+    by: str
+    created_at: float  # trio's time
+    warn_after: float
+    on_wait: OnWait | None
+    ancestors: tuple[str, ...]  # the handles of the runs that wait for this one
+    ended: Reply[RunRecord | None]
+    place: int | None = None
+
+    @property
+    def address(self) -> Address:
+        return Address("run", self.id)
+
+    @property
+    def handle_address(self) -> Address:
+        return Address("handle", self.handle)
+
+    @property
+    def lane_address(self) -> Address:
+        return Address("lane", self.lane)
+
+
+class Accepted(msgspec.Struct):
+    """The answer to a submission: the run, and whether it was there before."""
+
+    run: str
+    joined: bool
+
+
+# From callers (the embedding API, the gateway, a body that calls a child) to the supervisor.
+
+
+class Submit(msgspec.Struct):
+    """Take a run. The supervisor passes it on to the handle."""
+
+    submission: Submission
+    on_conflict: OnConflict
+    reply: Reply[Accepted]
+
+
+class Cancel(msgspec.Struct):
+    """Cancel a run; passed on to it. Answered with the run as it then is, or `None` if it isn't pending."""
+
+    run: str
+    by: str
+    reason: str
+    files: FilesFate
+    reply: Reply[RunRecord | None]
+
+
+class Inject(msgspec.Struct):
+    """A message for the body of a run, or of a handle's admitted run; passed on to handle and run."""
+
+    target: str
+    message: Any
+    by: str
+    reply: Reply[str]
+
+
+class AnswerInterrupt(msgspec.Struct):
+    """An answer to an open question; passed on to the run. `None` if the run isn't pending."""
+
+    run: str
+    interrupt: str
+    data: Any
+    by: str
+    reply: Reply[str | None]
+
+
+class SetParams(msgspec.Struct):
+    """A new draft for a handle; passed on to it."""
+
+    handle: str
+    params: Any
+    by: str
+    reply: Reply[None]
+
+
+class ReleaseHandle(msgspec.Struct):
+    """Free a handle whose ended run left a body behind; passed on to it. Answers whether it was taken so."""
+
+    handle: str
+    by: str
+    reply: Reply[bool]
+
+
+class SetConcurrency(msgspec.Struct):
+    """A new limit for a lane, `None` for none of its own."""
+
+    lane: str
+    limit: int | None
+    by: str
+    reply: Reply[object]
+
+
+class SetMaxConcurrent(msgspec.Struct):
+    """A new global limit."""
+
+    limit: int
+    by: str
+    reply: Reply[object]
+
+
+class Clear(msgspec.Struct):
+    """Cancel what is queued in a lane (and waits in handles for it), or waits in a handle. Answers how
+    many."""
+
+    reason: Literal["lane_cleared", "handle_cleared"]
+    name: str
+    by: str
+    reply: Reply[int]
+
+
+class ResetLanes(msgspec.Struct):
+    """Free the slots of everything that executes."""
+
+    by: str
+    reply: Reply[object]
+
+
+class WaitForActive(msgspec.Struct):
+    """Answered when every run that holds a slot now has given it back."""
+
+    reply: Reply[bool]
+
+
+class SetDraining(msgspec.Struct):
+    """Refuse new runs and start none, or do so again."""
+
+    draining: bool
+    by: str
+    reply: Reply[object]
+
+
+class Closing(msgspec.Struct):
+    """The engine is being left: take nothing new and start nothing."""
+
+
+# From a handle to the supervisor: what became of a submission.
+
+
+class Entering(msgspec.Struct):
+    """The run is admitted: draw its place and let it into its lane. No reply: it had waited in the handle."""
+
+    submission: Submission
+    reply: Reply[Accepted] | None
+
+
+class Waiting(msgspec.Struct):
+    """The run waits in its handle, `front` before those that wait there already."""
+
+    submission: Submission
+    front: bool
+    reply: Reply[Accepted]
+
+
+class Joined(msgspec.Struct):
+    """The submission is answered with a run that is there already."""
+
+    submission: Submission
+    run: str
+    reply: Reply[Accepted]
+
+
+class Refused(msgspec.Struct):
+    """The handle refuses the submission."""
+
+    submission: Submission
+    error: GreenroomError
+    reply: Reply[Accepted]
+
+
+# Between supervisor and lanes.
+
+
+class Enter(msgspec.Struct):
+    """A run takes its place in the lane's queue. `settles` when the supervisor sent it and counts on it."""
+
+    submission: Submission
+    place: int
+    settles: bool
+
+
+class Grant(msgspec.Struct):
+    """A global slot for a run that the lane had asked for."""
+
+    run: str
+    generation: int
+
+
+class Leave(msgspec.Struct):
+    """A run leaves the queue, or gives back the slot it held under `generation`."""
+
+    run: str
+    generation: int | None
+
+
+class SetLimit(msgspec.Struct):
+    """The lane's new limit."""
+
+    limit: int | None
+    by: str
+    reply: Reply[object]
+
+
+class Reset(msgspec.Struct):
+    """The slots of everything that executes in the lane are free; its generation is now this."""
+
+    generation: int
+    by: str
+    reply: Reply[None]
+
+
+class Drop(msgspec.Struct):
+    """These runs are about to be cancelled: start none of them."""
+
+    runs: list[str]
+
+
+class LaneReport(msgspec.Struct):
+    """From a lane, after each batch: for which places it wants a slot now (with the run) or no longer (with
+    `None`), the grants it had no use for, the next place that it would ask for if it had room, and how many
+    `Enter`s and other changes it has taken note of."""
+
+    lane: str
+    wants: dict[int, str | None]
+    returned: list[Grant]
+    next_place: int | None
+    entered: int
+    settled: int
+
+
+class LongWait(msgspec.Struct):
+    """From a lane or handle: a run has waited for `warn_after`. `blockers` is `None` where only the global
+    limit holds it up, which the supervisor knows more about."""
+
+    submission: Submission
+    waited: float
+    ahead: int
+    blockers: list[str] | None
+
+
+# To a run, and from a run (or the journal, once it is committed) to the others.
+
+
+class Granted(msgspec.Struct):
+    """From the lane: the run has a slot."""
+
+    generation: int
+
+
+class KeepTime(msgspec.Struct):
+    """From the supervisor: the run has a deadline to watch while it is queued."""
+
+
+class Stop(msgspec.Struct):
+    """From the supervisor, at the engine's end: first a word to finish, then `now`."""
+
+    now: bool
+
+
+class Left(msgspec.Struct):
+    """To the supervisor, with `Leave` to the lane: the run has given its slot or its place back."""
+
+    run: str
+    lane: str
+    generation: int | None
+    ended: bool
+
+
+class Retry(msgspec.Struct):
+    """To the supervisor: the run wants a new place in its lane."""
+
+    run: str
+
+
+class Done(msgspec.Struct):
+    """To the handle: the run has ended. `body_remains`: but its abandoned body still executes."""
+
+    run: str
+    body_remains: bool
+
+
+class BodyGone(msgspec.Struct):
+    """To the handle: the abandoned body of an ended run has ended, too."""
+
+    run: str
+
+
+class Cancelling(msgspec.Struct):
+    """To the handle: its admitted run is being cancelled, so nobody can join it any more."""
+
+    run: str

@@ -1,0 +1,300 @@
+"""Opening an engine and leaving it: builds the parts, keeps the two nurseries, and ends everything in order.
+
+The actors live in one nursery inside that of the bodies, both shielded from whatever cancels the caller:
+leaving is a procedure (see `_shut_down`), not an accident. A failure of an actor ends both at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random as random_module
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import trio
+
+from ..persistence.files import DiskFiles, Files
+from ..persistence.memory import MemoryStore
+from ..persistence.store import Store
+from ..protocol.errors import Invalid
+from ..protocol.events import LaneChanged
+from ..protocol.fold import Projection
+from ..protocol.names import check_name, lane_name
+from .actor import Actor, Directory, Reply
+from .body import Services
+from .door import Door
+from .engine import Engine, check_limit
+from .execution import Execution
+from .handle import Handle
+from .ids import uuid7_hex
+from .jobs import Jobs, check_seconds
+from .journal import Change, Journal
+from .lane import Lane
+from .messages import Closing, Stop, WaitForActive
+from .ownership import LocalOwnership
+from .run import RunActor
+from .stream import Stream
+from .supervisor import Supervisor
+
+logger = logging.getLogger("greenroom")
+
+Clock = Callable[[], float]
+
+
+@asynccontextmanager
+async def open_engine(
+    jobs: Jobs,
+    store: str | Store = "memory:",
+    *,
+    max_concurrent: int = 3,
+    lanes: Mapping[str, int | None] | None = None,
+    data_dir: str | os.PathLike[str] | Files = "data",
+    max_pending: int = 100_000,
+    max_value_bytes: int = 1 << 20,
+    shutdown_timeout: float = 30,
+    clock: Clock | None = None,
+    ids: Callable[[], str] | None = None,
+    random: random_module.Random | None = None,
+) -> AsyncIterator[Engine]:
+    """Run an engine for as long as the block lasts.
+
+    Leaving the block drains the engine: what executes gets `shutdown_timeout` seconds. Cancelling it does the
+    same without waiting. What the block raises comes out as itself, and so does what stops the engine: a
+    crash of an actor, or what a body raises that is no `Exception` (Ctrl-C, say).
+
+    `clock` gives Unix seconds, `ids` the ids of runs, and `random` the randomness; all have defaults.
+    """
+    started = trio.current_time()
+    offset = time.time() - started
+    clock = clock or (lambda: trio.current_time() + offset)
+    random = random or random_module.Random()
+    opened = _open_store(store)
+    epoch = await opened.open(f"{random.getrandbits(64):016x}")
+    system = _System(
+        jobs,
+        opened,
+        epoch,
+        max_concurrent=check_limit("max_concurrent", max_concurrent),
+        limits=_check_lanes(lanes or {}),
+        files=_open_files(data_dir, opened),
+        max_pending=check_limit("max_pending", max_pending),
+        max_value_bytes=check_limit("max_value_bytes", max_value_bytes),
+        shutdown_timeout=check_seconds("shutdown_timeout", shutdown_timeout, 30),
+        clock=clock,
+        ids=ids or uuid7_hex(clock, random),
+    )
+    error: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        await nursery.start(system.run, nursery.cancel_scope)
+        try:
+            yield system.engine
+        except BaseException as raised:  # it is raised again below, when the engine has ended
+            error = raised
+        try:
+            await system.leave(at_once=isinstance(error, trio.Cancelled))
+        except trio.Cancelled as cancelled:
+            error = error or cancelled
+            with trio.CancelScope(shield=True):
+                await system.leave(at_once=True)
+    if system.failure is not None:
+        raise system.failure
+    if error is not None:
+        raise error
+
+
+class _System:
+    """The parts of one engine, and their lives."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        store: Store,
+        epoch: str,
+        *,
+        max_concurrent: int,
+        limits: dict[str, int | None],
+        files: Files,
+        max_pending: int,
+        max_value_bytes: int,
+        shutdown_timeout: float,
+        clock: Clock,
+        ids: Callable[[], str],
+    ) -> None:
+        self.failure: BaseException | None = None
+        self._store = store
+        self._shutdown_timeout = shutdown_timeout
+        self._leaving = trio.Event()
+        self._ended = trio.Event()
+        self._patience = trio.CancelScope()  # around waiting for what executes
+        self._stop: Stop | None = None
+        self._executions: dict[Execution, None] = {}
+        self._directory = Directory(self._start)
+        stream = Stream(0)
+        projection = Projection(epoch, max_concurrent=max_concurrent)
+        self._journal = Journal(store, projection, stream, self._directory, clock)
+        self._supervisor = Supervisor(
+            max_concurrent=max_concurrent,
+            max_pending=max_pending,
+            directory=self._directory,
+            journal=self._journal,
+            spawn=self._spawn_helper,
+        )
+        self._supervisor.limits.update(limits)
+        door = self._door = Door(jobs, self._supervisor, self._journal, ids, max_value_bytes)
+        self._services = Services(door, self._journal, files, clock)
+        self._ownership = LocalOwnership()
+        self._directory.makes("handle", self._make_handle)
+        self._directory.makes("lane", self._make_lane)
+        self._directory.makes("run", self._make_run)
+        self.engine = Engine(door, self._journal, stream, store, self._directory)
+
+    # Lives.
+
+    async def run(
+        self, block: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Live until the block has been left and everything has ended, or until an actor fails."""
+        self._block = block
+        with trio.CancelScope(shield=True):
+            try:
+                async with trio.open_nursery() as self._bodies:
+                    async with trio.open_nursery() as self._actors:
+                        self._directory.add(self._journal)
+                        self._directory.add(self._supervisor)
+                        await self._configure()
+                        task_status.started()
+                        await self._leaving.wait()
+                        await self._shut_down()
+                        self._actors.cancel_scope.cancel()
+                    self._name_leftovers()
+                    self._bodies.cancel_scope.cancel()
+            except BaseException:
+                if self.failure is None:
+                    raise
+            finally:
+                self._silence()
+                await self._store.close()
+                self._ended.set()
+
+    async def leave(self, *, at_once: bool) -> None:
+        """End everything; `at_once` gives what executes no more time. Returns when it has ended."""
+        if at_once:
+            self._patience.cancel()
+        self._leaving.set()
+        await self._ended.wait()
+
+    def interrupt(self, error: BaseException) -> None:
+        """A body raised what is no mere failure: end in order, but at once, and let it come out."""
+        if self.failure is None:
+            self.failure = error
+        self._patience.cancel()
+        self._leaving.set()
+        self._block.cancel()
+
+    async def _configure(self) -> None:
+        for lane, limit in self._supervisor.limits.items():
+            changed = LaneChanged(seq=0, at=0, by="engine", lane=lane, limit=limit, generation=0)
+            await self._journal.ask(Change((changed,)))
+
+    async def _shut_down(self) -> None:
+        """Take nothing new; let what executes finish for a while; then suspend or cancel it, and wait until
+        every body has ended or been abandoned. What is committed by then is all that happened."""
+        self._supervisor.tell(Closing())
+        self._tell_runs(Stop(now=False))
+        with self._patience:
+            self._patience.deadline = trio.current_time() + self._shutdown_timeout
+            idle: Reply[bool] = Reply()
+            self._supervisor.tell(WaitForActive(idle))
+            await idle.get()
+        self._tell_runs(Stop(now=True))
+        await self._directory.none_awake("run")
+        await self._journal.look(lambda committed: committed.seq)
+
+    def _tell_runs(self, stop: Stop) -> None:
+        self._stop = stop  # for those that wake up later, too
+        for address in self._directory.awake("run"):
+            self._directory.tell(address, stop)
+
+    def _name_leftovers(self) -> None:
+        for execution in self._executions:
+            logger.error(
+                "the body of run %s, attempt %d, can't be ended; the engine waits for it",
+                execution.run.id,
+                execution.run.attempt,
+            )
+
+    def _silence(self) -> None:
+        """Nobody is going to answer any more: let go of all who wait."""
+        self._door.close()
+        self._journal.close()
+
+    def _start(self, actor: Actor) -> None:
+        self._actors.start_soon(self._live, actor, name=str(actor.address))
+
+    async def _live(self, actor: Actor) -> None:
+        try:
+            await actor.run(self._directory.remove)
+        except trio.Cancelled:
+            raise
+        except BaseException as error:
+            if self.failure is None:
+                self.failure = error
+            self._silence()
+            self._block.cancel()
+            raise
+
+    def _spawn_helper(self, call: Callable[[], Awaitable[object]]) -> None:
+        self._actors.start_soon(call)
+
+    def _spawn_body(self, execution: Execution) -> None:
+        async def live() -> None:
+            self._executions[execution] = None
+            try:
+                await execution()
+            finally:
+                del self._executions[execution]
+
+        self._bodies.start_soon(live, name=f"body of run {execution.run.id}")
+
+    # Makers.
+
+    def _make_handle(self, name: str) -> Handle:
+        return Handle(name, self._ownership, self._directory, self._journal)
+
+    def _make_lane(self, name: str) -> Lane:
+        generation = self._supervisor.slots.generations.get(name, 0)
+        return Lane(name, self._supervisor.limit(name), generation, self._directory, self._journal)
+
+    def _make_run(self, id: str) -> RunActor | None:
+        submission = self._supervisor.submission(id)
+        if submission is None:
+            return None
+        run = RunActor(submission, self._directory, self._services, self._spawn_body, self.interrupt)
+        if self._stop is not None:
+            run.tell(self._stop)
+        return run
+
+
+def _open_store(store: str | Store) -> Store:
+    if not isinstance(store, str):
+        return store
+    if store == "memory:":
+        return MemoryStore()
+    raise Invalid(f"store {store!r} is of no known kind; known is 'memory:'", value=store)
+
+
+def _open_files(data_dir: str | os.PathLike[str] | Files, store: Store) -> Files:
+    if isinstance(data_dir, str | os.PathLike):
+        return DiskFiles(data_dir, in_threads=not isinstance(store, MemoryStore))
+    return data_dir
+
+
+def _check_lanes(lanes: Mapping[str, int | None]) -> dict[str, int | None]:
+    return {
+        check_name("lane", lane_name(name)): None
+        if limit is None
+        else check_limit(f"limit of lane {name!r}", limit)
+        for name, limit in lanes.items()
+    }

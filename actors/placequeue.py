@@ -1,0 +1,63 @@
+"""A lane's queue: runs in the order of their places, which is nearly always the order they come in."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+
+class PlaceQueue:
+    """Runs by place. Adding at the end, taking from the front and looking up are cheap at any length."""
+
+    def __init__(self) -> None:
+        self._places: list[int] = []  # sorted; the first `_gone` of them have been taken
+        self._gone = 0
+        self._runs: dict[int, str] = {}
+        self._place_of: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __contains__(self, run: str) -> bool:
+        return run in self._place_of
+
+    def add(self, run: str, place: int) -> int:
+        """Put a run at its place; returns how many are ahead of it."""
+        self._runs[place] = run
+        self._place_of[run] = place
+        if not self._places or place > self._places[-1]:
+            self._places.append(place)
+            return len(self._runs) - 1
+        position = bisect_left(self._places, place, self._gone)
+        self._places.insert(position, place)
+        return position - self._gone
+
+    def remove(self, run: str) -> int:
+        """Take a run out; returns how many were ahead of it."""
+        place = self._place_of.pop(run)
+        del self._runs[place]
+        position = bisect_left(self._places, place, self._gone)
+        ahead = position - self._gone
+        if ahead:
+            del self._places[position]
+            return ahead
+        self._gone += 1
+        if self._gone > 64 and self._gone * 2 > len(self._places):
+            del self._places[: self._gone]
+            self._gone = 0
+        return 0
+
+    def place(self, run: str) -> int:
+        """The place of a run."""
+        return self._place_of[run]
+
+    def ahead(self, run: str) -> int:
+        """How many runs are ahead of one."""
+        return bisect_left(self._places, self._place_of[run], self._gone) - self._gone
+
+    def at(self, position: int) -> tuple[int, str] | None:
+        """The place and run at a position, 0 being the head."""
+        index = self._gone + position
+        if index >= len(self._places):
+            return None
+        place = self._places[index]
+        return place, self._runs[place]

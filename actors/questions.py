@@ -1,0 +1,121 @@
+"""The open questions of one run, and the answers that were given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import trio
+
+from ..protocol.events import Event, InterruptClosed, InterruptOpened
+from .actor import Reply
+from .body import Ask
+from .journal import REPORTING, Change, Journal
+from .messages import AnswerInterrupt, Submission
+
+
+class Question(msgspec.Struct):
+    """A question that is open; `deadline` in trio's time."""
+
+    id: str
+    key: str
+    deadline: float
+    answer: Reply[Any]
+
+
+class Questions:
+    """Kept by the run's actor, who decides whether a question may be asked."""
+
+    def __init__(self, submission: Submission, journal: Journal, wall_clock: Callable[[], float]) -> None:
+        self.answers: dict[str, Any] = {}
+        self._submission = submission
+        self._journal = journal
+        self._wall_clock = wall_clock
+        self._open: dict[str, Question] = {}  # by key
+        self._asked = 0
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._open
+
+    def deadline(self) -> float:
+        """When the first of them times out."""
+        return min((question.deadline for question in self._open.values()), default=math.inf)
+
+    def open(self, ask: Ask) -> InterruptOpened:
+        """A new question; it is open once this event is committed."""
+        self._asked += 1
+        submission = self._submission
+        id = f"{submission.id}.{self._asked}"
+        self._open[ask.key] = Question(id, ask.key, trio.current_time() + ask.timeout, ask.answer)
+        return InterruptOpened(
+            seq=0,
+            at=0,
+            by="body",
+            run=submission.id,
+            handle=submission.handle,
+            lane=submission.lane,
+            interrupt=id,
+            key=ask.key,
+            data=ask.data,
+            deadline=None if ask.timeout == math.inf else self._wall_clock() + ask.timeout,
+        )
+
+    async def answer(self, message: AnswerInterrupt) -> str:
+        """Take an answer, if the question is open."""
+        for question in self._open.values():
+            if question.id == message.interrupt:
+                await self._close(question, "answered", message.data, message.by)
+                self.answers[question.key] = message.data
+                question.answer.set(message.data)
+                return "resolved"
+        number = message.interrupt.rpartition(".")[2]
+        asked = number.isdecimal() and 1 <= int(number) <= self._asked
+        return "already_resolved" if asked else "not_found"
+
+    async def on_deadline(self, now: float) -> None:
+        """Close the questions that nobody answered in time."""
+        for question in list(self._open.values()):
+            if question.deadline <= now:
+                await self._close(question, "timed_out", None, "engine")
+                question.answer.set(None)
+
+    def withdraw(self, key: str) -> Event | None:
+        """The body doesn't wait for this one any more."""
+        question = self._open.pop(key, None)
+        return None if question is None else self._closed(question, "withdrawn", None, "body")
+
+    def closing(self, outcome: str, answer: Any, by: str) -> list[Event]:
+        """The events that close all of them."""
+        return [self._closed(question, outcome, answer, by) for question in self._open.values()]
+
+    def refuse(self, answer: Any) -> None:
+        """All of them are closed with this answer."""
+        questions, self._open = self._open, {}
+        for question in questions.values():
+            question.answer.set(answer)
+
+    def fail(self, error: Exception) -> None:
+        """Nobody is going to answer; the events that close them come with the run's end."""
+        for question in self._open.values():
+            question.answer.fail(error)
+
+    async def _close(self, question: Question, outcome: str, answer: Any, by: str) -> None:
+        event = self._closed(question, outcome, answer, by)
+        await self._journal.ask(Change((event,), run=self._submission.id, expect=REPORTING))
+        del self._open[question.key]
+
+    def _closed(self, question: Question, outcome: str, answer: Any, by: str) -> InterruptClosed:
+        submission = self._submission
+        return InterruptClosed(
+            seq=0,
+            at=0,
+            by=by,
+            run=submission.id,
+            handle=submission.handle,
+            lane=submission.lane,
+            interrupt=question.id,
+            outcome=outcome,
+            answer=answer,
+        )

@@ -1,0 +1,53 @@
+"""Request ids: the same one twice is one run, for as long as the run is pending and a day longer."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from .messages import Submit
+
+KEPT_AFTER_END = 24 * 3600.0
+
+
+class Request(msgspec.Struct):
+    """A request id in use. `repeats` are submissions that wait to hear what becomes of the first."""
+
+    run: str
+    fingerprint: str | None
+    accepted: bool = False
+    repeats: list[Submit] = []
+
+
+class Requests:
+    """The request ids of pending runs and of those that ended within a day."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, Request] = {}
+        self._expiring: deque[tuple[float, str]] = deque()
+
+    def find(self, request_id: str) -> Request | None:
+        """The request, if it was made before."""
+        return self._requests.get(request_id)
+
+    def begin(self, request_id: str, run: str, fingerprint: str | None) -> None:
+        """A first submission is on its way."""
+        self._requests[request_id] = Request(run, fingerprint)
+
+    def accept(self, request_id: str) -> list[Submit]:
+        """The first submission became a run; returns those that repeated it meanwhile."""
+        request = self._requests[request_id]
+        request.accepted = True
+        repeats, request.repeats = request.repeats, []
+        return repeats
+
+    def refuse(self, request_id: str) -> list[Submit]:
+        """The first submission was refused, so the id is free; returns those that repeated it meanwhile."""
+        return self._requests.pop(request_id).repeats
+
+    def ended(self, request_id: str, now: float) -> None:
+        """Its run has ended: remember it for a day."""
+        self._expiring.append((now + KEPT_AFTER_END, request_id))
+        while self._expiring[0][0] <= now:
+            self._requests.pop(self._expiring.popleft()[1], None)

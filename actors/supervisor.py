@@ -1,0 +1,470 @@
+"""The supervisor: takes every command, routes it, draws the places, and gives the global slots away.
+
+It knows each pending run by its seat. What it does about a message never waits; where an answer names state
+that is being committed, it goes to the journal behind the change.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+import trio
+
+from ..protocol.errors import Conflict, Draining, GreenroomError, NoActiveRun, QueueFull
+from ..protocol.events import EngineChanged, RunChanged, RunStateChanged, RunWaiting
+from ..protocol.names import MAIN
+from ..protocol.records import default_limit
+from ..protocol.states import Status
+from .actor import Actor, Address, Countdown, Directory, Reply
+from .journal import Answer, Change, Journal, WatchEnd
+from .messages import (
+    SUPERVISOR,
+    Accepted,
+    AnswerInterrupt,
+    Cancel,
+    Clear,
+    Closing,
+    Drop,
+    Enter,
+    Entering,
+    Inject,
+    Joined,
+    KeepTime,
+    LaneReport,
+    Left,
+    LongWait,
+    Refused,
+    ReleaseHandle,
+    Reset,
+    ResetLanes,
+    Retry,
+    SetConcurrency,
+    SetDraining,
+    SetLimit,
+    SetMaxConcurrent,
+    SetParams,
+    Submission,
+    Submit,
+    WaitForActive,
+    Waiting,
+)
+from .requests import Requests
+from .slots import Slots
+
+logger = logging.getLogger("greenroom")
+
+_QUEUED = frozenset({Status.QUEUED})
+_CLEARED_AT_ONCE = 500
+
+
+class Seat(msgspec.Struct):
+    """A pending run, and how far it has come as far as the supervisor knows."""
+
+    submission: Submission
+    phase: Literal["deciding", "waiting", "queued", "started"] = "deciding"
+    cleared: bool = False
+
+
+class Supervisor(Actor):
+    """See the module's text."""
+
+    def __init__(
+        self,
+        *,
+        max_concurrent: int,
+        max_pending: int,
+        directory: Directory,
+        journal: Journal,
+        spawn: Callable[[Callable[[], Awaitable[object]]], None],
+    ) -> None:
+        super().__init__(SUPERVISOR)
+        self.slots = Slots(max_concurrent)
+        self.limits: dict[str, int | None] = {}  # of the lanes for which someone set one
+        self._max_pending = max_pending
+        self._directory = directory
+        self._journal = journal
+        self._spawn = spawn
+        self._seats: dict[str, Seat] = {}
+        self._requests = Requests()
+        self._last_place = 0
+        self._draining = False
+        self._closing = False
+        self._waiters: list[tuple[set[str], Reply[bool]]] = []
+        self._said_waiting: dict[str, float] = {}  # lane: when its last `run_waiting` event was
+
+    def submission(self, run: str) -> Submission | None:
+        """The submission of a pending run, to wake its actor."""
+        seat = self._seats.get(run)
+        return seat.submission if seat is not None else None
+
+    def limit(self, lane: str) -> int | None:
+        """The limit of a lane."""
+        return self.limits.get(lane, default_limit(lane))
+
+    def report(self) -> dict[str, Any]:
+        return super().report() | {
+            "pending": len(self._seats),
+            "executing": list(self.slots.executing),
+            "limit": self.slots.limit,
+            "draining": self._draining or self._closing,
+        }
+
+    async def on_batch(self, messages: Sequence[Any]) -> None:
+        for message in messages:
+            _HANDLERS[type(message)](self, message)
+        if not (self._draining or self._closing):
+            for lane, grant in self.slots.grants():
+                seat = self._seats.get(grant.run)
+                if seat is not None:
+                    seat.phase = "started"
+                self._tell("lane", lane, grant)
+
+    # Submissions.
+
+    def _submit(self, message: Submit) -> None:
+        submission = message.submission
+        request_id = submission.terms.request_id
+        if request_id is not None and self._is_repeat(request_id, message):
+            return
+        refusal = self._refusal(submission)
+        if refusal is not None:
+            message.reply.fail(refusal)
+            return
+        if request_id is not None:
+            self._requests.begin(request_id, submission.id, submission.terms.fingerprint)
+        self._seats[submission.id] = Seat(submission)
+        self._directory.tell(submission.handle_address, message)
+
+    def _is_repeat(self, request_id: str, message: Submit) -> bool:
+        request = self._requests.find(request_id)
+        if request is None:
+            return False
+        if request.fingerprint != message.submission.terms.fingerprint:
+            error = Conflict(
+                f"request_id {request_id!r} was used for another submission: use a new one", run=request.run
+            )
+            self._journal.tell(Answer(message.reply, error=error))
+        elif request.accepted:
+            self._join(message, request.run)
+        else:
+            request.repeats.append(message)
+        return True
+
+    def _refusal(self, submission: Submission) -> GreenroomError | None:
+        # The child of a run that is executing already is let in: without it, that run could not finish.
+        if self._closing or (self._draining and not submission.ancestors):
+            return Draining("the engine is draining and takes no new runs: try again when it has resumed")
+        if len(self._seats) >= self._max_pending:
+            return QueueFull(
+                f"{len(self._seats)} runs are pending, which is all that max_pending allows: try again later",
+                max_pending=self._max_pending,
+            )
+        return None
+
+    def _entering(self, message: Entering) -> None:
+        submission = message.submission
+        seat = self._seats[submission.id]
+        if seat.cleared:
+            return  # it is being cancelled, and tells its handle itself
+        submission.place = self._draw_place()
+        if message.reply is None:
+            placed = RunChanged(
+                seq=0,
+                at=0,
+                by="engine",
+                run=submission.id,
+                handle=submission.handle,
+                lane=submission.lane,
+                place=submission.place,
+            )
+            self._journal.tell(Change((placed,), run=submission.id, expect=_QUEUED))
+        else:
+            self._create(submission, False, message.reply)
+        seat.phase = "queued"
+        self._enter_lane(submission)
+
+    def _waiting(self, message: Waiting) -> None:
+        self._create(message.submission, message.front, message.reply)
+        self._seats[message.submission.id].phase = "waiting"
+
+    def _create(self, submission: Submission, front: bool, reply: Reply[Accepted]) -> None:
+        created = RunStateChanged(
+            seq=0,
+            at=0,
+            by=submission.by,
+            run=submission.id,
+            handle=submission.handle,
+            lane=submission.lane,
+            from_=None,
+            to=Status.QUEUED,
+            attempt=0,
+            reason=None,
+            place=submission.place,
+            job=submission.job.name,
+            kind=submission.kind,
+            params=submission.params,
+            front=front,
+        )
+        accepted = Accepted(submission.id, False)
+        self._journal.tell(
+            Change(
+                (created,),
+                run=submission.id,
+                terms=submission.terms,
+                watch=submission.ended,
+                reply=reply,
+                answer=accepted,
+            )
+        )
+        if submission.terms.queue_timeout is not None or submission.terms.deadline is not None:
+            self._tell("run", submission.id, KeepTime())
+        request_id = submission.terms.request_id
+        if request_id is not None:
+            for repeat in self._requests.accept(request_id):
+                self._join(repeat, submission.id)
+
+    def _join(self, message: Submit, run: str) -> None:
+        self._journal.tell(WatchEnd(run, message.submission.ended))
+        self._journal.tell(Answer(message.reply, Accepted(run, True)))
+
+    def _joined(self, message: Joined) -> None:
+        self._forget(message.submission)
+        self._join(Submit(message.submission, "join", message.reply), message.run)
+
+    def _refused(self, message: Refused) -> None:
+        self._forget(message.submission)
+        self._journal.tell(Answer(message.reply, error=message.error))
+
+    def _forget(self, submission: Submission) -> None:
+        """The submission became no run of its own."""
+        del self._seats[submission.id]
+        request_id = submission.terms.request_id
+        if request_id is not None:
+            for repeat in self._requests.refuse(request_id):
+                self._submit(repeat)
+
+    def _retry(self, message: Retry) -> None:
+        seat = self._seats.get(message.run)
+        if seat is None:
+            return
+        submission = seat.submission
+        submission.place = self._draw_place()
+        placed = RunChanged(
+            seq=0,
+            at=0,
+            by="engine",
+            run=submission.id,
+            handle=submission.handle,
+            lane=submission.lane,
+            place=submission.place,
+        )
+        self._journal.tell(Change((placed,), run=submission.id, expect=frozenset({Status.SUSPENDED})))
+        self._enter_lane(submission)
+
+    def _draw_place(self) -> int:
+        self._last_place += 1
+        return self._last_place
+
+    def _enter_lane(self, submission: Submission) -> None:
+        assert submission.place is not None, "a run enters its lane with a place"
+        self.slots.entering(submission.lane, submission.place)
+        self._directory.tell(submission.lane_address, Enter(submission, submission.place, True))
+
+    # What lanes and the journal tell.
+
+    def _lane_report(self, message: LaneReport) -> None:
+        self.slots.report(message)
+        for grant in message.returned:
+            seat = self._seats.get(grant.run)
+            if seat is not None:
+                seat.phase = "queued"
+            self._gave_back(grant.run)
+
+    def _left(self, message: Left) -> None:
+        self.slots.left(message.run, message.lane, message.generation)
+        self._gave_back(message.run)
+        if message.ended:
+            seat = self._seats.pop(message.run, None)
+            request_id = seat.submission.terms.request_id if seat is not None else None
+            if request_id is not None:
+                self._requests.ended(request_id, trio.current_time())
+
+    def _gave_back(self, run: str) -> None:
+        for waiter in self._waiters[:]:
+            runs, reply = waiter
+            runs.discard(run)
+            if not runs:
+                reply.set(True)
+                self._waiters.remove(waiter)
+
+    def _long_wait(self, message: LongWait) -> None:
+        submission, waited, ahead = message.submission, message.waited, message.ahead
+        blockers = list(self.slots.executing) if message.blockers is None else message.blockers
+        logger.warning(
+            "run %s of handle %r has waited %.1f s in lane %r, %d ahead of it, blocked by %s",
+            submission.id,
+            submission.handle,
+            waited,
+            submission.lane,
+            ahead,
+            ", ".join(blockers) or ("a limit of 0" if not self._draining else "draining"),
+        )
+        if submission.on_wait is not None:
+            self._call_on_wait(submission, waited, ahead, blockers)
+        now = trio.current_time()
+        if now - self._said_waiting.get(submission.lane, -1.0) < 1.0:
+            return
+        self._said_waiting = {lane: at for lane, at in self._said_waiting.items() if now - at < 1.0}
+        self._said_waiting[submission.lane] = now
+        event = RunWaiting(
+            seq=0,
+            at=0,
+            by="engine",
+            run=submission.id,
+            handle=submission.handle,
+            lane=submission.lane,
+            waited=waited,
+            ahead=ahead,
+            blockers=blockers,
+        )
+        self._journal.tell(Change((event,), run=submission.id, expect=_QUEUED))
+
+    def _call_on_wait(self, submission: Submission, waited: float, ahead: int, blockers: list[str]) -> None:
+        on_wait = submission.on_wait
+        assert on_wait is not None
+
+        async def call() -> None:
+            try:
+                result = on_wait(waited, ahead, blockers)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception:  # the caller's mistake must harm neither the run nor the engine
+                logger.exception("on_wait of run %s failed", submission.id)
+
+        self._spawn(call)
+
+    # Commands.
+
+    def _route_to_run(self, message: Cancel | AnswerInterrupt) -> None:
+        if message.run in self._seats:
+            self._tell("run", message.run, message)
+        else:
+            message.reply.set(None)
+
+    def _inject(self, message: Inject) -> None:
+        if message.target in self._seats:
+            self._tell("run", message.target, message)
+        elif Address("handle", message.target) in self._directory:
+            self._tell("handle", message.target, message)
+        else:
+            message.reply.fail(
+                NoActiveRun(f"{message.target!r} is no pending run, nor a handle that has one")
+            )
+
+    def _route_to_handle(self, message: SetParams | ReleaseHandle) -> None:
+        self._tell("handle", message.handle, message)
+
+    def _pass_on(self, message: Answer) -> None:
+        self._journal.tell(message)
+
+    def _set_concurrency(self, message: SetConcurrency) -> None:
+        self.limits[message.lane] = message.limit
+        self.slots.settling(message.lane)
+        self._tell("lane", message.lane, SetLimit(message.limit, message.by, message.reply))
+
+    def _set_max_concurrent(self, message: SetMaxConcurrent) -> None:
+        self.slots.limit = message.limit
+        self._engine_changed(message.by, message.reply)
+
+    def _set_draining(self, message: SetDraining) -> None:
+        self._draining = message.draining
+        self._engine_changed(message.by, message.reply)
+
+    def _engine_changed(self, by: str, reply: Reply[object] | None) -> None:
+        changed = EngineChanged(seq=0, at=0, by=by, max_concurrent=self.slots.limit, draining=self._draining)
+        self._journal.tell(Change((changed,), reply=reply))
+
+    def _reset_lanes(self, message: ResetLanes) -> None:
+        lanes = sorted({MAIN, *(address.name for address in self._directory.awake("lane"))})
+        self.slots.reset(lanes)
+        if self._draining:
+            self._draining = False
+            self._engine_changed(message.by, None)
+        done = Countdown(message.reply, len(lanes))
+        for lane in lanes:
+            self._tell("lane", lane, Reset(self.slots.generations[lane], message.by, done))
+        for _, reply in self._waiters:
+            reply.set(True)
+        self._waiters.clear()
+
+    def _wait_for_active(self, message: WaitForActive) -> None:
+        if self.slots.executing:
+            self._waiters.append((set(self.slots.executing), message.reply))
+        else:
+            message.reply.set(True)
+
+    def _clear(self, message: Clear) -> None:
+        by_lane = message.reason == "lane_cleared"
+        phases = ("waiting", "queued") if by_lane else ("waiting",)
+        runs: list[str] = []
+        for id, seat in self._seats.items():
+            name = seat.submission.lane if by_lane else seat.submission.handle
+            if name == message.name and seat.phase in phases and not seat.cleared:
+                seat.cleared = True
+                runs.append(id)
+        if by_lane and runs:
+            self.slots.settling(message.name)
+            self._tell("lane", message.name, Drop(runs))
+        self._spawn(lambda: self._cancel_all(runs, message))
+
+    async def _cancel_all(self, runs: list[str], message: Clear) -> None:
+        """Cancel them in portions, so that a long queue doesn't wake all of its runs at once."""
+        count = 0
+        for start in range(0, len(runs), _CLEARED_AT_ONCE):
+            replies: list[Reply[Any]] = []
+            for run in runs[start : start + _CLEARED_AT_ONCE]:
+                reply: Reply[Any] = Reply()
+                replies.append(reply)
+                self.tell(Cancel(run, message.by, message.reason, "keep", reply))
+            for reply in replies:
+                try:
+                    count += await reply.get() is not None
+                except GreenroomError:
+                    continue  # it had ended in another way by then
+        message.reply.set(count)
+
+    def _close(self, message: Closing) -> None:
+        self._closing = True
+
+    def _tell(self, kind: str, name: str, message: object) -> None:
+        self._directory.tell(Address(kind, name), message)
+
+
+_HANDLERS: dict[type, Callable[[Any, Any], None]] = {
+    Submit: Supervisor._submit,
+    Entering: Supervisor._entering,
+    Waiting: Supervisor._waiting,
+    Joined: Supervisor._joined,
+    Refused: Supervisor._refused,
+    Retry: Supervisor._retry,
+    LaneReport: Supervisor._lane_report,
+    Left: Supervisor._left,
+    LongWait: Supervisor._long_wait,
+    Cancel: Supervisor._route_to_run,
+    AnswerInterrupt: Supervisor._route_to_run,
+    Inject: Supervisor._inject,
+    SetParams: Supervisor._route_to_handle,
+    ReleaseHandle: Supervisor._route_to_handle,
+    Answer: Supervisor._pass_on,
+    SetConcurrency: Supervisor._set_concurrency,
+    SetMaxConcurrent: Supervisor._set_max_concurrent,
+    SetDraining: Supervisor._set_draining,
+    ResetLanes: Supervisor._reset_lanes,
+    WaitForActive: Supervisor._wait_for_active,
+    Clear: Supervisor._clear,
+    Closing: Supervisor._close,
+}
