@@ -17,6 +17,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
+from .alarms import Alarms
+
 logger = logging.getLogger("greenroom")
 
 T = TypeVar("T")
@@ -35,10 +37,11 @@ class Address(NamedTuple):
 class Mailbox:
     """Messages for one actor, in the order they were told. Unbounded: the door is bounded instead."""
 
-    __slots__ = ("_messages", "_sleeper")
+    __slots__ = ("_alarmed", "_messages", "_sleeper")
 
     def __init__(self) -> None:
         self._messages: list[Any] = []
+        self._alarmed = False
         self._sleeper: trio.lowlevel.Task | None = None
 
     def __len__(self) -> int:
@@ -51,19 +54,24 @@ class Mailbox:
             trio.lowlevel.reschedule(self._sleeper)
             self._sleeper = None
 
-    async def take(self, deadline: float = math.inf) -> list[Any]:
-        """All messages that wait, at least one of them, or none once the deadline has passed."""
-        if self._messages:
+    def wake(self) -> None:
+        """Wake the actor without a message: its deadline has come."""
+        self._alarmed = True
+        if self._sleeper is not None:
+            trio.lowlevel.reschedule(self._sleeper)
+            self._sleeper = None
+
+    async def take(self) -> list[Any]:
+        """Wait for messages and take them all; none, if it is the deadline that has come."""
+        if self._messages or self._alarmed:
             await trio.lowlevel.checkpoint()
-        elif deadline == math.inf:
-            await self._sleep()
         else:
-            with trio.CancelScope(deadline=deadline):
-                await self._sleep()
+            await self._sleep()
         return self.drain()
 
     def drain(self) -> list[Any]:
-        """All messages that wait, without waiting."""
+        """Take all messages that are there, without waiting."""
+        self._alarmed = False
         taken, self._messages = self._messages, []
         return taken
 
@@ -80,13 +88,13 @@ class Mailbox:
 class Reply(Generic[T]):
     """A one-shot reply. The first `set` or `fail` decides; any number of tasks may `get` it."""
 
-    __slots__ = ("_error", "_event", "_value", "done")
+    __slots__ = ("_error", "_value", "_waiting", "done")
 
     def __init__(self) -> None:
         self.done = False
         self._value: T | None = None
         self._error: Exception | None = None
-        self._event: trio.Event | None = None  # made when someone waits: most replies are there before
+        self._waiting: list[trio.lowlevel.Task] | None = None  # most replies are there before anyone waits
 
     def set(self, value: T) -> None:
         """Answer."""
@@ -102,20 +110,33 @@ class Reply(Generic[T]):
 
     async def get(self) -> T:
         """Wait for the answer."""
-        if not self.done:
-            if self._event is None:
-                self._event = trio.Event()
-            await self._event.wait()
-        else:
+        if self.done:
             await trio.lowlevel.checkpoint()
+        else:
+            await self._wait()
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]  # `done` without an error: the value was set
 
+    async def _wait(self) -> None:
+        task = trio.lowlevel.current_task()
+        if self._waiting is None:
+            self._waiting = []
+        waiting = self._waiting
+        waiting.append(task)
+
+        def stop(_: object) -> trio.lowlevel.Abort:
+            waiting.remove(task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(stop)
+
     def _finish(self) -> None:
         self.done = True
-        if self._event is not None:
-            self._event.set()
+        if self._waiting is not None:
+            waiting, self._waiting = self._waiting, None
+            for task in waiting:
+                trio.lowlevel.reschedule(task)
 
 
 class Countdown(Reply[None]):
@@ -172,19 +193,26 @@ class Actor:
         return {"address": str(self.address), "mailbox": len(self.mailbox)}
 
     @trio.lowlevel.enable_ki_protection
-    async def run(self, deregister: Callable[[Actor], None]) -> None:
+    async def run(self, alarms: Alarms, deregister: Callable[[Actor], None]) -> None:
         """Work until there is nothing left to do."""
+        alarm = math.inf
+        messages = self.mailbox.drain()  # those that woke it
         try:
             while True:
-                self._handling = messages = await self.mailbox.take(self.deadline)
+                self._handling = messages
                 if messages:
                     await self.on_batch(messages)
-                if self.deadline <= trio.current_time():
+                if self.deadline != math.inf and self.deadline <= trio.current_time():
                     await self.on_deadline()
+                if self.deadline != alarm:
+                    alarm = self.deadline
+                    alarms.set(self, alarm)
                 # No checkpoint from here to the end: a message told in between would be lost.
                 if not self.mailbox and not self.has_work():
+                    alarms.set(self, math.inf)
                     deregister(self)
                     return
+                messages = await self.mailbox.take()
         except Exception:
             logger.critical(
                 "%s crashed, which stops the engine; it was handling %s",

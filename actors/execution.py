@@ -57,9 +57,10 @@ class Execution:
         self._interrupt = interrupt
 
     @trio.lowlevel.enable_ki_protection
-    async def __call__(self) -> None:
-        """Execute the body, and tell the run's actor how it ended."""
+    async def __call__(self, living: dict[Execution, None]) -> None:
+        """Execute the body, and tell the run's actor how it ended. It stands in `living` meanwhile."""
         outcome: Returned | Raised | Stopped = Stopped()
+        living[self] = None
         try:
             with self.scope:
                 outcome = Returned(await self._body())
@@ -70,6 +71,8 @@ class Execution:
                 raise  # the engine itself is going down
             self._interrupt(error)
             outcome = Raised(error)
+        finally:
+            del living[self]
         self._actor.tell(BodyEnded(outcome))
 
     @trio.lowlevel.disable_ki_protection

@@ -23,6 +23,7 @@ from ..protocol.events import LaneChanged
 from ..protocol.fold import Projection
 from ..protocol.names import check_name, lane_name
 from .actor import Actor, Directory, Reply
+from .alarms import Alarms
 from .body import Services
 from .door import Door
 from .engine import Engine, check_limit
@@ -130,6 +131,7 @@ class _System:
         self._patience = trio.CancelScope()  # around waiting for what executes
         self._stop: Stop | None = None
         self._executions: dict[Execution, None] = {}
+        self._alarms = Alarms()
         self._directory = Directory(self._start)
         stream = Stream(0)
         projection = Projection(epoch, max_concurrent=max_concurrent)
@@ -161,6 +163,7 @@ class _System:
             try:
                 async with trio.open_nursery() as self._bodies:
                     async with trio.open_nursery() as self._actors:
+                        self._actors.start_soon(self._alarms.run)
                         self._directory.add(self._journal)
                         self._directory.add(self._supervisor)
                         await self._configure()
@@ -235,7 +238,7 @@ class _System:
 
     async def _live(self, actor: Actor) -> None:
         try:
-            await actor.run(self._directory.remove)
+            await actor.run(self._alarms, self._directory.remove)
         except trio.Cancelled:
             raise
         except BaseException as error:
@@ -249,14 +252,7 @@ class _System:
         self._actors.start_soon(call)
 
     def _spawn_body(self, execution: Execution) -> None:
-        async def live() -> None:
-            self._executions[execution] = None
-            try:
-                await execution()
-            finally:
-                del self._executions[execution]
-
-        self._bodies.start_soon(live, name=f"body of run {execution.run.id}")
+        self._bodies.start_soon(execution, self._executions, name=f"body of run {execution.run.id}")
 
     # Makers.
 

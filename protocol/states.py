@@ -13,6 +13,7 @@ stores, the documentation and the tests. No other module restates it.
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
 from typing import NamedTuple
 
 
@@ -109,6 +110,7 @@ def rank(status: Status) -> int:
     return _RANKS.get(status, 3)
 
 
+@cache
 def allowed_from(to: Status, *, live_body: bool | None = None) -> frozenset[Status]:
     """The statuses that `to` may be entered from.
 
