@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
 import trio
 
@@ -24,14 +25,8 @@ logger = logging.getLogger("greenroom")
 T = TypeVar("T")
 
 
-class Address(NamedTuple):
-    """Where a message goes: the kind of actor and its name."""
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name!r}" if self.name else self.kind
+Kind = Literal["supervisor", "handle", "lane", "run", "journal"]
+"""An actor's address is its kind and its name."""
 
 
 class Mailbox:
@@ -77,12 +72,11 @@ class Mailbox:
 
     async def _sleep(self) -> None:
         self._sleeper = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._stop)
 
-        def stop(_: object) -> trio.lowlevel.Abort:
-            self._sleeper = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(stop)
+    def _stop(self, _: object) -> trio.lowlevel.Abort:
+        self._sleeper = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 class Reply(Generic[T]):
@@ -122,14 +116,8 @@ class Reply(Generic[T]):
         task = trio.lowlevel.current_task()
         if self._waiting is None:
             self._waiting = []
-        waiting = self._waiting
-        waiting.append(task)
-
-        def stop(_: object) -> trio.lowlevel.Abort:
-            waiting.remove(task)
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(stop)
+        self._waiting.append(task)
+        await trio.lowlevel.wait_task_rescheduled(partial(_stop_waiting, self._waiting, task))
 
     def _finish(self) -> None:
         self.done = True
@@ -137,6 +125,13 @@ class Reply(Generic[T]):
             waiting, self._waiting = self._waiting, None
             for task in waiting:
                 trio.lowlevel.reschedule(task)
+
+
+def _stop_waiting(
+    waiting: list[trio.lowlevel.Task], task: trio.lowlevel.Task, _: object
+) -> trio.lowlevel.Abort:
+    waiting.remove(task)
+    return trio.lowlevel.Abort.SUCCEEDED
 
 
 class Countdown(Reply[None]):
@@ -158,7 +153,7 @@ class Countdown(Reply[None]):
 class Delivery(Protocol):
     """How a message gets to the actor at an address, wherever that is."""
 
-    def tell(self, address: Address, message: object) -> None:
+    def tell(self, kind: Kind, name: str, message: object) -> None:
         """Deliver. Never waits; messages from one teller to one address keep their order."""
 
 
@@ -168,8 +163,9 @@ class Actor:
     deadline: float = math.inf
     """When to wake up without a message, in trio's time; `on_deadline` is called then."""
 
-    def __init__(self, address: Address) -> None:
-        self.address = address
+    def __init__(self, kind: Kind, name: str) -> None:
+        self.kind: Kind = kind
+        self.name = name
         self.mailbox = Mailbox()
         self._handling: Sequence[object] = ()
 
@@ -190,7 +186,7 @@ class Actor:
 
     def report(self) -> dict[str, Any]:
         """What the actor is doing, so that a stuck engine can be asked why."""
-        return {"address": str(self.address), "mailbox": len(self.mailbox)}
+        return {"kind": self.kind, "name": self.name, "mailbox": len(self.mailbox)}
 
     @trio.lowlevel.enable_ki_protection
     async def run(self, alarms: Alarms, deregister: Callable[[Actor], None]) -> None:
@@ -215,8 +211,9 @@ class Actor:
                 messages = await self.mailbox.take()
         except Exception:
             logger.critical(
-                "%s crashed, which stops the engine; it was handling %s",
-                self.address,
+                "%s %r crashed, which stops the engine; it was handling %s",
+                self.kind,
+                self.name,
                 [describe(message) for message in self._handling],
                 exc_info=True,
             )
@@ -234,18 +231,18 @@ class Directory:
 
     def __init__(self, start: Callable[[Actor], None]) -> None:
         self._start = start
-        self._awake: dict[Address, Actor] = {}
-        self._expecting_none: tuple[str, trio.Event] | None = None
-        self._makers: dict[str, Callable[[str], Actor | None]] = {}
+        self._awake: dict[Kind, dict[str, Actor]] = {kind: {} for kind in get_args(Kind)}
+        self._makers: dict[Kind, Callable[[str], Actor | None]] = {}
+        self._expecting_none: tuple[Kind, trio.Event] | None = None
 
-    def makes(self, kind: str, maker: Callable[[str], Actor | None]) -> None:
+    def makes(self, kind: Kind, maker: Callable[[str], Actor | None]) -> None:
         """Say how an actor of a kind is made from its name; `None` where there is nothing to wake."""
         self._makers[kind] = maker
 
-    def tell(self, address: Address, message: object) -> None:
-        actor = self._awake.get(address)
+    def tell(self, kind: Kind, name: str, message: object) -> None:
+        actor = self._awake[kind].get(name)
         if actor is None:
-            actor = self._makers[address.kind](address.name)
+            actor = self._makers[kind](name)
             if actor is None:
                 return
             self.add(actor)
@@ -253,28 +250,25 @@ class Directory:
 
     def add(self, actor: Actor) -> None:
         """Take an actor in and start it."""
-        self._awake[actor.address] = actor
+        self._awake[actor.kind][actor.name] = actor
         self._start(actor)
 
     def remove(self, actor: Actor) -> None:
         """Forget an actor that has ended."""
-        del self._awake[actor.address]
-        if self._expecting_none is not None and not self.awake(self._expecting_none[0]):
+        del self._awake[actor.kind][actor.name]
+        if self._expecting_none is not None and not self._awake[self._expecting_none[0]]:
             self._expecting_none[1].set()
 
-    async def none_awake(self, kind: str) -> None:
+    async def none_awake(self, kind: Kind) -> None:
         """Wait until no actor of a kind is awake."""
-        if self.awake(kind):
+        if self._awake[kind]:
             self._expecting_none = (kind, trio.Event())
             await self._expecting_none[1].wait()
 
-    def __contains__(self, address: Address) -> bool:
-        return address in self._awake
-
-    def awake(self, kind: str) -> list[Address]:
-        """The addresses of the actors of a kind that are awake."""
-        return [address for address in self._awake if address.kind == kind]
+    def awake(self, kind: Kind) -> Collection[str]:
+        """The names of the actors of a kind that are awake."""
+        return self._awake[kind].keys()
 
     def reports(self) -> list[dict[str, Any]]:
         """What every awake actor is doing."""
-        return [actor.report() for actor in self._awake.values()]
+        return [actor.report() for actors in self._awake.values() for actor in actors.values()]

@@ -34,7 +34,7 @@ _CLEANUP = 5.0
 """Seconds that a body's shielded cleanup may take."""
 
 
-class Suspend(msgspec.Struct):
+class Suspend(msgspec.Struct, gc=False):
     """From a body: it waits for `waiting_for` without needing its slot."""
 
     waiting_for: Literal["time", "child"]
@@ -42,13 +42,13 @@ class Suspend(msgspec.Struct):
     reply: Reply[None]
 
 
-class Resume(msgspec.Struct):
+class Resume(msgspec.Struct, gc=False):
     """From a body: its wait is over; answered when it has a slot again, or needs none any more."""
 
     reply: Reply[None]
 
 
-class Ask(msgspec.Struct):
+class Ask(msgspec.Struct, gc=False):
     """From a body: a question. `timeout` is `math.inf` for none. `reply` is answered when it is open, with
     whether the body has no slot meanwhile; `answer` when it is closed."""
 
@@ -60,13 +60,13 @@ class Ask(msgspec.Struct):
     answer: Reply[Any]
 
 
-class Unask(msgspec.Struct):
+class Unask(msgspec.Struct, gc=False):
     """From a body: it doesn't wait for the answer any more."""
 
     key: str
 
 
-class Flag(msgspec.Struct):
+class Flag(msgspec.Struct, gc=False):
     """From a body: it begins or ends a phase."""
 
     name: Literal["interactive", "streaming", "compacting"]
@@ -74,7 +74,7 @@ class Flag(msgspec.Struct):
     reply: Reply[None]
 
 
-class Taken(msgspec.Struct):
+class Taken(msgspec.Struct, gc=False):
     """From a body: it has taken this many messages."""
 
     count: int

@@ -16,23 +16,23 @@ from .body import Run
 from .jobs import Job
 
 
-class Returned(msgspec.Struct):
+class Returned(msgspec.Struct, gc=False):
     """The body returned a value."""
 
     value: Any
 
 
-class Raised(msgspec.Struct):
+class Raised(msgspec.Struct, gc=False):
     """The body raised."""
 
     error: BaseException
 
 
-class Stopped(msgspec.Struct):
+class Stopped(msgspec.Struct, gc=False):
     """The body ended because its scope was cancelled."""
 
 
-class BodyEnded(msgspec.Struct):
+class BodyEnded(msgspec.Struct, gc=False):
     """To the run's actor: no code of this execution is left."""
 
     outcome: Returned | Raised | Stopped

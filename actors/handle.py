@@ -14,10 +14,9 @@ import trio
 
 from ..protocol.errors import Conflict, GreenroomError, HandleLocked, NoActiveRun
 from ..protocol.events import HandleChanged
-from .actor import Actor, Address, Delivery, Reply
+from .actor import Actor, Delivery, Reply
 from .journal import Answer, Change, Journal
 from .messages import (
-    SUPERVISOR,
     BodyGone,
     Cancel,
     Cancelling,
@@ -41,8 +40,7 @@ class Handle(Actor):
     """See the module's text."""
 
     def __init__(self, name: str, ownership: Ownership, delivery: Delivery, journal: Journal) -> None:
-        super().__init__(Address("handle", name))
-        self._name = name
+        super().__init__("handle", name)
         self._ownership = ownership
         self._delivery = delivery
         self._journal = journal
@@ -57,7 +55,7 @@ class Handle(Actor):
     def has_work(self) -> bool:
         if self._taken_by() is not None or self._waiting:
             return True
-        self._ownership.release(self._name)
+        self._ownership.release(self.name)
         return False
 
     def report(self) -> dict[str, Any]:
@@ -111,7 +109,7 @@ class Handle(Actor):
         job = submission.job
         if submission.params is not None or job.params_type is None:
             return
-        draft = await self._journal.look(lambda committed: committed.draft(self._name))
+        draft = await self._journal.look(lambda committed: committed.draft(self.name))
         params = {} if draft is None else draft
         job.check(params)
         submission.params = params
@@ -139,7 +137,7 @@ class Handle(Actor):
             "join": "it runs something else, or is being cancelled",
             "reject": "wait for it, cancel it, or submit with on_conflict 'queue', 'replace' or 'join'",
         }[on_conflict]
-        return Conflict(f"handle {self._name!r} is taken by run {active}: {why}", active_run=active)
+        return Conflict(f"handle {self.name!r} is taken by run {active}: {why}", active_run=active)
 
     def _admit(self, submission: Submission, reply: Reply[Any] | None) -> None:
         self._admitted = submission
@@ -186,7 +184,7 @@ class Handle(Actor):
             self._free(message.by, message.reply)
 
     def _free(self, by: str, reply: Reply[bool] | None) -> None:
-        freed = HandleChanged(seq=0, at=0, by=by, handle=self._name, freed=self._remains)
+        freed = HandleChanged(seq=0, at=0, by=by, handle=self.name, freed=self._remains)
         self._journal.tell(Change((freed,), reply=reply, answer=True))
         self._remains = None
         self._admit_next()
@@ -199,20 +197,20 @@ class Handle(Actor):
         holder = self._taken_by()
         if holder is not None:
             error = HandleLocked(
-                f"handle {self._name!r} is locked by run {holder}: "
+                f"handle {self.name!r} is locked by run {holder}: "
                 "its parameters can change when that has ended",
                 active_run=holder,
             )
             self._tell(Answer(message.reply, error=error))
             return
-        changed = HandleChanged(seq=0, at=0, by=message.by, handle=self._name, params=message.params)
+        changed = HandleChanged(seq=0, at=0, by=message.by, handle=self.name, params=message.params)
         self._journal.tell(Change((changed,), reply=message.reply))
 
     def _inject(self, message: Inject) -> None:
         if self._admitted is None:
-            message.reply.fail(NoActiveRun(f"handle {self._name!r} has no active run"))
+            message.reply.fail(NoActiveRun(f"handle {self.name!r} has no active run"))
         else:
-            self._delivery.tell(self._admitted.address, message)
+            self._delivery.tell("run", self._admitted.id, message)
 
     def _cancel(self, run: str, by: str) -> None:
         # Nobody waits for the reply: post-processing refuses a cancel, and is waited for instead.
@@ -224,7 +222,7 @@ class Handle(Actor):
     def _tell(self, message: object) -> None:
         """To the supervisor, who passes answers on to the journal: so they stay behind the admission that
         they may name, which takes the same way."""
-        self._delivery.tell(SUPERVISOR, message)
+        self._delivery.tell("supervisor", "", message)
 
 
 _HANDLERS: dict[type, Callable[[Any, Any], None]] = {

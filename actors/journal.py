@@ -12,7 +12,7 @@ depends on, so nothing is shown to anyone before it is durable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -23,7 +23,7 @@ from ..protocol.events import Event, LaneChanged, RunEvent, RunProgress
 from ..protocol.fold import Projection, next_record
 from ..protocol.records import RunRecord
 from ..protocol.states import ENDED, Status
-from .actor import Actor, Address, Delivery, Reply
+from .actor import Actor, Delivery, Kind, Reply
 from .stream import Stream
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ REPORTING: frozenset[Status] = frozenset({Status.RUNNING, Status.SUSPENDED, Stat
 """A body may report while its run has one of these."""
 
 
-class Outcome(NamedTuple):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What became of a change: whether it held, the run as it is now, and the last seq."""
 
     held: bool
@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
     seq: int
 
 
-class Change(msgspec.Struct):
+class Change(msgspec.Struct, gc=False):
     """Some events about at most one run that hold together or not at all.
 
     `expect`, `attempt` and `generation` (of the run's lane) are compared with what is committed; `None`
@@ -55,14 +55,14 @@ class Change(msgspec.Struct):
     attempt: int | None = None
     generation: int | None = None
     memos: tuple[Memo, ...] = ()
-    tells: tuple[tuple[Address, object], ...] = ()
+    tells: tuple[tuple[Kind, str, object], ...] = ()
     terms: Terms | None = None
     watch: Reply[RunRecord | None] | None = None
     reply: Reply[Any] | None = None
     answer: object = None
 
 
-class ProgressReport(msgspec.Struct):
+class ProgressReport(msgspec.Struct, gc=False):
     """How far a body has come. One per run waits at most: `latest` is replaced until the journal takes it."""
 
     run: str
@@ -72,7 +72,7 @@ class ProgressReport(msgspec.Struct):
     latest: tuple[float | None, float | None, dict[str, Any]] | None = None
 
 
-class Answer(msgspec.Struct):
+class Answer(msgspec.Struct, gc=False):
     """A reply that waits for the commit of everything before it."""
 
     reply: Reply[Any]
@@ -80,14 +80,14 @@ class Answer(msgspec.Struct):
     error: GreenroomError | None = None
 
 
-class Look(msgspec.Struct):
+class Look(msgspec.Struct, gc=False):
     """A question about what is committed; `read` sees the projection and must not keep it."""
 
     read: Callable[[Projection], object]
     reply: Reply[Any]
 
 
-class LoadCheckpoint(msgspec.Struct):
+class LoadCheckpoint(msgspec.Struct, gc=False):
     """What was last saved for a handle and job: a `Checkpoint`, or `None`."""
 
     handle: str
@@ -95,7 +95,7 @@ class LoadCheckpoint(msgspec.Struct):
     reply: Reply[Checkpoint | None]
 
 
-class WatchEnd(msgspec.Struct):
+class WatchEnd(msgspec.Struct, gc=False):
     """Reply with the run's record when it has ended; with `None` if the run isn't known here any more."""
 
     run: str
@@ -113,7 +113,7 @@ class Journal(Actor):
         delivery: Delivery,
         clock: Callable[[], float],
     ) -> None:
-        super().__init__(Address("journal", ""))
+        super().__init__("journal", "")
         self._store = store
         self._projection = projection
         self._stream = stream
@@ -168,8 +168,8 @@ class Journal(Actor):
         tell = self._delivery.tell
         for change, outcome in decided:
             if outcome.held:
-                for address, message in change.tells:
-                    tell(address, message)
+                for kind, name, message in change.tells:
+                    tell(kind, name, message)
                 if change.watch is not None and change.run is not None:
                     self._watchers.setdefault(change.run, []).append(change.watch)
         if draft.events:

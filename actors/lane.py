@@ -14,10 +14,9 @@ import trio
 
 from ..protocol.events import LaneChanged, RunChanged
 from ..protocol.states import Status
-from .actor import Actor, Address, Delivery
+from .actor import Actor, Delivery
 from .journal import Answer, Change, Journal
 from .messages import (
-    SUPERVISOR,
     Drop,
     Enter,
     Grant,
@@ -41,8 +40,7 @@ class Lane(Actor):
     def __init__(
         self, name: str, limit: int | None, generation: int, delivery: Delivery, journal: Journal
     ) -> None:
-        super().__init__(Address("lane", name))
-        self._name = name
+        super().__init__("lane", name)
         self._limit = limit
         self._generation = generation
         self._delivery = delivery
@@ -71,7 +69,7 @@ class Lane(Actor):
         self._ask()
         head = self._queue.at(self._asked)
         self._report.next_place = head[0] if head is not None else None
-        self._delivery.tell(SUPERVISOR, self._report)
+        self._delivery.tell("supervisor", "", self._report)
         self._report = self._new_report()
         self.deadline = self._watch.deadline()
 
@@ -82,7 +80,7 @@ class Lane(Actor):
         for submission in self._watch.take_due(now, self._queue.__contains__):
             waited = now - submission.created_at
             ahead = self._queue.ahead(submission.id)
-            self._delivery.tell(SUPERVISOR, LongWait(submission, waited, ahead, blockers))
+            self._delivery.tell("supervisor", "", LongWait(submission, waited, ahead, blockers))
         self.deadline = self._watch.deadline()
 
     def _enter(self, message: Enter) -> None:
@@ -102,7 +100,7 @@ class Lane(Actor):
             self._report.returned.append(message)
             return
         self._executing[id] = self._take_out(id)
-        self._delivery.tell(Address("run", id), Granted(message.generation))
+        self._delivery.tell("run", id, Granted(message.generation))
 
     def _leave(self, message: Leave) -> None:
         self._report.settled += 1
@@ -133,7 +131,7 @@ class Lane(Actor):
                 by=message.by,
                 run=id,
                 handle=submission.handle,
-                lane=self._name,
+                lane=self.name,
                 detached=True,
             )
             # A run that was granted its slot but has not begun stays as it is, and comes back for a new one.
@@ -174,12 +172,10 @@ class Lane(Actor):
         return self._submissions.pop(id)
 
     def _changed(self, by: str) -> LaneChanged:
-        return LaneChanged(
-            seq=0, at=0, by=by, lane=self._name, limit=self._limit, generation=self._generation
-        )
+        return LaneChanged(seq=0, at=0, by=by, lane=self.name, limit=self._limit, generation=self._generation)
 
     def _new_report(self) -> LaneReport:
-        return LaneReport(self._name, {}, [], None, 0, 0)
+        return LaneReport(self.name, {}, [], None, 0, 0)
 
 
 _HANDLERS: dict[type, Any] = {

@@ -2,6 +2,8 @@
 
 The journal's messages stand in `journal.py`, those between a body and its run in `run.py`: nobody else
 speaks them. A `reply` is answered exactly once, and never before the state it names is committed.
+
+Messages are not tracked by the garbage collector (`gc=False`): they live for one hop and are in no cycle.
 """
 
 from __future__ import annotations
@@ -14,14 +16,12 @@ import msgspec
 from ..persistence.store import Terms
 from ..protocol.errors import GreenroomError
 from ..protocol.records import RunRecord
-from .actor import Address, Reply
+from .actor import Reply
 from .jobs import Job
 
 OnConflict = Literal["reject", "queue", "replace", "join"]
 FilesFate = Literal["keep", "delete"]
 OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
-
-SUPERVISOR = Address("supervisor", "")
 
 
 class Submission(msgspec.Struct):
@@ -42,20 +42,8 @@ class Submission(msgspec.Struct):
     ended: Reply[RunRecord | None]
     place: int | None = None
 
-    @property
-    def address(self) -> Address:
-        return Address("run", self.id)
 
-    @property
-    def handle_address(self) -> Address:
-        return Address("handle", self.handle)
-
-    @property
-    def lane_address(self) -> Address:
-        return Address("lane", self.lane)
-
-
-class Accepted(msgspec.Struct):
+class Accepted(msgspec.Struct, gc=False):
     """The answer to a submission: the run, and whether it was there before."""
 
     run: str
@@ -65,7 +53,7 @@ class Accepted(msgspec.Struct):
 # From callers (the embedding API, the gateway, a body that calls a child) to the supervisor.
 
 
-class Submit(msgspec.Struct):
+class Submit(msgspec.Struct, gc=False):
     """Take a run. The supervisor passes it on to the handle."""
 
     submission: Submission
@@ -73,7 +61,7 @@ class Submit(msgspec.Struct):
     reply: Reply[Accepted]
 
 
-class Cancel(msgspec.Struct):
+class Cancel(msgspec.Struct, gc=False):
     """Cancel a run; passed on to it. Answered with the run as it then is, or `None` if it isn't pending."""
 
     run: str
@@ -83,7 +71,7 @@ class Cancel(msgspec.Struct):
     reply: Reply[RunRecord | None]
 
 
-class Inject(msgspec.Struct):
+class Inject(msgspec.Struct, gc=False):
     """A message for the body of a run, or of a handle's admitted run; passed on to handle and run."""
 
     target: str
@@ -92,7 +80,7 @@ class Inject(msgspec.Struct):
     reply: Reply[str]
 
 
-class AnswerInterrupt(msgspec.Struct):
+class AnswerInterrupt(msgspec.Struct, gc=False):
     """An answer to an open question; passed on to the run. `None` if the run isn't pending."""
 
     run: str
@@ -102,7 +90,7 @@ class AnswerInterrupt(msgspec.Struct):
     reply: Reply[str | None]
 
 
-class SetParams(msgspec.Struct):
+class SetParams(msgspec.Struct, gc=False):
     """A new draft for a handle; passed on to it."""
 
     handle: str
@@ -111,7 +99,7 @@ class SetParams(msgspec.Struct):
     reply: Reply[None]
 
 
-class ReleaseHandle(msgspec.Struct):
+class ReleaseHandle(msgspec.Struct, gc=False):
     """Free a handle whose ended run left a body behind; passed on to it. Answers whether it was taken so."""
 
     handle: str
@@ -119,7 +107,7 @@ class ReleaseHandle(msgspec.Struct):
     reply: Reply[bool]
 
 
-class SetConcurrency(msgspec.Struct):
+class SetConcurrency(msgspec.Struct, gc=False):
     """A new limit for a lane, `None` for none of its own."""
 
     lane: str
@@ -128,7 +116,7 @@ class SetConcurrency(msgspec.Struct):
     reply: Reply[object]
 
 
-class SetMaxConcurrent(msgspec.Struct):
+class SetMaxConcurrent(msgspec.Struct, gc=False):
     """A new global limit."""
 
     limit: int
@@ -136,7 +124,7 @@ class SetMaxConcurrent(msgspec.Struct):
     reply: Reply[object]
 
 
-class Clear(msgspec.Struct):
+class Clear(msgspec.Struct, gc=False):
     """Cancel what is queued in a lane (and waits in handles for it), or waits in a handle. Answers how
     many."""
 
@@ -146,20 +134,20 @@ class Clear(msgspec.Struct):
     reply: Reply[int]
 
 
-class ResetLanes(msgspec.Struct):
+class ResetLanes(msgspec.Struct, gc=False):
     """Free the slots of everything that executes."""
 
     by: str
     reply: Reply[object]
 
 
-class WaitForActive(msgspec.Struct):
+class WaitForActive(msgspec.Struct, gc=False):
     """Answered when every run that holds a slot now has given it back."""
 
     reply: Reply[bool]
 
 
-class SetDraining(msgspec.Struct):
+class SetDraining(msgspec.Struct, gc=False):
     """Refuse new runs and start none, or do so again."""
 
     draining: bool
@@ -167,21 +155,21 @@ class SetDraining(msgspec.Struct):
     reply: Reply[object]
 
 
-class Closing(msgspec.Struct):
+class Closing(msgspec.Struct, gc=False):
     """The engine is being left: take nothing new and start nothing."""
 
 
 # From a handle to the supervisor: what became of a submission.
 
 
-class Entering(msgspec.Struct):
+class Entering(msgspec.Struct, gc=False):
     """The run is admitted: draw its place and let it into its lane. No reply: it had waited in the handle."""
 
     submission: Submission
     reply: Reply[Accepted] | None
 
 
-class Waiting(msgspec.Struct):
+class Waiting(msgspec.Struct, gc=False):
     """The run waits in its handle, `front` before those that wait there already."""
 
     submission: Submission
@@ -189,7 +177,7 @@ class Waiting(msgspec.Struct):
     reply: Reply[Accepted]
 
 
-class Joined(msgspec.Struct):
+class Joined(msgspec.Struct, gc=False):
     """The submission is answered with a run that is there already."""
 
     submission: Submission
@@ -197,7 +185,7 @@ class Joined(msgspec.Struct):
     reply: Reply[Accepted]
 
 
-class Refused(msgspec.Struct):
+class Refused(msgspec.Struct, gc=False):
     """The handle refuses the submission."""
 
     submission: Submission
@@ -208,7 +196,7 @@ class Refused(msgspec.Struct):
 # Between supervisor and lanes.
 
 
-class Enter(msgspec.Struct):
+class Enter(msgspec.Struct, gc=False):
     """A run takes its place in the lane's queue. `settles` when the supervisor sent it and counts on it."""
 
     submission: Submission
@@ -216,21 +204,21 @@ class Enter(msgspec.Struct):
     settles: bool
 
 
-class Grant(msgspec.Struct):
+class Grant(msgspec.Struct, gc=False):
     """A global slot for a run that the lane had asked for."""
 
     run: str
     generation: int
 
 
-class Leave(msgspec.Struct):
+class Leave(msgspec.Struct, gc=False):
     """A run leaves the queue, or gives back the slot it held under `generation`."""
 
     run: str
     generation: int | None
 
 
-class SetLimit(msgspec.Struct):
+class SetLimit(msgspec.Struct, gc=False):
     """The lane's new limit."""
 
     limit: int | None
@@ -238,7 +226,7 @@ class SetLimit(msgspec.Struct):
     reply: Reply[object]
 
 
-class Reset(msgspec.Struct):
+class Reset(msgspec.Struct, gc=False):
     """The slots of everything that executes in the lane are free; its generation is now this."""
 
     generation: int
@@ -246,13 +234,13 @@ class Reset(msgspec.Struct):
     reply: Reply[None]
 
 
-class Drop(msgspec.Struct):
+class Drop(msgspec.Struct, gc=False):
     """These runs are about to be cancelled: start none of them."""
 
     runs: list[str]
 
 
-class LaneReport(msgspec.Struct):
+class LaneReport(msgspec.Struct, gc=False):
     """From a lane, after each batch: for which places it wants a slot now (with the run) or no longer (with
     `None`), the grants it had no use for, the next place that it would ask for if it had room, and how many
     `Enter`s and other changes it has taken note of."""
@@ -265,7 +253,7 @@ class LaneReport(msgspec.Struct):
     settled: int
 
 
-class LongWait(msgspec.Struct):
+class LongWait(msgspec.Struct, gc=False):
     """From a lane or handle: a run has waited for `warn_after`. `blockers` is `None` where only the global
     limit holds it up, which the supervisor knows more about."""
 
@@ -278,23 +266,23 @@ class LongWait(msgspec.Struct):
 # To a run, and from a run (or the journal, once it is committed) to the others.
 
 
-class Granted(msgspec.Struct):
+class Granted(msgspec.Struct, gc=False):
     """From the lane: the run has a slot."""
 
     generation: int
 
 
-class KeepTime(msgspec.Struct):
+class KeepTime(msgspec.Struct, gc=False):
     """From the supervisor: the run has a deadline to watch while it is queued."""
 
 
-class Stop(msgspec.Struct):
+class Stop(msgspec.Struct, gc=False):
     """From the supervisor, at the engine's end: first a word to finish, then `now`."""
 
     now: bool
 
 
-class Left(msgspec.Struct):
+class Left(msgspec.Struct, gc=False):
     """To the supervisor, with `Leave` to the lane: the run has given its slot or its place back."""
 
     run: str
@@ -303,26 +291,26 @@ class Left(msgspec.Struct):
     ended: bool
 
 
-class Retry(msgspec.Struct):
+class Retry(msgspec.Struct, gc=False):
     """To the supervisor: the run wants a new place in its lane."""
 
     run: str
 
 
-class Done(msgspec.Struct):
+class Done(msgspec.Struct, gc=False):
     """To the handle: the run has ended. `body_remains`: but its abandoned body still executes."""
 
     run: str
     body_remains: bool
 
 
-class BodyGone(msgspec.Struct):
+class BodyGone(msgspec.Struct, gc=False):
     """To the handle: the abandoned body of an ended run has ended, too."""
 
     run: str
 
 
-class Cancelling(msgspec.Struct):
+class Cancelling(msgspec.Struct, gc=False):
     """To the handle: its admitted run is being cancelled, so nobody can join it any more."""
 
     run: str

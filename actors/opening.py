@@ -217,8 +217,8 @@ class _System:
 
     def _tell_runs(self, stop: Stop) -> None:
         self._stop = stop  # for those that wake up later, too
-        for address in self._directory.awake("run"):
-            self._directory.tell(address, stop)
+        for id in list(self._directory.awake("run")):
+            self._directory.tell("run", id, stop)
 
     def _name_leftovers(self) -> None:
         for execution in self._executions:
@@ -234,7 +234,7 @@ class _System:
         self._journal.close()
 
     def _start(self, actor: Actor) -> None:
-        self._actors.start_soon(self._live, actor, name=str(actor.address))
+        self._actors.start_soon(self._live, actor, name=f"{actor.kind} {actor.name}")
 
     async def _live(self, actor: Actor) -> None:
         try:

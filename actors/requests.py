@@ -11,7 +11,7 @@ from .messages import Submit
 KEPT_AFTER_END = 24 * 3600.0
 
 
-class Request(msgspec.Struct):
+class Request(msgspec.Struct, gc=False):
     """A request id in use. `repeats` are submissions that wait to hear what becomes of the first."""
 
     run: str

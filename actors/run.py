@@ -32,12 +32,11 @@ from ..protocol.names import is_probe
 from ..protocol.records import RunRecord
 from ..protocol.states import ENDED, Status, allowed_from
 from ..protocol.values import json_value
-from .actor import Actor, Delivery, Reply
+from .actor import Actor, Delivery, Kind, Reply
 from .body import Ask, Flag, Resume, Run, Services, Suspend, Taken, Unask
 from .execution import BodyEnded, Execution, Raised, Returned
 from .journal import REPORTING, Change, LoadCheckpoint, Outcome
 from .messages import (
-    SUPERVISOR,
     AnswerInterrupt,
     BodyGone,
     Cancel,
@@ -80,7 +79,7 @@ class RunActor(Actor):
         spawn: Callable[[Execution], None],
         interrupt: Callable[[BaseException], None],
     ) -> None:
-        super().__init__(submission.address)
+        super().__init__("run", submission.id)
         self._submission = submission
         self._delivery = delivery
         self._services = services
@@ -186,7 +185,7 @@ class RunActor(Actor):
         self._files += execution.run.finished_files
         self._resuming = None
         if self._abandoned:
-            self._tell(self._submission.handle_address, BodyGone(self._submission.id))
+            self._tell("handle", self._submission.handle, BodyGone(self._submission.id))
             return
         outcome, verdict = message.outcome, self._verdict
         if verdict is not None and verdict.to is Status.TIMED_OUT:
@@ -245,7 +244,7 @@ class RunActor(Actor):
             await self._suspend_for_shutdown()
 
     async def _retry(self) -> None:
-        self._tell(SUPERVISOR, Retry(self._submission.id))
+        self._tell("supervisor", "", Retry(self._submission.id))
 
     # Ending.
 
@@ -524,12 +523,12 @@ class RunActor(Actor):
     def _enter_lane(self) -> None:
         submission = self._submission
         assert submission.place is not None, "a run that executed has a place"
-        self._tell(submission.lane_address, Enter(submission, submission.place, False))
+        self._tell("lane", submission.lane, Enter(submission, submission.place, False))
 
     def _give_back(self, generation: int) -> None:
         submission = self._submission
-        self._tell(submission.lane_address, Leave(submission.id, generation))
-        self._tell(SUPERVISOR, Left(submission.id, submission.lane, generation, False))
+        self._tell("lane", submission.lane, Leave(submission.id, generation))
+        self._tell("supervisor", "", Left(submission.id, submission.lane, generation, False))
 
     def _go_on(self) -> None:
         """Let a body go on whose wait is over."""
@@ -572,16 +571,16 @@ class RunActor(Actor):
         place in the queue with it. `also` is told to the handle."""
         submission, last = self._submission, events[-1]
         expect = REPORTING
-        tells: list[tuple[Any, object]] = []
+        tells: list[tuple[Kind, str, object]] = []
         if isinstance(last, RunStateChanged):
             expect = allowed_from(last.to, live_body=self._execution is not None)
         if leaves:
             ended = isinstance(also, Done)
-            tells.append((submission.lane_address, Leave(submission.id, self._generation)))
-            tells.append((SUPERVISOR, Left(submission.id, submission.lane, self._generation, ended)))
+            tells.append(("lane", submission.lane, Leave(submission.id, self._generation)))
+            tells.append(("supervisor", "", Left(submission.id, submission.lane, self._generation, ended)))
             self._generation = None
         if also is not None:
-            tells.append((submission.handle_address, also))
+            tells.append(("handle", submission.handle, also))
         change = Change(
             events,
             run=submission.id,
@@ -639,8 +638,8 @@ class RunActor(Actor):
             compacting=flags.get("compacting"),
         )
 
-    def _tell(self, address: Any, message: object) -> None:
-        self._delivery.tell(address, message)
+    def _tell(self, kind: Kind, name: str, message: object) -> None:
+        self._delivery.tell(kind, name, message)
 
     def _log_failure(self, error: BaseException, then: str) -> None:
         submission = self._submission

@@ -19,10 +19,9 @@ from ..protocol.events import EngineChanged, RunChanged, RunStateChanged, RunWai
 from ..protocol.names import MAIN
 from ..protocol.records import default_limit
 from ..protocol.states import Status
-from .actor import Actor, Address, Countdown, Directory, Reply
+from .actor import Actor, Countdown, Directory, Kind, Reply
 from .journal import Answer, Change, Journal, WatchEnd
 from .messages import (
-    SUPERVISOR,
     Accepted,
     AnswerInterrupt,
     Cancel,
@@ -81,7 +80,7 @@ class Supervisor(Actor):
         journal: Journal,
         spawn: Callable[[Callable[[], Awaitable[object]]], None],
     ) -> None:
-        super().__init__(SUPERVISOR)
+        super().__init__("supervisor", "")
         self.slots = Slots(max_concurrent)
         self.limits: dict[str, int | None] = {}  # of the lanes for which someone set one
         self._max_pending = max_pending
@@ -137,7 +136,7 @@ class Supervisor(Actor):
         if request_id is not None:
             self._requests.begin(request_id, submission.id, submission.terms.fingerprint)
         self._seats[submission.id] = Seat(submission)
-        self._directory.tell(submission.handle_address, message)
+        self._directory.tell("handle", submission.handle, message)
 
     def _is_repeat(self, request_id: str, message: Submit) -> bool:
         request = self._requests.find(request_id)
@@ -272,7 +271,7 @@ class Supervisor(Actor):
     def _enter_lane(self, submission: Submission) -> None:
         assert submission.place is not None, "a run enters its lane with a place"
         self.slots.entering(submission.lane, submission.place)
-        self._directory.tell(submission.lane_address, Enter(submission, submission.place, True))
+        self._directory.tell("lane", submission.lane, Enter(submission, submission.place, True))
 
     # What lanes and the journal tell.
 
@@ -358,7 +357,7 @@ class Supervisor(Actor):
     def _inject(self, message: Inject) -> None:
         if message.target in self._seats:
             self._tell("run", message.target, message)
-        elif Address("handle", message.target) in self._directory:
+        elif message.target in self._directory.awake("handle"):
             self._tell("handle", message.target, message)
         else:
             message.reply.fail(
@@ -389,7 +388,7 @@ class Supervisor(Actor):
         self._journal.tell(Change((changed,), reply=reply))
 
     def _reset_lanes(self, message: ResetLanes) -> None:
-        lanes = sorted({MAIN, *(address.name for address in self._directory.awake("lane"))})
+        lanes = sorted({MAIN, *self._directory.awake("lane")})
         self.slots.reset(lanes)
         if self._draining:
             self._draining = False
@@ -440,8 +439,8 @@ class Supervisor(Actor):
     def _close(self, message: Closing) -> None:
         self._closing = True
 
-    def _tell(self, kind: str, name: str, message: object) -> None:
-        self._directory.tell(Address(kind, name), message)
+    def _tell(self, kind: Kind, name: str, message: object) -> None:
+        self._directory.tell(kind, name, message)
 
 
 _HANDLERS: dict[type, Callable[[Any, Any], None]] = {
