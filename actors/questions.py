@@ -96,6 +96,10 @@ class Questions:
         for question in questions.values():
             question.answer.set(answer)
 
+    def forget(self) -> None:
+        """All of them are closed, and nobody waits for an answer any more."""
+        self._open.clear()
+
     def fail(self, error: Exception) -> None:
         """Nobody is going to answer; the events that close them come with the run's end."""
         for question in self._open.values():

@@ -8,7 +8,6 @@ anyone hears of it. A queued run without a timer has no actor; its submission is
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -16,32 +15,22 @@ import msgspec
 import trio
 
 from ..persistence.store import FilesDoomed, Memo, MessagesTaken, WakesAt
-from ..protocol.errors import (
-    Compacting,
-    Conflict,
-    GreenroomError,
-    Invalid,
-    NoActiveRun,
-    NotInteractive,
-    NotStreaming,
-    QueueFull,
-    RunAbandoned,
-)
-from ..protocol.events import Event, RunChanged, RunMessage, RunStateChanged
+from ..protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun, NotInteractive, RunAbandoned
+from ..protocol.events import Event, RunMessage
 from ..protocol.names import is_probe
 from ..protocol.records import RunRecord
-from ..protocol.states import ENDED, Status, allowed_from
+from ..protocol.states import Status
 from ..protocol.values import json_value
-from .actor import Actor, Delivery, Kind, Reply
+from .actor import Actor, Delivery, Reply
 from .body import Ask, Flag, Resume, Run, Services, Suspend, Taken, Unask
+from .doorstep import Doorstep
 from .execution import BodyEnded, Execution, Raised, Returned
-from .journal import REPORTING, Change, LoadCheckpoint, Outcome
+from .journal import Change, LoadCheckpoint
+from .ledger import Ledger
 from .messages import (
     AnswerInterrupt,
     BodyGone,
     Cancel,
-    Cancelling,
-    Done,
     Enter,
     Granted,
     Inject,
@@ -53,15 +42,13 @@ from .messages import (
     Submission,
 )
 from .questions import Questions
+from .timers import RunClock, Timers
 
 logger = logging.getLogger("greenroom")
 
-MAX_MESSAGES = 1000
-"""How many messages may wait for a body."""
-
 
 class Verdict(msgspec.Struct, frozen=True):
-    """How the run goes on once its body has ended because it was told to."""
+    """How the run goes on once its body, which has been told to end, has ended."""
 
     to: Status
     reason: str
@@ -86,43 +73,41 @@ class RunActor(Actor):
         self._journal = services.journal
         self._spawn = spawn
         self._interrupt = interrupt
-        self._status = Status.QUEUED
-        self._attempt = 0
-        self._generation: int | None = None  # of the slot it holds
+        self._ledger = Ledger(submission, services.journal)
+        self._doorstep = Doorstep(submission.id, submission.job.accepts)
+        self._questions = Questions(submission, services.journal, services.wall_clock)
+        self._timers = Timers()
+        self._run_clock = RunClock()
         self._execution: Execution | None = None
         self._verdict: Verdict | None = None
         self._abandoned = False
-        self._interactive = False
-        self._streaming = False
-        self._compacting = False
         self._stopping: Stop | None = None
         self._resuming: Reply[None] | None = None  # of a body whose wait is over, and that needs a slot
-        self._questions = Questions(submission, services.journal, services.wall_clock)
         self._inbox: list[Any] = []  # what the last body left
-        self._untaken = 0
         self._checkpoint: Any = None
         self._files: list[str] = []  # what this run has finished
         self._files_doomed = False
-        self._executed = 0.0  # seconds of this attempt, up to its last suspension
-        self._executing_since: float | None = None
-        self._timers: dict[Callable[[], Awaitable[None]], float] = {}
-        self._keep_time()
+        terms, since = submission.terms, submission.created_at
+        if terms.queue_timeout is not None:
+            self._timers.set(self._queue_timeout, since + terms.queue_timeout)
+        if terms.deadline is not None:
+            self._timers.set(self._deadline, since + terms.deadline)
 
     def has_work(self) -> bool:
         if self._execution is not None:
             return not (self._abandoned and self._stopping is not None)
-        if self._stopping is not None or self._status in ENDED:
+        if self._stopping is not None or self._ledger.ended:
             return False
-        return self._status is not Status.QUEUED or bool(self._timers)
+        return self._ledger.status is not Status.QUEUED or len(self._timers) > 0
 
     def report(self) -> dict[str, Any]:
         return super().report() | {
             "job": self._submission.job.name,
-            "status": str(self._status),
-            "attempt": self._attempt,
+            "status": str(self._ledger.status),
+            "attempt": self._ledger.attempt,
             "body": self._execution is not None,
             "abandoned": self._abandoned,
-            "untaken_messages": self._untaken,
+            "messages": self._doorstep.waiting,
         }
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
@@ -132,32 +117,37 @@ class RunActor(Actor):
 
     async def on_deadline(self) -> None:
         now = trio.current_time()
-        for timer, at in sorted(self._timers.items(), key=lambda item: item[1]):
-            if at <= now and self._timers.pop(timer, None) is not None:
-                await timer()
+        await self._timers.act(now)
         await self._questions.on_deadline(now)
         self._set_deadline()
+
+    def _set_deadline(self) -> None:
+        self.deadline = min(self._timers.next(), self._questions.deadline())
 
     # Executing.
 
     async def _granted(self, message: Granted) -> None:
-        startable = self._status in (Status.QUEUED, Status.SUSPENDED) and self._verdict is None
+        ledger = self._ledger
+        startable = ledger.status in (Status.QUEUED, Status.SUSPENDED) and self._verdict is None
         if not startable or self._stopping is not None:
             self._give_back(message.generation)
             return
         resumes = self._execution is not None
-        attempt = self._attempt if resumes else self._attempt + 1
-        event = self._transition(
-            Status.RUNNING, attempt=attempt, reason=None, interactive=None if resumes else True
+        outcome = await ledger.move(
+            Status.RUNNING,
+            live_body=resumes,
+            reason=None,
+            attempt=ledger.attempt if resumes else ledger.attempt + 1,
+            generation=message.generation,
+            interactive=None if resumes else True,
         )
-        outcome = await self._commit(event, generation=message.generation)
         if not outcome.held:  # the lane was reset since, and the slot with it: back to the same place
             self._enter_lane()
             return
-        self._status = Status.RUNNING
-        self._attempt = attempt
-        self._generation = message.generation
-        self._start_run_clock()
+        executed = self._run_clock.start()
+        if self._submission.terms.run_timeout is not None:
+            left = self._submission.terms.run_timeout - executed
+            self._timers.set(self._run_timeout, trio.current_time() + left)
         if resumes:
             self._go_on()
         else:
@@ -165,14 +155,14 @@ class RunActor(Actor):
 
     async def _start_body(self) -> None:
         submission = self._submission
-        self._timers.pop(self._queue_timeout, None)
-        self._interactive, self._streaming, self._compacting = True, False, False
-        if submission.kind == "continue" and self._attempt == 1:
+        self._timers.drop(self._queue_timeout)
+        self._doorstep.new_body()
+        if submission.kind == "continue" and self._ledger.attempt == 1:
             reply: Reply[Any] = Reply()
             self._journal.tell(LoadCheckpoint(submission.handle, submission.job.name, reply))
             saved = await reply.get()
             self._checkpoint = saved.value if saved is not None else None
-        run = Run(submission, self._attempt, self._checkpoint, self._inbox, self, self._services)
+        run = Run(submission, self._ledger.attempt, self._checkpoint, self._inbox, self, self._services)
         self._inbox = []
         self._execution = Execution(submission.job, run, submission.params, self, self._interrupt)
         self._spawn(self._execution)
@@ -184,8 +174,9 @@ class RunActor(Actor):
         self._checkpoint = execution.run.checkpoint
         self._files += execution.run.finished_files
         self._resuming = None
+        self._doorstep.no_body()
         if self._abandoned:
-            self._tell("handle", self._submission.handle, BodyGone(self._submission.id))
+            self._delivery.tell("handle", self._submission.handle, BodyGone(self._submission.id))
             return
         outcome, verdict = message.outcome, self._verdict
         if verdict is not None and verdict.to is Status.TIMED_OUT:
@@ -195,6 +186,7 @@ class RunActor(Actor):
         elif isinstance(outcome, Raised):
             await self._raised(outcome.error)
         else:
+            assert verdict is not None, "a body's scope is cancelled only by a verdict"
             await self._stopped(verdict)
 
     async def _returned(self, value: Any, run: Run) -> None:
@@ -210,51 +202,51 @@ class RunActor(Actor):
             await self._end(Status.SUCCEEDED, reason=None, result=result, by="body")
 
     async def _raised(self, error: BaseException) -> None:
-        job = self._submission.job
+        job, ledger = self._submission.job, self._ledger
         may_retry = (
-            self._verdict is None and isinstance(error, Exception) and self._attempt < job.max_attempts
+            self._verdict is None and isinstance(error, Exception) and ledger.attempt < job.max_attempts
         )
         self._log_failure(error, "and is tried again" if may_retry else "and has no attempt left")
         if not may_retry:
             await self._end(Status.FAILED, reason="error", error=error_text(error), by="body")
             return
-        if self._status is Status.RUNNING:
-            event = self._transition(
+        if ledger.status is Status.RUNNING:
+            await ledger.move(
                 Status.SUSPENDED,
+                *self._questions.closing("ended", None, "body"),
+                live_body=False,
                 reason="retry",
                 waiting_for="retry",
                 interactive=False,
                 error=error_text(error),
                 by="body",
             )
-            await self._commit(event, leaves=True)
-            self._status = Status.SUSPENDED
-        else:
-            await self._commit(self._changed(interactive=False, streaming=False, compacting=False))
-        self._stop_run_clock()
-        self._executed = 0.0
-        self._interactive = False
-        self._timers[self._retry] = trio.current_time() + job.delay(self._attempt)
+        else:  # another task of the body had given the slot back to wait
+            closing = self._questions.closing("ended", None, "body")
+            await ledger.note(*closing, ledger.changed(interactive=False, streaming=False, compacting=False))
+        self._questions.forget()
+        self._timers.drop(self._run_timeout)
+        self._run_clock.reset()
+        self._timers.set(self._retry, trio.current_time() + job.delay(ledger.attempt))
 
-    async def _stopped(self, verdict: Verdict | None) -> None:
-        assert verdict is not None, "a body's scope is cancelled only by a verdict"
+    async def _stopped(self, verdict: Verdict) -> None:
         if verdict.to is not Status.SUSPENDED:
             await self._end(verdict.to, reason=verdict.reason, by=verdict.by)
-        elif self._status is Status.RUNNING:
+        elif self._ledger.status is Status.RUNNING:
             await self._suspend_for_shutdown()
 
     async def _retry(self) -> None:
-        self._tell("supervisor", "", Retry(self._submission.id))
+        self._delivery.tell("supervisor", "", Retry(self._submission.id))
 
     # Ending.
 
     async def _cancel(self, message: Cancel) -> None:
-        if self._status in ENDED or self._status is Status.CANCELLING:
+        if self._ledger.ended or self._ledger.status is Status.CANCELLING:
             message.reply.fail(await self._cannot_cancel())
         elif self._execution is None:
             run = await self._end(Status.CANCELLED, reason=message.reason, by=message.by)
             message.reply.set(run)
-        elif not self._interactive and message.reason != "shutdown":
+        elif not self._doorstep.interactive:
             message.reply.fail(
                 NotInteractive(f"run {self._submission.id} is in post-processing: it ends by itself")
             )
@@ -264,22 +256,23 @@ class RunActor(Actor):
     async def _cannot_cancel(self) -> Conflict:
         id = self._submission.id
         run = await self._journal.look(lambda committed: committed.runs.get(id))
-        return Conflict(f"run {id} is {self._status} and can't be cancelled", run=run)
+        return Conflict(f"run {id} is {self._ledger.status} and can't be cancelled", run=run)
 
     async def _cancel_body(self, message: Cancel) -> None:
-        refusal = {"approved": False, "reason": "shutdown" if message.reason == "shutdown" else "cancelled"}
+        why = "shutdown" if message.reason == "shutdown" else "cancelled"
+        refusal = {"approved": False, "reason": why}
         memos: tuple[Memo, ...] = ()
         if message.files == "delete":
             memos = (FilesDoomed(self._submission.id),)
             self._files_doomed = True
-        outcome = await self._commit(
-            *self._questions.closing(str(refusal["reason"]), refusal, message.by),
-            self._transition(Status.CANCELLING, reason=message.reason, by=message.by),
+        outcome = await self._ledger.move(
+            Status.CANCELLING,
+            *self._questions.closing(why, refusal, message.by),
+            live_body=True,
+            reason=message.reason,
+            by=message.by,
             memos=memos,
-            leaves=self._status is Status.SUSPENDED,  # it may stand in the lane's queue again
-            also=Cancelling(self._submission.id),
         )
-        self._status = Status.CANCELLING
         self._questions.refuse(refusal)
         if self._verdict is None:
             self._stop_body(Verdict(Status.CANCELLED, message.reason, message.by))
@@ -295,12 +288,12 @@ class RunActor(Actor):
         if verdict.to is Status.SUSPENDED:
             execution.run.go_on_later()
         self._go_on()
-        if job.cancel == "cooperative" and not math.isinf(job.grace):
-            self._timers[self._cancel_scope] = now + job.grace
-            self._timers[self._abandon] = now + 2 * job.grace
+        if job.cancel == "cooperative":
+            self._timers.set(self._cancel_scope, now + job.grace)
+            self._timers.set(self._abandon, now + 2 * job.grace)
         else:
             execution.scope.cancel()
-            self._timers[self._abandon] = now + job.grace
+            self._timers.set(self._abandon, now + job.grace)
 
     async def _cancel_scope(self) -> None:
         if self._execution is not None:
@@ -326,11 +319,10 @@ class RunActor(Actor):
         self._questions.fail(RunAbandoned(f"run {submission.id}: {why}"))
         await execution.run.discard_parts()
         self._files += execution.run.finished_files
-        if verdict.to is Status.SUSPENDED:
-            if self._status is Status.RUNNING:
-                await self._suspend_for_shutdown()
-        else:
+        if verdict.to is not Status.SUSPENDED:
             await self._end(verdict.to, reason="abandoned", body_remains=True)
+        elif self._ledger.status is Status.RUNNING:
+            await self._suspend_for_shutdown()
 
     async def _end(
         self,
@@ -343,22 +335,28 @@ class RunActor(Actor):
         body_remains: bool = False,
     ) -> RunRecord | None:
         """Commit the end, and let everyone go who waits for it."""
-        submission = self._submission
         if self._files_doomed:
-            await self._services.files.delete(submission.handle, self._files)
-        event = self._transition(
-            to, reason=reason, by=by, result=result, error=error, holds_handle=body_remains
-        )
-        outcome = await self._commit(
+            await self._delete_files()
+        outcome = await self._ledger.move(
+            to,
             *self._questions.closing("ended", None, by),
-            event,
-            leaves=True,
-            also=Done(submission.id, body_remains),
+            live_body=self._execution is not None,
+            reason=reason,
+            by=by,
+            result=result,
+            error=error,
+            holds_handle=body_remains,
         )
-        assert outcome.held, f"run {submission.id} could not become {to} from {self._status}"
-        self._status = to
+        assert outcome.held, f"run {self.name} could not become {to} from {self._ledger.status}"
+        self._questions.forget()
         self._timers.clear()
         return outcome.run
+
+    async def _delete_files(self) -> None:
+        try:
+            await self._services.files.delete(self._submission.handle, self._files)
+        except OSError:
+            logger.exception("run %s could not delete all of its files %s", self.name, self._files)
 
     async def _expire(self, reason: str) -> None:
         if self._execution is None:
@@ -383,45 +381,67 @@ class RunActor(Actor):
             return
         if not message.now:
             if not resumable:
-                refusal = {"approved": False, "reason": "shutdown"}
-                events = self._questions.closing("shutdown", refusal, "engine")
-                if events:
-                    await self._commit(*events)
-                    self._questions.refuse(refusal)
+                await self._refuse_questions()
         elif resumable:
             self._stop_body(Verdict(Status.SUSPENDED, "shutdown", "engine"))
         else:
-            await self._cancel_body(Cancel(self._submission.id, "engine", "shutdown", "keep", Reply()))
+            await self._cancel_body(Cancel(self.name, "engine", "shutdown", "keep", Reply()))
+
+    async def _refuse_questions(self) -> None:
+        refusal = {"approved": False, "reason": "shutdown"}
+        events = self._questions.closing("shutdown", refusal, "engine")
+        if events:
+            await self._ledger.note(*events)
+            self._questions.refuse(refusal)
 
     async def _suspend_for_shutdown(self) -> None:
-        event = self._transition(Status.SUSPENDED, reason="shutdown", waiting_for="slot", interactive=False)
-        await self._commit(event, leaves=True)
-        self._status = Status.SUSPENDED
+        await self._ledger.move(
+            Status.SUSPENDED, live_body=False, reason="shutdown", waiting_for="slot", interactive=False
+        )
 
     # What the body asks.
 
     async def _suspend(self, message: Suspend) -> None:
         if self._verdict is not None:
             message.reply.set(None)
-        elif self._status is not Status.RUNNING:
+        elif self._ledger.status is not Status.RUNNING:
             message.reply.fail(self._second_wait())
         else:
-            memos = () if message.wakes_at is None else (WakesAt(self._submission.id, message.wakes_at),)
+            memos = () if message.wakes_at is None else (WakesAt(self.name, message.wakes_at),)
             await self._release_slot(message.waiting_for, memos)
             message.reply.set(None)
 
+    async def _release_slot(self, waiting_for: str, memos: tuple[Memo, ...], *before: Event) -> None:
+        await self._ledger.move(
+            Status.SUSPENDED,
+            *before,
+            live_body=True,
+            reason=waiting_for,
+            waiting_for=waiting_for,
+            by="body",
+            memos=memos,
+        )
+        self._run_clock.stop()
+        self._timers.drop(self._run_timeout)
+
     async def _resume(self, message: Resume) -> None:
-        if self._verdict is not None or self._status is not Status.SUSPENDED:
+        if self._verdict is not None or self._ledger.status is not Status.SUSPENDED:
             message.reply.set(None)
         else:
             self._resuming = message.reply
             self._enter_lane()
 
+    def _go_on(self) -> None:
+        """Let a body go on whose wait is over."""
+        resuming, self._resuming = self._resuming, None
+        if resuming is not None:
+            resuming.set(None)
+
     async def _ask(self, message: Ask) -> None:
         questions = self._questions
-        if self._verdict is not None or (self._stopping is not None and not self._submission.job.resumable):
-            reason = "cancelled" if self._stopping is None else "shutdown"
-            message.answer.set({"approved": False, "reason": reason})
+        stopping = self._stopping is not None and not self._submission.job.resumable
+        if self._verdict is not None or stopping:
+            message.answer.set({"approved": False, "reason": "shutdown" if stopping else "cancelled"})
             message.reply.set(False)
         elif message.key in questions.answers:
             message.answer.set(questions.answers[message.key])
@@ -433,16 +453,16 @@ class RunActor(Actor):
             if message.release_slot:
                 await self._release_slot("answer", (), opened)
             else:
-                await self._commit(opened)
+                await self._ledger.note(opened)
             message.reply.set(message.release_slot)
 
     def _refuses_question(self, message: Ask) -> GreenroomError | None:
         if message.key in self._questions:
-            return Conflict(f"run {self._submission.id} asks under key {message.key!r} already")
+            return Conflict(f"run {self.name} asks under key {message.key!r} already")
         if message.release_slot:
-            return None if self._status is Status.RUNNING else self._second_wait()
-        left = self._timers.get(self._run_timeout, math.inf) - trio.current_time()
-        if message.timeout >= left and left != math.inf:
+            return None if self._ledger.status is Status.RUNNING else self._second_wait()
+        left = self._timers.left(self._run_timeout)
+        if message.timeout >= left and self._submission.terms.run_timeout is not None:
             return Invalid(
                 f"timeout {message.timeout:g} must be shorter than the {left:g} s that are left of the run's "
                 "own time: shorten it, or wait with release_slot=True",
@@ -451,28 +471,32 @@ class RunActor(Actor):
         return None
 
     def _second_wait(self) -> Conflict:
-        return Conflict(f"run {self._submission.id} waits without its slot already: one such wait at a time")
+        return Conflict(f"run {self.name} waits without its slot already: one such wait at a time")
 
     async def _unask(self, message: Unask) -> None:
         event = self._questions.withdraw(message.key)
-        if event is not None and self._status not in ENDED:
-            await self._commit(event)
+        if event is not None and not self._ledger.ended:
+            await self._ledger.note(event)
 
     async def _flag(self, message: Flag) -> None:
-        flags = {message.name: message.value}
-        await self._commit(self._changed(**flags))
-        setattr(self, f"_{message.name}", message.value)
+        await self._ledger.note(self._ledger.changed(**{message.name: message.value}))
+        self._doorstep.set(message.name, message.value)
         message.reply.set(None)
 
     async def _taken(self, message: Taken) -> None:
-        self._untaken -= message.count
-        memo = MessagesTaken(self._submission.id, message.count)
-        self._journal.tell(Change((), run=self._submission.id, memos=(memo,)))
+        self._doorstep.waiting -= message.count
+        memo = MessagesTaken(self.name, message.count)
+        self._journal.tell(Change((), run=self.name, memos=(memo,)))
 
     # What others ask.
 
     async def _inject(self, message: Inject) -> None:
-        refusal = self._refuses_message()
+        if self._ledger.ended:
+            message.reply.fail(NoActiveRun(f"run {self.name} has ended"))
+            return
+        if self._verdict is not None:
+            self._doorstep.no_body()
+        refusal = self._doorstep.refusal()
         if refusal is not None:
             message.reply.fail(refusal)
             return
@@ -487,159 +511,28 @@ class RunActor(Actor):
             lane=submission.lane,
             message=message.message,
         )
-        await self._commit(event)
-        self._untaken += 1
+        await self._ledger.note(event)
+        self._doorstep.waiting += 1
         self._execution.run.deliver(message.message)
         message.reply.set("accepted")
-
-    def _refuses_message(self) -> GreenroomError | None:
-        id = self._submission.id
-        if self._status in ENDED:
-            return NoActiveRun(f"run {id} has ended")
-        if self._execution is None or self._verdict is not None or not self._interactive:
-            return NotInteractive(f"run {id} takes no messages now: it is {self._status}")
-        if self._submission.job.accepts == "streaming" and not self._streaming:
-            return NotStreaming(f"run {id} takes messages only while it streams")
-        if self._compacting:
-            return Compacting(f"run {id} is compacting and takes no messages meanwhile: try again later")
-        if self._untaken >= MAX_MESSAGES:
-            return QueueFull(f"{MAX_MESSAGES} messages wait for run {id} already: try again later")
-        return None
 
     async def _answer(self, message: AnswerInterrupt) -> None:
         message.reply.set(await self._questions.answer(message))
 
-    async def _keep(self, message: KeepTime) -> None:
-        """Nothing to do but to be awake: the timers have been set."""
+    async def _keep_time(self, message: KeepTime) -> None:
+        """Nothing to do but to be awake: the timers are set."""
 
-    # Slots and clocks.
-
-    async def _release_slot(self, waiting_for: str, memos: tuple[Memo, ...], *before: Event) -> None:
-        event = self._transition(Status.SUSPENDED, reason=waiting_for, waiting_for=waiting_for, by="body")
-        await self._commit(*before, event, memos=memos, leaves=True)
-        self._status = Status.SUSPENDED
-        self._stop_run_clock()
+    # Slots.
 
     def _enter_lane(self) -> None:
         submission = self._submission
         assert submission.place is not None, "a run that executed has a place"
-        self._tell("lane", submission.lane, Enter(submission, submission.place, False))
+        self._delivery.tell("lane", submission.lane, Enter(submission, submission.place, False))
 
     def _give_back(self, generation: int) -> None:
         submission = self._submission
-        self._tell("lane", submission.lane, Leave(submission.id, generation))
-        self._tell("supervisor", "", Left(submission.id, submission.lane, generation, False))
-
-    def _go_on(self) -> None:
-        """Let a body go on whose wait is over."""
-        resuming, self._resuming = self._resuming, None
-        if resuming is not None:
-            resuming.set(None)
-
-    def _keep_time(self) -> None:
-        terms, since = self._submission.terms, self._submission.created_at
-        if terms.queue_timeout is not None:
-            self._timers[self._queue_timeout] = since + terms.queue_timeout
-        if terms.deadline is not None:
-            self._timers[self._deadline] = since + terms.deadline
-
-    def _start_run_clock(self) -> None:
-        now = self._executing_since = trio.current_time()
-        if self._submission.terms.run_timeout is not None:
-            self._timers[self._run_timeout] = now + self._submission.terms.run_timeout - self._executed
-
-    def _stop_run_clock(self) -> None:
-        if self._executing_since is not None:
-            self._executed += trio.current_time() - self._executing_since
-            self._executing_since = None
-        self._timers.pop(self._run_timeout, None)
-
-    def _set_deadline(self) -> None:
-        self.deadline = min(min(self._timers.values(), default=math.inf), self._questions.deadline())
-
-    # Changes.
-
-    async def _commit(
-        self,
-        *events: Event,
-        generation: int | None = None,
-        memos: tuple[Memo, ...] = (),
-        leaves: bool = False,
-        also: Done | Cancelling | None = None,
-    ) -> Outcome:
-        """Commit events, the last of which may be a transition. `leaves`: the run gives back its slot or its
-        place in the queue with it. `also` is told to the handle."""
-        submission, last = self._submission, events[-1]
-        expect = REPORTING
-        tells: list[tuple[Kind, str, object]] = []
-        if isinstance(last, RunStateChanged):
-            expect = allowed_from(last.to, live_body=self._execution is not None)
-        if leaves:
-            ended = isinstance(also, Done)
-            tells.append(("lane", submission.lane, Leave(submission.id, self._generation)))
-            tells.append(("supervisor", "", Left(submission.id, submission.lane, self._generation, ended)))
-            self._generation = None
-        if also is not None:
-            tells.append(("handle", submission.handle, also))
-        change = Change(
-            events,
-            run=submission.id,
-            expect=expect,
-            generation=generation,
-            memos=memos,
-            tells=tuple(tells),
-        )
-        return await self._journal.ask(change)
-
-    def _transition(
-        self,
-        to: Status,
-        *,
-        reason: str | None,
-        by: str = "engine",
-        attempt: int | None = None,
-        waiting_for: str | None = None,
-        interactive: bool | None = None,
-        result: Any = None,
-        error: str | None = None,
-        holds_handle: bool = False,
-    ) -> RunStateChanged:
-        submission = self._submission
-        return RunStateChanged(
-            seq=0,
-            at=0,
-            by=by,
-            run=submission.id,
-            handle=submission.handle,
-            lane=submission.lane,
-            from_=self._status,
-            to=to,
-            attempt=self._attempt if attempt is None else attempt,
-            reason=reason,
-            place=submission.place,
-            waiting_for=waiting_for,
-            interactive=interactive,
-            result=result,
-            error=error,
-            holds_handle=holds_handle,
-        )
-
-    def _changed(self, **flags: bool) -> RunChanged:
-        submission = self._submission
-        return RunChanged(
-            seq=0,
-            at=0,
-            by="body",
-            run=submission.id,
-            handle=submission.handle,
-            lane=submission.lane,
-            interactive=flags.get("interactive"),
-            streaming=flags.get("streaming"),
-            compacting=flags.get("compacting"),
-        )
-
-    def _tell(self, kind: Kind, name: str, message: object) -> None:
-        self._delivery.tell(kind, name, message)
+        self._delivery.tell("lane", submission.lane, Leave(submission.id, generation))
+        self._delivery.tell("supervisor", "", Left(submission.id, submission.lane, generation, False))
 
     def _log_failure(self, error: BaseException, then: str) -> None:
         submission = self._submission
@@ -650,7 +543,7 @@ class RunActor(Actor):
             submission.id,
             submission.job.name,
             submission.handle,
-            self._attempt,
+            self._ledger.attempt,
             then,
             error_text(error),
             exc_info=error,
@@ -670,7 +563,7 @@ _HANDLERS: dict[type, Callable[[Any, Any], Awaitable[None]]] = {
     BodyEnded: RunActor._body_ended,
     Cancel: RunActor._cancel,
     Stop: RunActor._stop,
-    KeepTime: RunActor._keep,
+    KeepTime: RunActor._keep_time,
     Suspend: RunActor._suspend,
     Resume: RunActor._resume,
     Ask: RunActor._ask,
