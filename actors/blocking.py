@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 
 if TYPE_CHECKING:
-    from ..persistence.files import PartFile
-    from .body import Run
+    from .body import Run, RunFile
 
 T = TypeVar("T")
 
@@ -19,7 +18,7 @@ T = TypeVar("T")
 class BlockingFile:
     """A file that is being written, from a thread."""
 
-    def __init__(self, part: PartFile) -> None:
+    def __init__(self, part: RunFile) -> None:
         self._part = part
 
     def write(self, data: bytes) -> int:

@@ -6,6 +6,7 @@ an abandoned body reports is refused with `RunAbandoned`, here or by the journal
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import AsyncIterator
@@ -16,25 +17,29 @@ import msgspec
 import trio
 
 from ..persistence.files import Files, PartFile
-from ..persistence.store import Checkpoint, FileFinished
-from ..protocol.errors import RunAbandoned
+from ..persistence.store import Checkpoint, FileFinished, FileGivenUp
+from ..protocol.errors import Invalid, RunAbandoned
 from ..protocol.events import RunLog
+from ..protocol.names import check_name
 from ..protocol.records import RunRecord
-from ..protocol.values import json_value
+from ..protocol.values import copied, json_value
 from .actor import Actor, Reply
+from .change import REPORTING, Change
 from .door import Door
 from .jobs import check_seconds
-from .journal import REPORTING, Change, Journal, ProgressReport
+from .journal import Journal, ProgressReport
 from .messages import Cancel, OnConflict, Submission
 from .results import raise_unless_succeeded
 
 T = TypeVar("T")
 
+logger = logging.getLogger("greenroom")
+
 _CLEANUP = 5.0
 """Seconds that a body's shielded cleanup may take."""
 
 
-class Suspend(msgspec.Struct, gc=False):
+class Suspend(msgspec.Struct):
     """From a body: it waits for `waiting_for` without needing its slot."""
 
     waiting_for: Literal["time", "child"]
@@ -42,13 +47,13 @@ class Suspend(msgspec.Struct, gc=False):
     reply: Reply[None]
 
 
-class Resume(msgspec.Struct, gc=False):
+class Resume(msgspec.Struct):
     """From a body: its wait is over; answered when it has a slot again, or needs none any more."""
 
     reply: Reply[None]
 
 
-class Ask(msgspec.Struct, gc=False):
+class Ask(msgspec.Struct):
     """From a body: a question. `timeout` is `math.inf` for none. `reply` is answered when it is open, with
     whether the body has no slot meanwhile; `answer` when it is closed."""
 
@@ -66,7 +71,7 @@ class Unask(msgspec.Struct, gc=False):
     key: str
 
 
-class Flag(msgspec.Struct, gc=False):
+class Flag(msgspec.Struct):
     """From a body: it begins or ends a phase."""
 
     name: Literal["interactive", "streaming", "compacting"]
@@ -78,6 +83,29 @@ class Taken(msgspec.Struct, gc=False):
     """From a body: it has taken this many messages."""
 
     count: int
+
+
+def cancel_child(run: str) -> Cancel:
+    """The message that cancels a child whose parent is ending or doesn't wait for it any more."""
+    return Cancel(run, "engine", "parent_cancelled", "keep", Reply())
+
+
+class RunFile:
+    """A file that a body is writing."""
+
+    def __init__(self, run: Run, part: PartFile) -> None:
+        self._run = run
+        self._part = part
+
+    @property
+    def path(self) -> str:
+        """Its path under the handle's folder."""
+        return self._part.path
+
+    async def write(self, data: bytes) -> int:
+        """Append bytes."""
+        await self._run.check_open()
+        return await self._part.write(data)
 
 
 class Services(msgspec.Struct):
@@ -108,6 +136,7 @@ class Run:
         self.attempt = attempt
         self.params: Any = submission.params
         self.finished_files: list[str] = []
+        self.children: dict[str, None] = {}  # the runs that it has called and waits for
         self._submission = submission
         self._checkpoint = checkpoint
         self._actor = actor
@@ -118,9 +147,11 @@ class Run:
         self._progress = ProgressReport(self.id, self.handle, self.lane, attempt)
         self._parts: dict[PartFile, None] = {}
         self._questions = 0
+        self._phases = {"streaming": 0, "compacting": 0}  # how many tasks of the body are in each
         self._cancel_requested = False
         self._saw_cancel_request = False
-        self._goes_on_later = False  # the engine is being left, and the run resumes at its next start
+        self._goes_on_later = False
+        self._pending: dict[Reply[Any], None] = {}
         self._closed: str | None = None  # why nothing is taken from this body any more
 
     @property
@@ -136,7 +167,10 @@ class Run:
 
     async def progress(self, done: float | None = None, total: float | None = None, **stats: Any) -> None:
         """Say how far the body has come. Doesn't wait for the commit; only the latest counts."""
-        await self._open()
+        await self.check_open()
+        for name, number in (("done", done), ("total", total)):
+            if number is not None and (isinstance(number, bool) or not isinstance(number, int | float)):
+                raise Invalid(f"progress.{name} must be a number or None, not {number!r}", value=repr(number))
         value = self._value({"done": done, "total": total, **stats}, "progress")
         report = self._progress
         waits = report.latest is not None
@@ -146,7 +180,7 @@ class Run:
 
     async def log(self, text: str, level: str = "info") -> None:
         """Say something to people. Returns when it is committed."""
-        await self._open()
+        await self.check_open()
         event = RunLog(
             seq=0,
             at=0,
@@ -156,21 +190,21 @@ class Run:
             lane=self.lane,
             attempt=self.attempt,
             text=self._value(str(text), "log"),
-            level=str(level),
+            level=check_name("level", level),
         )
         await self._commit(Change((event,)))
 
     async def save_checkpoint(self, value: Any) -> None:
         """Keep a value to go on from. Returns when it is committed."""
-        await self._open()
+        await self.check_open()
         kept = self._value(value, "checkpoint")
         memo = Checkpoint(self.handle, self._submission.job.name, self.id, kept)
         await self._commit(Change((), memos=(memo,)))
-        self._checkpoint = kept
+        self._checkpoint = copied(kept)
 
     async def messages(self) -> list[Any]:
         """All messages that wait, oldest first; perhaps none."""
-        await self._open()
+        await self.check_open()
         taken = list(self._inbox)
         self._inbox.clear()
         if taken:
@@ -179,10 +213,10 @@ class Run:
 
     async def next_message(self) -> Any:
         """The oldest message that waits, or the next one to come."""
-        await self._open()
+        await self.check_open()
         while not self._inbox:
             await self._news.park()
-        self._check()
+            self._check()
         message = self._inbox.popleft()
         self._actor.tell(Taken(1))
         return message
@@ -203,17 +237,20 @@ class Run:
     @asynccontextmanager
     async def phase(self, name: Literal["streaming", "compacting"]) -> AsyncIterator[None]:
         """A phase that others can see, without a time limit."""
-        await self._open()
-        await self._ask_actor(Flag(name, True, Reply()))
+        await self.check_open()
+        self._phases[name] += 1
         try:
+            if self._phases[name] == 1:
+                await self._ask_actor(Flag(name, True, Reply()))
             yield
         finally:
-            if self._closed is None:
+            self._phases[name] -= 1
+            if not self._phases[name] and self._closed is None:
                 await self._ask_actor(Flag(name, False, Reply()))
 
     async def end_interactive(self) -> None:
         """From here on the body is in post-processing: it takes no messages and can't be cancelled."""
-        await self._open()
+        await self.check_open()
         await self._ask_actor(Flag("interactive", False, Reply()))
 
     async def interrupt(
@@ -228,7 +265,7 @@ class Run:
         A body that asks under a key that was answered before (default: the number of the question) gets
         that answer at once.
         """
-        await self._open()
+        await self.check_open()
         self._questions += 1
         if key is None:
             key = str(self._questions)
@@ -236,7 +273,7 @@ class Run:
         ask = Ask(self._value(data, "interrupt"), seconds, key, release_slot, Reply(), Reply())
         released = await self._ask_actor(ask)
         try:
-            return await ask.answer.get()
+            return copied(await self._wait(ask.answer))
         except trio.Cancelled:
             self._actor.tell(Unask(key))
             raise
@@ -246,7 +283,7 @@ class Run:
 
     async def sleep(self, seconds: float, release_slot: bool = True) -> None:
         """Sleep; without a slot unless it is to be kept."""
-        await self._open()
+        await self.check_open()
         wakes_at = trio.current_time() + check_seconds("seconds", seconds, 0)
         if not release_slot:
             await trio.sleep_until(wakes_at)
@@ -271,8 +308,8 @@ class Run:
         The child is cancelled with this run. It waits for its handle by default; a handle that is held by
         this run, or by one that waits for this run, is a conflict.
         """
-        await self._open()
-        async with self._released("child", None):
+        await self.check_open()
+        with trio.CancelScope(shield=True):  # or a child might be let in that nobody knows of
             accepted, ended = await self._services.door.submit(
                 job,
                 handle=handle,
@@ -285,32 +322,39 @@ class Run:
                 ancestors=(*self._submission.ancestors, self.handle),
                 **limits,
             )
-            try:
-                child: RunRecord | None = await ended.get()
-            except trio.Cancelled:
-                if not self._goes_on_later and not accepted.joined:
-                    self._services.door.tell(
-                        Cancel(accepted.run, "engine", "parent_cancelled", "keep", Reply())
-                    )
-                raise
+        if not accepted.joined:
+            self.children[accepted.run] = None
+        try:
+            async with self._released("child", None):
+                child: RunRecord | None = await self._wait(ended)
+        except BaseException:
+            if accepted.run in self.children and not self._goes_on_later:
+                self._services.door.tell(cancel_child(accepted.run))
+            raise
+        finally:
+            self.children.pop(accepted.run, None)
         return raise_unless_succeeded(child)
 
     @asynccontextmanager
-    async def open_file(self, path: str, *, overwrite: bool = False) -> AsyncIterator[PartFile]:
+    async def open_file(self, path: str, *, overwrite: bool = False) -> AsyncIterator[RunFile]:
         """Write a file of the handle: `await f.write(data)`. It is there, whole, if the block ends well."""
-        await self._open()
-        part = await self._services.files.create(self.handle, path, self.id, overwrite=overwrite)
+        await self.check_open()
+        with trio.CancelScope(shield=True):  # or a file might be created that nobody knows of
+            part = await self._services.files.create(self.handle, path, self.id, overwrite=overwrite)
         self._parts[part] = None
+        recorded = False
         try:
-            yield part
-            await self._open()
+            yield RunFile(self, part)
+            await self.check_open()
+            recorded = True
             await self._commit(Change((), memos=(FileFinished(self.id, part.path),)))
             with trio.CancelScope(shield=True):
                 await part.finish()
             self.finished_files.append(part.path)
         except BaseException:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
-                await part.discard()
+            await self._discard(part)
+            if recorded:
+                self._journal.tell(Change((), run=self.id, memos=(FileGivenUp(self.id, part.path),)))
             raise
         finally:
             del self._parts[part]
@@ -321,25 +365,38 @@ class Run:
         """The body should end."""
         self._cancel_requested = True
 
+    def as_result(self, value: Any) -> Any:
+        """What the body returned, as it goes into the run's record."""
+        return self._value(value, "result")
+
     def deliver(self, message: Any) -> None:
         """A message was accepted and committed."""
-        self._inbox.append(message)
+        self._inbox.append(copied(message))
         self._news.unpark()
 
     def close(self, why: str) -> list[Any]:
         """Take nothing from this body any more; returns the messages that it hasn't taken."""
         self._closed = why
         self._news.unpark_all()
+        for reply in self._pending:
+            reply.fail(self._abandoned())
         return list(self._inbox)
 
     def go_on_later(self) -> None:
-        """The body is being stopped, but its run resumes at the engine's next start."""
+        """The body is being stopped, but its run and its children go on at the engine's next start."""
         self._goes_on_later = True
 
     @property
     def obeyed_cancel(self) -> bool:
         """Whether the body has seen that it should end."""
         return self._saw_cancel_request
+
+    async def _discard(self, part: PartFile) -> None:
+        try:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
+                await part.discard()
+        except OSError:  # what made the body give the file up matters more
+            logger.exception("run %s left %s unfinished, and it could not be deleted", self.id, part.path)
 
     async def discard_parts(self) -> None:
         """Delete what is unfinished: the body can't be relied on to do it."""
@@ -350,9 +407,12 @@ class Run:
 
     def _check(self) -> None:
         if self._closed is not None:
-            raise RunAbandoned(f"run {self.id}, attempt {self.attempt}: {self._closed}")
+            raise self._abandoned()
 
-    async def _open(self) -> None:
+    def _abandoned(self) -> RunAbandoned:
+        return RunAbandoned(f"run {self.id}, attempt {self.attempt}: {self._closed}")
+
+    async def check_open(self) -> None:
         """Every call comes here first: a checkpoint, and a refusal if nothing is taken any more."""
         self._check()
         await trio.lowlevel.checkpoint()
@@ -363,7 +423,9 @@ class Run:
 
     async def _commit(self, change: Change) -> None:
         change.run, change.expect, change.attempt = self.id, REPORTING, self.attempt
-        outcome = await self._journal.ask(change)
+        change.reply = Reply()
+        self._journal.tell(change)
+        outcome = await self._wait(change.reply)
         if not outcome.held:
             raise RunAbandoned(f"run {self.id}, attempt {self.attempt}: the run goes on without this body")
 
@@ -372,7 +434,16 @@ class Run:
         when it abandons the body."""
         with trio.CancelScope(shield=True):
             self._actor.tell(message)
-            return await message.reply.get()
+            return await self._wait(message.reply)
+
+    async def _wait(self, reply: Reply[Any]) -> Any:
+        """Wait for a reply, or until nothing is taken from this body any more."""
+        self._check()
+        self._pending[reply] = None
+        try:
+            return await reply.get()
+        finally:
+            self._pending.pop(reply, None)
 
     async def _resume(self) -> None:
         """Whatever ended the wait, the body may go on only with a slot. The actor answers at once when the

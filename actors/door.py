@@ -67,11 +67,17 @@ class Door:
     async def _ask(self, actor: Actor, message: Any) -> Any:
         if self._closed:
             raise Unavailable("the engine has stopped")
+        by = getattr(message, "by", None)
+        if by is not None:
+            check_name("by", by)
         reply: Reply[Any] = message.reply
         actor.tell(message)
         self._asked[reply] = None
         try:
             return await reply.get()
+        except trio.Cancelled:
+            reply.done = True  # nobody waits for it any more
+            raise
         finally:
             self._asked.pop(reply, None)
 
@@ -101,6 +107,7 @@ class Door:
         ancestors: tuple[str, ...] = (),
     ) -> tuple[Accepted, Reply[RunRecord | None]]:
         """Submit a run; returns when it is committed, with the reply that its end will answer."""
+        check_name("by", by)
         registered = self._jobs.get(job)
         check_name("handle", handle)
         lane = registered.lane if lane is None else check_name("lane", lane_name(lane))

@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from ..persistence.store import RunQuery, Store
-from ..protocol.errors import Conflict, Invalid, NotFound
+from ..protocol.errors import Conflict, Invalid, NotFound, Unavailable
 from ..protocol.events import Event, Filter
 from ..protocol.names import check_name, lane_name
 from ..protocol.records import RunRecord, Snapshot
@@ -102,6 +102,7 @@ class Engine:
         `files` decides about the files it has finished. A run that has ended or is being cancelled already
         is a `Conflict` with the run as it is.
         """
+        check_text("run_id", run_id)
         if files not in ("keep", "delete"):
             raise Invalid(f"files must be 'keep' or 'delete', not {files!r}", value=repr(files))
         cancelled: RunRecord | None = await self._door.ask(Cancel(run_id, by, "cancelled", files, Reply()))
@@ -112,12 +113,14 @@ class Engine:
 
     async def inject(self, run_or_handle: str, message: Any, *, by: str = "app") -> str:
         """Give a message to a body: `accepted` once it is stored; never waits for the body."""
+        check_text("run_or_handle", run_or_handle)
         plain = json_value(message, "message", self._door.max_value_bytes)
         accepted: str = await self._door.ask(Inject(run_or_handle, plain, by, Reply()))
         return accepted
 
     async def answer(self, interrupt_id: str, data: Any, *, by: str = "app") -> str:
         """Answer a question: `resolved`, `already_resolved` or `not_found`."""
+        check_text("interrupt_id", interrupt_id)
         plain = json_value(data, "answer", self._door.max_value_bytes)
         run = interrupt_id.rpartition(".")[0]
         outcome: str | None = await self._door.ask(AnswerInterrupt(run, interrupt_id, plain, by, Reply()))
@@ -188,6 +191,7 @@ class Engine:
 
     async def get_run(self, run_id: str) -> RunRecord:
         """One run, however long ago it ended."""
+        check_text("run_id", run_id)
         run = await self._door.look(lambda committed: committed.runs.get(run_id))
         run = run or await self._store.run(run_id)
         if run is None:
@@ -254,6 +258,7 @@ class _Events:
         return self
 
     async def __anext__(self) -> Event | Snapshot:
+        await trio.lowlevel.checkpoint()
         while True:
             while self._taken:
                 event = self._taken.pop().event
@@ -262,12 +267,21 @@ class _Events:
             try:
                 self._taken = await self._cursor.take()
             except FellBehind:
-                snapshot = await self._engine.snapshot()
+                try:
+                    snapshot = await self._engine.snapshot()
+                except Unavailable:
+                    raise StopAsyncIteration from None
                 self._cursor.seq = snapshot.seq
                 return snapshot
             if not self._taken:
                 raise StopAsyncIteration
             self._taken.reverse()
+
+
+def check_text(what: str, value: object) -> None:
+    """An id or a name to look for: any text."""
+    if not isinstance(value, str):
+        raise Invalid(f"{what} must be a string, not {type(value).__name__}", value=ascii(value)[:100])
 
 
 def check_limit(what: str, limit: object) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -16,26 +16,62 @@ from .body import Run
 from .jobs import Job
 
 
-class Returned(msgspec.Struct, gc=False):
+class Returned(msgspec.Struct):
     """The body returned a value."""
 
     value: Any
 
 
-class Raised(msgspec.Struct, gc=False):
+class Raised(msgspec.Struct):
     """The body raised."""
 
     error: BaseException
 
 
-class Stopped(msgspec.Struct, gc=False):
+class Stopped(msgspec.Struct):
     """The body ended because its scope was cancelled."""
 
 
-class BodyEnded(msgspec.Struct, gc=False):
+class BodyEnded(msgspec.Struct):
     """To the run's actor: no code of this execution is left."""
 
     outcome: Returned | Raised | Stopped
+
+
+class LiveBodies:
+    """The executions that have code running."""
+
+    def __init__(self) -> None:
+        self._executions: dict[Execution, None] = {}
+        self._abandoned: dict[Execution, None] = {}
+        self._none = trio.lowlevel.ParkingLot()
+
+    def __iter__(self) -> Iterator[Execution]:
+        return iter(self._executions)
+
+    def add(self, execution: Execution) -> None:
+        """A body begins."""
+        self._executions[execution] = None
+
+    def remove(self, execution: Execution) -> None:
+        """A body has ended."""
+        del self._executions[execution]
+        self._abandoned.pop(execution, None)
+        self._look()
+
+    def abandoned(self, execution: Execution) -> None:
+        """A body is not waited for any more."""
+        self._abandoned[execution] = None
+        self._look()
+
+    async def none(self) -> None:
+        """Wait until there is none but abandoned ones."""
+        while len(self._executions) > len(self._abandoned):
+            await self._none.park()
+
+    def _look(self) -> None:
+        if len(self._executions) == len(self._abandoned):
+            self._none.unpark_all()
 
 
 class Execution:
@@ -57,22 +93,22 @@ class Execution:
         self._interrupt = interrupt
 
     @trio.lowlevel.enable_ki_protection
-    async def __call__(self, living: dict[Execution, None]) -> None:
+    async def __call__(self, living: LiveBodies) -> None:
         """Execute the body, and tell the run's actor how it ended. It stands in `living` meanwhile."""
         outcome: Returned | Raised | Stopped = Stopped()
-        living[self] = None
         try:
             with self.scope:
-                outcome = Returned(await self._body())
+                outcome = Returned(self.run.as_result(await self._body()))
         except Exception as error:
             outcome = Raised(error)
         except BaseException as error:
-            if _is_cancel(error):
+            if not _is_cancel(error):
+                self._interrupt(error)
+            elif trio.current_effective_deadline() == -math.inf:
                 raise  # the engine itself is going down
-            self._interrupt(error)
             outcome = Raised(error)
         finally:
-            del living[self]
+            living.remove(self)
         self._actor.tell(BodyEnded(outcome))
 
     @trio.lowlevel.disable_ki_protection
@@ -92,5 +128,5 @@ _UNLIMITED = trio.CapacityLimiter(math.inf)
 
 def _is_cancel(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(trio.Cancelled) is not None
+        return error.split(trio.Cancelled)[1] is None
     return isinstance(error, trio.Cancelled)

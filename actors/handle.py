@@ -15,7 +15,8 @@ import trio
 from ..protocol.errors import Conflict, GreenroomError, HandleLocked, NoActiveRun
 from ..protocol.events import HandleChanged
 from .actor import Actor, Delivery, Reply
-from .journal import Answer, Change, Journal
+from .change import Change
+from .journal import Answer, Journal
 from .messages import (
     BodyGone,
     Cancel,
@@ -75,7 +76,7 @@ class Handle(Actor):
         assert self._waiting is not None, "only waiting runs set a deadline"
         now = trio.current_time()
         holder = self._taken_by()
-        due = self._watch.take_due(now, self._waiting.__contains__)
+        due = self._watch.take_due(now)
         ahead = {id: position for position, id in enumerate(self._waiting)} if due else {}
         for submission in due:
             blockers = [] if holder is None else [holder]
@@ -158,17 +159,22 @@ class Handle(Actor):
     def _admit_next(self) -> None:
         if self._waiting and self._taken_by() is None:
             id, submission = self._waiting.popitem(last=False)
+            self._unwatch(id)
             if id == self._replacement:
                 self._replacement = None
             self._admit(submission, None)
+
+    def _unwatch(self, id: str) -> None:
+        if self._watch is not None:
+            self._watch.drop(id)
 
     def _done(self, message: Done) -> None:
         id = message.run
         if self._admitted is not None and self._admitted.id == id:
             self._admitted = None
             self._remains = id if message.body_remains else None
-        elif self._waiting is not None:
-            self._waiting.pop(id, None)
+        elif self._waiting is not None and self._waiting.pop(id, None) is not None:
+            self._unwatch(id)
         if self._replacement == id:
             self._replacement = None
         self._admit_next()
@@ -207,10 +213,8 @@ class Handle(Actor):
         self._journal.tell(Change((changed,), reply=message.reply))
 
     def _inject(self, message: Inject) -> None:
-        if self._admitted is None:
+        if self._admitted is None or not self._delivery.tell("run", self._admitted.id, message):
             message.reply.fail(NoActiveRun(f"handle {self.name!r} has no active run"))
-        else:
-            self._delivery.tell("run", self._admitted.id, message)
 
     def _cancel(self, run: str, by: str) -> None:
         # Nobody waits for the reply: post-processing refuses a cancel, and is waited for instead.

@@ -20,7 +20,7 @@ Backoff = float | Callable[[int], float]
 
 def exponential(attempt: int) -> float:
     """Seconds to wait after a failed attempt: 1, 2, 4, … up to a minute."""
-    return min(60.0, 2.0 ** (attempt - 1))
+    return min(60.0, 2.0 ** min(attempt - 1, 6))
 
 
 @attrs.frozen(eq=False)
@@ -49,8 +49,9 @@ class Job:
             raise Invalid(f"parameters of job {self.name!r}: " + "; ".join(mistakes), errors=mistakes)
 
     def delay(self, attempt: int) -> float:
-        """How long to wait after this attempt has failed."""
-        return max(0.0, self.backoff(attempt) if callable(self.backoff) else self.backoff)
+        """How long to wait after this attempt has failed. What a function gives is checked like a number."""
+        seconds = self.backoff(attempt) if callable(self.backoff) else self.backoff
+        return check_seconds("backoff", seconds, 0)
 
 
 class Jobs:
@@ -93,11 +94,13 @@ class Jobs:
                 raise Invalid(f"job {name!r}: cancel must be 'immediate' or 'cooperative', not {cancel!r}")
             if accepts not in ("interactive", "streaming"):
                 raise Invalid(f"job {name!r}: accepts must be 'interactive' or 'streaming', not {accepts!r}")
+            if not callable(backoff):
+                check_seconds("backoff", backoff, 0)
             self._jobs[name] = Job(
                 name=name,
                 function=function,
                 params_type=_params_type(name, function, names),
-                in_thread=not inspect.iscoroutinefunction(function),
+                in_thread=not _is_async(function),
                 lane=check_name("lane", lane_name(lane)),
                 max_attempts=max_attempts,
                 backoff=backoff,
@@ -125,6 +128,12 @@ class Jobs:
         return name in self._jobs
 
 
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004  # an object whose call is `async def` is a job, too
+    )
+
+
 def check_seconds(what: str, value: object, default: float) -> float:
     """A duration: `None` means the default, `math.inf` no limit; a negative or absurd one is `Invalid`."""
     if value is None:
@@ -134,7 +143,10 @@ def check_seconds(what: str, value: object, default: float) -> float:
             f"{what} must be a number of seconds, 0 or more (math.inf for no limit), not {value!r}",
             value=repr(value),
         )
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise Invalid(f"{what} is too long: use math.inf for no limit", value=repr(value)[:100]) from None
 
 
 def _params_type(name: str, function: Callable[..., Any], names: dict[str, Any]) -> Any:

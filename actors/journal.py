@@ -15,51 +15,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+import trio
 from msgspec.structs import force_setattr
 
-from ..persistence.store import Batch, Checkpoint, Memo, RunWrite, Store, Terms
+from ..persistence.store import Batch, Checkpoint, Memo, RunWrite, Store
 from ..protocol.errors import GreenroomError, Unavailable
-from ..protocol.events import Event, LaneChanged, RunEvent, RunProgress
+from ..protocol.events import Event, LaneChanged, RunEvent, RunProgress, RunStateChanged
 from ..protocol.fold import Projection, next_record
 from ..protocol.records import RunRecord
-from ..protocol.states import ENDED, Status
-from .actor import Actor, Delivery, Kind, Reply
+from ..protocol.states import ENDED
+from .actor import Actor, Delivery, Reply
+from .change import REPORTING, Change, Outcome
+from .starts import NotStarting, Starting, Starts
 from .stream import Stream
 
 T = TypeVar("T")
-
-REPORTING: frozenset[Status] = frozenset({Status.RUNNING, Status.SUSPENDED, Status.CANCELLING})
-"""A body may report while its run has one of these."""
-
-
-class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What became of a change: whether it held, the run as it is now, and the last seq."""
-
-    held: bool
-    run: RunRecord | None
-    seq: int
-
-
-class Change(msgspec.Struct, gc=False):
-    """Some events about at most one run that hold together or not at all.
-
-    `expect`, `attempt` and `generation` (of the run's lane) are compared with what is committed; `None`
-    compares nothing. `tells` are delivered after the commit, before anyone else learns of it. `watch` is
-    answered when the run has ended. `answer` is what the reply gets when the change holds; without it the
-    reply gets the `Outcome`.
-    """
-
-    events: tuple[Event, ...]
-    run: str | None = None
-    expect: frozenset[Status] | None = None
-    attempt: int | None = None
-    generation: int | None = None
-    memos: tuple[Memo, ...] = ()
-    tells: tuple[tuple[Kind, str, object], ...] = ()
-    terms: Terms | None = None
-    watch: Reply[RunRecord | None] | None = None
-    reply: Reply[Any] | None = None
-    answer: object = None
 
 
 class ProgressReport(msgspec.Struct, gc=False):
@@ -72,7 +42,7 @@ class ProgressReport(msgspec.Struct, gc=False):
     latest: tuple[float | None, float | None, dict[str, Any]] | None = None
 
 
-class Answer(msgspec.Struct, gc=False):
+class Answer(msgspec.Struct):
     """A reply that waits for the commit of everything before it."""
 
     reply: Reply[Any]
@@ -80,14 +50,14 @@ class Answer(msgspec.Struct, gc=False):
     error: GreenroomError | None = None
 
 
-class Look(msgspec.Struct, gc=False):
+class Look(msgspec.Struct):
     """A question about what is committed; `read` sees the projection and must not keep it."""
 
     read: Callable[[Projection], object]
     reply: Reply[Any]
 
 
-class LoadCheckpoint(msgspec.Struct, gc=False):
+class LoadCheckpoint(msgspec.Struct):
     """What was last saved for a handle and job: a `Checkpoint`, or `None`."""
 
     handle: str
@@ -95,7 +65,7 @@ class LoadCheckpoint(msgspec.Struct, gc=False):
     reply: Reply[Checkpoint | None]
 
 
-class WatchEnd(msgspec.Struct, gc=False):
+class WatchEnd(msgspec.Struct):
     """Reply with the run's record when it has ended; with `None` if the run isn't known here any more."""
 
     run: str
@@ -119,6 +89,7 @@ class Journal(Actor):
         self._stream = stream
         self._delivery = delivery
         self._clock = clock
+        self._starts = Starts()
         self._watchers: dict[str, list[Reply[RunRecord | None]]] = {}
 
     async def ask(self, change: Change) -> Outcome:
@@ -149,13 +120,20 @@ class Journal(Actor):
         for message in messages:
             kind = type(message)
             if kind is Change:
-                decided.append((message, draft.decide(message)))
+                for change in self._starts.in_order(message):
+                    decided.append((change, draft.decide(change)))
+            elif kind is Starting:
+                self._starts.expect(message.runs)
+            elif kind is NotStarting:
+                for change in self._starts.without(message.run):
+                    decided.append((change, draft.decide(change)))
             elif kind is ProgressReport:
                 draft.progress(message)
             else:
                 later.append(message)
         if draft.events or draft.memos:
-            await self._store.commit(draft.batch())
+            with trio.CancelScope(shield=True):  # a commit must not be left with its outcome unknown
+                await self._store.commit(draft.batch())
         self._show(draft, decided)
         for message in later:
             await self._answer(message)
@@ -168,6 +146,8 @@ class Journal(Actor):
         tell = self._delivery.tell
         for change, outcome in decided:
             if outcome.held:
+                if change.submission is not None:
+                    change.submission.over = True
                 for kind, name, message in change.tells:
                     tell(kind, name, message)
                 if change.watch is not None and change.run is not None:
@@ -252,6 +232,9 @@ class _Draft:
         self._add(event, None)
 
     def _holds(self, change: Change, run: RunRecord | None) -> bool:
+        last = change.events[-1] if change.events else None
+        if type(last) is RunStateChanged and last.from_ is not (None if run is None else run.status):
+            return False
         if change.expect is not None and (run is None or run.status not in change.expect):
             return False
         if change.attempt is not None and (run is None or run.attempt != change.attempt):

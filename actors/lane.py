@@ -15,12 +15,14 @@ import trio
 from ..protocol.events import LaneChanged, RunChanged
 from ..protocol.states import Status
 from .actor import Actor, Delivery
-from .journal import Answer, Change, Journal
+from .change import Change
+from .journal import Answer, Journal
 from .messages import (
     Drop,
     Enter,
     Grant,
     Granted,
+    Hold,
     LaneReport,
     Leave,
     LongWait,
@@ -35,17 +37,29 @@ _HOLDS_SLOT = frozenset({Status.RUNNING, Status.CANCELLING})
 
 
 class Lane(Actor):
-    """See the module's text. The first `_asked` runs of the queue are those it has asked a slot for."""
+    """See the module's text.
+
+    The first `_asked` runs of the queue are those it has asked a slot for; while the engine drains, those of
+    the privileged among them.
+    """
 
     def __init__(
-        self, name: str, limit: int | None, generation: int, delivery: Delivery, journal: Journal
+        self,
+        name: str,
+        limit: int | None,
+        generation: int,
+        holding: bool,
+        delivery: Delivery,
+        journal: Journal,
     ) -> None:
         super().__init__("lane", name)
         self._limit = limit
         self._generation = generation
         self._delivery = delivery
         self._journal = journal
+        self._holding = holding
         self._queue = PlaceQueue()
+        self._privileged = PlaceQueue()  # those of the queue that may start while the engine drains
         self._asked = 0
         self._executing: dict[str, Submission] = {}
         self._submissions: dict[str, Submission] = {}  # of the queued runs
@@ -67,7 +81,7 @@ class Lane(Actor):
         for message in messages:
             _HANDLERS[type(message)](self, message)
         self._ask()
-        head = self._queue.at(self._asked)
+        head = self._eligible().at(self._asked)
         self._report.next_place = head[0] if head is not None else None
         self._delivery.tell("supervisor", "", self._report)
         self._report = self._new_report()
@@ -77,7 +91,7 @@ class Lane(Actor):
         now = trio.current_time()
         full = self._limit is not None and len(self._executing) >= self._limit
         blockers = list(self._executing) if full else None
-        for submission in self._watch.take_due(now, self._queue.__contains__):
+        for submission in self._watch.take_due(now):
             waited = now - submission.created_at
             ahead = self._queue.ahead(submission.id)
             self._delivery.tell("supervisor", "", LongWait(submission, waited, ahead, blockers))
@@ -85,22 +99,26 @@ class Lane(Actor):
 
     def _enter(self, message: Enter) -> None:
         submission = message.submission
-        ahead = self._queue.add(submission.id, message.place)
-        self._submissions[submission.id] = submission
-        if ahead < self._asked:  # it came back with an old place, before runs that were asked for
-            self._report.wants[message.place] = submission.id
-            self._asked += 1
         if message.settles:
             self._report.entered += 1
+        self._queue.add(submission.id, message.place)
+        self._submissions[submission.id] = submission
+        if submission.privileged:
+            self._privileged.add(submission.id, message.place)
+        if not submission.begun:
             self._watch.add(submission, trio.current_time())
+        eligible = self._eligible()
+        if submission.id in eligible and eligible.ahead(submission.id) < self._asked:
+            self._report.wants[message.place] = submission.id  # it came with an old place, before the others
+            self._asked += 1
 
     def _granted(self, message: Grant) -> None:
         id = message.run
-        if id not in self._queue or message.generation != self._generation or not self._has_room():
+        fits = id in self._eligible() and message.generation == self._generation and self._has_room()
+        if fits and self._delivery.tell("run", id, Granted(message.generation)):
+            self._executing[id] = self._take_out(id)
+        else:
             self._report.returned.append(message)
-            return
-        self._executing[id] = self._take_out(id)
-        self._delivery.tell("run", id, Granted(message.generation))
 
     def _leave(self, message: Leave) -> None:
         self._report.settled += 1
@@ -114,6 +132,15 @@ class Lane(Actor):
         self._report.settled += 1
         for id in message.runs:
             self._withdraw(id)
+
+    def _hold(self, message: Hold) -> None:
+        self._report.settled += 1
+        room, self._asked = self._asked, 0
+        for position in range(room):
+            entry = self._eligible().at(position)
+            assert entry is not None, "the asked runs are the first of the eligible"
+            self._report.wants[entry[0]] = None
+        self._holding = message.on
 
     def _set_limit(self, message: SetLimit) -> None:
         self._report.settled += 1
@@ -143,17 +170,21 @@ class Lane(Actor):
         """Ask for as many of the first runs as there is room for, no more and no less."""
         room = math.inf if self._limit is None else max(0, self._limit - len(self._executing))
         wants = self._report.wants
+        eligible = self._eligible()
         while self._asked > room:
             self._asked -= 1
-            entry = self._queue.at(self._asked)
-            assert entry is not None, "the asked runs are the first of the queue"
+            entry = eligible.at(self._asked)
+            assert entry is not None, "the asked runs are the first of the eligible"
             wants[entry[0]] = None
         while self._asked < room:
-            entry = self._queue.at(self._asked)
+            entry = eligible.at(self._asked)
             if entry is None:
                 break
             wants[entry[0]] = entry[1]
             self._asked += 1
+
+    def _eligible(self) -> PlaceQueue:
+        return self._privileged if self._holding else self._queue
 
     def _has_room(self) -> bool:
         return self._limit is None or len(self._executing) < self._limit
@@ -167,8 +198,13 @@ class Lane(Actor):
             self._take_out(id)
 
     def _take_out(self, id: str) -> Submission:
-        if self._queue.remove(id) < self._asked:
+        eligible = self._eligible()
+        if id in eligible and eligible.ahead(id) < self._asked:
             self._asked -= 1
+        self._queue.remove(id)
+        if id in self._privileged:
+            self._privileged.remove(id)
+        self._watch.drop(id)
         return self._submissions.pop(id)
 
     def _changed(self, by: str) -> LaneChanged:
@@ -183,6 +219,7 @@ _HANDLERS: dict[type, Any] = {
     Grant: Lane._granted,
     Leave: Lane._leave,
     Drop: Lane._drop,
+    Hold: Lane._hold,
     SetLimit: Lane._set_limit,
     Reset: Lane._reset,
 }

@@ -12,7 +12,8 @@ from ..persistence.store import Memo
 from ..protocol.events import Event, RunChanged, RunStateChanged
 from ..protocol.states import ENDED, Status, allowed_from
 from .actor import Kind
-from .journal import REPORTING, Change, Journal, Outcome
+from .change import REPORTING, Change, Outcome
+from .journal import Journal
 from .messages import Cancelling, Done, Leave, Left, Submission
 
 
@@ -75,11 +76,13 @@ class Ledger:
             generation=generation,
             memos=memos,
             tells=self._tells(to, holds_handle),
+            submission=submission if to in ENDED else None,
         )
         outcome = await self._journal.ask(change)
         if outcome.held:
             if to is Status.RUNNING:
                 self.generation = generation
+                submission.begun = True
             elif to is not Status.CANCELLING or self.status is Status.SUSPENDED:
                 self.generation = None
             self.status = to

@@ -3,7 +3,8 @@
 The journal's messages stand in `journal.py`, those between a body and its run in `run.py`: nobody else
 speaks them. A `reply` is answered exactly once, and never before the state it names is committed.
 
-Messages are not tracked by the garbage collector (`gc=False`): they live for one hop and are in no cycle.
+Messages of plain values are not tracked by the garbage collector (`gc=False`): they live for one hop. Those
+with a reply or a submission may come to stand in a cycle, through an error's traceback or a job's closure.
 """
 
 from __future__ import annotations
@@ -40,7 +41,15 @@ class Submission(msgspec.Struct):
     on_wait: OnWait | None
     ancestors: tuple[str, ...]  # the handles of the runs that wait for this one
     ended: Reply[RunRecord | None]
-    place: int | None = None
+    place: int | None = None  # set by the supervisor when it lets the run into its lane
+    begun: bool = False  # set by the run's actor when it executes for the first time
+    over: bool = False  # set by the journal the moment that the run's end is committed
+
+    @property
+    def privileged(self) -> bool:
+        """Whether the run may execute while the engine drains: without it, something that has begun could
+        not finish."""
+        return self.begun or bool(self.ancestors)
 
 
 class Accepted(msgspec.Struct, gc=False):
@@ -53,7 +62,7 @@ class Accepted(msgspec.Struct, gc=False):
 # From callers (the embedding API, the gateway, a body that calls a child) to the supervisor.
 
 
-class Submit(msgspec.Struct, gc=False):
+class Submit(msgspec.Struct):
     """Take a run. The supervisor passes it on to the handle."""
 
     submission: Submission
@@ -61,7 +70,7 @@ class Submit(msgspec.Struct, gc=False):
     reply: Reply[Accepted]
 
 
-class Cancel(msgspec.Struct, gc=False):
+class Cancel(msgspec.Struct):
     """Cancel a run; passed on to it. Answered with the run as it then is, or `None` if it isn't pending."""
 
     run: str
@@ -71,7 +80,7 @@ class Cancel(msgspec.Struct, gc=False):
     reply: Reply[RunRecord | None]
 
 
-class Inject(msgspec.Struct, gc=False):
+class Inject(msgspec.Struct):
     """A message for the body of a run, or of a handle's admitted run; passed on to handle and run."""
 
     target: str
@@ -80,7 +89,7 @@ class Inject(msgspec.Struct, gc=False):
     reply: Reply[str]
 
 
-class AnswerInterrupt(msgspec.Struct, gc=False):
+class AnswerInterrupt(msgspec.Struct):
     """An answer to an open question; passed on to the run. `None` if the run isn't pending."""
 
     run: str
@@ -90,7 +99,7 @@ class AnswerInterrupt(msgspec.Struct, gc=False):
     reply: Reply[str | None]
 
 
-class SetParams(msgspec.Struct, gc=False):
+class SetParams(msgspec.Struct):
     """A new draft for a handle; passed on to it."""
 
     handle: str
@@ -99,7 +108,7 @@ class SetParams(msgspec.Struct, gc=False):
     reply: Reply[None]
 
 
-class ReleaseHandle(msgspec.Struct, gc=False):
+class ReleaseHandle(msgspec.Struct):
     """Free a handle whose ended run left a body behind; passed on to it. Answers whether it was taken so."""
 
     handle: str
@@ -107,7 +116,7 @@ class ReleaseHandle(msgspec.Struct, gc=False):
     reply: Reply[bool]
 
 
-class SetConcurrency(msgspec.Struct, gc=False):
+class SetConcurrency(msgspec.Struct):
     """A new limit for a lane, `None` for none of its own."""
 
     lane: str
@@ -116,7 +125,7 @@ class SetConcurrency(msgspec.Struct, gc=False):
     reply: Reply[object]
 
 
-class SetMaxConcurrent(msgspec.Struct, gc=False):
+class SetMaxConcurrent(msgspec.Struct):
     """A new global limit."""
 
     limit: int
@@ -124,7 +133,7 @@ class SetMaxConcurrent(msgspec.Struct, gc=False):
     reply: Reply[object]
 
 
-class Clear(msgspec.Struct, gc=False):
+class Clear(msgspec.Struct):
     """Cancel what is queued in a lane (and waits in handles for it), or waits in a handle. Answers how
     many."""
 
@@ -134,20 +143,20 @@ class Clear(msgspec.Struct, gc=False):
     reply: Reply[int]
 
 
-class ResetLanes(msgspec.Struct, gc=False):
+class ResetLanes(msgspec.Struct):
     """Free the slots of everything that executes."""
 
     by: str
     reply: Reply[object]
 
 
-class WaitForActive(msgspec.Struct, gc=False):
+class WaitForActive(msgspec.Struct):
     """Answered when every run that holds a slot now has given it back."""
 
     reply: Reply[bool]
 
 
-class SetDraining(msgspec.Struct, gc=False):
+class SetDraining(msgspec.Struct):
     """Refuse new runs and start none, or do so again."""
 
     draining: bool
@@ -162,14 +171,14 @@ class Closing(msgspec.Struct, gc=False):
 # From a handle to the supervisor: what became of a submission.
 
 
-class Entering(msgspec.Struct, gc=False):
+class Entering(msgspec.Struct):
     """The run is admitted: draw its place and let it into its lane. No reply: it had waited in the handle."""
 
     submission: Submission
     reply: Reply[Accepted] | None
 
 
-class Waiting(msgspec.Struct, gc=False):
+class Waiting(msgspec.Struct):
     """The run waits in its handle, `front` before those that wait there already."""
 
     submission: Submission
@@ -177,7 +186,7 @@ class Waiting(msgspec.Struct, gc=False):
     reply: Reply[Accepted]
 
 
-class Joined(msgspec.Struct, gc=False):
+class Joined(msgspec.Struct):
     """The submission is answered with a run that is there already."""
 
     submission: Submission
@@ -185,7 +194,7 @@ class Joined(msgspec.Struct, gc=False):
     reply: Reply[Accepted]
 
 
-class Refused(msgspec.Struct, gc=False):
+class Refused(msgspec.Struct):
     """The handle refuses the submission."""
 
     submission: Submission
@@ -196,7 +205,7 @@ class Refused(msgspec.Struct, gc=False):
 # Between supervisor and lanes.
 
 
-class Enter(msgspec.Struct, gc=False):
+class Enter(msgspec.Struct):
     """A run takes its place in the lane's queue. `settles` when the supervisor sent it and counts on it."""
 
     submission: Submission
@@ -218,7 +227,7 @@ class Leave(msgspec.Struct, gc=False):
     generation: int | None
 
 
-class SetLimit(msgspec.Struct, gc=False):
+class SetLimit(msgspec.Struct):
     """The lane's new limit."""
 
     limit: int | None
@@ -226,7 +235,7 @@ class SetLimit(msgspec.Struct, gc=False):
     reply: Reply[object]
 
 
-class Reset(msgspec.Struct, gc=False):
+class Reset(msgspec.Struct):
     """The slots of everything that executes in the lane are free; its generation is now this."""
 
     generation: int
@@ -238,6 +247,12 @@ class Drop(msgspec.Struct, gc=False):
     """These runs are about to be cancelled: start none of them."""
 
     runs: list[str]
+
+
+class Hold(msgspec.Struct, gc=False):
+    """Start only what is privileged, or (`on` false) everything again."""
+
+    on: bool
 
 
 class LaneReport(msgspec.Struct, gc=False):
@@ -253,7 +268,7 @@ class LaneReport(msgspec.Struct, gc=False):
     settled: int
 
 
-class LongWait(msgspec.Struct, gc=False):
+class LongWait(msgspec.Struct):
     """From a lane or handle: a run has waited for `warn_after`. `blockers` is `None` where only the global
     limit holds it up, which the supervisor knows more about."""
 
@@ -283,12 +298,14 @@ class Stop(msgspec.Struct, gc=False):
 
 
 class Left(msgspec.Struct, gc=False):
-    """To the supervisor, with `Leave` to the lane: the run has given its slot or its place back."""
+    """To the supervisor, with `Leave` to the lane: the run has given its slot or its place back. `unused`: it
+    never began to execute in that slot."""
 
     run: str
     lane: str
     generation: int | None
-    ended: bool
+    ended: bool = False
+    unused: bool = False
 
 
 class Retry(msgspec.Struct, gc=False):

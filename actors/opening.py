@@ -25,13 +25,14 @@ from ..protocol.names import check_name, lane_name
 from .actor import Actor, Directory, Reply
 from .alarms import Alarms
 from .body import Services
+from .change import Change
 from .door import Door
 from .engine import Engine, check_limit
-from .execution import Execution
+from .execution import Execution, LiveBodies
 from .handle import Handle
 from .ids import uuid7_hex
 from .jobs import Jobs, check_seconds
-from .journal import Change, Journal
+from .journal import Answer, Journal
 from .lane import Lane
 from .messages import Closing, Stop, WaitForActive
 from .ownership import LocalOwnership
@@ -42,6 +43,9 @@ from .supervisor import Supervisor
 logger = logging.getLogger("greenroom")
 
 Clock = Callable[[], float]
+
+_NAMED_AFTER = 15.0
+"""Seconds after which a body that holds up the end is named in the log."""
 
 
 @asynccontextmanager
@@ -72,11 +76,9 @@ async def open_engine(
     clock = clock or (lambda: trio.current_time() + offset)
     random = random or random_module.Random()
     opened = _open_store(store)
-    epoch = await opened.open(f"{random.getrandbits(64):016x}")
     system = _System(
         jobs,
         opened,
-        epoch,
         max_concurrent=check_limit("max_concurrent", max_concurrent),
         limits=_check_lanes(lanes or {}),
         files=_open_files(data_dir, opened),
@@ -85,18 +87,21 @@ async def open_engine(
         shutdown_timeout=check_seconds("shutdown_timeout", shutdown_timeout, 30),
         clock=clock,
         ids=ids or uuid7_hex(clock, random),
+        epoch=await opened.open(f"{random.getrandbits(64):016x}"),
     )
     error: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        await nursery.start(system.run, nursery.cancel_scope)
+        with trio.CancelScope(shield=True):  # half an engine could not be left in order
+            await nursery.start(system.run, nursery.cancel_scope)
         try:
+            await trio.lowlevel.checkpoint_if_cancelled()
             yield system.engine
         except BaseException as raised:  # it is raised again below, when the engine has ended
             error = raised
         try:
             await system.leave(at_once=isinstance(error, trio.Cancelled))
-        except trio.Cancelled as cancelled:
-            error = error or cancelled
+        except BaseException as raised:  # cancelled, or Ctrl-C: no more patience
+            error = raised
             with trio.CancelScope(shield=True):
                 await system.leave(at_once=True)
     if system.failure is not None:
@@ -112,7 +117,6 @@ class _System:
         self,
         jobs: Jobs,
         store: Store,
-        epoch: str,
         *,
         max_concurrent: int,
         limits: dict[str, int | None],
@@ -122,6 +126,7 @@ class _System:
         shutdown_timeout: float,
         clock: Clock,
         ids: Callable[[], str],
+        epoch: str,
     ) -> None:
         self.failure: BaseException | None = None
         self._store = store
@@ -130,7 +135,7 @@ class _System:
         self._ended = trio.Event()
         self._patience = trio.CancelScope()  # around waiting for what executes
         self._stop: Stop | None = None
-        self._executions: dict[Execution, None] = {}
+        self._live_bodies = LiveBodies()
         self._alarms = Alarms()
         self._directory = Directory(self._start)
         stream = Stream(0)
@@ -154,11 +159,13 @@ class _System:
 
     # Lives.
 
+    @trio.lowlevel.enable_ki_protection
     async def run(
         self, block: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Live until the block has been left and everything has ended, or until an actor fails."""
         self._block = block
+        opened = False
         with trio.CancelScope(shield=True):
             try:
                 async with trio.open_nursery() as self._bodies:
@@ -168,18 +175,24 @@ class _System:
                         self._directory.add(self._supervisor)
                         await self._configure()
                         task_status.started()
+                        opened = True
                         await self._leaving.wait()
                         await self._shut_down()
                         self._actors.cancel_scope.cancel()
-                    self._name_leftovers()
                     self._bodies.cancel_scope.cancel()
             except BaseException:
                 if self.failure is None:
                     raise
             finally:
                 self._silence()
-                await self._store.close()
-                self._ended.set()
+                try:
+                    await self._store.close()
+                except Exception as error:
+                    self.failure = self.failure or error
+                finally:
+                    self._ended.set()
+                    if not opened:
+                        task_status.started()  # the block has been cancelled, and the failure comes out
 
     async def leave(self, *, at_once: bool) -> None:
         """End everything; `at_once` gives what executes no more time. Returns when it has ended."""
@@ -208,12 +221,27 @@ class _System:
         self._tell_runs(Stop(now=False))
         with self._patience:
             self._patience.deadline = trio.current_time() + self._shutdown_timeout
+            await self._nothing_executes()
+        self._tell_runs(Stop(now=True))
+        with trio.move_on_after(_NAMED_AFTER):
+            await self._directory.none_awake("run")
+        self._name_leftovers()
+        while True:  # the last words of one run may be about another
+            await self._directory.none_awake("run")
+            said: Reply[None] = Reply()
+            self._supervisor.tell(Answer(said))
+            await said.get()
+            if not self._directory.awake("run"):
+                return
+
+    async def _nothing_executes(self) -> None:
+        while True:
             idle: Reply[bool] = Reply()
             self._supervisor.tell(WaitForActive(idle))
             await idle.get()
-        self._tell_runs(Stop(now=True))
-        await self._directory.none_awake("run")
-        await self._journal.look(lambda committed: committed.seq)
+            await self._live_bodies.none()
+            if not self._supervisor.slots.executing:
+                return
 
     def _tell_runs(self, stop: Stop) -> None:
         self._stop = stop  # for those that wake up later, too
@@ -221,7 +249,7 @@ class _System:
             self._directory.tell("run", id, stop)
 
     def _name_leftovers(self) -> None:
-        for execution in self._executions:
+        for execution in self._live_bodies:
             logger.error(
                 "the body of run %s, attempt %d, can't be ended; the engine waits for it",
                 execution.run.id,
@@ -230,12 +258,15 @@ class _System:
 
     def _silence(self) -> None:
         """Nobody is going to answer any more: let go of all who wait."""
+        for execution in self._live_bodies:
+            execution.run.close("the engine has stopped")
         self._door.close()
         self._journal.close()
 
     def _start(self, actor: Actor) -> None:
         self._actors.start_soon(self._live, actor, name=f"{actor.kind} {actor.name}")
 
+    @trio.lowlevel.enable_ki_protection
     async def _live(self, actor: Actor) -> None:
         try:
             await actor.run(self._alarms, self._directory.remove)
@@ -249,10 +280,20 @@ class _System:
             raise
 
     def _spawn_helper(self, call: Callable[[], Awaitable[object]]) -> None:
-        self._actors.start_soon(call)
+        self._actors.start_soon(self._help, call)
+
+    @trio.lowlevel.enable_ki_protection
+    async def _help(self, call: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await call()
+        except trio.Cancelled:
+            raise
+        except BaseException as error:
+            self.interrupt(error)
 
     def _spawn_body(self, execution: Execution) -> None:
-        self._bodies.start_soon(execution, self._executions, name=f"body of run {execution.run.id}")
+        self._live_bodies.add(execution)
+        self._bodies.start_soon(execution, self._live_bodies, name=f"body of run {execution.run.id}")
 
     # Makers.
 
@@ -260,14 +301,26 @@ class _System:
         return Handle(name, self._ownership, self._directory, self._journal)
 
     def _make_lane(self, name: str) -> Lane:
-        generation = self._supervisor.slots.generations.get(name, 0)
-        return Lane(name, self._supervisor.limit(name), generation, self._directory, self._journal)
+        supervisor = self._supervisor
+        generation = supervisor.slots.generations.get(name, 0)
+        return Lane(
+            name, supervisor.limit(name), generation, supervisor.holding, self._directory, self._journal
+        )
 
     def _make_run(self, id: str) -> RunActor | None:
         submission = self._supervisor.submission(id)
-        if submission is None:
+        if submission is None or submission.over:
             return None
-        run = RunActor(submission, self._directory, self._services, self._spawn_body, self.interrupt)
+        if submission.begun:
+            return None  # it was suspended when the engine began to be left, and goes on at its next start
+        run = RunActor(
+            submission,
+            self._directory,
+            self._services,
+            self._live_bodies,
+            self._spawn_body,
+            self.interrupt,
+        )
         if self._stop is not None:
             run.tell(self._stop)
         return run

@@ -20,31 +20,27 @@ class PlaceQueue:
     def __contains__(self, run: str) -> bool:
         return run in self._place_of
 
-    def add(self, run: str, place: int) -> int:
-        """Put a run at its place; returns how many are ahead of it."""
+    def add(self, run: str, place: int) -> None:
+        """Put a run at its place."""
         self._runs[place] = run
         self._place_of[run] = place
         if not self._places or place > self._places[-1]:
             self._places.append(place)
-            return len(self._runs) - 1
-        position = bisect_left(self._places, place, self._gone)
-        self._places.insert(position, place)
-        return position - self._gone
+        else:
+            self._places.insert(bisect_left(self._places, place, self._gone), place)
 
-    def remove(self, run: str) -> int:
-        """Take a run out; returns how many were ahead of it."""
+    def remove(self, run: str) -> None:
+        """Take a run out."""
         place = self._place_of.pop(run)
         del self._runs[place]
         position = bisect_left(self._places, place, self._gone)
-        ahead = position - self._gone
-        if ahead:
+        if position > self._gone:
             del self._places[position]
-            return ahead
+            return
         self._gone += 1
         if self._gone > 64 and self._gone * 2 > len(self._places):
             del self._places[: self._gone]
             self._gone = 0
-        return 0
 
     def place(self, run: str) -> int:
         """The place of a run."""

@@ -12,7 +12,8 @@ import trio
 from ..protocol.events import Event, InterruptClosed, InterruptOpened
 from .actor import Reply
 from .body import Ask
-from .journal import REPORTING, Change, Journal
+from .change import REPORTING, Change
+from .journal import Journal
 from .messages import AnswerInterrupt, Submission
 
 

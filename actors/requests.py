@@ -1,4 +1,4 @@
-"""Request ids: the same one twice is one run, for as long as the run is pending and a day longer."""
+"""Request ids: the same one twice is one run, for as long as that run is pending and a day longer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .messages import Submit
 KEPT_AFTER_END = 24 * 3600.0
 
 
-class Request(msgspec.Struct, gc=False):
+class Request(msgspec.Struct):
     """A request id in use. `repeats` are submissions that wait to hear what becomes of the first."""
 
     run: str
@@ -25,20 +25,24 @@ class Requests:
 
     def __init__(self) -> None:
         self._requests: dict[str, Request] = {}
+        self._of_run: dict[str, list[str]] = {}  # the accepted ids of each pending run
         self._expiring: deque[tuple[float, str]] = deque()
 
-    def find(self, request_id: str) -> Request | None:
+    def find(self, request_id: str, now: float) -> Request | None:
         """The request, if it was made before."""
+        while self._expiring and self._expiring[0][0] <= now:
+            self._requests.pop(self._expiring.popleft()[1], None)
         return self._requests.get(request_id)
 
     def begin(self, request_id: str, run: str, fingerprint: str | None) -> None:
         """A first submission is on its way."""
         self._requests[request_id] = Request(run, fingerprint)
 
-    def accept(self, request_id: str) -> list[Submit]:
-        """The first submission became a run; returns those that repeated it meanwhile."""
+    def accept(self, request_id: str, run: str) -> list[Submit]:
+        """The first submission became this run, or joined it; returns those that repeated it meanwhile."""
         request = self._requests[request_id]
-        request.accepted = True
+        request.run, request.accepted = run, True
+        self._of_run.setdefault(run, []).append(request_id)
         repeats, request.repeats = request.repeats, []
         return repeats
 
@@ -46,8 +50,7 @@ class Requests:
         """The first submission was refused, so the id is free; returns those that repeated it meanwhile."""
         return self._requests.pop(request_id).repeats
 
-    def ended(self, request_id: str, now: float) -> None:
-        """Its run has ended: remember it for a day."""
-        self._expiring.append((now + KEPT_AFTER_END, request_id))
-        while self._expiring[0][0] <= now:
-            self._requests.pop(self._expiring.popleft()[1], None)
+    def ended(self, run: str, now: float) -> None:
+        """A run has ended: remember its request ids for a day."""
+        for request_id in self._of_run.pop(run, ()):
+            self._expiring.append((now + KEPT_AFTER_END, request_id))

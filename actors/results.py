@@ -7,6 +7,7 @@ from typing import Any
 from ..protocol.errors import RunCancelled, RunEnded, RunFailed, RunRejected, RunTimedOut, Unavailable
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
+from ..protocol.values import copied
 
 _RAISED: dict[Status, type[RunEnded]] = {
     Status.FAILED: RunFailed,
@@ -21,5 +22,5 @@ def raise_unless_succeeded(run: RunRecord | None) -> Any:
     if run is None:
         raise Unavailable("the run is not in the engine's memory any more: ask for it by its id")
     if run.status is Status.SUCCEEDED:
-        return run.result
+        return copied(run.result)
     raise _RAISED[run.status](run)

@@ -15,17 +15,27 @@ import msgspec
 import trio
 
 from ..persistence.store import FilesDoomed, Memo, MessagesTaken, WakesAt
-from ..protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun, NotInteractive, RunAbandoned
-from ..protocol.events import Event, RunMessage
+from ..protocol.errors import (
+    Conflict,
+    GreenroomError,
+    Invalid,
+    NoActiveRun,
+    NotInteractive,
+    RunAbandoned,
+    RunCancelled,
+)
+from ..protocol.events import Event, RunChanged, RunMessage
 from ..protocol.names import is_probe
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
-from ..protocol.values import json_value
+from ..protocol.values import copied
 from .actor import Actor, Delivery, Reply
-from .body import Ask, Flag, Resume, Run, Services, Suspend, Taken, Unask
+from .body import Ask, Flag, Resume, Run, Services, Suspend, Taken, Unask, cancel_child
+from .change import Change
 from .doorstep import Doorstep
-from .execution import BodyEnded, Execution, Raised, Returned
-from .journal import Change, LoadCheckpoint
+from .execution import BodyEnded, Execution, LiveBodies, Raised, Returned
+from .jobs import exponential
+from .journal import LoadCheckpoint
 from .ledger import Ledger
 from .messages import (
     AnswerInterrupt,
@@ -46,6 +56,8 @@ from .timers import RunClock, Timers
 
 logger = logging.getLogger("greenroom")
 
+_LONGEST_ERROR = 10_000
+
 
 class Verdict(msgspec.Struct, frozen=True):
     """How the run goes on once its body, which has been told to end, has ended."""
@@ -63,6 +75,7 @@ class RunActor(Actor):
         submission: Submission,
         delivery: Delivery,
         services: Services,
+        live_bodies: LiveBodies,
         spawn: Callable[[Execution], None],
         interrupt: Callable[[BaseException], None],
     ) -> None:
@@ -71,6 +84,7 @@ class RunActor(Actor):
         self._delivery = delivery
         self._services = services
         self._journal = services.journal
+        self._live_bodies = live_bodies
         self._spawn = spawn
         self._interrupt = interrupt
         self._ledger = Ledger(submission, services.journal)
@@ -84,7 +98,6 @@ class RunActor(Actor):
         self._stopping: Stop | None = None
         self._resuming: Reply[None] | None = None  # of a body whose wait is over, and that needs a slot
         self._inbox: list[Any] = []  # what the last body left
-        self._checkpoint: Any = None
         self._files: list[str] = []  # what this run has finished
         self._files_doomed = False
         terms, since = submission.terms, submission.created_at
@@ -96,7 +109,7 @@ class RunActor(Actor):
     def has_work(self) -> bool:
         if self._execution is not None:
             return not (self._abandoned and self._stopping is not None)
-        if self._stopping is not None or self._ledger.ended:
+        if self._ledger.ended or (self._stopping is not None and self._stopping.now):
             return False
         return self._ledger.status is not Status.QUEUED or len(self._timers) > 0
 
@@ -129,7 +142,7 @@ class RunActor(Actor):
     async def _granted(self, message: Granted) -> None:
         ledger = self._ledger
         startable = ledger.status in (Status.QUEUED, Status.SUSPENDED) and self._verdict is None
-        if not startable or self._stopping is not None:
+        if not startable or (self._stopping is not None and self._stopping.now):
             self._give_back(message.generation)
             return
         resumes = self._execution is not None
@@ -157,24 +170,34 @@ class RunActor(Actor):
         submission = self._submission
         self._timers.drop(self._queue_timeout)
         self._doorstep.new_body()
-        if submission.kind == "continue" and self._ledger.attempt == 1:
-            reply: Reply[Any] = Reply()
-            self._journal.tell(LoadCheckpoint(submission.handle, submission.job.name, reply))
-            saved = await reply.get()
-            self._checkpoint = saved.value if saved is not None else None
-        run = Run(submission, self._ledger.attempt, self._checkpoint, self._inbox, self, self._services)
+        run = Run(
+            submission, self._ledger.attempt, await self._load_checkpoint(), self._inbox, self, self._services
+        )
         self._inbox = []
         self._execution = Execution(submission.job, run, submission.params, self, self._interrupt)
         self._spawn(self._execution)
+
+    async def _load_checkpoint(self) -> Any:
+        """What the body goes on from: what this run has saved, or for a `continue` also what another has."""
+        submission = self._submission
+        if submission.kind == "start" and self._ledger.attempt == 1:
+            return None
+        reply: Reply[Any] = Reply()
+        self._journal.tell(LoadCheckpoint(submission.handle, submission.job.name, reply))
+        saved = await reply.get()
+        if saved is None or (submission.kind == "start" and saved.run != submission.id):
+            return None
+        return copied(saved.value)
 
     async def _body_ended(self, message: BodyEnded) -> None:
         execution, self._execution = self._execution, None
         assert execution is not None, "a run has one body at a time"
         self._inbox = execution.run.close("its body has ended")
-        self._checkpoint = execution.run.checkpoint
         self._files += execution.run.finished_files
         self._resuming = None
         self._doorstep.no_body()
+        self._timers.drop(self._cancel_scope)
+        self._timers.drop(self._abandon)
         if self._abandoned:
             self._delivery.tell("handle", self._submission.handle, BodyGone(self._submission.id))
             return
@@ -183,23 +206,23 @@ class RunActor(Actor):
             await self._end(Status.TIMED_OUT, reason=verdict.reason)
         elif isinstance(outcome, Returned):
             await self._returned(outcome.value, execution.run)
-        elif isinstance(outcome, Raised):
+        elif isinstance(outcome, Raised) and not self._passes_cancel_on(outcome.error):
             await self._raised(outcome.error)
         else:
             assert verdict is not None, "a body's scope is cancelled only by a verdict"
             await self._stopped(verdict)
+
+    def _passes_cancel_on(self, error: BaseException) -> bool:
+        """Whether the body raised because a child of it was cancelled together with it."""
+        verdict = self._verdict
+        return verdict is not None and verdict.to is Status.CANCELLED and isinstance(error, RunCancelled)
 
     async def _returned(self, value: Any, run: Run) -> None:
         verdict = self._verdict
         if verdict is not None and verdict.to is Status.CANCELLED and run.obeyed_cancel:
             await self._end(Status.CANCELLED, reason=verdict.reason, by=verdict.by)
             return
-        try:
-            result = json_value(value, "result", self._services.door.max_value_bytes)
-        except GreenroomError as error:
-            await self._raised(error)
-        else:
-            await self._end(Status.SUCCEEDED, reason=None, result=result, by="body")
+        await self._end(Status.SUCCEEDED, reason=None, result=value, by="body")
 
     async def _raised(self, error: BaseException) -> None:
         job, ledger = self._submission.job, self._ledger
@@ -223,17 +246,27 @@ class RunActor(Actor):
             )
         else:  # another task of the body had given the slot back to wait
             closing = self._questions.closing("ended", None, "body")
-            await ledger.note(*closing, ledger.changed(interactive=False, streaming=False, compacting=False))
+            await ledger.note(*closing, self._no_body())
         self._questions.forget()
         self._timers.drop(self._run_timeout)
         self._run_clock.reset()
-        self._timers.set(self._retry, trio.current_time() + job.delay(ledger.attempt))
+        self._timers.set(self._retry, trio.current_time() + self._retry_delay())
+
+    def _retry_delay(self) -> float:
+        job, attempt = self._submission.job, self._ledger.attempt
+        try:
+            return job.delay(attempt)
+        except Exception:  # the job author's mistake; the run goes on with the default
+            logger.exception("backoff of job %r failed for attempt %d", job.name, attempt)
+            return exponential(attempt)
 
     async def _stopped(self, verdict: Verdict) -> None:
         if verdict.to is not Status.SUSPENDED:
             await self._end(verdict.to, reason=verdict.reason, by=verdict.by)
         elif self._ledger.status is Status.RUNNING:
             await self._suspend_for_shutdown()
+        else:
+            await self._ledger.note(self._no_body())
 
     async def _retry(self) -> None:
         self._delivery.tell("supervisor", "", Retry(self._submission.id))
@@ -241,7 +274,9 @@ class RunActor(Actor):
     # Ending.
 
     async def _cancel(self, message: Cancel) -> None:
-        if self._ledger.ended or self._ledger.status is Status.CANCELLING:
+        status = self._ledger.status
+        only_queued = message.reason in ("lane_cleared", "handle_cleared")
+        if self._ledger.ended or status is Status.CANCELLING or (only_queued and status is not Status.QUEUED):
             message.reply.fail(await self._cannot_cancel())
         elif self._execution is None:
             run = await self._end(Status.CANCELLED, reason=message.reason, by=message.by)
@@ -274,7 +309,7 @@ class RunActor(Actor):
             memos=memos,
         )
         self._questions.refuse(refusal)
-        if self._verdict is None:
+        if self._verdict is None or self._verdict.to is Status.SUSPENDED:
             self._stop_body(Verdict(Status.CANCELLED, message.reason, message.by))
         message.reply.set(outcome.run)
 
@@ -287,6 +322,9 @@ class RunActor(Actor):
         execution.run.request_cancel()
         if verdict.to is Status.SUSPENDED:
             execution.run.go_on_later()
+        else:
+            for child in execution.run.children:
+                self._delivery.tell("supervisor", "", cancel_child(child))
         self._go_on()
         if job.cancel == "cooperative":
             self._timers.set(self._cancel_scope, now + job.grace)
@@ -316,8 +354,12 @@ class RunActor(Actor):
         )
         why = "it ignored its end for too long and was abandoned"
         execution.run.close(why)
+        self._live_bodies.abandoned(execution)
         self._questions.fail(RunAbandoned(f"run {submission.id}: {why}"))
-        await execution.run.discard_parts()
+        try:
+            await execution.run.discard_parts()
+        except OSError:
+            logger.exception("run %s left unfinished files that could not be deleted", self.name)
         self._files += execution.run.finished_files
         if verdict.to is not Status.SUSPENDED:
             await self._end(verdict.to, reason="abandoned", body_remains=True)
@@ -379,9 +421,11 @@ class RunActor(Actor):
         resumable = self._submission.job.resumable
         if self._execution is None or self._verdict is not None:
             return
-        if not message.now:
-            if not resumable:
-                await self._refuse_questions()
+        waits = self._ledger.status is Status.SUSPENDED
+        if not message.now and not resumable:
+            await self._refuse_questions()
+        elif not message.now and not waits:
+            return  # it executes, and has some time to finish
         elif resumable:
             self._stop_body(Verdict(Status.SUSPENDED, "shutdown", "engine"))
         else:
@@ -410,6 +454,9 @@ class RunActor(Actor):
             memos = () if message.wakes_at is None else (WakesAt(self.name, message.wakes_at),)
             await self._release_slot(message.waiting_for, memos)
             message.reply.set(None)
+
+    def _no_body(self) -> RunChanged:
+        return self._ledger.changed(interactive=False, streaming=False, compacting=False)
 
     async def _release_slot(self, waiting_for: str, memos: tuple[Memo, ...], *before: Event) -> None:
         await self._ledger.move(
@@ -532,7 +579,7 @@ class RunActor(Actor):
     def _give_back(self, generation: int) -> None:
         submission = self._submission
         self._delivery.tell("lane", submission.lane, Leave(submission.id, generation))
-        self._delivery.tell("supervisor", "", Left(submission.id, submission.lane, generation, False))
+        self._delivery.tell("supervisor", "", Left(submission.id, submission.lane, generation, unused=True))
 
     def _log_failure(self, error: BaseException, then: str) -> None:
         submission = self._submission
@@ -551,11 +598,15 @@ class RunActor(Actor):
 
 
 def error_text(error: BaseException) -> str:
-    """An exception in one line; a group as the exceptions in it."""
+    """An exception as a text of bounded length; a group as the exceptions in it."""
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(error_text(part) for part in error.exceptions)
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+        return "; ".join(error_text(part) for part in error.exceptions[:10])[:_LONGEST_ERROR]
+    name = type(error).__name__
+    try:
+        text = str(error)[:_LONGEST_ERROR].encode(errors="backslashreplace").decode()
+    except Exception:  # an exception that can't even be printed is still only the job's
+        text = "(its text can't be had)"
+    return f"{name}: {text}" if text else name
 
 
 _HANDLERS: dict[type, Callable[[Any, Any], Awaitable[None]]] = {

@@ -14,13 +14,14 @@ from typing import Any, Literal
 import msgspec
 import trio
 
-from ..protocol.errors import Conflict, Draining, GreenroomError, NoActiveRun, QueueFull
+from ..protocol.errors import Conflict, Draining, GreenroomError, Internal, NoActiveRun, QueueFull
 from ..protocol.events import EngineChanged, RunChanged, RunStateChanged, RunWaiting
 from ..protocol.names import MAIN
 from ..protocol.records import default_limit
 from ..protocol.states import Status
 from .actor import Actor, Countdown, Directory, Kind, Reply
-from .journal import Answer, Change, Journal, WatchEnd
+from .change import Change
+from .journal import Answer, Journal, WatchEnd
 from .messages import (
     Accepted,
     AnswerInterrupt,
@@ -30,6 +31,7 @@ from .messages import (
     Drop,
     Enter,
     Entering,
+    Hold,
     Inject,
     Joined,
     KeepTime,
@@ -53,6 +55,7 @@ from .messages import (
 )
 from .requests import Requests
 from .slots import Slots
+from .starts import NotStarting, Starting
 
 logger = logging.getLogger("greenroom")
 
@@ -64,7 +67,7 @@ class Seat(msgspec.Struct):
     """A pending run, and how far it has come as far as the supervisor knows."""
 
     submission: Submission
-    phase: Literal["deciding", "waiting", "queued", "started"] = "deciding"
+    phase: Literal["deciding", "waiting", "queued"] = "deciding"
     cleared: bool = False
 
 
@@ -93,6 +96,7 @@ class Supervisor(Actor):
         self._draining = False
         self._closing = False
         self._waiters: list[tuple[set[str], Reply[bool]]] = []
+        self._long_waits: dict[str, RunWaiting] = {}  # lane: the longest of those just reported
         self._said_waiting: dict[str, float] = {}  # lane: when its last `run_waiting` event was
 
     def submission(self, run: str) -> Submission | None:
@@ -115,12 +119,12 @@ class Supervisor(Actor):
     async def on_batch(self, messages: Sequence[Any]) -> None:
         for message in messages:
             _HANDLERS[type(message)](self, message)
-        if not (self._draining or self._closing):
-            for lane, grant in self.slots.grants():
-                seat = self._seats.get(grant.run)
-                if seat is not None:
-                    seat.phase = "started"
-                self._tell("lane", lane, grant)
+        self._say_waiting()
+        grants = list(self.slots.grants())
+        if grants:
+            self._journal.tell(Starting([grant.run for _, grant in grants]))
+        for lane, grant in grants:
+            self._tell("lane", lane, grant)
 
     # Submissions.
 
@@ -131,7 +135,7 @@ class Supervisor(Actor):
             return
         refusal = self._refusal(submission)
         if refusal is not None:
-            message.reply.fail(refusal)
+            self._journal.tell(Answer(message.reply, error=refusal))
             return
         if request_id is not None:
             self._requests.begin(request_id, submission.id, submission.terms.fingerprint)
@@ -139,12 +143,13 @@ class Supervisor(Actor):
         self._directory.tell("handle", submission.handle, message)
 
     def _is_repeat(self, request_id: str, message: Submit) -> bool:
-        request = self._requests.find(request_id)
+        request = self._requests.find(request_id, trio.current_time())
         if request is None:
             return False
         if request.fingerprint != message.submission.terms.fingerprint:
+            known = {"run": request.run} if request.accepted else {}
             error = Conflict(
-                f"request_id {request_id!r} was used for another submission: use a new one", run=request.run
+                f"request_id {request_id!r} was used for another submission: use a new one", **known
             )
             self._journal.tell(Answer(message.reply, error=error))
         elif request.accepted:
@@ -155,8 +160,10 @@ class Supervisor(Actor):
 
     def _refusal(self, submission: Submission) -> GreenroomError | None:
         # The child of a run that is executing already is let in: without it, that run could not finish.
-        if self._closing or (self._draining and not submission.ancestors):
+        if (self._closing or self._draining) and not submission.ancestors:
             return Draining("the engine is draining and takes no new runs: try again when it has resumed")
+        if submission.id in self._seats:
+            return Internal(f"the ids that this engine was given repeat themselves: {submission.id}")
         if len(self._seats) >= self._max_pending:
             return QueueFull(
                 f"{len(self._seats)} runs are pending, which is all that max_pending allows: try again later",
@@ -166,6 +173,8 @@ class Supervisor(Actor):
 
     def _entering(self, message: Entering) -> None:
         submission = message.submission
+        if submission.over:
+            return  # it was cancelled as its turn came, and its handle is being told
         seat = self._seats[submission.id]
         if seat.cleared:
             return  # it is being cancelled, and tells its handle itself
@@ -223,24 +232,30 @@ class Supervisor(Actor):
             self._tell("run", submission.id, KeepTime())
         request_id = submission.terms.request_id
         if request_id is not None:
-            for repeat in self._requests.accept(request_id):
-                self._join(repeat, submission.id)
+            self._accept_request(request_id, submission.id)
+
+    def _accept_request(self, request_id: str, run: str) -> None:
+        for repeat in self._requests.accept(request_id, run):
+            self._join(repeat, run)
 
     def _join(self, message: Submit, run: str) -> None:
         self._journal.tell(WatchEnd(run, message.submission.ended))
         self._journal.tell(Answer(message.reply, Accepted(run, True)))
 
     def _joined(self, message: Joined) -> None:
-        self._forget(message.submission)
-        self._join(Submit(message.submission, "join", message.reply), message.run)
+        submission = message.submission
+        del self._seats[submission.id]
+        self._join(Submit(submission, "join", message.reply), message.run)
+        request_id = submission.terms.request_id
+        if request_id is not None:
+            self._accept_request(request_id, message.run)
+            if message.run not in self._seats:  # it has ended just now
+                self._requests.ended(message.run, trio.current_time())
 
     def _refused(self, message: Refused) -> None:
-        self._forget(message.submission)
-        self._journal.tell(Answer(message.reply, error=message.error))
-
-    def _forget(self, submission: Submission) -> None:
-        """The submission became no run of its own."""
+        submission = message.submission
         del self._seats[submission.id]
+        self._journal.tell(Answer(message.reply, error=message.error))
         request_id = submission.terms.request_id
         if request_id is not None:
             for repeat in self._requests.refuse(request_id):
@@ -248,7 +263,7 @@ class Supervisor(Actor):
 
     def _retry(self, message: Retry) -> None:
         seat = self._seats.get(message.run)
-        if seat is None:
+        if seat is None or seat.submission.over:
             return
         submission = seat.submission
         submission.place = self._draw_place()
@@ -278,27 +293,25 @@ class Supervisor(Actor):
     def _lane_report(self, message: LaneReport) -> None:
         self.slots.report(message)
         for grant in message.returned:
-            seat = self._seats.get(grant.run)
-            if seat is not None:
-                seat.phase = "queued"
+            self._journal.tell(NotStarting(grant.run))
             self._gave_back(grant.run)
 
     def _left(self, message: Left) -> None:
         self.slots.left(message.run, message.lane, message.generation)
         self._gave_back(message.run)
+        if message.unused:
+            self._journal.tell(NotStarting(message.run))
         if message.ended:
-            seat = self._seats.pop(message.run, None)
-            request_id = seat.submission.terms.request_id if seat is not None else None
-            if request_id is not None:
-                self._requests.ended(request_id, trio.current_time())
+            self._seats.pop(message.run, None)
+            self._requests.ended(message.run, trio.current_time())
 
     def _gave_back(self, run: str) -> None:
-        for waiter in self._waiters[:]:
-            runs, reply = waiter
-            runs.discard(run)
-            if not runs:
-                reply.set(True)
-                self._waiters.remove(waiter)
+        if self._waiters:
+            for runs, reply in self._waiters:
+                runs.discard(run)
+                if not runs:
+                    self._journal.tell(Answer(reply, True))
+            self._waiters = [waiter for waiter in self._waiters if waiter[0] and not waiter[1].done]
 
     def _long_wait(self, message: LongWait) -> None:
         submission, waited, ahead = message.submission, message.waited, message.ahead
@@ -314,23 +327,31 @@ class Supervisor(Actor):
         )
         if submission.on_wait is not None:
             self._call_on_wait(submission, waited, ahead, blockers)
-        now = trio.current_time()
-        if now - self._said_waiting.get(submission.lane, -1.0) < 1.0:
+        longest = self._long_waits.get(submission.lane)
+        if longest is None or longest.waited < waited:
+            self._long_waits[submission.lane] = RunWaiting(
+                seq=0,
+                at=0,
+                by="engine",
+                run=submission.id,
+                handle=submission.handle,
+                lane=submission.lane,
+                waited=waited,
+                ahead=ahead,
+                blockers=blockers,
+            )
+
+    def _say_waiting(self) -> None:
+        """At most one event per lane and second, for the longest wait of those that have become too long."""
+        if not self._long_waits:
             return
+        now = trio.current_time()
         self._said_waiting = {lane: at for lane, at in self._said_waiting.items() if now - at < 1.0}
-        self._said_waiting[submission.lane] = now
-        event = RunWaiting(
-            seq=0,
-            at=0,
-            by="engine",
-            run=submission.id,
-            handle=submission.handle,
-            lane=submission.lane,
-            waited=waited,
-            ahead=ahead,
-            blockers=blockers,
-        )
-        self._journal.tell(Change((event,), run=submission.id, expect=_QUEUED))
+        for lane, event in self._long_waits.items():
+            if lane not in self._said_waiting:
+                self._said_waiting[lane] = now
+                self._journal.tell(Change((event,), run=event.run, expect=_QUEUED))
+        self._long_waits.clear()
 
     def _call_on_wait(self, submission: Submission, waited: float, ahead: int, blockers: list[str]) -> None:
         on_wait = submission.on_wait
@@ -349,15 +370,13 @@ class Supervisor(Actor):
     # Commands.
 
     def _route_to_run(self, message: Cancel | AnswerInterrupt) -> None:
-        if message.run in self._seats:
-            self._tell("run", message.run, message)
-        else:
+        if message.run not in self._seats or not self._directory.tell("run", message.run, message):
             message.reply.set(None)
 
     def _inject(self, message: Inject) -> None:
-        if message.target in self._seats:
-            self._tell("run", message.target, message)
-        elif message.target in self._directory.awake("handle"):
+        if message.target in self._seats and self._directory.tell("run", message.target, message):
+            return
+        if message.target in self._directory.awake("handle"):
             self._tell("handle", message.target, message)
         else:
             message.reply.fail(
@@ -381,7 +400,18 @@ class Supervisor(Actor):
 
     def _set_draining(self, message: SetDraining) -> None:
         self._draining = message.draining
+        self._hold_lanes()
         self._engine_changed(message.by, message.reply)
+
+    @property
+    def holding(self) -> bool:
+        """Whether only what is privileged may start."""
+        return self._draining or self._closing
+
+    def _hold_lanes(self) -> None:
+        for lane in list(self._directory.awake("lane")):
+            self.slots.settling(lane)
+            self._tell("lane", lane, Hold(self.holding))
 
     def _engine_changed(self, by: str, reply: Reply[object] | None) -> None:
         changed = EngineChanged(seq=0, at=0, by=by, max_concurrent=self.slots.limit, draining=self._draining)
@@ -392,27 +422,28 @@ class Supervisor(Actor):
         self.slots.reset(lanes)
         if self._draining:
             self._draining = False
+            self._hold_lanes()
             self._engine_changed(message.by, None)
-        done = Countdown(message.reply, len(lanes))
+        replies: list[Reply[Any]] = [message.reply, *(reply for _, reply in self._waiters)]
+        self._waiters.clear()
+        done = Countdown(replies, len(lanes))
         for lane in lanes:
             self._tell("lane", lane, Reset(self.slots.generations[lane], message.by, done))
-        for _, reply in self._waiters:
-            reply.set(True)
-        self._waiters.clear()
 
     def _wait_for_active(self, message: WaitForActive) -> None:
         if self.slots.executing:
             self._waiters.append((set(self.slots.executing), message.reply))
         else:
-            message.reply.set(True)
+            self._journal.tell(Answer(message.reply, True))
 
     def _clear(self, message: Clear) -> None:
         by_lane = message.reason == "lane_cleared"
         phases = ("waiting", "queued") if by_lane else ("waiting",)
         runs: list[str] = []
         for id, seat in self._seats.items():
-            name = seat.submission.lane if by_lane else seat.submission.handle
-            if name == message.name and seat.phase in phases and not seat.cleared:
+            submission = seat.submission
+            name = submission.lane if by_lane else submission.handle
+            if name == message.name and seat.phase in phases and not (seat.cleared or submission.begun):
                 seat.cleared = True
                 runs.append(id)
         if by_lane and runs:
@@ -438,6 +469,7 @@ class Supervisor(Actor):
 
     def _close(self, message: Closing) -> None:
         self._closing = True
+        self._hold_lanes()
 
     def _tell(self, kind: Kind, name: str, message: object) -> None:
         self._directory.tell(kind, name, message)

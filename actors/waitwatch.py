@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from .messages import Submission
 
+_SLACK = 64
+
 
 class WaitWatch:
-    """Runs by the time at which somebody should be told that they still wait."""
+    """Waiting runs by the time at which somebody should be told that they still wait."""
 
     def __init__(self) -> None:
-        self._due: list[tuple[float, str, Submission]] = []
+        self._watched: dict[str, Submission] = {}
+        self._due: list[tuple[float, str]] = []  # also holds some that wait no longer
 
     def add(self, submission: Submission, now: float) -> None:
         """Watch a run. One whose time has passed was told of where it waited before."""
         due = submission.created_at + submission.warn_after
         if now < due < math.inf:
-            heappush(self._due, (due, submission.id, submission))
+            self._watched[submission.id] = submission
+            heappush(self._due, (due, submission.id))
+
+    def drop(self, id: str) -> None:
+        """The run waits here no longer."""
+        if self._watched.pop(id, None) is not None and len(self._due) > 2 * len(self._watched) + _SLACK:
+            self._due = [entry for entry in self._due if entry[1] in self._watched]
+            heapify(self._due)
 
     def deadline(self) -> float:
         """When the next one is due."""
+        while self._due and self._due[0][1] not in self._watched:
+            heappop(self._due)
         return self._due[0][0] if self._due else math.inf
 
-    def take_due(self, now: float, waits: Callable[[str], bool]) -> list[Submission]:
-        """Those that are due and still wait, the longest first; each only once."""
+    def take_due(self, now: float) -> list[Submission]:
+        """Those that are due, the longest first; each only once."""
         due: list[Submission] = []
-        while self._due and (self._due[0][0] <= now or not waits(self._due[0][1])):
-            _, id, submission = heappop(self._due)
-            if waits(id):
-                due.append(submission)
+        while self.deadline() <= now:
+            due.append(self._watched.pop(heappop(self._due)[1]))
         return sorted(due, key=lambda submission: submission.created_at)

@@ -88,9 +88,7 @@ class DiskFiles:
         return _DiskPart(str(relative), final, part, file, overwrite, self)
 
     async def delete(self, handle: str, paths: Sequence[str]) -> None:
-        folder = self._root / folder_name(handle)
-        for path in paths:
-            await self._do((folder / path).unlink, True)
+        await self._do(self._unlink_all, self._root / folder_name(handle), paths)
 
     async def remove_parts(self, handle: str, run: str) -> None:
         await self._do(self._unlink_parts, self._root / folder_name(handle), run)
@@ -99,10 +97,21 @@ class DiskFiles:
         if not overwrite and final.exists():
             raise FileExistsError(f"{final} exists already: open it with overwrite=True to replace it")
         folder = (self._root / folder_name(handle)).resolve()
-        part.parent.mkdir(parents=True, exist_ok=True)
         if not part.parent.resolve().is_relative_to(folder):
             raise Invalid(f"path {final} leaves its handle's folder through a link", value=str(final))
+        part.parent.mkdir(parents=True, exist_ok=True)
         return open(part, "xb")
+
+    @staticmethod
+    def _unlink_all(folder: Path, paths: Sequence[str]) -> None:
+        errors: list[OSError] = []
+        for path in paths:
+            try:
+                (folder / path).unlink(missing_ok=True)
+            except OSError as error:
+                errors.append(error)
+        if errors:
+            raise OSError("; ".join(map(str, errors)))
 
     @staticmethod
     def _unlink_parts(folder: Path, run: str) -> None:
@@ -148,5 +157,7 @@ class _DiskPart:
         self._part.replace(self._final)
 
     def _close_and_unlink(self) -> None:
-        self._file.close()
-        self._part.unlink(missing_ok=True)
+        try:
+            self._file.close()  # which may want to write, and find the disk full
+        finally:
+            self._part.unlink(missing_ok=True)

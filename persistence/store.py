@@ -49,6 +49,13 @@ class FileFinished(msgspec.Struct, frozen=True, gc=False):
     path: str
 
 
+class FileGivenUp(msgspec.Struct, frozen=True, gc=False):
+    """The file was not given its final name after all."""
+
+    run: str
+    path: str
+
+
 class FilesDoomed(msgspec.Struct, frozen=True, gc=False):
     """A run's finished files are to be deleted when it has ended."""
 
@@ -62,7 +69,7 @@ class WakesAt(msgspec.Struct, frozen=True, gc=False):
     at: float
 
 
-Memo = Checkpoint | MessagesTaken | FileFinished | FilesDoomed | WakesAt
+Memo = Checkpoint | MessagesTaken | FileFinished | FileGivenUp | FilesDoomed | WakesAt
 """What is remembered beside the events."""
 
 

@@ -19,7 +19,7 @@ class GreenroomError(Exception):
     code: ClassVar[str] = "internal"
     http_status: ClassVar[int] = 500
 
-    def __init__(self, message: str, **details: Any) -> None:
+    def __init__(self, message: str, /, **details: Any) -> None:
         super().__init__(message)
         self.message = message
         self.details: Mapping[str, Any] = details

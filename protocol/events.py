@@ -121,7 +121,8 @@ class InterruptOpened(RunEvent, frozen=True, gc=False, kw_only=True, tag="interr
 
 
 class InterruptClosed(RunEvent, frozen=True, gc=False, kw_only=True, tag="interrupt_closed"):
-    """A question is closed; `outcome` is `answered`, `timed_out`, `cancelled`, `shutdown` or `ended`."""
+    """A question is closed; `outcome` is `answered`, `timed_out`, `cancelled`, `shutdown`,
+    `withdrawn` (the body waits no longer) or `ended` (the body is gone)."""
 
     interrupt: str
     outcome: str

@@ -86,13 +86,12 @@ def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecor
     }
     if event.interactive is not None:
         changes.update(interactive=event.interactive, streaming=False, compacting=False)
-    if to is Status.RUNNING:
+    if to is not Status.CANCELLING:
         changes["detached"] = False
-        if run.started_at is None:
-            changes["started_at"] = at
-    elif to in ENDED:
+    if to is Status.RUNNING and run.started_at is None:
+        changes["started_at"] = at
+    if to in ENDED:
         changes.update(
-            detached=False,
             interactive=False,
             streaming=False,
             compacting=False,

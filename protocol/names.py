@@ -17,6 +17,8 @@ def session_handle(key: str) -> str:
 
 def lane_name(name: str | None) -> str:
     """The lane that is meant by `name`: trimmed, and `main` when nothing is left."""
+    if name is not None and not isinstance(name, str):
+        check_name("lane", name)
     return (name or "").strip() or MAIN
 
 
@@ -28,14 +30,17 @@ def is_probe(name: str) -> bool:
 def check_name(what: str, name: object) -> str:
     """`name`, if it can name a `what` ("handle", "lane", "job", …); else `Invalid`."""
     if not isinstance(name, str):
-        raise Invalid(f"{what} must be a string, not {type(name).__name__} {name!r}", value=repr(name)[:100])
+        raise Invalid(f"{what} must be a string, not {type(name).__name__} {name!r}", value=ascii(name)[:100])
     if not name.strip():
-        raise Invalid(f"{what} {name!r} is empty: give it a name", value=name)
+        raise Invalid(f"{what} {name!r} is empty: give it a name", value=ascii(name)[:100])
     if len(name) > MAX_NAME:
         raise Invalid(
             f"{what} {name[:40]!r}… has {len(name)} characters: at most {MAX_NAME} are allowed",
-            value=name[:100],
+            value=ascii(name)[:100],
         )
     if not name.isprintable():
-        raise Invalid(f"{what} {name!r} contains characters that cannot be printed: remove them", value=name)
+        raise Invalid(
+            f"{what} {name!r} contains characters that cannot be printed: remove them",
+            value=ascii(name)[:100],
+        )
     return name

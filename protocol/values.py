@@ -23,6 +23,7 @@ MAX_DEPTH = 100
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 _LONGEST_NUMBER = 25  # bytes that a number, true, false or null can take as JSON
 _LONGEST_CHARACTER = 6  # bytes that one can take as JSON: \u001f
+_MAX_SHOWN_KEY = 60
 _SCALARS = frozenset({type(None), bool, int, float})
 _HINTS = {
     "bytes": "encode it as text, base64 for example",
@@ -57,7 +58,7 @@ def child_path(path: str, key: object) -> str:
     """The path of what stands under `key` in the value at `path`: `params.pages`, `params.pages[3]`."""
     if type(key) is int:
         return f"{path}[{key}]"
-    if isinstance(key, str) and key.isidentifier():
+    if isinstance(key, str) and len(key) <= _MAX_SHOWN_KEY and key.isidentifier():
         return f"{path}.{key}"
     return f"{path}[{shown(key)}]"
 
@@ -197,3 +198,13 @@ class _Copier:
         if len(path) > 200:
             path = f"{path[:150]}…{path[-49:]}"
         return Invalid(f"{path}: {why}", path=path)
+
+
+def copied(value: Any) -> Any:
+    """A deep copy of a JSON value, for handing out what must not be changed under whoever keeps it."""
+    kind = type(value)
+    if kind is dict:
+        return {key: copied(part) for key, part in value.items()}
+    if kind is list:
+        return [copied(part) for part in value]
+    return value

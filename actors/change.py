@@ -1,0 +1,48 @@
+"""A change: what an actor wants committed, and who is to hear of it when it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..persistence.store import Memo, Terms
+from ..protocol.events import Event
+from ..protocol.records import RunRecord
+from ..protocol.states import Status
+from .actor import Kind, Reply
+from .messages import Submission
+
+REPORTING: frozenset[Status] = frozenset({Status.RUNNING, Status.SUSPENDED, Status.CANCELLING})
+"""A body may report while its run has one of these."""
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What became of a change: whether it held, the run as it is now, and the last seq."""
+
+    held: bool
+    run: RunRecord | None
+    seq: int
+
+
+class Change(msgspec.Struct):
+    """Some events about at most one run that hold together or not at all.
+
+    `expect`, `attempt` and `generation` (of the run's lane) are compared with what is committed; `None`
+    compares nothing. `tells` are delivered after the commit, before anyone else learns of it. `watch` is
+    answered when the run has ended; `submission` is marked as over when this change ends it. `answer` is what
+    the reply gets when the change holds; without it the reply gets the `Outcome`.
+    """
+
+    events: tuple[Event, ...]
+    run: str | None = None
+    expect: frozenset[Status] | None = None
+    attempt: int | None = None
+    generation: int | None = None
+    memos: tuple[Memo, ...] = ()
+    tells: tuple[tuple[Kind, str, object], ...] = ()
+    terms: Terms | None = None
+    watch: Reply[RunRecord | None] | None = None
+    submission: Submission | None = None
+    reply: Reply[Any] | None = None
+    answer: object = None
