@@ -4,14 +4,15 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from greenroom.protocol.codec import CODECS, JSON, MSGPACK
 from greenroom.protocol.commands import Command, ServerMessage
 from greenroom.protocol.errors import Invalid
 from greenroom.protocol.events import EngineChanged, Event, RunStateChanged
 from greenroom.protocol.records import Snapshot
 from greenroom.protocol.states import Status
-from hypothesis import given
-from hypothesis import strategies as st
 
 from .strategies import json_values, values_of
 
@@ -69,6 +70,22 @@ def test_both_codecs_say_the_same(event):
         msgspec.msgpack.decode(MSGPACK.encode(event)),
     )
     assert as_json == as_msgpack
+
+
+def test_the_types_of_events_are_those_of_the_design():
+    assert [kind.__struct_config__.tag for kind in get_args(Event)] == [
+        "run_state_changed",
+        "run_changed",
+        "run_progress",
+        "run_log",
+        "run_waiting",
+        "run_message",
+        "interrupt_opened",
+        "interrupt_closed",
+        "lane_changed",
+        "handle_changed",
+        "engine_changed",
+    ]
 
 
 def test_an_event_is_written_with_its_type_first_and_without_what_is_absent():

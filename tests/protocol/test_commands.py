@@ -5,6 +5,9 @@ from typing import get_args
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from greenroom.protocol.codec import CODECS, JSON
 from greenroom.protocol.commands import (
     Auth,
@@ -25,8 +28,6 @@ from greenroom.protocol.commands import (
 from greenroom.protocol.errors import Invalid
 from greenroom.protocol.events import EngineChanged, Filter
 from greenroom.protocol.records import EngineState, Snapshot
-from hypothesis import given
-from hypothesis import strategies as st
 
 from .strategies import values_of
 

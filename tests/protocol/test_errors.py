@@ -1,6 +1,7 @@
 """The errors: one class per code, the same on both sides of a wire."""
 
 import pytest
+
 from greenroom.protocol import errors
 from greenroom.protocol.errors import BY_CODE, GreenroomError, Internal, RunEnded, from_code
 from greenroom.protocol.records import RunRecord

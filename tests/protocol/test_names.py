@@ -1,10 +1,11 @@
 """Names of handles and lanes."""
 
 import pytest
-from greenroom.protocol.errors import Invalid
-from greenroom.protocol.names import check_name, is_probe, lane_name, session_handle
 from hypothesis import given
 from hypothesis import strategies as st
+
+from greenroom.protocol.errors import Invalid
+from greenroom.protocol.names import check_name, is_probe, lane_name, session_handle
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Parameters of jobs: every mistake at once, each with its path, whatever kind of type the job declares."""
 
+import sys
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,10 +22,11 @@ from typing import (
 import attrs
 import msgspec
 import pytest
-from greenroom.protocol.errors import Invalid
-from greenroom.protocol.parameters import check_params, convert_params, plain_params
 from hypothesis import given
 from hypothesis import strategies as st
+
+from greenroom.protocol.errors import Invalid
+from greenroom.protocol.parameters import check_params, convert_params, plain_params
 
 from .strategies import json_values, values_of
 
@@ -104,6 +107,9 @@ class Address(msgspec.Struct, rename="camel"):
     house_no: int = 1
 
 
+Home = NewType("Home", Address)
+
+
 class Circle(msgspec.Struct, tag=True):
     radius: float
 
@@ -170,6 +176,7 @@ class Everything:
     maybe: Optional[AsTypedDict] = None  # noqa: UP045
     mixed: Mapping[str, int | list[int]] = field(default_factory=dict)
     least: Annotated[list[int], msgspec.Meta(min_length=2)] | None = None
+    home: Home | None = None
 
 
 @pytest.mark.parametrize(
@@ -183,6 +190,10 @@ class Everything:
             "address.street_name: unknown; known are streetName, houseNo",
         ),
         ({"addresses": [{"streetName": "x"}, {}]}, "addresses[1].streetName: missing (a str is required)"),
+        (
+            {"addresses": [{"streetName": "x", "y": 1}]},
+            "addresses[0].y: unknown; known are streetName, houseNo",
+        ),
         (
             {"by_name": {"a b": {"streetName": "x", "houseNo": "1"}}},
             "by_name['a b'].houseNo: expected int, got str '1'",
@@ -204,6 +215,7 @@ class Everything:
         ({"size": 10}, "size: expected int <= 9, got 10"),
         ({"pair": [1]}, "pair: expected array of length 2, got 1"),
         ({"pair": [1, 2]}, "pair[1]: expected str, got int 2"),
+        ({"pair": [1, "a", 2]}, "pair: expected array of length 2, got 3"),
         ({"numbers": [1, 2, "x"]}, "numbers[2]: expected int, got str 'x'"),
         ({"words": ["ab", "a"]}, "words[1]: expected str of length >= 2, got 'a'"),
         ({"tags": ["a", 1]}, "tags[1]: expected str, got int 1"),
@@ -224,6 +236,8 @@ class Everything:
         ({"maybe": {"url": "", "x": 1}}, "maybe.x: unknown; known are url, pages"),
         ({"mixed": {"a": 1, "b": [1, "x"]}}, "mixed.b[1]: expected int, got str 'x'"),
         ({"least": [1]}, "least: expected array of length >= 2, got [1]"),
+        ({"least": [1, "x"]}, "least[1]: expected int, got str 'x'"),
+        ({"home": {"streetName": 1}}, "home.streetName: expected str, got int 1"),
         ({"size": "x" * 1000}, f"size: expected int, got str '{'x' * 27}...{'x' * 28}'"),
     ],
 )
@@ -249,7 +263,8 @@ def test_mistakes_everywhere_are_named_at_once_and_each_once():
         "params.size: expected int >= 1, got 0",
         "params.address.street: unknown; known are streetName, houseNo",
         "params.nothing: unknown; known are address, addresses, by_name, by_number, shape, mode, choice, "
-        "size, pair, numbers, words, tags, user, page, at, range, odd, row, private, maybe, mixed, least",
+        "size, pair, numbers, words, tags, user, page, at, range, odd, row, private, maybe, mixed, least, "
+        "home",
     ]
 
 
@@ -273,6 +288,14 @@ def test_an_unknown_key_that_the_type_itself_forbids_is_named_once():
 def test_what_only_msgspec_can_see_is_told_in_its_words():
     params = {"many": {"items": [{"url": "u", "ulr": "u"}]}}
     assert check_params(params, Box) == ["params.many.items[0]: object contains unknown field ulr"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 brought the `type` statement")
+def test_an_alias_by_a_type_statement_is_seen_through():
+    addresses = typing.TypeAliasType("addresses", list[Address])
+    assert check_params({"a": [{"streetName": "x", "y": 1}]}, dict[str, addresses]) == [
+        "params.a[0].y: unknown; known are streetName, houseNo"
+    ]
 
 
 @pytest.mark.parametrize(("kind", "article"), [(Address, "an Address"), (int | None, "an int | None")])

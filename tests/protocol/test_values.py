@@ -9,10 +9,11 @@ from types import MappingProxyType
 
 import msgspec
 import pytest
-from greenroom.protocol.errors import Invalid, TooLarge
-from greenroom.protocol.values import MAX_DEPTH, child_path, json_value, shown
 from hypothesis import given
 from hypothesis import strategies as st
+
+from greenroom.protocol.errors import Invalid, TooLarge
+from greenroom.protocol.values import MAX_DEPTH, child_path, json_value, shown
 
 from .strategies import json_values
 
@@ -165,6 +166,11 @@ class Plain(Enum):
             "use dict, list, str, int, float, bool or None",
         ),
         ({"a": {3: 1}}, "result.a", "the key 3 is of type int; keys must be strings"),
+        (
+            {"a": {"b": 1}, "c": [[1], b""]},
+            "result.c[1]",
+            "bytes is not a JSON value (b''); encode it as text, base64 for example",
+        ),
         ([math.nan], "result[0]", "the float nan is not a JSON value; give None or a string"),
         (-math.inf, "result", "the float -inf is not a JSON value; give None or a string"),
         (2**64, "result", "the int 18446744073709551616 is outside -2**63 to 2**64 - 1; give a string"),
@@ -172,7 +178,7 @@ class Plain(Enum):
         ("ab\udc80", "result", r"the string 'ab\udc80' has a lone surrogate at 2, which UTF-8 cannot carry"),
         ({"\ud800": 1}, "result", r"the string '\ud800' has a lone surrogate at 0, which UTF-8 cannot carry"),
     ],
-    ids=range(15),
+    ids=range(16),
 )
 def test_what_is_no_json_value_is_named_with_its_place_and_what_to_do(value, path, message):
     error = refusal(value)
@@ -196,6 +202,11 @@ def nested(depth):
 def test_a_hundred_levels_are_accepted_and_one_more_is_refused():
     assert checked(nested(MAX_DEPTH)) == nested(MAX_DEPTH)
     assert "nested more than 100 deep" in refusal(nested(MAX_DEPTH + 1)).message
+
+
+def test_what_stands_side_by_side_is_not_nested():
+    wide = {str(number): {"number": number, "list": [number, [], {}]} for number in range(300)}
+    assert checked(wide) == wide
 
 
 def test_a_value_that_contains_itself_is_refused():
@@ -258,6 +269,10 @@ def test_without_a_limit_any_size_is_accepted():
 )
 def test_a_path_reads_like_python(key, path):
     assert child_path("params", key) == path
+
+
+def test_the_path_of_a_long_key_is_short():
+    assert len(child_path("params", "x" * 10_000)) <= 70
 
 
 def test_what_is_shown_of_a_long_value_is_short():

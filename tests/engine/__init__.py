@@ -1,0 +1,1 @@
+"""The engine as an application uses it: submit, follow, control."""

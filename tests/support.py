@@ -1,0 +1,63 @@
+"""What the tests of the engine share: bodies that do as the test says, and a wait for a state.
+
+All of it is meant for mock time: with `autojump_clock`, a wait for what never happens fails at once.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from greenroom import Engine, Jobs, Run, Ticket
+from greenroom.protocol.records import Snapshot
+
+PATIENCE = 1000.0
+"""Seconds that a test waits for what should happen; shorter than the default `run_timeout`."""
+
+
+class Bodies:
+    """A registry with the job `wait`, whose bodies last until the test ends them.
+
+    `stubborn` is the same, but a cancel doesn't end its bodies, nor are they abandoned for it.
+    """
+
+    def __init__(self) -> None:
+        self.jobs = Jobs()
+        self.jobs.job("wait")(self.wait)
+        self.jobs.job("stubborn", grace=float("inf"))(self.ignore_cancel)
+        self.begun: list[str] = []  # run ids; in order, but by chance if several began at once
+        self._ends: defaultdict[str, trio.Event] = defaultdict(trio.Event)
+
+    def end(self, *tickets: Ticket) -> None:
+        """Let the bodies of these runs end, and succeed."""
+        for ticket in tickets:
+            self._ends[ticket.id].set()
+
+    async def wait(self, run: Run, params: dict[str, Any]) -> str:
+        """The body of `wait`; further jobs may be registered with it."""
+        self.begun.append(run.id)
+        await self._ends[run.id].wait()
+        return f"done for {run.handle}"
+
+    async def ignore_cancel(self, run: Run, params: dict[str, Any]) -> str:
+        """The body of `stubborn`. Its patience ends at last, so that a test which fails doesn't hang."""
+        with trio.move_on_after(PATIENCE, shield=True):
+            return await self.wait(run, params)
+        return "nobody ended it"
+
+
+async def until(engine: Engine, predicate: Callable[[Snapshot], object]) -> Snapshot:
+    """Follow the events until the predicate is true of a snapshot, and return that."""
+    events = engine.events()
+    with trio.fail_after(PATIENCE):
+        while True:
+            snapshot = await engine.snapshot()
+            if predicate(snapshot):
+                return snapshot
+            await anext(events)
+
+
+async def until_status(engine: Engine, ticket: Ticket, status: str) -> Snapshot:
+    """Follow the events until the run has this status."""
+    return await until(engine, lambda snapshot: snapshot.runs[ticket.id].status == status)
