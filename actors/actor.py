@@ -134,7 +134,7 @@ def _stop_waiting(
     return trio.lowlevel.Abort.SUCCEEDED
 
 
-class Countdown(Reply[None]):
+class Countdown(Reply[Any]):
     """Answers other replies with `True` when it has itself been set `count` times."""
 
     __slots__ = ("_left", "_replies")
@@ -144,11 +144,25 @@ class Countdown(Reply[None]):
         self._replies = replies
         self._left = count
 
-    def set(self, value: None) -> None:
+    def set(self, value: Any) -> None:
         self._left -= 1
         if not self._left:
             for reply in self._replies:
                 reply.set(True)
+
+
+class TellWhenSet(Reply[None]):
+    """A reply that an actor hears of as a message."""
+
+    __slots__ = ("_actor", "_message")
+
+    def __init__(self, actor: Actor, message: object) -> None:
+        super().__init__()
+        self._actor = actor
+        self._message = message
+
+    def set(self, value: None) -> None:
+        self._actor.tell(self._message)
 
 
 class Delivery(Protocol):

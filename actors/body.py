@@ -147,6 +147,7 @@ class Run:
         self._progress = ProgressReport(self.id, self.handle, self.lane, attempt)
         self._parts: dict[PartFile, None] = {}
         self._questions = 0
+        self._calls = 0
         self._phases = {"streaming": 0, "compacting": 0}  # how many tasks of the body are in each
         self._cancel_requested = False
         self._saw_cancel_request = False
@@ -267,8 +268,7 @@ class Run:
         """
         await self.check_open()
         self._questions += 1
-        if key is None:
-            key = str(self._questions)
+        key = str(self._questions) if key is None else check_name("key", key)
         seconds = check_seconds("timeout", timeout, 300)
         ask = Ask(self._value(data, "interrupt"), seconds, key, release_slot, Reply(), Reply())
         released = await self._ask_actor(ask)
@@ -284,6 +284,8 @@ class Run:
     async def sleep(self, seconds: float, release_slot: bool = True) -> None:
         """Sleep; without a slot unless it is to be kept."""
         await self.check_open()
+        if seconds is None:
+            raise Invalid("seconds must be a number: give math.inf to sleep until cancelled", value="None")
         wakes_at = trio.current_time() + check_seconds("seconds", seconds, 0)
         if not release_slot:
             await trio.sleep_until(wakes_at)
@@ -291,6 +293,7 @@ class Run:
         wall = None if wakes_at == math.inf else self._services.wall_clock() + seconds
         async with self._released("time", wall):
             await trio.sleep_until(wakes_at)
+        await trio.lowlevel.checkpoint_if_cancelled()  # the wait for the slot was shielded
 
     async def call(
         self,
@@ -309,6 +312,9 @@ class Run:
         this run, or by one that waits for this run, is a conflict.
         """
         await self.check_open()
+        # A body that is resumed and calls again, in the same order, gets the children that it had.
+        self._calls += 1
+        limits.setdefault("request_id", f"{self.id}.{self.attempt}.{self._calls}")
         with trio.CancelScope(shield=True):  # or a child might be let in that nobody knows of
             accepted, ended = await self._services.door.submit(
                 job,
@@ -319,10 +325,10 @@ class Run:
                 on_conflict=on_conflict,
                 by=f"run:{self.id}",
                 parent=self.id,
-                ancestors=(*self._submission.ancestors, self.handle),
+                ancestors=(*self._submission.terms.ancestors, self.handle),
                 **limits,
             )
-        if not accepted.joined:
+        if not accepted.joined or on_conflict != "join":
             self.children[accepted.run] = None
         try:
             async with self._released("child", None):
@@ -333,6 +339,7 @@ class Run:
             raise
         finally:
             self.children.pop(accepted.run, None)
+        await trio.lowlevel.checkpoint_if_cancelled()  # the wait for the slot was shielded
         return raise_unless_succeeded(child)
 
     @asynccontextmanager

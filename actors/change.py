@@ -30,8 +30,9 @@ class Change(msgspec.Struct):
 
     `expect`, `attempt` and `generation` (of the run's lane) are compared with what is committed; `None`
     compares nothing. `tells` are delivered after the commit, before anyone else learns of it. `watch` is
-    answered when the run has ended; `submission` is marked as over when this change ends it. `answer` is what
-    the reply gets when the change holds; without it the reply gets the `Outcome`.
+    answered when the run has ended; `submission` is marked as over when this change ends it, or if it
+    `creates` the run and can't be stored. `answer` is what the reply gets when the change holds; without it
+    the reply gets the `Outcome`.
     """
 
     events: tuple[Event, ...]
@@ -44,5 +45,6 @@ class Change(msgspec.Struct):
     terms: Terms | None = None
     watch: Reply[RunRecord | None] | None = None
     submission: Submission | None = None
+    creates: bool = False
     reply: Reply[Any] | None = None
     answer: object = None

@@ -137,6 +137,7 @@ class Door:
             run_timeout=_limit("run_timeout", run_timeout, registered.run_timeout),
             deadline=_limit("deadline", deadline, registered.deadline),
             parent=parent,
+            ancestors=ancestors,
         )
         ended: Reply[RunRecord | None] = Reply()
         submission = Submission(
@@ -151,7 +152,6 @@ class Door:
             created_at=trio.current_time(),
             warn_after=check_seconds("warn_after", warn_after, 2),
             on_wait=on_wait,
-            ancestors=ancestors,
             ended=ended,
         )
         accepted: Accepted = await self.ask(Submit(submission, on_conflict, Reply()))  # type: ignore[arg-type]  # checked above

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Literal
 
 from ..protocol.errors import Compacting, GreenroomError, NotInteractive, NotStreaming, QueueFull
@@ -21,7 +22,7 @@ class Doorstep:
         self.interactive = False
         self.streaming = False
         self.compacting = False
-        self.waiting = 0
+        self.waiting: deque[int] = deque()  # the seqs of the messages that its body hasn't taken
 
     def new_body(self) -> None:
         """A body begins: it is interactive and in no other phase."""
@@ -44,6 +45,6 @@ class Doorstep:
             return NotStreaming(f"run {id} takes messages only while it streams")
         if self.compacting:
             return Compacting(f"run {id} is compacting and takes no messages meanwhile: try again later")
-        if self.waiting >= MAX_MESSAGES:
+        if len(self.waiting) >= MAX_MESSAGES:
             return QueueFull(f"{MAX_MESSAGES} messages wait for run {id} already: try again later")
         return None

@@ -208,14 +208,14 @@ class Engine:
         before: str | None = None,
     ) -> list[RunRecord]:
         """Runs, newest first. For the next page, `before` is the id of the last one."""
-        if not 1 <= limit <= 1000:
+        if not isinstance(limit, int) or not 1 <= limit <= 1000:
             raise Invalid(f"limit must be from 1 to 1000, not {limit!r}", value=limit)
         statuses = None
         if status is not None:
-            wanted = [status] if isinstance(status, str) else list(status)
             try:
+                wanted = [status] if isinstance(status, str) else list(status)
                 statuses = frozenset(Status(one) for one in wanted)
-            except ValueError as error:
+            except (TypeError, ValueError) as error:
                 known = ", ".join(Status)
                 raise Invalid(f"{error}; a status is one of {known}", value=repr(status)) from None
         return await self._store.runs(RunQuery(handle, lane, statuses, limit, before))

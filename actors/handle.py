@@ -28,6 +28,7 @@ from .messages import (
     LongWait,
     Refused,
     ReleaseHandle,
+    Restore,
     SetParams,
     Submission,
     Submit,
@@ -212,6 +213,12 @@ class Handle(Actor):
         changed = HandleChanged(seq=0, at=0, by=message.by, handle=self.name, params=message.params)
         self._journal.tell(Change((changed,), reply=message.reply))
 
+    def _restore(self, message: Restore) -> None:
+        self._admitted = message.admitted
+        if message.waiting:
+            self._waiting = OrderedDict((submission.id, submission) for submission in message.waiting)
+        self._admit_next()
+
     def _inject(self, message: Inject) -> None:
         if self._admitted is None or not self._delivery.tell("run", self._admitted.id, message):
             message.reply.fail(NoActiveRun(f"handle {self.name!r} has no active run"))
@@ -236,4 +243,5 @@ _HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     SetParams: Handle._set_params,
     ReleaseHandle: Handle._release,
     Inject: Handle._inject,
+    Restore: Handle._restore,
 }

@@ -41,6 +41,7 @@ class Job:
     grace: float
     cancel: Literal["immediate", "cooperative"]
     accepts: Literal["interactive", "streaming"]
+    registered: bool = True  # false for one that only a stored run remembers
 
     def check(self, params: Any) -> None:
         """Raise `Invalid`, with all mistakes at once, if the parameters don't fit."""
@@ -124,8 +125,38 @@ class Jobs:
             raise Invalid(f"no job is named {name!r}; registered are: {known}", value=repr(name)[:100])
         return job
 
+    def recall(self, name: str) -> Job:
+        """The job of a stored run; a stand-in, which can't be executed, if nobody registers it any more."""
+        job = self._jobs.get(name)
+        return job if job is not None else _stand_in(name)
+
     def __contains__(self, name: object) -> bool:
         return name in self._jobs
+
+
+def unknown_job(name: str) -> str:
+    """Why a stored run can't go on."""
+    return f"no job is named {name!r} any more"
+
+
+def _stand_in(name: str) -> Job:
+    return Job(
+        name=name,
+        function=lambda run: None,
+        params_type=None,
+        in_thread=False,
+        lane="main",
+        max_attempts=1,
+        backoff=exponential,
+        resumable=False,
+        run_timeout=math.inf,
+        queue_timeout=math.inf,
+        deadline=math.inf,
+        grace=0,
+        cancel="immediate",
+        accepts="interactive",
+        registered=False,
+    )
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

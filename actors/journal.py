@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-import trio
 from msgspec.structs import force_setattr
 
 from ..persistence.store import Batch, Checkpoint, Memo, RunWrite, Store
@@ -26,6 +25,8 @@ from ..protocol.records import RunRecord
 from ..protocol.states import ENDED
 from .actor import Actor, Delivery, Reply
 from .change import REPORTING, Change, Outcome
+from .messages import Done, Forget, Leave, NotStored, StoreIsDown
+from .outage import Outage, unavailable
 from .starts import NotStarting, Starting, Starts
 from .stream import Stream
 
@@ -40,6 +41,7 @@ class ProgressReport(msgspec.Struct, gc=False):
     lane: str
     attempt: int
     latest: tuple[float | None, float | None, dict[str, Any]] | None = None
+    taken: tuple[float | None, float | None, dict[str, Any]] | None = None  # for deciding once more
 
 
 class Answer(msgspec.Struct):
@@ -51,7 +53,8 @@ class Answer(msgspec.Struct):
 
 
 class Look(msgspec.Struct):
-    """A question about what is committed; `read` sees the projection and must not keep it."""
+    """A question about what is committed; `read` sees the projection and must not keep it. It may raise a
+    `GreenroomError`, which is the answer then."""
 
     read: Callable[[Projection], object]
     reply: Reply[Any]
@@ -78,19 +81,22 @@ class Journal(Actor):
     def __init__(
         self,
         store: Store,
-        projection: Projection,
         stream: Stream,
         delivery: Delivery,
         clock: Callable[[], float],
     ) -> None:
         super().__init__("journal", "")
         self._store = store
-        self._projection = projection
         self._stream = stream
         self._delivery = delivery
         self._clock = clock
         self._starts = Starts()
+        self._outage = Outage(store, self._tell_supervisor, self._answer_meanwhile)
         self._watchers: dict[str, list[Reply[RunRecord | None]]] = {}
+
+    def begin(self, projection: Projection) -> None:
+        """Go on from what is committed."""
+        self._projection = projection
 
     async def ask(self, change: Change) -> Outcome:
         """Have a change decided and committed."""
@@ -105,6 +111,10 @@ class Journal(Actor):
         self.tell(Look(read, reply))
         return await reply.get()
 
+    def hurry(self, until: float) -> None:
+        """The engine is being left: a store that is down is not waited for beyond this time."""
+        self._outage.patience = until
+
     def close(self) -> None:
         """Answer everyone who still waits for a run: nothing is going to happen any more."""
         for replies in self._watchers.values():
@@ -114,39 +124,72 @@ class Journal(Actor):
         self._stream.close()
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
-        draft = _Draft(self._projection, self._clock())
-        decided: list[tuple[Change, Outcome]] = []
+        changes: list[Change | ProgressReport] = []
         later: list[Any] = []
         for message in messages:
             kind = type(message)
             if kind is Change:
-                for change in self._starts.in_order(message):
-                    decided.append((change, draft.decide(change)))
+                changes += self._starts.in_order(message)
+            elif kind is ProgressReport:
+                changes.append(message)
             elif kind is Starting:
                 self._starts.expect(message.runs)
             elif kind is NotStarting:
-                for change in self._starts.without(message.run):
-                    decided.append((change, draft.decide(change)))
-            elif kind is ProgressReport:
-                draft.progress(message)
+                changes += self._starts.without(message.run)
             else:
                 later.append(message)
-        if draft.events or draft.memos:
-            with trio.CancelScope(shield=True):  # a commit must not be left with its outcome unknown
-                await self._store.commit(draft.batch())
-        self._show(draft, decided)
+        draft = _Draft(self._projection, self._clock(), changes)
+        while draft.writes and not await self._outage.commit(draft.batch()):
+            changes = self._refuse_new_runs(changes)
+            draft = _Draft(self._projection, self._clock(), changes)
+        self._show(draft)
         for message in later:
             await self._answer(message)
 
-    def _show(self, draft: _Draft, decided: list[tuple[Change, Outcome]]) -> None:
+    def _refuse_new_runs(self, changes: list[Change | ProgressReport]) -> list[Change | ProgressReport]:
+        """The store is down and has none of these changes. Whoever wants a run is told so now; the rest is
+        kept until the store is back."""
+        kept: list[Change | ProgressReport] = []
+        for change in changes:
+            if isinstance(change, Change) and change.creates:
+                self._refuse_new_run(change)
+            else:
+                kept.append(change)
+        return kept
+
+    def _refuse_new_run(self, change: Change) -> None:
+        submission = change.submission
+        assert submission is not None, "a change that creates a run has its submission"
+        submission.over = True
+        tell = self._delivery.tell
+        tell("lane", submission.lane, Leave(submission.id, None))
+        tell("supervisor", "", NotStored(submission.id, submission.lane))
+        tell("handle", submission.handle, Done(submission.id, False))
+        tell("run", submission.id, Forget())
+        if change.reply is not None:
+            change.reply.fail(unavailable())
+
+    def _answer_meanwhile(self) -> None:
+        """While the store is down: refuse the new runs that have come, answer what needs no commit, and leave
+        the rest where it is."""
+        for message in self.mailbox.drain():
+            kind = type(message)
+            if kind is Change and message.creates:
+                self._refuse_new_run(message)
+            elif kind is Look:
+                self._look(message)
+            else:
+                self.mailbox.put(message)
+
+    def _show(self, draft: _Draft) -> None:
         """The batch is durable: now everyone may know, the actors first."""
         projection = self._projection
         for event, record in zip(draft.events, draft.records, strict=True):
             projection.apply(event, record)
         tell = self._delivery.tell
-        for change, outcome in decided:
+        for change, outcome in draft.decided:
             if outcome.held:
-                if change.submission is not None:
+                if change.submission is not None and not change.creates:
                     change.submission.over = True
                 for kind, name, message in change.tells:
                     tell(kind, name, message)
@@ -157,9 +200,12 @@ class Journal(Actor):
         for record in draft.ended:
             for reply in self._watchers.pop(record.id, ()):
                 reply.set(record)
-        for change, outcome in decided:
+        for change, outcome in draft.decided:
             if change.reply is not None:
                 change.reply.set(outcome if change.answer is None or not outcome.held else change.answer)
+
+    def _tell_supervisor(self, down: bool) -> None:
+        self._delivery.tell("supervisor", "", StoreIsDown(down))
 
     async def _answer(self, message: Any) -> None:
         kind = type(message)
@@ -170,7 +216,7 @@ class Journal(Actor):
             else:
                 self._watchers.setdefault(message.run, []).append(message.reply)
         elif kind is Look:
-            message.reply.set(message.read(self._projection))
+            self._look(message)
         elif kind is LoadCheckpoint:
             message.reply.set(await self._store.checkpoint(message.handle, message.job))
         elif message.error is not None:
@@ -178,11 +224,19 @@ class Journal(Actor):
         else:
             message.reply.set(message.value)
 
+    def _look(self, message: Look) -> None:
+        try:
+            message.reply.set(message.read(self._projection))
+        except GreenroomError as error:
+            message.reply.fail(error)
+
 
 class _Draft:
     """A batch while it is being decided: the projection, and what the batch has changed so far."""
 
-    def __init__(self, projection: Projection, now: float) -> None:
+    def __init__(
+        self, projection: Projection, now: float, changes: Sequence[Change | ProgressReport]
+    ) -> None:
         self._projection = projection
         self._now = now
         self._seq = projection.seq
@@ -193,11 +247,22 @@ class _Draft:
         self.records: list[RunRecord | None] = []
         self.memos: list[Memo] = []
         self.ended: list[RunRecord] = []
+        self.decided: list[tuple[Change, Outcome]] = []
+        for change in changes:
+            if isinstance(change, Change):
+                self.decided.append((change, self._decide(change)))
+            else:
+                self._progress(change)
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self.events or self.memos)
 
     def batch(self) -> Batch:
         return Batch(self._projection.seq, self.events, self._writes, self.memos)
 
-    def decide(self, change: Change) -> Outcome:
+    def _decide(self, change: Change) -> Outcome:
         """Compare, and number the events if everything is as expected."""
         run = None
         if change.run is not None:
@@ -210,9 +275,10 @@ class _Draft:
             self.memos.extend(change.memos)
         return Outcome(True, run, self._seq)
 
-    def progress(self, report: ProgressReport) -> None:
+    def _progress(self, report: ProgressReport) -> None:
         """The latest that a body said, if it may still say anything."""
-        latest, report.latest = report.latest, None
+        latest, report.latest = report.latest or report.taken, None
+        report.taken = latest
         run = self._fresh.get(report.run) or self._projection.runs.get(report.run)
         if latest is None or run is None or run.attempt != report.attempt or run.status not in REPORTING:
             return
@@ -263,11 +329,15 @@ class _Draft:
         self.records.append(record)
         write = self._writes.get(id)
         if write is None:
-            terms = change.terms if change is not None else None
-            expected = None if before is None else frozenset({before.status})
-            self._writes[id] = RunWrite(record, expected, terms)
+            expected = None
+            if before is not None:
+                expected = REPORTING if change is None else change.expect or frozenset({before.status})
+            write = RunWrite(record, expected, change.terms if change is not None else None)
+            self._writes[id] = write
         else:
             write.record = record
         if record.status in ENDED and (before is None or before.status not in ENDED):
             self.ended.append(record)
+            write.ended = self._seq
+            write.holds_handle = isinstance(event, RunStateChanged) and event.holds_handle
         return record

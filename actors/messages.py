@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..persistence.store import Terms
+from ..persistence.store import StoredRun, Terms
 from ..protocol.errors import GreenroomError
 from ..protocol.records import RunRecord
 from .actor import Reply
@@ -39,9 +39,9 @@ class Submission(msgspec.Struct):
     created_at: float  # trio's time
     warn_after: float
     on_wait: OnWait | None
-    ancestors: tuple[str, ...]  # the handles of the runs that wait for this one
     ended: Reply[RunRecord | None]
     place: int | None = None  # set by the supervisor when it lets the run into its lane
+    stored: StoredRun | None = None  # what the store held of it, if it goes on after a restart
     begun: bool = False  # set by the run's actor when it executes for the first time
     over: bool = False  # set by the journal the moment that the run's end is committed
 
@@ -49,7 +49,7 @@ class Submission(msgspec.Struct):
     def privileged(self) -> bool:
         """Whether the run may execute while the engine drains: without it, something that has begun could
         not finish."""
-        return self.begun or bool(self.ancestors)
+        return self.begun or bool(self.terms.ancestors)
 
 
 class Accepted(msgspec.Struct, gc=False):
@@ -268,6 +268,23 @@ class LaneReport(msgspec.Struct, gc=False):
     settled: int
 
 
+class NotStored(msgspec.Struct, gc=False):
+    """From the journal: a new run could not be stored, so there is none."""
+
+    run: str
+    lane: str
+
+
+class StoreIsDown(msgspec.Struct, gc=False):
+    """From the journal: nothing can be committed just now, or (`down` false) it can again."""
+
+    down: bool
+
+
+class Forget(msgspec.Struct, gc=False):
+    """From the journal to a run: it could not be stored, so there is none."""
+
+
 class LongWait(msgspec.Struct):
     """From a lane or handle: a run has waited for `warn_after`. `blockers` is `None` where only the global
     limit holds it up, which the supervisor knows more about."""
@@ -285,6 +302,25 @@ class Granted(msgspec.Struct, gc=False):
     """From the lane: the run has a slot."""
 
     generation: int
+
+
+class Restore(msgspec.Struct):
+    """To a handle, at the start: the run that it had admitted, and those that wait in it."""
+
+    admitted: Submission | None
+    waiting: list[Submission]
+
+
+class Recover(msgspec.Struct, gc=False):
+    """To a run that had begun, at the start: go on, or end. `children` are the runs that it waited for."""
+
+    children: list[str]
+
+
+class Reject(msgspec.Struct, gc=False):
+    """To a queued run, at the start: it can't be started any more."""
+
+    why: str
 
 
 class KeepTime(msgspec.Struct, gc=False):

@@ -10,17 +10,15 @@ import logging
 import os
 import random as random_module
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import trio
 
 from ..persistence.files import DiskFiles, Files
 from ..persistence.memory import MemoryStore
+from ..persistence.sqlstore import SqlStore
 from ..persistence.store import Store
-from ..protocol.errors import Invalid
-from ..protocol.events import LaneChanged
-from ..protocol.fold import Projection
 from ..protocol.names import check_name, lane_name
 from .actor import Actor, Directory, Reply
 from .alarms import Alarms
@@ -36,6 +34,7 @@ from .journal import Answer, Journal
 from .lane import Lane
 from .messages import Closing, Stop, WaitForActive
 from .ownership import LocalOwnership
+from .recovery import consequences, picture, submissions
 from .run import RunActor
 from .stream import Stream
 from .supervisor import Supervisor
@@ -44,6 +43,9 @@ logger = logging.getLogger("greenroom")
 
 Clock = Callable[[], float]
 
+_MAX_CONCURRENT = 3
+"""The global limit, unless somebody set one."""
+
 _NAMED_AFTER = 15.0
 """Seconds after which a body that holds up the end is named in the log."""
 
@@ -51,9 +53,9 @@ _NAMED_AFTER = 15.0
 @asynccontextmanager
 async def open_engine(
     jobs: Jobs,
-    store: str | Store = "memory:",
+    store: str | Sequence[str] | Store = "sqlite:///greenroom.db",
     *,
-    max_concurrent: int = 3,
+    max_concurrent: int | None = None,
     lanes: Mapping[str, int | None] | None = None,
     data_dir: str | os.PathLike[str] | Files = "data",
     max_pending: int = 100_000,
@@ -69,17 +71,22 @@ async def open_engine(
     same without waiting. What the block raises comes out as itself, and so does what stops the engine: a
     crash of an actor, or what a body raises that is no `Exception` (Ctrl-C, say).
 
+    What the store holds goes on: `max_concurrent` and `lanes` win over the limits that are stored (without
+    either, 3 and the defaults hold).
+
     `clock` gives Unix seconds, `ids` the ids of runs, and `random` the randomness; all have defaults.
     """
     started = trio.current_time()
     offset = time.time() - started
     clock = clock or (lambda: trio.current_time() + offset)
     random = random or random_module.Random()
+    if max_concurrent is not None:
+        check_limit("max_concurrent", max_concurrent)
     opened = _open_store(store)
     system = _System(
         jobs,
         opened,
-        max_concurrent=check_limit("max_concurrent", max_concurrent),
+        max_concurrent=max_concurrent,
         limits=_check_lanes(lanes or {}),
         files=_open_files(data_dir, opened),
         max_pending=check_limit("max_pending", max_pending),
@@ -87,7 +94,7 @@ async def open_engine(
         shutdown_timeout=check_seconds("shutdown_timeout", shutdown_timeout, 30),
         clock=clock,
         ids=ids or uuid7_hex(clock, random),
-        epoch=await opened.open(f"{random.getrandbits(64):016x}"),
+        epoch=f"{random.getrandbits(64):016x}",
     )
     error: BaseException | None = None
     async with trio.open_nursery() as nursery:
@@ -118,7 +125,7 @@ class _System:
         jobs: Jobs,
         store: Store,
         *,
-        max_concurrent: int,
+        max_concurrent: int | None,
         limits: dict[str, int | None],
         files: Files,
         max_pending: int,
@@ -129,7 +136,12 @@ class _System:
         epoch: str,
     ) -> None:
         self.failure: BaseException | None = None
+        self._jobs = jobs
         self._store = store
+        self._epoch = epoch
+        self._max_concurrent = max_concurrent
+        self._limits = limits
+        self._clock = clock
         self._shutdown_timeout = shutdown_timeout
         self._leaving = trio.Event()
         self._ended = trio.Event()
@@ -138,17 +150,14 @@ class _System:
         self._live_bodies = LiveBodies()
         self._alarms = Alarms()
         self._directory = Directory(self._start)
-        stream = Stream(0)
-        projection = Projection(epoch, max_concurrent=max_concurrent)
-        self._journal = Journal(store, projection, stream, self._directory, clock)
+        stream = self._stream = Stream()
+        self._journal = Journal(store, stream, self._directory, clock)
         self._supervisor = Supervisor(
-            max_concurrent=max_concurrent,
             max_pending=max_pending,
             directory=self._directory,
             journal=self._journal,
             spawn=self._spawn_helper,
         )
-        self._supervisor.limits.update(limits)
         door = self._door = Door(jobs, self._supervisor, self._journal, ids, max_value_bytes)
         self._services = Services(door, self._journal, files, clock)
         self._ownership = LocalOwnership()
@@ -171,9 +180,7 @@ class _System:
                 async with trio.open_nursery() as self._bodies:
                     async with trio.open_nursery() as self._actors:
                         self._actors.start_soon(self._alarms.run)
-                        self._directory.add(self._journal)
-                        self._directory.add(self._supervisor)
-                        await self._configure()
+                        await self._recover()
                         task_status.started()
                         opened = True
                         await self._leaving.wait()
@@ -209,14 +216,40 @@ class _System:
         self._leaving.set()
         self._block.cancel()
 
-    async def _configure(self) -> None:
-        for lane, limit in self._supervisor.limits.items():
-            changed = LaneChanged(seq=0, at=0, by="engine", lane=lane, limit=limit, generation=0)
-            await self._journal.ask(Change((changed,)))
+    async def _recover(self) -> None:
+        """Begin where the store ends, or let what prevents it come out."""
+        try:
+            await self._take_up()
+        except Exception as error:
+            self.failure = self.failure or error
+            self._block.cancel()
+            raise
+
+    async def _take_up(self) -> None:
+        """Take up what the store holds: first the picture of it, then what follows from the restart."""
+        now = self._clock()
+        stored = await self._store.open(self._epoch, self._max_concurrent or _MAX_CONCURRENT, now)
+        limit = stored.max_concurrent if self._max_concurrent is None else self._max_concurrent
+        self._stream.begin(stored.last_seq)
+        self._journal.begin(picture(stored))
+        self._directory.add(self._journal)
+        for event in consequences(stored, limit, self._limits):
+            self._journal.tell(Change((event,)))
+        supervisor = self._supervisor
+        supervisor.slots.limit = limit
+        supervisor.slots.generations = {
+            lane: generation for lane, (_, generation) in stored.lanes.items() if generation
+        }
+        supervisor.limits = {lane: slots for lane, (slots, _) in stored.lanes.items()} | self._limits
+        supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
+        self._directory.add(supervisor)
+        await self._journal.look(lambda committed: committed.seq)
 
     async def _shut_down(self) -> None:
         """Take nothing new; let what executes finish for a while; then suspend or cancel it, and wait until
         every body has ended or been abandoned. What is committed by then is all that happened."""
+        patience = 0.0 if self._patience.cancel_called else self._shutdown_timeout
+        self._journal.hurry(trio.current_time() + patience)
         self._supervisor.tell(Closing())
         self._tell_runs(Stop(now=False))
         with self._patience:
@@ -311,7 +344,7 @@ class _System:
         submission = self._supervisor.submission(id)
         if submission is None or submission.over:
             return None
-        if submission.begun:
+        if submission.begun and self._stop is not None:
             return None  # it was suspended when the engine began to be left, and goes on at its next start
         run = RunActor(
             submission,
@@ -326,17 +359,15 @@ class _System:
         return run
 
 
-def _open_store(store: str | Store) -> Store:
-    if not isinstance(store, str):
+def _open_store(store: str | Sequence[str] | Store) -> Store:
+    if not isinstance(store, str | Sequence):
         return store
-    if store == "memory:":
-        return MemoryStore()
-    raise Invalid(f"store {store!r} is of no known kind; known is 'memory:'", value=store)
+    return MemoryStore() if store == "memory:" else SqlStore(store)
 
 
 def _open_files(data_dir: str | os.PathLike[str] | Files, store: Store) -> Files:
     if isinstance(data_dir, str | os.PathLike):
-        return DiskFiles(data_dir, in_threads=not isinstance(store, MemoryStore))
+        return DiskFiles(data_dir, in_threads=isinstance(store, SqlStore) and store.in_threads)
     return data_dir
 
 

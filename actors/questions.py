@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import trio
 
+from ..persistence.store import Question as StoredQuestion
 from ..protocol.events import Event, InterruptClosed, InterruptOpened
 from .actor import Reply
 from .body import Ask
@@ -23,7 +24,7 @@ class Question(msgspec.Struct):
     id: str
     key: str
     deadline: float
-    answer: Reply[Any]
+    answer: Reply[Any] | None  # `None` after a restart, until a body asks again under its key
 
 
 class Questions:
@@ -37,20 +38,40 @@ class Questions:
         self._open: dict[str, Question] = {}  # by key
         self._asked = 0
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._open
+    def restore(self, stored: list[StoredQuestion]) -> None:
+        """What was asked and answered before a restart."""
+        self._asked = len(stored)
+        now, wall_now = trio.current_time(), self._wall_clock()
+        for question in stored:
+            if question.outcome is None:
+                deadline = math.inf if question.deadline is None else now + question.deadline - wall_now
+                self._open[question.key] = Question(question.id, question.key, deadline, None)
+            elif question.outcome == "answered":
+                self.answers[question.key] = question.answer
+
+    def asked_by_body(self, key: str) -> bool:
+        """Whether a body waits for the answer already."""
+        question = self._open.get(key)
+        return question is not None and question.answer is not None
+
+    def any_open(self) -> bool:
+        """Whether a question is open."""
+        return bool(self._open)
 
     def deadline(self) -> float:
         """When the first of them times out."""
         return min((question.deadline for question in self._open.values()), default=math.inf)
 
-    def open(self, ask: Ask) -> InterruptOpened:
-        """A new question; it is open once this event is committed."""
+    def open(self, ask: Ask) -> list[Event]:
+        """A question, and the event that opens it; none, if it was open before a restart and still is."""
+        if ask.key in self._open:
+            self._open[ask.key].answer = ask.answer
+            return []
         self._asked += 1
         submission = self._submission
         id = f"{submission.id}.{self._asked}"
         self._open[ask.key] = Question(id, ask.key, trio.current_time() + ask.timeout, ask.answer)
-        return InterruptOpened(
+        opened = InterruptOpened(
             seq=0,
             at=0,
             by="body",
@@ -62,6 +83,7 @@ class Questions:
             data=ask.data,
             deadline=None if ask.timeout == math.inf else self._wall_clock() + ask.timeout,
         )
+        return [opened]
 
     async def answer(self, message: AnswerInterrupt) -> str:
         """Take an answer, if the question is open."""
@@ -69,7 +91,8 @@ class Questions:
             if question.id == message.interrupt:
                 await self._close(question, "answered", message.data, message.by)
                 self.answers[question.key] = message.data
-                question.answer.set(message.data)
+                if question.answer is not None:
+                    question.answer.set(message.data)
                 return "resolved"
         number = message.interrupt.rpartition(".")[2]
         asked = number.isdecimal() and 1 <= int(number) <= self._asked
@@ -80,7 +103,10 @@ class Questions:
         for question in list(self._open.values()):
             if question.deadline <= now:
                 await self._close(question, "timed_out", None, "engine")
-                question.answer.set(None)
+                if question.answer is not None:
+                    question.answer.set(None)
+                else:
+                    self.answers[question.key] = None  # for the body that asks again
 
     def withdraw(self, key: str) -> Event | None:
         """The body doesn't wait for this one any more."""
@@ -95,7 +121,8 @@ class Questions:
         """All of them are closed with this answer."""
         questions, self._open = self._open, {}
         for question in questions.values():
-            question.answer.set(answer)
+            if question.answer is not None:
+                question.answer.set(answer)
 
     def forget(self) -> None:
         """All of them are closed, and nobody waits for an answer any more."""
@@ -104,7 +131,8 @@ class Questions:
     def fail(self, error: Exception) -> None:
         """Nobody is going to answer; the events that close them come with the run's end."""
         for question in self._open.values():
-            question.answer.fail(error)
+            if question.answer is not None:
+                question.answer.fail(error)
 
     async def _close(self, question: Question, outcome: str, answer: Any, by: str) -> None:
         event = self._closed(question, outcome, answer, by)

@@ -6,6 +6,7 @@ from collections import deque
 
 import msgspec
 
+from ..persistence.store import StoredRequest
 from .messages import Submit
 
 KEPT_AFTER_END = 24 * 3600.0
@@ -34,6 +35,15 @@ class Requests:
             self._requests.pop(self._expiring.popleft()[1], None)
         return self._requests.get(request_id)
 
+    def restore(self, request: StoredRequest, now: float, wall_now: float) -> None:
+        """A request id that was in use when the engine ended."""
+        self._requests[request.request_id] = Request(request.run, request.fingerprint, accepted=True)
+        if request.ended_at is None:
+            self._of_run.setdefault(request.run, []).append(request.request_id)
+        else:
+            expires = now + KEPT_AFTER_END - (wall_now - request.ended_at)
+            self._expiring.append((expires, request.request_id))
+
     def begin(self, request_id: str, run: str, fingerprint: str | None) -> None:
         """A first submission is on its way."""
         self._requests[request_id] = Request(run, fingerprint)
@@ -49,6 +59,11 @@ class Requests:
     def refuse(self, request_id: str) -> list[Submit]:
         """The first submission was refused, so the id is free; returns those that repeated it meanwhile."""
         return self._requests.pop(request_id).repeats
+
+    def forget(self, request_id: str, run: str) -> None:
+        """The run could not be stored, so the id is free."""
+        self._requests.pop(request_id, None)
+        self._of_run.pop(run, None)
 
     def ended(self, run: str, now: float) -> None:
         """A run has ended: remember its request ids for a day."""

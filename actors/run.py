@@ -8,13 +8,15 @@ anyone hears of it. A queued run without a timer has no actor; its submission is
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 import trio
+from msgspec.structs import replace
 
-from ..persistence.store import FilesDoomed, Memo, MessagesTaken, WakesAt
+from ..persistence.store import FilesDoomed, Memo, MessagesTaken, StoredRun, WakesAt
 from ..protocol.errors import (
     Conflict,
     GreenroomError,
@@ -29,24 +31,27 @@ from ..protocol.names import is_probe
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
 from ..protocol.values import copied
-from .actor import Actor, Delivery, Reply
+from .actor import Actor, Countdown, Delivery, Reply, TellWhenSet
 from .body import Ask, Flag, Resume, Run, Services, Suspend, Taken, Unask, cancel_child
 from .change import Change
 from .doorstep import Doorstep
 from .execution import BodyEnded, Execution, LiveBodies, Raised, Returned
-from .jobs import exponential
-from .journal import LoadCheckpoint
+from .jobs import exponential, unknown_job
+from .journal import LoadCheckpoint, WatchEnd
 from .ledger import Ledger
 from .messages import (
     AnswerInterrupt,
     BodyGone,
     Cancel,
     Enter,
+    Forget,
     Granted,
     Inject,
     KeepTime,
     Leave,
     Left,
+    Recover,
+    Reject,
     Retry,
     Stop,
     Submission,
@@ -65,6 +70,10 @@ class Verdict(msgspec.Struct, frozen=True):
     to: Status
     reason: str
     by: str
+
+
+class ChildrenEnded(msgspec.Struct, gc=False):
+    """To itself, after a restart: the runs that its last body waited for have ended."""
 
 
 class RunActor(Actor):
@@ -92,6 +101,7 @@ class RunActor(Actor):
         self._questions = Questions(submission, services.journal, services.wall_clock)
         self._timers = Timers()
         self._run_clock = RunClock()
+        self._next_attempt = 1  # the number of the attempt that the next slot is for
         self._execution: Execution | None = None
         self._verdict: Verdict | None = None
         self._abandoned = False
@@ -105,6 +115,8 @@ class RunActor(Actor):
             self._timers.set(self._queue_timeout, since + terms.queue_timeout)
         if terms.deadline is not None:
             self._timers.set(self._deadline, since + terms.deadline)
+        if submission.stored is not None:
+            self._restore(submission.stored)
 
     def has_work(self) -> bool:
         if self._execution is not None:
@@ -120,7 +132,7 @@ class RunActor(Actor):
             "attempt": self._ledger.attempt,
             "body": self._execution is not None,
             "abandoned": self._abandoned,
-            "messages": self._doorstep.waiting,
+            "messages": len(self._doorstep.waiting),
         }
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
@@ -132,6 +144,7 @@ class RunActor(Actor):
         now = trio.current_time()
         await self._timers.act(now)
         await self._questions.on_deadline(now)
+        self._look_for_answers()
         self._set_deadline()
 
     def _set_deadline(self) -> None:
@@ -150,10 +163,13 @@ class RunActor(Actor):
             Status.RUNNING,
             live_body=resumes,
             reason=None,
-            attempt=ledger.attempt if resumes else ledger.attempt + 1,
+            attempt=self._next_attempt,
             generation=message.generation,
             interactive=None if resumes else True,
         )
+        if not outcome.held and self._submission.over:  # it could not be stored
+            self._give_back(message.generation)
+            return
         if not outcome.held:  # the lane was reset since, and the slot with it: back to the same place
             self._enter_lane()
             return
@@ -180,7 +196,7 @@ class RunActor(Actor):
     async def _load_checkpoint(self) -> Any:
         """What the body goes on from: what this run has saved, or for a `continue` also what another has."""
         submission = self._submission
-        if submission.kind == "start" and self._ledger.attempt == 1:
+        if submission.kind == "start" and self._ledger.attempt == 1 and submission.stored is None:
             return None
         reply: Reply[Any] = Reply()
         self._journal.tell(LoadCheckpoint(submission.handle, submission.job.name, reply))
@@ -233,10 +249,13 @@ class RunActor(Actor):
         if not may_retry:
             await self._end(Status.FAILED, reason="error", error=error_text(error), by="body")
             return
+        delay = self._retry_delay()
         if ledger.status is Status.RUNNING:
+            wakes_at = self._services.wall_clock() + delay
             await ledger.move(
                 Status.SUSPENDED,
                 *self._questions.closing("ended", None, "body"),
+                memos=(WakesAt(self.name, wakes_at),),
                 live_body=False,
                 reason="retry",
                 waiting_for="retry",
@@ -250,7 +269,8 @@ class RunActor(Actor):
         self._questions.forget()
         self._timers.drop(self._run_timeout)
         self._run_clock.reset()
-        self._timers.set(self._retry, trio.current_time() + self._retry_delay())
+        self._next_attempt = ledger.attempt + 1
+        self._timers.set(self._retry, trio.current_time() + delay)
 
     def _retry_delay(self) -> float:
         job, attempt = self._submission.job, self._ledger.attempt
@@ -279,6 +299,9 @@ class RunActor(Actor):
         if self._ledger.ended or status is Status.CANCELLING or (only_queued and status is not Status.QUEUED):
             message.reply.fail(await self._cannot_cancel())
         elif self._execution is None:
+            if message.files == "delete" and self._files:
+                self._files_doomed = True
+                await self._ledger.note(memos=(FilesDoomed(self.name),))
             run = await self._end(Status.CANCELLED, reason=message.reason, by=message.by)
             message.reply.set(run)
         elif not self._doorstep.interactive:
@@ -377,7 +400,7 @@ class RunActor(Actor):
         body_remains: bool = False,
     ) -> RunRecord | None:
         """Commit the end, and let everyone go who waits for it."""
-        if self._files_doomed:
+        if self._files_doomed and to is not Status.SUCCEEDED:
             await self._delete_files()
         outcome = await self._ledger.move(
             to,
@@ -498,13 +521,13 @@ class RunActor(Actor):
         else:
             opened = questions.open(message)
             if message.release_slot:
-                await self._release_slot("answer", (), opened)
-            else:
-                await self._ledger.note(opened)
+                await self._release_slot("answer", (), *opened)
+            elif opened:
+                await self._ledger.note(*opened)
             message.reply.set(message.release_slot)
 
     def _refuses_question(self, message: Ask) -> GreenroomError | None:
-        if message.key in self._questions:
+        if self._questions.asked_by_body(message.key):
             return Conflict(f"run {self.name} asks under key {message.key!r} already")
         if message.release_slot:
             return None if self._ledger.status is Status.RUNNING else self._second_wait()
@@ -531,8 +554,8 @@ class RunActor(Actor):
         message.reply.set(None)
 
     async def _taken(self, message: Taken) -> None:
-        self._doorstep.waiting -= message.count
-        memo = MessagesTaken(self.name, message.count)
+        waiting = self._doorstep.waiting
+        memo = MessagesTaken(self.name, tuple(waiting.popleft() for _ in range(message.count)))
         self._journal.tell(Change((), run=self.name, memos=(memo,)))
 
     # What others ask.
@@ -558,16 +581,110 @@ class RunActor(Actor):
             lane=submission.lane,
             message=message.message,
         )
-        await self._ledger.note(event)
-        self._doorstep.waiting += 1
+        outcome = await self._ledger.note(event)
+        self._doorstep.waiting.append(outcome.seq)
         self._execution.run.deliver(message.message)
         message.reply.set("accepted")
 
     async def _answer(self, message: AnswerInterrupt) -> None:
         message.reply.set(await self._questions.answer(message))
+        self._look_for_answers()
 
     async def _keep_time(self, message: KeepTime) -> None:
         """Nothing to do but to be awake: the timers are set."""
+
+    # After a restart.
+
+    def _restore(self, stored: StoredRun) -> None:
+        """Be what the run was when the engine ended, but for its body."""
+        record = stored.record
+        self._ledger.status, self._ledger.attempt = record.status, record.attempt
+        self._next_attempt = record.attempt + (0 if self._submission.job.resumable else 1)
+        self._questions.restore(stored.questions)
+        self._files_doomed = stored.files_doomed
+        for seq, message in stored.messages:
+            self._doorstep.waiting.append(seq)
+            self._inbox.append(message)
+        if self._ledger.status is not Status.QUEUED:
+            self._timers.drop(self._queue_timeout)
+
+    async def _recover(self, message: Recover) -> None:
+        """The run had begun: let it go on if its author said that it may, else end it."""
+        stored, job = self._submission.stored, self._submission.job
+        assert stored is not None, "only a run that was stored can be recovered"
+        unfinished = await self._services.files.remove_parts(self._submission.handle, self.name)
+        self._files = [path for path in stored.files if path not in unfinished]
+        record, ledger = stored.record, self._ledger
+        may_go_on = job.resumable or record.attempt < job.max_attempts or record.waiting_for == "retry"
+        if ledger.status is Status.CANCELLING or self._files_doomed:
+            await self._end(Status.CANCELLED, reason=record.reason)
+        elif ledger.status is Status.SUSPENDED and not job.registered:
+            await self._end(Status.REJECTED, reason="unknown_job", error=unknown_job(job.name))
+        elif not may_go_on or not job.registered:
+            why = unknown_job(job.name) if not job.registered else "the process ended while it executed"
+            await self._end(Status.FAILED, reason="crashed", error=why)
+        elif ledger.status is Status.RUNNING:
+            await ledger.move(
+                Status.SUSPENDED,
+                *self._questions.closing("ended", None, "engine"),
+                live_body=False,
+                reason="recovered",
+                waiting_for="slot",
+                interactive=False,
+            )
+            self._questions.forget()
+            self._enter_lane()
+        else:
+            await ledger.note(self._no_body())
+            self._wait_again(stored, message.children)
+
+    def _wait_again(self, stored: StoredRun, children: list[str]) -> None:
+        """Wait for what the run waited for, and then for a slot for a new body."""
+        waiting_for, wakes_at = stored.record.waiting_for, stored.wakes_at
+        left = 0.0 if wakes_at is None else max(0.0, wakes_at - self._services.wall_clock())
+        if waiting_for == "retry":
+            self._next_attempt = stored.record.attempt + 1
+            self._timers.set(self._retry, trio.current_time() + left)
+        elif waiting_for == "time":
+            self._timers.set(self._wake, trio.current_time() + left)
+        elif waiting_for == "answer":
+            self._look_for_answers()
+        elif waiting_for == "child" and children:
+            all_ended: Reply[None] = TellWhenSet(self, ChildrenEnded())
+            each = Countdown([all_ended], len(children))
+            for child in children:
+                self._journal.tell(WatchEnd(child, each))
+        else:
+            self._enter_lane()
+
+    def _look_for_answers(self) -> None:
+        """A run without a body that waited for an answer goes on when none of its questions is open."""
+        stored = self._submission.stored
+        if (
+            stored is not None
+            and stored.record.waiting_for == "answer"
+            and self._execution is None
+            and self._ledger.status is Status.SUSPENDED
+            and self._questions.deadline() == math.inf
+            and not self._questions.any_open()
+        ):
+            self._submission.stored = replace(stored, record=replace(stored.record, waiting_for="slot"))
+            self._enter_lane()
+
+    async def _wake(self) -> None:
+        self._enter_lane()
+
+    async def _children_ended(self, message: ChildrenEnded) -> None:
+        if self._ledger.status is Status.SUSPENDED and self._execution is None:
+            self._enter_lane()
+
+    async def _forget(self, message: Forget) -> None:
+        """The run could not be stored: there is nothing to end."""
+        self._ledger.status = Status.REJECTED
+        self._timers.clear()
+
+    async def _reject(self, message: Reject) -> None:
+        await self._end(Status.REJECTED, reason="rejected", error=message.why)
 
     # Slots.
 
@@ -623,4 +740,8 @@ _HANDLERS: dict[type, Callable[[Any, Any], Awaitable[None]]] = {
     Taken: RunActor._taken,
     Inject: RunActor._inject,
     AnswerInterrupt: RunActor._answer,
+    Recover: RunActor._recover,
+    Reject: RunActor._reject,
+    Forget: RunActor._forget,
+    ChildrenEnded: RunActor._children_ended,
 }

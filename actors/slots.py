@@ -41,8 +41,8 @@ class _Unsettled:
 class Slots:
     """See the module's text."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self) -> None:
+        self.limit = 0
         self.executing: dict[str, int] = {}  # run: the generation of its slot
         self.generations: dict[str, int] = {}  # lane: how often it was reset, where it ever was
         self._asked: dict[int, tuple[str, str]] = {}

@@ -43,13 +43,18 @@ class FellBehind(Exception):
 class Stream:
     """The ring. Seqs have no gap, so an event's place in it follows from its number."""
 
-    def __init__(self, last_seq: int, size: int = RING_SIZE) -> None:
-        self.last_seq = last_seq
-        self._first_seq = last_seq + 1  # of the events ever published here
+    def __init__(self, size: int = RING_SIZE) -> None:
+        self.last_seq = 0
+        self._first_seq = 1  # of the events ever published here
         self._size = size
         self._ring: list[Published | None] = [None] * size
         self._news = trio.lowlevel.ParkingLot()
         self._closed = False
+
+    def begin(self, last_seq: int) -> None:
+        """Numbering goes on after this."""
+        self.last_seq = last_seq
+        self._first_seq = last_seq + 1
 
     def publish(self, events: Sequence[Event]) -> None:
         """Append events, which follow `last_seq`, and wake every subscriber that waits."""

@@ -9,19 +9,23 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, NoReturn
 
 import msgspec
 import trio
+from msgspec.structs import replace
 
+from ..persistence.store import Requested, Stored
 from ..protocol.errors import Conflict, Draining, GreenroomError, Internal, NoActiveRun, QueueFull
 from ..protocol.events import EngineChanged, RunChanged, RunStateChanged, RunWaiting
+from ..protocol.fold import Projection
 from ..protocol.names import MAIN
 from ..protocol.records import default_limit
 from ..protocol.states import Status
 from .actor import Actor, Countdown, Directory, Kind, Reply
 from .change import Change
-from .journal import Answer, Journal, WatchEnd
+from .journal import Answer, Journal, Look, WatchEnd
 from .messages import (
     Accepted,
     AnswerInterrupt,
@@ -38,21 +42,27 @@ from .messages import (
     LaneReport,
     Left,
     LongWait,
+    NotStored,
+    Recover,
     Refused,
+    Reject,
     ReleaseHandle,
     Reset,
     ResetLanes,
+    Restore,
     Retry,
     SetConcurrency,
     SetDraining,
     SetLimit,
     SetMaxConcurrent,
     SetParams,
+    StoreIsDown,
     Submission,
     Submit,
     WaitForActive,
     Waiting,
 )
+from .outage import unavailable
 from .requests import Requests
 from .slots import Slots
 from .starts import NotStarting, Starting
@@ -77,14 +87,13 @@ class Supervisor(Actor):
     def __init__(
         self,
         *,
-        max_concurrent: int,
         max_pending: int,
         directory: Directory,
         journal: Journal,
         spawn: Callable[[Callable[[], Awaitable[object]]], None],
     ) -> None:
         super().__init__("supervisor", "")
-        self.slots = Slots(max_concurrent)
+        self.slots = Slots()
         self.limits: dict[str, int | None] = {}  # of the lanes for which someone set one
         self._max_pending = max_pending
         self._directory = directory
@@ -95,6 +104,7 @@ class Supervisor(Actor):
         self._last_place = 0
         self._draining = False
         self._closing = False
+        self._store_is_down = False
         self._waiters: list[tuple[set[str], Reply[bool]]] = []
         self._long_waits: dict[str, RunWaiting] = {}  # lane: the longest of those just reported
         self._said_waiting: dict[str, float] = {}  # lane: when its last `run_waiting` event was
@@ -120,11 +130,57 @@ class Supervisor(Actor):
         for message in messages:
             _HANDLERS[type(message)](self, message)
         self._say_waiting()
-        grants = list(self.slots.grants())
+        grants = [] if self._store_is_down else list(self.slots.grants())
         if grants:
             self._journal.tell(Starting([grant.run for _, grant in grants]))
         for lane, grant in grants:
             self._tell("lane", lane, grant)
+
+    def restore(
+        self,
+        stored: Stored,
+        submissions: list[Submission],
+        rejects: dict[str, str],
+        wall_now: float,
+    ) -> None:
+        """Take up the runs that were pending when the engine ended, in the order of their submission."""
+        self._last_place = stored.last_place
+        for request in stored.requests:
+            self._requests.restore(request, trio.current_time(), wall_now)
+        children: dict[str, list[str]] = {}
+        handles: dict[str, Restore] = {}
+        for submission in submissions:
+            self._seats[submission.id] = Seat(submission)
+            if submission.terms.parent is not None:
+                children.setdefault(submission.terms.parent, []).append(submission.id)
+            restore = handles.setdefault(submission.handle, Restore(None, []))
+            if submission.place is not None:
+                restore.admitted = submission
+            elif submission.terms.front:
+                restore.waiting.insert(0, submission)
+            else:
+                restore.waiting.append(submission)
+        for submission in submissions:
+            self._restore_run(submission, children.get(submission.id, []), rejects.get(submission.id))
+        for handle, restore in handles.items():
+            self._tell("handle", handle, restore)
+
+    def _restore_run(self, submission: Submission, children: list[str], reject: str | None) -> None:
+        seat = self._seats[submission.id]
+        if submission.begun:
+            seat.phase = "queued"
+            self._tell("run", submission.id, Recover(children))
+            return
+        if reject is not None:
+            self._tell("run", submission.id, Reject(reject))
+        elif submission.terms.queue_timeout is not None or submission.terms.deadline is not None:
+            self._tell("run", submission.id, KeepTime())
+        if submission.place is None:
+            seat.phase = "waiting"
+        else:
+            seat.phase = "queued"
+            if reject is None:
+                self._enter_lane(submission)
 
     # Submissions.
 
@@ -132,6 +188,9 @@ class Supervisor(Actor):
         submission = message.submission
         request_id = submission.terms.request_id
         if request_id is not None and self._is_repeat(request_id, message):
+            return
+        if self._store_is_down:
+            message.reply.fail(unavailable())  # the journal is busy with waiting, and this names no state
             return
         refusal = self._refusal(submission)
         if refusal is not None:
@@ -147,11 +206,8 @@ class Supervisor(Actor):
         if request is None:
             return False
         if request.fingerprint != message.submission.terms.fingerprint:
-            known = {"run": request.run} if request.accepted else {}
-            error = Conflict(
-                f"request_id {request_id!r} was used for another submission: use a new one", **known
-            )
-            self._journal.tell(Answer(message.reply, error=error))
+            refuse = partial(_refuse_other_use, request_id, request.run)
+            self._journal.tell(Look(refuse, message.reply))
         elif request.accepted:
             self._join(message, request.run)
         else:
@@ -160,7 +216,7 @@ class Supervisor(Actor):
 
     def _refusal(self, submission: Submission) -> GreenroomError | None:
         # The child of a run that is executing already is let in: without it, that run could not finish.
-        if (self._closing or self._draining) and not submission.ancestors:
+        if (self._closing or self._draining) and not submission.terms.ancestors:
             return Draining("the engine is draining and takes no new runs: try again when it has resumed")
         if submission.id in self._seats:
             return Internal(f"the ids that this engine was given repeat themselves: {submission.id}")
@@ -222,8 +278,10 @@ class Supervisor(Actor):
             Change(
                 (created,),
                 run=submission.id,
-                terms=submission.terms,
+                terms=replace(submission.terms, front=True) if front else submission.terms,
                 watch=submission.ended,
+                submission=submission,
+                creates=True,
                 reply=reply,
                 answer=accepted,
             )
@@ -248,6 +306,8 @@ class Supervisor(Actor):
         self._join(Submit(submission, "join", message.reply), message.run)
         request_id = submission.terms.request_id
         if request_id is not None:
+            memo = Requested(request_id, message.run, submission.terms.fingerprint)
+            self._journal.tell(Change((), run=message.run, memos=(memo,)))
             self._accept_request(request_id, message.run)
             if message.run not in self._seats:  # it has ended just now
                 self._requests.ended(message.run, trio.current_time())
@@ -304,6 +364,16 @@ class Supervisor(Actor):
         if message.ended:
             self._seats.pop(message.run, None)
             self._requests.ended(message.run, trio.current_time())
+
+    def _not_stored(self, message: NotStored) -> None:
+        seat = self._seats.pop(message.run)
+        self.slots.left(message.run, message.lane, None)
+        request_id = seat.submission.terms.request_id
+        if request_id is not None:
+            self._requests.forget(request_id, message.run)
+
+    def _store_down(self, message: StoreIsDown) -> None:
+        self._store_is_down = message.down
 
     def _gave_back(self, run: str) -> None:
         if self._waiters:
@@ -475,6 +545,12 @@ class Supervisor(Actor):
         self._directory.tell(kind, name, message)
 
 
+def _refuse_other_use(request_id: str, id: str, committed: Projection) -> NoReturn:
+    run = committed.runs.get(id)
+    details = {} if run is None else {"run": run}
+    raise Conflict(f"request_id {request_id!r} was used for another submission: use a new one", **details)
+
+
 _HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     Submit: Supervisor._submit,
     Entering: Supervisor._entering,
@@ -484,6 +560,8 @@ _HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     Retry: Supervisor._retry,
     LaneReport: Supervisor._lane_report,
     Left: Supervisor._left,
+    NotStored: Supervisor._not_stored,
+    StoreIsDown: Supervisor._store_down,
     LongWait: Supervisor._long_wait,
     Cancel: Supervisor._route_to_run,
     AnswerInterrupt: Supervisor._route_to_run,

@@ -50,8 +50,8 @@ class Files(Protocol):
     async def delete(self, handle: str, paths: Sequence[str]) -> None:
         """Delete finished files; one that isn't there any more is no error."""
 
-    async def remove_parts(self, handle: str, run: str) -> None:
-        """Delete whatever a run left unfinished."""
+    async def remove_parts(self, handle: str, run: str) -> list[str]:
+        """Delete whatever a run left unfinished; returns the paths that those files would have had."""
 
 
 def folder_name(handle: str) -> str:
@@ -90,8 +90,8 @@ class DiskFiles:
     async def delete(self, handle: str, paths: Sequence[str]) -> None:
         await self._do(self._unlink_all, self._root / folder_name(handle), paths)
 
-    async def remove_parts(self, handle: str, run: str) -> None:
-        await self._do(self._unlink_parts, self._root / folder_name(handle), run)
+    async def remove_parts(self, handle: str, run: str) -> list[str]:
+        return await self._do(self._unlink_parts, self._root / folder_name(handle), run)
 
     def _open(self, handle: str, final: Path, part: Path, overwrite: bool) -> BinaryIO:
         if not overwrite and final.exists():
@@ -114,9 +114,13 @@ class DiskFiles:
             raise OSError("; ".join(map(str, errors)))
 
     @staticmethod
-    def _unlink_parts(folder: Path, run: str) -> None:
-        for part in folder.rglob(f"*.{run}.part"):
+    def _unlink_parts(folder: Path, run: str) -> list[str]:
+        ending = f".{run}.part"
+        paths: list[str] = []
+        for part in folder.rglob(f"*{ending}"):
             part.unlink(missing_ok=True)
+            paths.append(part.relative_to(folder).as_posix().removesuffix(ending))
+        return paths
 
     async def _do(self, function: Callable[..., T], *args: object) -> T:
         if self._in_threads:

@@ -1,16 +1,50 @@
 """The `memory:` store: dictionaries with a store's manners, for tests, simulation and throw-away engines.
 
-It uses no threads and never waits. It keeps everything until it is closed.
+It uses no threads and never waits. It lives as long as this object: opened again, it recovers like a file.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from ..protocol.events import Event, InterruptClosed, RunEvent, RunProgress
-from ..protocol.records import RunRecord
-from .store import Batch, Checkpoint, RunQuery
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from ..protocol.events import (
+    EngineChanged,
+    Event,
+    HandleChanged,
+    InterruptClosed,
+    InterruptOpened,
+    LaneChanged,
+    RunEvent,
+    RunMessage,
+    RunProgress,
+)
+from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
+from .store import (
+    Batch,
+    Checkpoint,
+    FileFinished,
+    FileGivenUp,
+    FilesDoomed,
+    Memo,
+    MessagesTaken,
+    Question,
+    Requested,
+    Retention,
+    RunQuery,
+    Stored,
+    StoredRequest,
+    StoredRun,
+    Terms,
+    WakesAt,
+)
+
+_KEPT_REQUESTS = 24 * 3600.0
 
 
 class MemoryStore:
@@ -18,29 +52,67 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._epoch: str | None = None
+        self._last_seq = 0
+        self._max_concurrent = 0
+        self._draining = False
         self._runs: dict[str, RunRecord] = {}
         self._ids: list[str] = []  # sorted; ids are drawn in order of time, so new ones go to the end
+        self._terms: dict[str, Terms] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()  # in the order of the ends
         self._events: dict[str, list[Event]] = {}
+        self._lanes: dict[str, tuple[int | None, int]] = {}
+        self._drafts: dict[str, Any] = {}
+        self._held: dict[str, str] = {}
         self._checkpoints: dict[tuple[str, str], Checkpoint] = {}
-        self._closed_interrupts: dict[str, InterruptClosed] = {}
+        self._questions: dict[str, dict[str, Question]] = {}
+        self._closed: dict[str, InterruptClosed] = {}
+        self._messages: dict[str, dict[int, Any]] = {}
+        self._files: dict[str, dict[str, None]] = {}
+        self._doomed: dict[str, None] = {}
+        self._wakes_at: dict[str, float] = {}
+        self._requests: dict[str, Requested] = {}
 
-    async def open(self, epoch: str) -> str:
-        self._epoch = self._epoch or epoch
-        return self._epoch
+    async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
+        if self._epoch is None:
+            self._epoch, self._max_concurrent = epoch, max_concurrent
+        pending = [run for id in self._ids if not (run := self._runs[id]).ended]
+        return Stored(
+            epoch=self._epoch,
+            last_seq=self._last_seq,
+            last_place=max((run.place or 0 for run in self._runs.values()), default=0),
+            max_concurrent=self._max_concurrent,
+            draining=self._draining,
+            lanes=dict(self._lanes),
+            drafts=dict(self._drafts),
+            held=dict(self._held),
+            pending=[self._stored(run) for run in pending],
+            ended=[self._runs[id] for id in list(self._ended)[-KEPT_ENDED_RUNS:]],
+            requests=[
+                StoredRequest(request.request_id, request.run, request.fingerprint, made.ended_at)
+                for request in self._requests.values()
+                if (made := self._runs.get(request.run)) is not None
+                and (made.ended_at is None or made.ended_at > now - _KEPT_REQUESTS)
+            ],
+        )
 
     async def commit(self, batch: Batch) -> None:
+        self._last_seq = batch.after
         for id, write in batch.runs.items():
+            record = write.record
             if id not in self._runs:
-                self._ids.insert(bisect_left(self._ids, id), id)
-            self._runs[id] = write.record
+                self._insert(id, write.terms or Terms())
+            if write.ended is not None:
+                self._ended[id] = None
+                if write.holds_handle:
+                    self._held[record.handle] = id
+            self._runs[id] = record
         for event in batch.events:
-            if isinstance(event, RunEvent) and type(event) is not RunProgress:
-                self._events.setdefault(event.run, []).append(event)
-                if type(event) is InterruptClosed:
-                    self._closed_interrupts[event.interrupt] = event
+            self._remember_event(event)
         for memo in batch.memos:
-            if type(memo) is Checkpoint:
-                self._checkpoints[memo.handle, memo.job] = memo
+            self._remember(memo)
+
+    async def committed(self, batch: Batch) -> bool:
+        return self._last_seq == batch.after
 
     async def run(self, id: str) -> RunRecord | None:
         return self._runs.get(id)
@@ -61,16 +133,130 @@ class MemoryStore:
     async def history(self, run: str) -> list[Event]:
         return list(self._events.get(run, ()))
 
+    async def events(self, after: int, limit: int) -> list[Event]:
+        later = (event for events in self._events.values() for event in events if event.seq > after)
+        return sorted(later, key=lambda event: event.seq)[:limit]
+
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
         return self._checkpoints.get((handle, job))
 
     async def closed_interrupt(self, id: str) -> InterruptClosed | None:
-        return self._closed_interrupts.get(id)
+        return self._closed.get(id)
+
+    async def prune(self, retention: Retention, now: float, most: int) -> int:
+        surplus = 0 if retention.keep_runs is None else max(0, len(self._ended) - retention.keep_runs)
+        oldest = None if retention.keep_runs_for is None else now - retention.keep_runs_for
+        doomed: list[str] = []
+        for id in self._ended:
+            ended_at = self._runs[id].ended_at or 0.0
+            too_old = oldest is not None and ended_at < oldest
+            if len(doomed) == most or not (too_old or len(doomed) < surplus):
+                break
+            doomed.append(id)
+        for id in doomed:
+            self._forget(id)
+        return len(doomed)
 
     async def close(self) -> None:
         pass
+
+    def _insert(self, id: str, terms: Terms) -> None:
+        self._ids.insert(bisect_left(self._ids, id), id)
+        self._terms[id] = terms
+        if terms.request_id is not None:
+            self._requests[terms.request_id] = Requested(terms.request_id, id, terms.fingerprint)
+
+    def _remember_event(self, event: Event) -> None:
+        kind = type(event)
+        if isinstance(event, RunEvent) and kind is not RunProgress:
+            self._events.setdefault(event.run, []).append(event)
+        remember = _BY_EVENT.get(kind)
+        if remember is not None:
+            remember(self, event)
+
+    def _message(self, event: RunMessage) -> None:
+        self._messages.setdefault(event.run, {})[event.seq] = event.message
+
+    def _question(self, event: InterruptOpened) -> None:
+        question = Question(event.interrupt, event.run, event.key, event.data, event.at, event.deadline)
+        self._questions.setdefault(event.run, {})[event.interrupt] = question
+
+    def _answer(self, event: InterruptClosed) -> None:
+        questions = self._questions[event.run]
+        asked = questions[event.interrupt]
+        questions[event.interrupt] = replace(asked, outcome=event.outcome, answer=event.answer)
+        self._closed[event.interrupt] = event
+
+    def _lane(self, event: LaneChanged) -> None:
+        self._lanes[event.lane] = (event.limit, event.generation)
+
+    def _handle(self, event: HandleChanged) -> None:
+        if event.params is not UNSET:
+            self._drafts.pop(event.handle, None)
+            if event.params is not None:
+                self._drafts[event.handle] = event.params
+        if event.freed is not None:
+            self._held.pop(event.handle, None)
+
+    def _engine(self, event: EngineChanged) -> None:
+        self._max_concurrent, self._draining = event.max_concurrent, event.draining
+
+    def _remember(self, memo: Memo) -> None:
+        if isinstance(memo, Checkpoint):
+            self._checkpoints[memo.handle, memo.job] = memo
+        elif isinstance(memo, MessagesTaken):
+            for seq in memo.seqs:
+                self._messages[memo.run].pop(seq, None)
+        elif isinstance(memo, FileFinished):
+            self._files.setdefault(memo.run, {})[memo.path] = None
+        elif isinstance(memo, FileGivenUp):
+            self._files.get(memo.run, {}).pop(memo.path, None)
+        elif isinstance(memo, FilesDoomed):
+            self._doomed[memo.run] = None
+        elif isinstance(memo, WakesAt):
+            self._wakes_at[memo.run] = memo.at
+        else:
+            self._requests[memo.request_id] = memo
+
+    def _stored(self, run: RunRecord) -> StoredRun:
+        return StoredRun(
+            record=run,
+            terms=self._terms[run.id],
+            wakes_at=self._wakes_at.get(run.id),
+            files_doomed=run.id in self._doomed,
+            messages=list(self._messages.get(run.id, {}).items()),
+            questions=list(self._questions.get(run.id, {}).values()),
+            files=list(self._files.get(run.id, ())),
+        )
+
+    def _forget(self, id: str) -> None:
+        del self._ended[id]
+        del self._ids[bisect_left(self._ids, id)]
+        for question in self._questions.pop(id, {}):
+            self._closed.pop(question, None)
+        by_run: tuple[dict[str, Any], ...] = (
+            self._runs,
+            self._terms,
+            self._events,
+            self._messages,
+            self._files,
+            self._doomed,
+            self._wakes_at,
+        )
+        for held in by_run:
+            held.pop(id, None)
 
     def _newest_first(self, before: str | None) -> Iterator[RunRecord]:
         end = len(self._ids) if before is None else bisect_left(self._ids, before)
         for position in range(end - 1, -1, -1):
             yield self._runs[self._ids[position]]
+
+
+_BY_EVENT: dict[type, Callable[[MemoryStore, Any], None]] = {
+    RunMessage: MemoryStore._message,
+    InterruptOpened: MemoryStore._question,
+    InterruptClosed: MemoryStore._answer,
+    LaneChanged: MemoryStore._lane,
+    HandleChanged: MemoryStore._handle,
+    EngineChanged: MemoryStore._engine,
+}

@@ -2,6 +2,7 @@
 
 The journal is the only one who commits, one `Batch` at a time and never two at once; reads may come at any
 moment and see only what is committed. A batch is one transaction: all of it is there afterwards, or none.
+What a store raises when it can't do its work stands in `failures.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..protocol.records import RunRecord
 from ..protocol.states import Status
 
 
-class Terms(msgspec.Struct, frozen=True, gc=False):
+class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What a run was submitted under, beyond what its record shows. Seconds; `None` means no limit."""
 
     request_id: str | None = None
@@ -24,6 +25,8 @@ class Terms(msgspec.Struct, frozen=True, gc=False):
     run_timeout: float | None = None
     deadline: float | None = None
     parent: str | None = None
+    ancestors: tuple[str, ...] = ()
+    front: bool = False
 
 
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):
@@ -36,10 +39,10 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class MessagesTaken(msgspec.Struct, frozen=True, gc=False):
-    """The body has taken this many more of its run's messages, oldest first."""
+    """The body has taken messages, named by the seqs of their `run_message` events."""
 
     run: str
-    count: int
+    seqs: tuple[int, ...]
 
 
 class FileFinished(msgspec.Struct, frozen=True, gc=False):
@@ -69,17 +72,27 @@ class WakesAt(msgspec.Struct, frozen=True, gc=False):
     at: float
 
 
-Memo = Checkpoint | MessagesTaken | FileFinished | FileGivenUp | FilesDoomed | WakesAt
+class Requested(msgspec.Struct, frozen=True, gc=False):
+    """A request id was answered with this run, which another submission had made."""
+
+    request_id: str
+    run: str
+    fingerprint: str | None
+
+
+Memo = Checkpoint | MessagesTaken | FileFinished | FileGivenUp | FilesDoomed | WakesAt | Requested
 """What is remembered beside the events."""
 
 
 class RunWrite(msgspec.Struct, gc=False):
     """A run's row after the batch. `expected` are the statuses that the stored row may have; `None` inserts
-    it."""
+    it. `ended` is the seq of the event that ended it, if this batch holds that; `holds_handle` as there."""
 
     record: RunRecord
     expected: frozenset[Status] | None
     terms: Terms | None = None
+    ended: int | None = None
+    holds_handle: bool = False
 
 
 class Batch(msgspec.Struct, gc=False):
@@ -89,6 +102,11 @@ class Batch(msgspec.Struct, gc=False):
     events: list[Event]
     runs: dict[str, RunWrite]
     memos: list[Memo]
+
+    @property
+    def after(self) -> int:
+        """The last seq once the batch is committed."""
+        return self.before + len(self.events)
 
 
 class RunQuery(msgspec.Struct, frozen=True):
@@ -101,14 +119,77 @@ class RunQuery(msgspec.Struct, frozen=True):
     before: str | None = None
 
 
+class Question(msgspec.Struct, frozen=True, gc=False):
+    """A question that was asked; `outcome` is `None` while it is open."""
+
+    id: str
+    run: str
+    key: str
+    data: Any
+    opened_at: float
+    deadline: float | None
+    outcome: str | None = None
+    answer: Any = None
+
+
+class StoredRun(msgspec.Struct, gc=False):
+    """A pending run with everything that is needed to go on with it."""
+
+    record: RunRecord
+    terms: Terms
+    wakes_at: float | None = None
+    files_doomed: bool = False
+    messages: list[tuple[int, Any]] = []
+    questions: list[Question] = []
+    files: list[str] = []
+
+
+class StoredRequest(msgspec.Struct, gc=False):
+    """A request id that still answers with its run; `ended_at` is when that run ended."""
+
+    request_id: str
+    run: str
+    fingerprint: str | None
+    ended_at: float | None
+
+
+class Stored(msgspec.Struct, gc=False):
+    """What a store holds when it is opened. `pending` is in the order of submission, `ended` in that of the
+    ends, the last of them only; `held` are handles that an abandoned body held, with its run."""
+
+    epoch: str
+    last_seq: int
+    last_place: int
+    max_concurrent: int
+    draining: bool
+    lanes: dict[str, tuple[int | None, int]]
+    drafts: dict[str, Any]
+    held: dict[str, str]
+    pending: list[StoredRun]
+    ended: list[RunRecord]
+    requests: list[StoredRequest]
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """What to keep of ended runs and of events: at most so many, and none older than so many seconds."""
+
+    keep_runs: int | None = None
+    keep_runs_for: float | None = None
+    keep_events: int | None = None
+    keep_events_for: float | None = None
+
+
 class Store(Protocol):
     """Where the journal writes, and where everyone reads what is no longer in the engine's memory."""
 
-    async def open(self, epoch: str) -> str:
-        """Open, and return the epoch of the numbering: a new store takes the one that is offered."""
+    async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
+        """Open, for this engine alone; a new store takes the epoch and the limit that are offered."""
 
     async def commit(self, batch: Batch) -> None:
         """Make the batch durable, whole; when this returns it survives a crash."""
+
+    async def committed(self, batch: Batch) -> bool:
+        """Whether a batch is there whose commit failed with an unknown outcome."""
 
     async def run(self, id: str) -> RunRecord | None:
         """One run."""
@@ -119,11 +200,17 @@ class Store(Protocol):
     async def history(self, run: str) -> list[Event]:
         """All stored events of a run, in order. Progress is kept on the run's row only."""
 
+    async def events(self, after: int, limit: int) -> list[Event]:
+        """Stored events from a seq on, in order."""
+
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
         """The last checkpoint of a handle for a job."""
 
     async def closed_interrupt(self, id: str) -> InterruptClosed | None:
         """How a question was closed, if it ever was."""
+
+    async def prune(self, retention: Retention, now: float, most: int) -> int:
+        """Forget up to `most` ended runs and `most` events that need not be kept; returns how many."""
 
     async def close(self) -> None:
         """Let go of everything."""

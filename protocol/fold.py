@@ -81,9 +81,10 @@ def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecor
         "reason": event.reason,
         "attempt": event.attempt,
         "place": event.place,
-        "waiting_for": event.waiting_for,
         "updated_at": at,
     }
+    if to is not Status.CANCELLING:  # there it tells whether the run still holds a slot
+        changes["waiting_for"] = event.waiting_for
     if event.interactive is not None:
         changes.update(interactive=event.interactive, streaming=False, compacting=False)
     if to is not Status.CANCELLING:

@@ -1,7 +1,8 @@
 """Run the tests: `python3 -m tests [arguments for pytest]`.
 
 It needs only Python. It makes `.venv` in the project's folder unless one is there, installs the project with
-its test tools into it when `pyproject.toml` has changed since the last time, and then becomes pytest.
+its test tools into it when `pyproject.toml` has changed since the last time, and then becomes pytest. Where it
+may, it also installs the database servers that some tests start; without them those tests are skipped.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def main() -> None:
         make_environment()
         install_project()
         STAMP.write_text(wanted)
+    install_servers()
     os.chdir(ROOT)
     os.execv(PYTHON, [str(PYTHON), "-m", "pytest", "-n", "auto", *sys.argv[1:]])
 
@@ -47,14 +49,35 @@ def make_environment() -> None:
 
 def install_venv_package() -> None:
     """Debian and its relatives ship Python without what `venv` needs, in a package of its own."""
-    if not (shutil.which("apt-get") and os.geteuid() == 0):
+    if not may_install_packages():
         sys.exit(
             f"{sys.executable} has no ensurepip, so it can't make {VENV}. Install it "
             "(on Debian and Ubuntu, as root: apt-get install python3-venv), then run this again."
         )
     say("installing python3-venv, which this Python needs to make a virtual environment")
-    if not (succeeds("apt-get", "update") and succeeds("apt-get", "install", "-y", "python3-venv")):
+    if not install_packages("python3-venv"):
         sys.exit("apt-get could not install python3-venv; its message stands above.")
+
+
+def install_servers() -> None:
+    missing = []
+    if not (shutil.which("postgres") or any(Path("/usr/lib/postgresql").glob("*/bin/postgres"))):
+        missing.append("postgresql")
+    if not (shutil.which("mariadbd") or Path("/usr/sbin/mariadbd").exists()):
+        missing.append("mariadb-server")
+    if missing and may_install_packages():
+        say(f"installing {' and '.join(missing)}, of which the tests start servers of their own")
+        if not install_packages(*missing):
+            say("apt-get could not install them; its message stands above. The tests that need them are skipped.")
+
+
+def may_install_packages() -> bool:
+    return shutil.which("apt-get") is not None and os.geteuid() == 0
+
+
+def install_packages(*names: str) -> bool:
+    os.environ["DEBIAN_FRONTEND"] = "noninteractive"
+    return succeeds("apt-get", "update") and succeeds("apt-get", "install", "-y", *names)
 
 
 def install_project() -> None:

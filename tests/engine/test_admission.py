@@ -505,7 +505,7 @@ async def test_a_different_payload_under_the_same_request_id_is_a_conflict(autoj
         before = await engine.snapshot()
         with pytest.raises(Conflict) as refused:
             await engine.submit(**(payload | other), request_id="r")
-        assert refused.value.details["run"] == first.id
+        assert refused.value.details["run"].id == first.id
         assert "'r'" in str(refused.value)
         assert await engine.snapshot() == before
 

@@ -26,7 +26,7 @@ async def main() -> None:
         try:
             await engine.submit("pay", handle="alice", params={"amount": 6}, request_id="order 7")
         except Conflict as error:
-            print("refused:", error.details["run"] == ticket.id)
+            print("refused:", error.details["run"].id == ticket.id)
 
 
 if __name__ == "__main__":

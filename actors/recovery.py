@@ -1,0 +1,173 @@
+"""After a restart: from what the store holds to the picture of it, and to the runs that go on.
+
+The picture is exactly the one that clients had at the last seq, so that one who is there goes on without a
+snapshot. What follows from the restart (runs that are resumed, failed or cancelled, handles that are free
+again) comes after it, as events like any other.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from ..persistence.store import Stored, StoredRun
+from ..protocol.errors import Invalid
+from ..protocol.events import EngineChanged, Event, HandleChanged, LaneChanged
+from ..protocol.fold import Projection
+from ..protocol.names import MAIN
+from ..protocol.records import (
+    EngineState,
+    HandleState,
+    InterruptState,
+    LaneState,
+    RunRecord,
+    Snapshot,
+    default_limit,
+)
+from ..protocol.states import HandleStatus, Status, handle_status
+from .actor import Reply
+from .jobs import Jobs, unknown_job
+from .messages import Submission
+
+
+def picture(stored: Stored) -> Projection:
+    """The projection as of the store's last seq."""
+    pending = [run.record for run in stored.pending]
+    runs = {record.id: record for record in [*pending, *stored.ended]}
+    lanes = _lanes(stored, pending, runs)
+    return Projection.from_snapshot(
+        Snapshot(
+            epoch=stored.epoch,
+            seq=stored.last_seq,
+            engine=EngineState(
+                stored.max_concurrent,
+                sum(len(lane.executing) for lane in lanes.values()),
+                sum(record.status is Status.QUEUED for record in pending),
+                stored.draining,
+            ),
+            lanes=lanes,
+            handles=_handles(stored),
+            interrupts={
+                question.id: InterruptState(
+                    question.run, question.key, question.data, question.opened_at, question.deadline
+                )
+                for run in stored.pending
+                for question in run.questions
+                if question.outcome is None
+            },
+            runs=runs,
+        )
+    )
+
+
+def _lanes(stored: Stored, pending: list[RunRecord], runs: dict[str, RunRecord]) -> dict[str, LaneState]:
+    lanes = {name: LaneState(limit, generation, [], []) for name, (limit, generation) in stored.lanes.items()}
+    for name in (MAIN, *(record.lane for record in runs.values())):
+        lanes.setdefault(name, LaneState(default_limit(name), 0, [], []))
+    for record in pending:
+        if _holds_slot(record):
+            lanes[record.lane].executing.append(record.id)
+        elif record.status is Status.QUEUED and record.place is not None:
+            lanes[record.lane].queued.append(record.id)
+    return lanes
+
+
+def _holds_slot(record: RunRecord) -> bool:
+    if record.status is Status.CANCELLING:
+        return record.waiting_for is None and not record.detached
+    return record.status is Status.RUNNING and not record.detached
+
+
+def _handles(stored: Stored) -> dict[str, HandleState]:
+    admitted: dict[str, str] = {}
+    waiting: dict[str, list[str]] = {}
+    status: dict[str, HandleStatus] = {}
+    for record in stored.ended:
+        status.setdefault(record.handle, HandleStatus.IDLE)
+        if record.place is not None:  # else it never got beyond waiting in its handle, and left no mark
+            before = Status.RUNNING if record.attempt else Status.QUEUED
+            status[record.handle] = handle_status(before, record.status)
+    for run in stored.pending:
+        record, handle = run.record, run.record.handle
+        if record.place is not None:
+            admitted[handle] = record.id
+            status[handle] = handle_status(None, record.status)
+        else:
+            status.setdefault(handle, HandleStatus.IDLE)
+            queue = waiting.setdefault(handle, [])
+            queue.insert(0 if run.terms.front else len(queue), record.id)
+    admitted.update(stored.held)
+    for name in stored.drafts:
+        status.setdefault(name, HandleStatus.IDLE)
+    return {
+        name: HandleState(
+            shown,
+            name in admitted,
+            admitted.get(name),
+            waiting.get(name, []),
+            stored.drafts.get(name),
+        )
+        for name, shown in status.items()
+    }
+
+
+def submissions(stored: Stored, jobs: Jobs, wall_now: float) -> tuple[list[Submission], dict[str, str]]:
+    """The pending runs, in the order they were submitted; and of the queued ones those that can't be started
+    any more, with the reason."""
+    rejects: dict[str, str] = {}
+    recalled = [_recall(run, jobs, wall_now) for run in stored.pending]
+    for submission in recalled:
+        why = None if submission.begun else _cannot_start(submission)
+        if why is not None:
+            rejects[submission.id] = why
+    return recalled, rejects
+
+
+def _recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
+    record = run.record
+    return Submission(
+        id=record.id,
+        job=jobs.recall(record.job),
+        handle=record.handle,
+        lane=record.lane,
+        kind=record.kind,
+        params=record.params,
+        terms=run.terms,
+        by="engine",
+        created_at=trio.current_time() - max(0.0, wall_now - record.created_at),
+        warn_after=2,
+        on_wait=None,
+        ended=Reply(),
+        place=record.place,
+        stored=run,
+        begun=record.status is not Status.QUEUED,
+    )
+
+
+def _cannot_start(submission: Submission) -> str | None:
+    job = submission.job
+    if not job.registered:
+        return unknown_job(job.name)
+    try:
+        job.check(submission.params)
+    except Invalid as error:
+        return error.message
+    return None
+
+
+def consequences(stored: Stored, max_concurrent: int, limits: dict[str, int | None]) -> list[Event]:
+    """What is different from the picture as soon as the engine is there again: a configured limit wins over
+    the stored one, nothing drains, and the bodies that held handles are gone with their process."""
+    events: list[Event] = []
+    if (stored.max_concurrent, stored.draining) != (max_concurrent, False):
+        events.append(EngineChanged(seq=0, at=0, by="engine", max_concurrent=max_concurrent, draining=False))
+    for lane, limit in limits.items():
+        known, generation = stored.lanes.get(lane, (default_limit(lane), 0))
+        if known != limit:
+            events.append(
+                LaneChanged(seq=0, at=0, by="engine", lane=lane, limit=limit, generation=generation)
+            )
+    events += [
+        HandleChanged(seq=0, at=0, by="engine", handle=handle, freed=run)
+        for handle, run in stored.held.items()
+    ]
+    return events

@@ -1,0 +1,248 @@
+"""Where a durable store is: its URL, taken apart and checked before anything connects to it.
+
+`parse_addresses` is called when an engine or a command starts. Whatever it does not like is refused with
+`Invalid`, which names the key, its value and what would fit, and never holds a password. A driver is not
+needed for it; of the disk it only asks whether the files that a URL names are there.
+
+One address or several mean the same, because each is taken apart here and handed to its driver by
+`persistence/drivers.py`; no URL is ever passed on as it was written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import parse_qsl, quote, unquote
+
+import attrs
+
+from ..protocol.errors import Invalid
+
+Kind = Literal["sqlite", "postgresql", "mysql"]
+
+_KINDS: dict[str, Kind] = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+}
+_NEXT_ADDRESS = re.compile(r"\s*,\s*(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+
+
+@attrs.frozen
+class Address:
+    """One place to connect to. `str` of it names it without password and parameters."""
+
+    kind: Kind
+    database: str
+    """The absolute path of a SQLite file, or `:memory:`; for servers, the database's name."""
+    host: str | None = None
+    port: int | None = None
+    user: str | None = None
+    password: str | None = attrs.field(default=None, repr=False)
+    parameters: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+    @property
+    def in_memory(self) -> bool:
+        return self.kind == "sqlite" and self.database == ":memory:"
+
+    @property
+    def path(self) -> Path:
+        """The file of a SQLite database."""
+        return Path(self.database)
+
+    def __str__(self) -> str:
+        if self.kind == "sqlite":
+            return f"sqlite:///{self.database}"
+        user = f"{quote(self.user)}@" if self.user else ""
+        host = self.host or ""
+        host = f"[{host}]" if ":" in host else quote(host, safe="")
+        port = f":{self.port}" if self.port else ""
+        socket = self.parameters.get("unix_socket")
+        return f"{self.kind}://{user}{host}{port}/{quote(self.database)}" + (
+            f"?unix_socket={quote(socket)}" if socket else ""
+        )
+
+
+def parse_addresses(stores: str | Iterable[str | Address]) -> tuple[Address, ...]:
+    """The addresses of one store, primary first: one URL, several with commas between them, or a list."""
+    written = [stores] if isinstance(stores, str) else list(stores)
+    addresses: list[Address] = []
+    for item in written:
+        if isinstance(item, Address):
+            addresses.append(item)
+        else:
+            addresses += [_parse(url) for url in _NEXT_ADDRESS.split(item.strip())]
+    if not addresses:
+        raise Invalid("a store needs at least one address, such as sqlite:///greenroom.db")
+    kinds = sorted({address.kind for address in addresses})
+    if len(kinds) > 1:
+        raise Invalid(
+            f"the addresses of one store must be of one kind, not {' and '.join(kinds)}", value=kinds
+        )
+    if kinds == ["sqlite"] and len(addresses) > 1:
+        raise Invalid("a SQLite store is one file, so it has one address; several are for servers")
+    return tuple(addresses)
+
+
+def _parse(url: str) -> Address:
+    scheme, separator, rest = url.partition("://")
+    kind = _KINDS.get(scheme.lower())
+    if not separator or kind is None:
+        shown = repr(scheme) if separator else "without ://"
+        raise Invalid(
+            "a store's address begins with sqlite:///, postgresql://, mysql:// or mariadb://, "
+            f"and this one is {shown}"
+        )
+    location, _, query = rest.partition("?")
+    if "\0" in unquote(rest):
+        raise Invalid(f"the {kind} address holds a NUL character: remove it")
+    if kind == "sqlite":
+        return Address(kind, _sqlite_path(location), parameters=_parameters(kind, query))
+    return _server(kind, location, query)
+
+
+def _sqlite_path(location: str) -> str:
+    if location in ("", "/:memory:"):
+        return ":memory:"
+    if not location.startswith("/") or location.endswith("/"):
+        raise Invalid(
+            f"sqlite://{location} names no file: write sqlite:///relative.db (three slashes), "
+            "sqlite:////absolute.db (four), or sqlite:///:memory:"
+        )
+    # One file has one path, whatever it was written as: the store's lock depends on that.
+    return os.path.realpath(unquote(location[1:]))
+
+
+def _server(kind: Kind, location: str, query: str) -> Address:
+    authority, _, path = location.partition("/")
+    if "#" in location or "@" in path:
+        # Nothing is quoted here: a part of the password may have ended up anywhere.
+        raise Invalid(
+            f"the {kind} address can't be read: in a user name or password, write @ as %40, / as %2F, "
+            "? as %3F and # as %23"
+        )
+    credentials, at, place = authority.rpartition("@")
+    user, colon, password = credentials.partition(":")
+    match = re.fullmatch(r"(?:\[(?P<v6>[^\[\]]*)\]|(?P<name>[^:\[\]]*))(?::(?P<port>.*))?", place)
+    if match is None:
+        shown = repr(place) if at else "its host"
+        raise Invalid(f"the {kind} address can't be read at {shown}: write an IPv6 address as [::1]")
+    host = match["v6"] or unquote(match["name"] or "")
+    if "," in host:
+        raise Invalid(
+            f"host {host!r} holds a comma: write one whole address per server, with commas between them"
+        )
+    port = match["port"]
+    if port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+        shown = repr(port) if at else "it"
+        raise Invalid(
+            f"port of the {kind} address must be a number from 1 to 65535, and {shown} is not "
+            "(in a user name or password, write : as %3A and @ as %40)"
+        )
+    database = unquote(path)
+    if not database:
+        raise Invalid(f"the {kind} address names no database: end it with /name")
+    if "/" in database:
+        raise Invalid(f"database {database!r} must be one name, without a slash", value=database)
+    return Address(
+        kind,
+        database,
+        host or None,
+        int(port) if port else None,
+        unquote(user) or None,
+        unquote(password) if colon else None,
+        _parameters(kind, query),
+    )
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _file(value: str) -> str:
+    if not os.path.isfile(value):
+        raise ValueError
+    return os.path.abspath(value)
+
+
+def _seconds(value: str) -> float:
+    seconds = float(value)
+    if not 0.001 <= seconds <= 2_000_000:  # what a server can count, in milliseconds
+        raise ValueError
+    return seconds
+
+
+def _one_of(*values: str) -> Callable[[str], str]:
+    def read(value: str) -> str:
+        if value.lower() not in values:
+            raise ValueError
+        return value.lower()
+
+    return read
+
+
+@attrs.frozen
+class _Parameter:
+    kinds: tuple[Kind, ...]
+    read: Callable[[str], Any]
+    fits: str
+
+
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+
+_PARAMETERS = {
+    "synchronous": _Parameter(("sqlite",), _one_of("full", "normal"), "full or normal"),
+    "ssl_ca": _Parameter(("postgresql", "mysql"), _file, "a file that exists"),
+    "ssl_cert": _Parameter(("postgresql", "mysql"), _file, "a file that exists"),
+    "ssl_key": _Parameter(("postgresql", "mysql"), _file, "a file that exists"),
+    "sslmode": _Parameter(("postgresql",), _one_of(*_SSL_MODES), f"one of {', '.join(_SSL_MODES)}"),
+    "application_name": _Parameter(("postgresql",), _text, "a name"),
+    "command_timeout": _Parameter(("postgresql",), _seconds, "a number of seconds above 0"),
+    "charset": _Parameter(("mysql",), _one_of("utf8mb4"), "utf8mb4, the only one that holds every text"),
+    "unix_socket": _Parameter(("mysql",), _text, "a path"),
+    "init_command": _Parameter(("mysql",), _text, "a statement"),
+    "program_name": _Parameter(("mysql",), _text, "a name"),
+}
+
+_REFUSED = {
+    "connect_timeout": "each address gets 5 s, so that the next one is tried soon",
+    "read_timeout": "not every driver has it; a statement's time is bounded by command_timeout (PostgreSQL)",
+    "write_timeout": "not every driver has it; a statement's time is bounded by command_timeout (PostgreSQL)",
+    "autocommit": "the store decides where its transactions begin and end",
+}
+
+
+def _parameters(kind: Kind, query: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key in _REFUSED:
+            raise Invalid(f"parameter {key} of a store can't be set: {_REFUSED[key]}; remove it", value=value)
+        parameter = _PARAMETERS.get(key)
+        if parameter is None or kind not in parameter.kinds:
+            fit = ", ".join(name for name, known in _PARAMETERS.items() if kind in known.kinds)
+            raise Invalid(
+                f"parameter {key!r} (value {value!r}) is not one of {kind}'s: those are {fit}", value=value
+            )
+        if key in values:
+            raise Invalid(f"parameter {key} stands twice in the address: keep one", value=value)
+        try:
+            if not value:
+                raise ValueError
+            values[key] = parameter.read(value)
+        except ValueError:
+            raise Invalid(
+                f"parameter {key} has the value {value!r}, and must be {parameter.fits}", value=value
+            ) from None
+    tls = sorted(key for key in values if key.startswith("ssl_"))
+    if "sslmode" in values and tls:
+        raise Invalid(
+            f"sslmode={values['sslmode']} and {', '.join(tls)} must not stand together, since they may "
+            "contradict each other: keep sslmode, or keep the files (with ssl_ca, the server is verified)"
+        )
+    if "ssl_key" in values and "ssl_cert" not in values:
+        raise Invalid("ssl_key is of no use without ssl_cert: name the certificate that it belongs to")
+    return values

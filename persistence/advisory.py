@@ -1,0 +1,181 @@
+"""The lock of a store on a server: an advisory lock, held by a connection of its own.
+
+It is the server's, so a second engine is refused from any machine; and it ends with its connection, so
+whether it is still held has to be asked. A connection that goes through a pooler which hands out one session
+per transaction can't hold one.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+from .addresses import Address
+from .drivers import connect
+from .failures import StoreDown, classify, failure, in_use
+
+
+class ServerLock:
+    """The lock of one store, on the first of its servers that answers. Its methods block.
+
+    `holder` is what its connection is called where the server tells who holds the lock.
+    """
+
+    def __init__(self, addresses: tuple[Address, ...], *, holder: str) -> None:
+        self._addresses = addresses
+        self._name = str(addresses[0])
+        self._holder = holder
+        self._dialect: _PostgresqlLock | _MysqlLock
+        self._dialect = _PostgresqlLock() if addresses[0].kind == "postgresql" else _MysqlLock()
+        self._connection: Any = None
+        self._session: int | None = None  # what the server calls the connection, also after it is lost
+
+    def acquire(self) -> None:
+        if self.check():
+            return
+        before = self._session
+        try:
+            self._connection = connect(self._addresses, name=self._holder)
+            holder = self._dialect.acquire(self._connection)
+            self._session = self._dialect.session(self._connection)
+        except Exception as error:
+            self.release()
+            failed = failure(error, self._name, committing=False)
+            if failed is None:
+                raise
+            raise failed from error
+        if holder is None:
+            return
+        self.release()
+        session, description = holder
+        self._session = before
+        if session is not None and session == before:
+            raise StoreDown(
+                f"the store is unavailable: {self._name}: this engine's lost connection still holds its lock "
+                f"({description})"
+            )
+        raise in_use(self._addresses[0], description)
+
+    def check(self) -> bool:
+        if self._connection is None:
+            return False
+        try:
+            held = self._dialect.is_held(self._connection)
+        except Exception as error:
+            if classify(error) is None:
+                raise
+            held = False
+        if not held:
+            self.release()
+        return held
+
+    def release(self) -> None:
+        """Give it back in words, since a server ends what a closed connection held a moment later; then close."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            try:
+                try:
+                    self._dialect.release(connection)
+                finally:
+                    connection.close()
+            except Exception as error:
+                if classify(error) is None:
+                    raise
+
+
+Holder = tuple[int | None, str]
+"""The server's number for a session, if it can be told, and a description of it."""
+
+
+class _PostgresqlLock:
+    """The server's lock is the database's own, and one more for each schema that stores may be in."""
+
+    def acquire(self, connection: Any) -> Holder | None:
+        """Take it, or return who holds it."""
+        connection.autocommit = True
+        key = self._key(connection)
+        [taken] = connection.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchone()
+        if taken:
+            return None
+        found = connection.execute(
+            "SELECT pid, application_name, host(client_addr), "
+            "to_char(backend_start, 'YYYY-MM-DD HH24:MI:SS TZ') "
+            "FROM pg_locks JOIN pg_stat_activity USING (pid) "
+            "WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND datname = current_database() "
+            "AND database = datid AND (classid::bigint << 32 | objid::bigint) = %s",
+            [key],
+        ).fetchone()
+        if found is None:
+            return None, "who has just gone: try again"
+        pid, name, host, since = found
+        words = [
+            name or "a nameless application",
+            f"from {host}" if host else "",
+            f"since {since}" if since else "",
+        ]
+        return pid, f"{', '.join(filter(None, words))}; the server's process {pid}"
+
+    def is_held(self, connection: Any) -> bool:
+        [held] = connection.execute(
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
+            "AND pid = pg_backend_pid() AND (classid::bigint << 32 | objid::bigint) = %s)",
+            [self._key(connection)],
+        ).fetchone()
+        return bool(held)
+
+    def release(self, connection: Any) -> None:
+        connection.execute("SELECT pg_advisory_unlock_all()")
+
+    def session(self, connection: Any) -> int:
+        return int(connection.info.backend_pid)
+
+    @staticmethod
+    def _key(connection: Any) -> int:
+        [schema] = connection.execute("SELECT current_schema()").fetchone()
+        return int.from_bytes(_digest(schema or ""), "big", signed=True)
+
+
+class _MysqlLock:
+    """The server's locks are for all its databases, so the name tells which."""
+
+    def acquire(self, connection: Any) -> Holder | None:
+        """Take it, or return who holds it."""
+        connection.autocommit(True)
+        with connection.cursor() as cursor:
+            # It sits idle between checks, and must not be ended for it.
+            cursor.execute("SET SESSION wait_timeout = 31536000")
+            name = self._name(cursor)
+            cursor.execute("SELECT GET_LOCK(%s, 0)", [name])
+            if cursor.fetchone() == (1,):
+                return None
+            cursor.execute(
+                "SELECT id, user, host FROM information_schema.processlist WHERE id = IS_USED_LOCK(%s)",
+                [name],
+            )
+            found = cursor.fetchone()
+        if found is None:
+            return None, "whom this user may not see"
+        session, user, host = found
+        return int(session), f"user {user} from {host}; the server's connection {session}"
+
+    def is_held(self, connection: Any) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT IS_USED_LOCK(%s) = CONNECTION_ID()", [self._name(cursor)])
+            return bool(cursor.fetchone() == (1,))
+
+    def release(self, connection: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT RELEASE_LOCK(%s)", [self._name(cursor)])
+
+    def session(self, connection: Any) -> int:
+        return int(connection.thread_id())
+
+    @staticmethod
+    def _name(cursor: Any) -> str:
+        cursor.execute("SELECT DATABASE()")
+        [database] = cursor.fetchone()
+        return f"greenroom:{_digest(database).hex()}"
+
+
+def _digest(name: str) -> bytes:
+    return blake2b(f"greenroom store {name}".encode(), digest_size=8).digest()

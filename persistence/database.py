@@ -1,0 +1,156 @@
+"""The one class that opens databases: SQLite, PostgreSQL, MySQL and MariaDB.
+
+It is SQLAlchemy's synchronous engine with its pool, used in worker threads, of which never more are busy
+than there are connections. A store hands it functions that take a connection; each call is one transaction.
+It knows no tables.
+
+What goes wrong with the database leaves as `StoreDown` or `StoreBroken` (`persistence/failures.py`). What
+the function itself raises leaves as it is, after a rollback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
+
+import trio
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from .addresses import Address, parse_addresses
+from .drivers import BEGIN, SQLALCHEMY_URL, connect, driver, refuse_a_failed_transaction
+from .failures import StoreDown, failure
+from .retry import with_retry
+
+T = TypeVar("T")
+
+POOL_SIZE = 5
+MAX_OVERFLOW = 10
+_READS = "greenroom_reads"
+
+
+class DatabaseManager:
+    """One store's database. `stores` are its addresses, primary first; they are checked at once.
+
+    With `in_threads=False` every call is made where it is awaited, and blocks: for simulation and `:memory:`.
+    """
+
+    def __init__(self, stores: str | Iterable[str | Address], *, in_threads: bool = True) -> None:
+        self.addresses = parse_addresses(stores)
+        self.kind = self.addresses[0].kind
+        self.name = str(self.addresses[0])
+        self.in_threads = in_threads
+        self._engine: Engine | None = None
+        connections = 1 if self.addresses[0].in_memory else POOL_SIZE + MAX_OVERFLOW
+        self._readers = trio.CapacityLimiter(connections)
+        self._writers = self._readers
+        if self.kind == "sqlite" and connections > 1:
+            # SQLite has one writer at a time. Here they wait in order; there they would poll for its lock.
+            self._writers = trio.CapacityLimiter(1)
+            self._readers.total_tokens -= 1
+
+    @property
+    def engine(self) -> Engine:
+        """SQLAlchemy's engine, while the database is open."""
+        if self._engine is None:
+            raise StoreDown(f"the store is unavailable: {self.name}: it is not open")
+        return self._engine
+
+    async def open(self) -> None:
+        """Make the pool, and prove with one connection that the database can be used."""
+        assert self._engine is None, f"{self.name} is open already"
+        self._engine = await self._call(self._writers, self._make_engine)
+        try:
+            await self.read(lambda connection: connection.exec_driver_sql("SELECT 1").scalar())
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close all connections, after whatever runs on them has ended. It may be called again."""
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        with trio.CancelScope(shield=True):
+            for limiter in {self._readers, self._writers}:
+                borrowers = [object() for _ in range(int(limiter.total_tokens))]
+                for borrower in borrowers:
+                    await limiter.acquire_on_behalf_of(borrower)
+                for borrower in borrowers:
+                    limiter.release_on_behalf_of(borrower)
+            await self._call(self._writers, engine.dispose)
+
+    async def run(self, fn: Callable[[Connection], T]) -> T:
+        """Call the function in one transaction: begun before, committed after it, rolled back if it raises.
+
+        If this raises `Cancelled`, the function was not called; once it is called, a cancel waits for it.
+        The function must let a database's errors pass: a transaction that had one can't go on.
+        """
+        return await self._call(self._writers, partial(self._transaction, fn, reads=False))
+
+    async def read(self, fn: Callable[[Connection], T]) -> T:
+        """Call the function in a transaction that sees one state of the database, and keeps nothing."""
+        return await self._call(self._readers, partial(self._transaction, fn, reads=True))
+
+    async def with_retry(
+        self, fn: Callable[[Connection], T], *, again: Callable[[Connection], T] | None = None
+    ) -> T:
+        """`run`, and when it fails for a transient reason (a lost connection, a deadlock, a busy database),
+        run it again after 1, 2 and 4 seconds, each time in a session of its own.
+
+        `fn` must be such that doing it twice does no harm. If it isn't, pass `again`: that is called instead
+        after a commit of which nobody knows whether it was made, and begins by looking.
+        """
+        return await with_retry(partial(self.run, fn), partial(self.run, again or fn))
+
+    async def _call(self, limiter: trio.CapacityLimiter, function: Callable[[], T]) -> T:
+        if self.in_threads:
+            return await trio.to_thread.run_sync(function, limiter=limiter)
+        await trio.lowlevel.checkpoint()
+        return function()
+
+    def _make_engine(self) -> Engine:
+        driver(self.kind)  # a missing one is named before SQLAlchemy stumbles over it
+        url = SQLALCHEMY_URL[self.kind]
+        creator = partial(connect, self.addresses)
+        if self.addresses[0].in_memory:
+            engine = create_engine(url, creator=creator, poolclass=StaticPool, hide_parameters=True)
+        else:
+            server = self.kind != "sqlite"
+            engine = create_engine(
+                url,
+                creator=creator,
+                poolclass=QueuePool,
+                pool_size=POOL_SIZE,
+                max_overflow=MAX_OVERFLOW,
+                pool_timeout=30,
+                pool_recycle=300 if server else -1,
+                pool_pre_ping=server,
+                hide_parameters=True,  # they are the users' values, and no matter for a log
+            )
+        event.listen(engine, "begin", self._begin)
+        return engine
+
+    def _begin(self, connection: Connection) -> None:
+        for statement in BEGIN[self.kind, connection.get_execution_options().get(_READS, False)]:
+            connection.exec_driver_sql(statement)
+
+    def _transaction(self, fn: Callable[[Connection], T], *, reads: bool) -> T:
+        committing = False
+        try:
+            with self.engine.connect() as connection:  # which rolls back, at the end, what is not committed
+                connection = connection.execution_options(**{_READS: reads})
+                transaction = connection.begin()
+                result = fn(connection)
+                if not reads:
+                    refuse_a_failed_transaction(self.kind, connection.connection.driver_connection)
+                    committing = True
+                    transaction.commit()
+                return result
+        except Exception as error:
+            failed = failure(error, self.name, committing=committing)
+            if failed is None:
+                raise
+            raise failed from error

@@ -1,0 +1,202 @@
+"""What each kind of database has to be told: how to connect, what to set, how a transaction begins.
+
+All that differs between SQLite, PostgreSQL and MySQL or MariaDB below SQL stands in this file. Connections
+are made here rather than by SQLAlchemy, so that one address and several go the same way; therefore whatever
+its dialects would have set for a URL is set here too.
+
+Everything here blocks: `persistence/database.py` and `persistence/locks.py` call it in worker threads.
+"""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from time import monotonic
+from types import ModuleType
+from typing import Any
+
+from .addresses import Address, Kind
+from .failures import NoAddressAnswers, Refusal, StoreBroken, missing_driver
+
+CONNECT_TIMEOUT = 5
+"""Seconds that each address gets to accept a connection, from the first packet to the end of the log-in."""
+
+SQLALCHEMY_URL: dict[Kind, str] = {
+    "sqlite": "sqlite+pysqlite://",
+    "postgresql": "postgresql+psycopg://",
+    "mysql": "mysql+pymysql://",
+}
+
+BEGIN: dict[tuple[Kind, bool], tuple[str, ...]] = {
+    # A writer takes its lock at once: one that read first would fail, not wait, if another wrote meanwhile.
+    ("sqlite", False): ("BEGIN IMMEDIATE",),
+    ("sqlite", True): ("BEGIN",),
+    ("postgresql", False): (),  # the drivers of servers begin by themselves
+    ("postgresql", True): ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",),
+    ("mysql", False): (),
+    ("mysql", True): ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",),
+}
+"""What is said at the beginning of a transaction, by kind and by whether it only reads."""
+
+# A peer that is gone without a word is noticed within a minute, also by one who waits for its answer.
+_KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+
+
+def driver(kind: Kind) -> ModuleType:
+    """The module that talks to this kind of database; `StoreBroken` says how to install a missing one."""
+    try:
+        return import_module({"sqlite": "sqlite3", "postgresql": "psycopg", "mysql": "pymysql"}[kind])
+    except ImportError as error:
+        raise missing_driver(kind, error) from error
+
+
+def connect(addresses: Sequence[Address], *, name: str | None = None) -> Any:
+    """A connection to the first address that gives one, in the order given. It has begun no transaction.
+
+    `name` is what the server shows its administrator for it, instead of the address's own.
+    """
+    [kind] = {address.kind for address in addresses}
+    module = driver(kind)
+    if kind == "sqlite":
+        return _connect_sqlite(addresses[0])
+    connect_one = _connect_postgresql if kind == "postgresql" else _connect_mysql
+    refusals: list[Refusal] = []
+    for address in addresses:
+        try:
+            return connect_one(module, address, name)
+        except Exception as error:
+            refusals.append(Refusal(address, error))
+    raise NoAddressAnswers(refusals)
+
+
+def refuse_a_failed_transaction(kind: Kind, connection: Any) -> None:
+    """PostgreSQL answers the COMMIT of a failed transaction with a ROLLBACK, and calls it a success."""
+    if kind == "postgresql" and connection.info.transaction_status.name == "INERROR":
+        raise StoreBroken("a statement of this transaction had failed, so nothing of it can be committed")
+
+
+def _connect_sqlite(address: Address) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        address.database,
+        timeout=5,
+        isolation_level=None,  # no BEGIN by the driver: those above are the only ones
+        check_same_thread=False,  # the pool hands it from thread to thread, to one at a time
+    )
+    try:
+        connection.execute("PRAGMA busy_timeout=5000")
+        [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        if mode != "wal" and not address.in_memory:
+            raise StoreBroken(
+                f"the store {address} can't be used: its file system does not allow SQLite's write-ahead log "
+                "(network file systems don't); put it on a local disk"
+            )
+        connection.execute(f"PRAGMA synchronous={address.parameters.get('synchronous', 'full')}")
+        connection.execute("PRAGMA cache_size=-64000")
+        connection.execute("PRAGMA foreign_keys=ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect_postgresql(psycopg: Any, address: Address, name: str | None) -> Any:
+    given = address.parameters
+    verified = "verify-full" if "ssl_ca" in given else "require" if "ssl_cert" in given else None
+    timeout = given.get("command_timeout")
+    return psycopg.connect(
+        host=address.host,
+        port=address.port,
+        user=address.user,
+        password=address.password,
+        dbname=address.database,
+        connect_timeout=CONNECT_TIMEOUT,
+        application_name=name or given.get("application_name", "greenroom"),
+        options=f"-c statement_timeout={round(timeout * 1000)}" if timeout else None,
+        sslmode=given.get("sslmode", verified),
+        sslrootcert=given.get("ssl_ca"),
+        sslcert=given.get("ssl_cert"),
+        sslkey=given.get("ssl_key", given.get("ssl_cert")),
+        target_session_attrs="read-write",  # a standby is no answer: go on to the next address
+        tcp_user_timeout=60_000,
+        **_KEEPALIVE,
+    )
+
+
+def _connect_mysql(pymysql: Any, address: Address, name: str | None) -> Any:
+    given = address.parameters
+    verify = True if "ssl_ca" in given else None
+    connection = pymysql.connect(
+        host=address.host,
+        port=address.port or 0,
+        user=address.user,
+        password=(address.password or "").encode(),  # as text, the driver would take it for Latin-1
+        database=address.database,
+        charset="utf8mb4",
+        init_command=given.get("init_command"),
+        program_name=name or given.get("program_name", "greenroom"),
+        sql_mode="TRADITIONAL",  # a value that does not fit is an error, whatever the server's default
+        # Count the rows that a WHERE found, not those that changed: compare-and-sets rely on it.
+        client_flag=import_module("pymysql.constants.CLIENT").FOUND_ROWS,
+        ssl_ca=given.get("ssl_ca"),
+        ssl_cert=given.get("ssl_cert"),
+        ssl_key=given.get("ssl_key"),
+        ssl_verify_cert=verify,
+        ssl_verify_identity=verify,
+        defer_connect=True,
+    )
+    deadline = monotonic() + CONNECT_TIMEOUT
+    line = _socket(address)
+    # The driver's own timeouts would hold for every statement later on: a watchdog ends a log-in that hangs.
+    with line.dup() as spare:
+        watchdog = _Watchdog(max(0.1, deadline - monotonic()), lambda: spare.shutdown(socket.SHUT_RDWR))
+        try:
+            connection.connect(line)
+            with connection.cursor() as cursor:
+                # Gap locks would only make deadlocks: whoever must see one state uses a reading transaction.
+                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        except Exception as error:
+            line.close()
+            if watchdog.has_bitten:
+                raise TimeoutError(f"no answer within {CONNECT_TIMEOUT} s") from error
+            raise
+        finally:
+            watchdog.cancel()
+    return connection
+
+
+def _socket(address: Address) -> socket.socket:
+    path = address.parameters.get("unix_socket")
+    if path is not None:
+        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connected.settimeout(CONNECT_TIMEOUT)
+            connected.connect(path)
+        except BaseException:
+            connected.close()
+            raise
+        return connected
+    connected = socket.create_connection((address.host or "localhost", address.port or 3306), CONNECT_TIMEOUT)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("IDLE", 30), ("INTVL", 10), ("CNT", 3)):
+        if hasattr(socket, f"TCP_KEEP{option}"):
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_KEEP{option}"), value)
+    return connected
+
+
+class _Watchdog(threading.Timer):
+    """Calls a function after a time, unless it is cancelled before; and remembers whether it has."""
+
+    def __init__(self, seconds: float, bite: Callable[[], object]) -> None:
+        super().__init__(seconds, self._bite)
+        self._function = bite
+        self.has_bitten = False
+        self.daemon = True
+        self.start()
+
+    def _bite(self) -> None:
+        self.has_bitten = True
+        self._function()

@@ -1,0 +1,271 @@
+"""What goes wrong with a database, sorted, and said in one sentence.
+
+Each driver has its own errors. Here, and nowhere else, they become one of three sorts: `transient` is worth
+trying again at once, `down` may pass by itself but not within seconds, `permanent` needs somebody to act.
+Callers of the database see `StoreDown` for the first two and `StoreBroken` for the last.
+
+For a COMMIT that failed there is a second question: whether anything can have been committed. Where the
+server did not clearly say no, the answer is that nobody knows, and whoever tries again has to look first.
+"""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+import ssl
+from collections.abc import Sequence
+from typing import Literal
+
+import attrs
+from sqlalchemy import exc
+
+from ..protocol.errors import Conflict, GreenroomError, Unavailable
+from .addresses import Address, Kind
+
+Sort = Literal["transient", "down", "permanent"]
+
+
+class StoreDown(Unavailable):
+    """The store can't be reached or written just now; it may pass by itself."""
+
+    def __init__(self, message: str, *, outcome_known: bool = True, transient: bool = False) -> None:
+        super().__init__(message)
+        self.outcome_known = outcome_known
+        """Whether it is certain that nothing was committed."""
+        self.transient = transient
+        """Whether the same thing may succeed when it is tried again at once."""
+
+
+class StoreBroken(GreenroomError):
+    """The store can't be used until somebody acts: the message says on what."""
+
+    def __init__(self, message: str, *, outcome_known: bool = True) -> None:
+        super().__init__(message)
+        self.outcome_known = outcome_known
+        """Whether it is certain that nothing was committed."""
+
+
+@attrs.frozen
+class Refusal:
+    """Why one address could not be connected to."""
+
+    address: Address
+    error: BaseException
+
+
+class NoAddressAnswers(Exception):
+    """None of a server's addresses could be connected to."""
+
+    def __init__(self, refusals: Sequence[Refusal]) -> None:
+        super().__init__("; ".join(f"{refusal.address}: {describe(refusal.error)}" for refusal in refusals))
+        self.refusals = refusals
+
+
+def failure(error: BaseException, store: object, *, committing: bool) -> StoreDown | StoreBroken | None:
+    """What a caller of the database gets to see for an error; `None` if the error isn't a database's."""
+    sort = classify(error)
+    if sort is None:
+        return None
+    known = not committing or commit_outcome_known(error)
+    # An error of connecting names the addresses itself, each with its own reason.
+    where = "" if isinstance(error, NoAddressAnswers) else f"{store}: "
+    if sort == "permanent":
+        return StoreBroken(f"the store can't be used: {where}{describe(error)}", outcome_known=known)
+    message = f"the store is unavailable: {where}{describe(error)}"
+    return StoreDown(message, outcome_known=known, transient=sort == "transient")
+
+
+def missing_driver(kind: Kind, error: ImportError) -> StoreBroken:
+    name, extra = ("PostgreSQL", "postgres") if kind == "postgresql" else ("MySQL and MariaDB", "mysql")
+    return StoreBroken(
+        f'the driver for {name} is missing ({error}): install it with pip install "greenroom[{extra}]"'
+    )
+
+
+def newer_version(store: object, found: object, known: object) -> StoreBroken:
+    return StoreBroken(
+        f"the store {store} was made by a newer Greenroom (its schema is {found}, this one knows {known}): "
+        "upgrade Greenroom"
+    )
+
+
+def older_version(store: object, found: object, known: object) -> StoreBroken:
+    return StoreBroken(
+        f"the store {store} has the schema {found}, and this Greenroom needs {known}: "
+        "run greenroom db upgrade"
+    )
+
+
+def in_use(address: Address, holder: str) -> Conflict:
+    return Conflict(
+        f"the store {address} is in use by another engine ({holder}): stop that one first, or give this one "
+        "a store of its own",
+        store=str(address),
+        holder=holder,
+    )
+
+
+def beside_the_file(error: OSError, address: Address) -> StoreDown | StoreBroken:
+    """For what could not be done in the folder of a SQLite database."""
+    folder = address.path.parent
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return StoreBroken(
+            f"the store {address} can't be opened: the folder {folder} does not exist; make it"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StoreBroken(
+            f"the store {address} can't be opened: {error.filename or folder} can't be written "
+            f"({error.strerror}); the database's folder must be writable"
+        )
+    return StoreDown(f"the store {address} is unavailable: {error}")
+
+
+def classify(error: BaseException) -> Sort | None:
+    """The sort of a database's error; `None` for an exception that did not come from a database."""
+    error = _original(error)
+    if isinstance(error, NoAddressAnswers):
+        sorts = {_classify_refusal(refusal.error) for refusal in error.refusals}
+        return "permanent" if sorts == {"permanent"} else "down"
+    if isinstance(error, sqlite3.Error):
+        return _look_up(_SQLITE, _sqlite_code(error))
+    if isinstance(error, exc.TimeoutError):  # no connection came free
+        return "down"
+    match type(error).__module__.partition(".")[0]:
+        case "psycopg":
+            return _classify_postgresql(error)
+        case "pymysql" if error.args:
+            return _look_up(_MYSQL, error.args[0])
+        case "pymysql":
+            return "permanent"
+    return None
+
+
+def commit_outcome_known(error: BaseException) -> bool:
+    """Whether an error of COMMIT says for certain that nothing was committed."""
+    error = _original(error)
+    if isinstance(error, sqlite3.Error):
+        # After any other error the transaction may be in the log, whole, though nobody was told.
+        return _sqlite_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    if isinstance(error, NoAddressAnswers):
+        return True
+    state = getattr(error, "sqlstate", None)
+    if state is not None:  # the server refused; but not if it only told that it is going away
+        return not (state.startswith(("08", "57", "58", "XX")) or state == "40003")
+    return bool(error.args) and error.args[0] in (1205, 1213, 1290, 1792, 1836)
+
+
+def describe(error: BaseException) -> str:
+    """The reason in one line, in words if there are better ones than the driver's."""
+    error = _original(error)
+    text = " ".join(str(error.args[1] if _is_coded(error) else error).split()) or type(error).__name__
+    if isinstance(error, sqlite3.Error):
+        return _SQLITE_WORDS.get(_sqlite_code(error), text)
+    if isinstance(error, exc.TimeoutError):
+        return "all its connections are in use"
+    if any(words in text for words in _WRONG_PASSWORD) or (
+        _is_coded(error) and error.args[0] in (1045, 1698)
+    ):
+        return f"the user name or password is wrong ({text})"
+    return text
+
+
+def _original(error: BaseException) -> BaseException:
+    if isinstance(error, exc.DBAPIError) and error.orig is not None:
+        return error.orig
+    return error
+
+
+def _is_coded(error: BaseException) -> bool:
+    return len(error.args) > 1 and isinstance(error.args[0], int)
+
+
+def _sqlite_code(error: sqlite3.Error) -> int:
+    """The primary code: the low byte of what may be an extended one."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def _look_up(table: dict[Sort, frozenset[int]], code: object) -> Sort:
+    return next((sort for sort, codes in table.items() if code in codes), "permanent")
+
+
+_SQLITE: dict[Sort, frozenset[int]] = {
+    "transient": frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}),
+    "down": frozenset(
+        {
+            sqlite3.SQLITE_FULL,
+            sqlite3.SQLITE_IOERR,
+            sqlite3.SQLITE_READONLY,
+            sqlite3.SQLITE_CANTOPEN,
+            sqlite3.SQLITE_NOMEM,
+            sqlite3.SQLITE_PROTOCOL,
+            sqlite3.SQLITE_INTERRUPT,
+        }
+    ),
+}
+
+_SQLITE_WORDS = {
+    sqlite3.SQLITE_BUSY: "another process keeps the database locked",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
+    sqlite3.SQLITE_CANTOPEN: "the file can't be opened: its folder must exist and be writable",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it from a backup",
+    sqlite3.SQLITE_NOTADB: "the file is damaged, or not a SQLite database: restore it from a backup",
+}
+
+_MYSQL: dict[Sort, frozenset[int]] = {
+    "transient": frozenset(
+        {
+            0,  # the driver's word for a connection that is closed already
+            *(1205, 1213),  # lock wait timeout, deadlock
+            *(1053, 1152, 1158, 1159, 1160, 1161, 1927, 4031),  # the connection was ended, or the line failed
+            *(2006, 2013, 2014, 2045, 2055),  # the server is gone, or its answers are
+        }
+    ),
+    "down": frozenset(
+        {
+            *(3, 1021, 1026, 1037, 1038, 1041, 1114),  # disk or memory full
+            *(1290, 1792, 1836),  # read-only
+            *(1040, 1129, 1203, 1226),  # too many connections, host blocked
+            *(1317, 1969, 3024),  # a statement was interrupted or took too long
+            *(1030, 1180, 1181),  # the storage engine or the disk failed
+            *(2002, 2003, 2005),  # can't connect
+        }
+    ),
+}
+
+_TRANSIENT_STATES = ("08", "40", "55P03", "57P01", "57P02", "57P05", "25P03")
+_DOWN_STATES = ("53", "58", "57P03", "57014", "25006")
+
+_WRONG_PASSWORD = ("password authentication failed", "no password supplied")
+_REFUSED_FOR_GOOD = (
+    *_WRONG_PASSWORD,
+    "no pg_hba.conf entry",
+    "authentication failed for user",
+    "does not exist",
+    "certificate verify failed",
+    "server certificate for",
+    "does not support SSL",
+    "permission denied for database",
+)
+
+
+def _classify_postgresql(error: BaseException) -> Sort:
+    state = getattr(error, "sqlstate", None)
+    if state is None:
+        # The server did not say it: the connection is lost, or the driver refuses what it was given.
+        lost = type(error).__name__ in ("OperationalError", "InterfaceError", "ConnectionTimeout")
+        return "transient" if lost else "permanent"
+    if state.startswith(_TRANSIENT_STATES):
+        return "transient"
+    return "down" if state.startswith(_DOWN_STATES) else "permanent"
+
+
+def _classify_refusal(error: BaseException) -> Sort:
+    """Of an address that could not be connected to. PostgreSQL's driver gives no codes then, only words."""
+    if isinstance(getattr(error, "original_exception", error), ssl.SSLCertVerificationError):
+        return "permanent"
+    if isinstance(error, OSError):
+        return "down"
+    if any(words in str(error) for words in _REFUSED_FOR_GOOD):
+        return "permanent"
+    return "permanent" if classify(error) in (None, "permanent") else "down"

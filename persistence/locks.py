@@ -1,0 +1,139 @@
+"""Exactly one engine per store: the lock that an engine holds as long as it lives.
+
+For SQLite it is a lock on `<file>.lock` beside the database. It is never on the database itself, whose locks
+would be dropped whenever any handle of it is closed. The file tells who holds it, for the one who is refused;
+it stays where it is when the lock is released, because whoever deletes a lock's file makes two locks of one.
+
+For servers it is an advisory lock (`persistence/advisory.py`). The operating system or the server ends the
+lock of a process that has died, so no crash leaves one behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Protocol, TypeVar
+
+import trio
+
+from .addresses import Address, parse_addresses
+from .advisory import ServerLock
+from .failures import beside_the_file, in_use
+
+T = TypeVar("T")
+
+
+class StoreLock:
+    """The lock of one store. Take it before the database is opened: a second engine then changes nothing."""
+
+    def __init__(self, stores: str | Iterable[str | Address], *, in_threads: bool = True) -> None:
+        addresses = parse_addresses(stores)
+        self._lock: _Lock
+        if addresses[0].in_memory:
+            self._lock = _NoLock()
+        elif addresses[0].kind == "sqlite":
+            self._lock = _FileLock(addresses[0])
+        else:
+            self._lock = ServerLock(addresses, holder=f"greenroom engine, {_me()}")
+        self._in_threads = in_threads
+        self._limiter = trio.CapacityLimiter(1)  # one call at a time on the one connection
+
+    async def acquire(self) -> None:
+        """Take it, or raise `Conflict`, which names the store and who holds it. It never waits for it.
+
+        One that was lost can be acquired anew.
+        """
+        await self._call(self._lock.acquire)
+
+    async def check(self) -> bool:
+        """Whether it is still held."""
+        return await self._call(self._lock.check)
+
+    async def release(self) -> None:
+        """Give it back; harmless if it isn't held."""
+        with trio.CancelScope(shield=True):
+            await self._call(self._lock.release)
+
+    async def _call(self, function: Callable[[], T]) -> T:
+        if self._in_threads:
+            return await trio.to_thread.run_sync(function, limiter=self._limiter)
+        await trio.lowlevel.checkpoint()
+        return function()
+
+
+class _Lock(Protocol):
+    """What `StoreLock` does in its thread."""
+
+    def acquire(self) -> None: ...
+
+    def check(self) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+class _NoLock:
+    """For a database that nobody else can open."""
+
+    def acquire(self) -> None:
+        pass
+
+    def check(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+class _FileLock:
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._path = f"{address.path}.lock"
+        self._file: int | None = None
+
+    def acquire(self) -> None:
+        if self.check():
+            return
+        self.release()
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                self._lock(file)
+            except BaseException:
+                os.close(file)
+                raise
+        except OSError as error:
+            raise beside_the_file(error, self._address) from error
+        self._file = file
+        if not self.check():  # the file was deleted in this very moment: what was locked is nobody's any more
+            self.acquire()
+
+    def _lock(self, file: int) -> None:
+        try:
+            # Of this open file, not of the process: two engines in one process exclude each other too.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(file, 200, 0).decode(errors="replace").strip()
+            raise in_use(self._address, holder or "which has only just begun") from None
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{_me()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n".encode(), 0)
+
+    def check(self) -> bool:
+        if self._file is None:
+            return False
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._file))
+        except OSError:
+            return False
+
+    def release(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            os.ftruncate(file, 0)
+            os.close(file)
+
+
+def _me() -> str:
+    return f"pid {os.getpid()} on {socket.gethostname()}"

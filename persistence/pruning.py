@@ -1,0 +1,66 @@
+"""Forgetting what need not be kept: ended runs with all that belongs to them, and old events.
+
+A run that is pending is never touched, nor are its events; nor a run whose request id may still be repeated.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, Connection, delete, func, or_, select
+
+from ..protocol.states import PENDING
+from . import schema
+from .reading import KEPT_REQUESTS
+from .store import Retention
+
+
+def prune(connection: Connection, retention: Retention, now: float, most: int) -> int:
+    """Forget up to `most` runs and `most` events; returns how many."""
+    return _prune_runs(connection, retention, now, most) + _prune_events(connection, retention, now, most)
+
+
+def _prune_runs(connection: Connection, retention: Retention, now: float, most: int) -> int:
+    runs, requests = schema.runs, schema.requests
+    surplus: list[ColumnElement[bool]] = []
+    if retention.keep_runs is not None:
+        newest = select(runs.c.ended_seq).where(runs.c.ended_seq.is_not(None))
+        first = connection.scalar(
+            newest.order_by(runs.c.ended_seq.desc()).offset(retention.keep_runs).limit(1)
+        )
+        if first is not None:
+            surplus.append(runs.c.ended_seq <= first)
+    if retention.keep_runs_for is not None:
+        surplus.append(runs.c.ended_at < now - retention.keep_runs_for)
+    if not surplus:
+        return 0
+    repeatable = select(requests.c.run).where(requests.c.run == runs.c.id).exists()
+    ids = connection.scalars(
+        select(runs.c.id)
+        .where(runs.c.ended_seq.is_not(None), or_(*surplus))
+        .where(or_(runs.c.ended_at < now - KEPT_REQUESTS, ~repeatable))
+        .order_by(runs.c.ended_seq)
+        .limit(most)
+    ).all()
+    if ids:
+        for table in (schema.events, schema.messages, schema.interrupts, schema.files, requests):
+            connection.execute(delete(table).where(table.c.run.in_(ids)))
+        connection.execute(delete(runs).where(runs.c.id.in_(ids)))
+    return len(ids)
+
+
+def _prune_events(connection: Connection, retention: Retention, now: float, most: int) -> int:
+    events, runs = schema.events, schema.runs
+    surplus: list[ColumnElement[bool]] = []
+    if retention.keep_events is not None:
+        last = connection.scalar(select(func.max(events.c.seq))) or 0
+        surplus.append(events.c.seq <= last - retention.keep_events)
+    if retention.keep_events_for is not None:
+        surplus.append(events.c.at < now - retention.keep_events_for)
+    if not surplus:
+        return 0
+    pending = select(runs.c.id).where(runs.c.id == events.c.run, runs.c.status.in_(sorted(PENDING))).exists()
+    seqs = connection.scalars(
+        select(events.c.seq).where(or_(*surplus), ~pending).order_by(events.c.seq).limit(most)
+    ).all()
+    if seqs:
+        connection.execute(delete(events).where(events.c.seq.in_(seqs)))
+    return len(seqs)

@@ -1,0 +1,161 @@
+"""What is read from a SQL store: the queries, and the way from rows back to records."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from ..protocol.events import Event, InterruptClosed
+from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
+from ..protocol.states import PENDING
+from . import schema
+from .store import (
+    Checkpoint,
+    Question,
+    RunQuery,
+    Stored,
+    StoredRequest,
+    StoredRun,
+    Terms,
+)
+from .writing import key_of
+
+T = TypeVar("T")
+
+KEPT_REQUESTS = 24 * 3600.0
+"""Seconds for which a request id is kept after its run's end."""
+
+_json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+_record = msgspec.json.Decoder(RunRecord)
+_terms = msgspec.json.Decoder(Terms)
+_event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_question = msgspec.json.Decoder(Question)
+_closed = msgspec.json.Decoder(InterruptClosed)
+
+
+def read_run(connection: Connection, id: str) -> RunRecord | None:
+    """One run."""
+    text = connection.scalar(select(schema.runs.c.record).where(schema.runs.c.id == id))
+    return None if text is None else _record.decode(text)
+
+
+def read_runs(connection: Connection, query: RunQuery) -> list[RunRecord]:
+    """A page of runs, newest first."""
+    runs = schema.runs
+    conditions: list[ColumnElement[bool]] = []
+    if query.handle is not None:
+        conditions.append(runs.c.handle == query.handle)
+    if query.lane is not None:
+        conditions.append(runs.c.lane == query.lane)
+    if query.status is not None:
+        conditions.append(runs.c.status.in_(sorted(query.status)))
+    if query.before is not None:
+        conditions.append(runs.c.id < query.before)
+    page = select(runs.c.record).where(*conditions).order_by(runs.c.id.desc()).limit(query.limit)
+    return [_record.decode(text) for text in connection.scalars(page)]
+
+
+def read_history(connection: Connection, run: str) -> list[Event]:
+    """The events of a run."""
+    events = schema.events
+    found = select(events.c.event).where(events.c.run == run).order_by(events.c.seq)
+    return [_event.decode(text) for text in connection.scalars(found)]
+
+
+def read_events(connection: Connection, after: int, limit: int) -> list[Event]:
+    """The events after a seq."""
+    events = schema.events
+    found = select(events.c.event).where(events.c.seq > after).order_by(events.c.seq).limit(limit)
+    return [_event.decode(text) for text in connection.scalars(found)]
+
+
+def read_checkpoint(connection: Connection, handle: str, job: str) -> Checkpoint | None:
+    """The last checkpoint of a handle for a job."""
+    found = select(schema.checkpoints).where(schema.checkpoints.c.id == key_of(handle, job))
+    row = connection.execute(found).first()
+    return None if row is None else Checkpoint(row.handle, row.job, row.run, _json.decode(row.value))
+
+
+def read_closed_interrupt(connection: Connection, id: str) -> InterruptClosed | None:
+    """How a question was closed."""
+    text = connection.scalar(select(schema.interrupts.c.closed).where(schema.interrupts.c.id == id))
+    return None if text is None else _closed.decode(text)
+
+
+def read_all(connection: Connection, now: float) -> Stored:
+    """Everything that an engine needs to go on."""
+    meta = connection.execute(select(schema.meta)).one()
+    runs, lanes, handles, held = schema.runs, schema.lanes, schema.handles, schema.held
+    ended = (
+        select(runs.c.record)
+        .where(runs.c.ended_seq.is_not(None))
+        .order_by(runs.c.ended_seq.desc())
+        .limit(KEPT_ENDED_RUNS)
+    )
+    return Stored(
+        epoch=meta.epoch,
+        last_seq=meta.last_seq,
+        last_place=connection.scalar(select(func.max(runs.c.place))) or 0,
+        max_concurrent=meta.max_concurrent,
+        draining=meta.draining,
+        lanes={row.name: (row.slots, row.generation) for row in connection.execute(select(lanes))},
+        drafts={
+            row.name: draft
+            for row in connection.execute(select(handles))
+            if (draft := _json.decode(row.params)) is not None
+        },
+        held={row.handle: row.run for row in connection.execute(select(held))},
+        pending=_read_pending(connection),
+        ended=[_record.decode(text) for text in connection.scalars(ended)][::-1],
+        requests=_read_requests(connection, now),
+    )
+
+
+def _read_pending(connection: Connection) -> list[StoredRun]:
+    runs = schema.runs
+    pending = runs.c.status.in_(sorted(PENDING))
+    rows = connection.execute(
+        select(runs.c.id, runs.c.wakes_at, runs.c.files_doomed, runs.c.terms, runs.c.record)
+        .where(pending)
+        .order_by(runs.c.id)
+    )
+    found: dict[str, StoredRun] = {
+        row.id: StoredRun(
+            _record.decode(row.record), _terms.decode(row.terms), row.wakes_at, row.files_doomed
+        )
+        for row in rows
+    }
+    messages, interrupts, files = schema.messages, schema.interrupts, schema.files
+    ids = select(runs.c.id).where(pending)
+    for row in connection.execute(select(messages).where(messages.c.run.in_(ids)).order_by(messages.c.seq)):
+        found[row.run].messages.append((row.seq, _json.decode(row.value)))
+    for row in connection.execute(select(interrupts).where(interrupts.c.run.in_(ids))):
+        found[row.run].questions.append(_as_asked(row.question, row.closed))
+    for row in connection.execute(select(files).where(files.c.run.in_(ids))):
+        found[row.run].files.append(row.path)
+    return list(found.values())
+
+
+def _as_asked(question: str, closed: str | None) -> Question:
+    asked = _question.decode(question)
+    if closed is None:
+        return asked
+    how = _closed.decode(closed)
+    return replace(asked, outcome=how.outcome, answer=how.answer)
+
+
+def _read_requests(connection: Connection, now: float) -> list[StoredRequest]:
+    runs, requests = schema.runs, schema.requests
+    kept = (
+        select(requests, runs.c.ended_at)
+        .join(runs, runs.c.id == requests.c.run)
+        .where((runs.c.ended_at.is_(None)) | (runs.c.ended_at > now - KEPT_REQUESTS))
+        .order_by(runs.c.ended_at)
+    )
+    return [
+        StoredRequest(row.request_id, row.run, row.fingerprint, row.ended_at)
+        for row in connection.execute(kept)
+    ]

@@ -1,0 +1,147 @@
+"""The tables of a SQL store, the same for every database.
+
+Values are JSON text. What queries and compare-and-sets look at has columns of its own; everything else of a
+run stands in its `record`. Names of handles and lanes are compared byte by byte.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+from sqlalchemy.dialects import mysql
+from sqlalchemy.types import Double
+
+SCHEMA_VERSION = 1
+
+metadata = MetaData()
+
+_Json = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+_Id = String(64)
+_InterruptId = String(80)
+_Name = String(256)
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # there is one row, 1
+    Column("schema_version", Integer, nullable=False),
+    Column("epoch", String(32), nullable=False),
+    Column("engine", String(32)),  # the id of the engine that has the store; it changes at each opening
+    Column("holder", String(256)),  # who that is, for people
+    Column("last_seq", BigInteger, nullable=False),
+    Column("max_concurrent", Integer),
+    Column("draining", Boolean, nullable=False, default=False),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("handle", _Name, nullable=False),
+    Column("lane", _Name, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("place", BigInteger),
+    Column("ended_seq", BigInteger),  # the number of the event that ended it
+    Column("ended_at", Double),
+    Column("wakes_at", Double),
+    Column("files_doomed", Boolean, nullable=False, default=False),
+    Column("terms", _Json, nullable=False),
+    Column("record", _Json, nullable=False),
+    Index("runs_by_handle", "handle", "id", mysql_length={"handle": 128}),
+    Index("runs_by_lane", "lane", "id", mysql_length={"lane": 128}),
+    Index("runs_by_status", "status", "id"),
+    Index("runs_by_end", "ended_seq"),
+    Index("runs_by_place", "place"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("run", _Id),
+    Column("event", _Json, nullable=False),
+    Index("events_by_run", "run", "seq"),
+)
+
+handles = Table(
+    "handles",
+    metadata,
+    Column("name", _Name, primary_key=True),
+    Column("params", _Json, nullable=False),
+)
+
+held = Table(
+    "held",
+    metadata,
+    Column("handle", _Name, primary_key=True),
+    Column("run", _Id, nullable=False),
+)
+
+lanes = Table(
+    "lanes",
+    metadata,
+    Column("name", _Name, primary_key=True),
+    Column("slots", Integer),  # its limit, which is a reserved word
+    Column("generation", Integer, nullable=False),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("id", String(32), primary_key=True),  # stands for handle and job
+    Column("handle", _Name, nullable=False),
+    Column("job", _Name, nullable=False),
+    Column("run", _Id, nullable=False),
+    Column("value", _Json, nullable=False),
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("run", _Id, nullable=False),
+    Column("value", _Json, nullable=False),
+    Index("messages_by_run", "run", "seq"),
+)
+
+interrupts = Table(
+    "interrupts",
+    metadata,
+    Column("id", _InterruptId, primary_key=True),
+    Column("run", _Id, nullable=False),
+    Column("question", _Json, nullable=False),
+    Column("closed", _Json),
+    Index("interrupts_by_run", "run"),
+)
+
+files = Table(
+    "files",
+    metadata,
+    Column("id", String(32), primary_key=True),  # stands for run and path
+    Column("run", _Id, nullable=False),
+    Column("path", _Json, nullable=False),
+    Index("files_by_run", "run"),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("request_id", _Name, primary_key=True),
+    Column("run", _Id, nullable=False),
+    Column("fingerprint", String(32)),
+    Index("requests_by_run", "run"),
+)
+
+for _table in metadata.sorted_tables:
+    _table.dialect_options["mysql"]["charset"] = "utf8mb4"
+    _table.dialect_options["mysql"]["collate"] = "utf8mb4_bin"

@@ -1,0 +1,138 @@
+"""The store on a SQL database: SQLite, PostgreSQL, MySQL or MariaDB.
+
+One engine has a store at a time. That is guarded twice: by a lock that is held as long as the store is open,
+and in every batch, which advances `last_seq` only under this engine's id.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, inspect, select, update
+
+from ..protocol.events import Event, InterruptClosed
+from ..protocol.records import RunRecord
+from . import schema
+from .database import DatabaseManager
+from .failures import StoreBroken, newer_version, older_version
+from .locks import StoreLock
+from .pruning import prune
+from .reading import (
+    read_all,
+    read_checkpoint,
+    read_closed_interrupt,
+    read_events,
+    read_history,
+    read_run,
+    read_runs,
+)
+from .statements import Statements
+from .store import Batch, Checkpoint, Retention, RunQuery, Stored
+from .writing import write_batch
+
+
+class SqlStore:
+    """A store whose addresses are `stores`, primary first."""
+
+    def __init__(self, stores: str | Sequence[str], *, in_threads: bool = True) -> None:
+        self._database = DatabaseManager(stores, in_threads=in_threads)
+        self._lock = StoreLock(self._database.addresses, in_threads=in_threads)
+        self._engine = ""
+
+    @property
+    def in_threads(self) -> bool:
+        """Whether it works in threads, and so what is beside it may do so too."""
+        return self._database.in_threads
+
+    async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
+        await self._lock.acquire()
+        await self._database.open()
+        self._engine = secrets.token_hex(16)
+
+        def begin(connection: Connection) -> Stored:
+            if self._database.kind == "sqlite":
+                schema.metadata.create_all(connection)
+            check_version(connection, self._database.name)
+            if connection.execute(select(schema.meta.c.id)).first() is None:
+                connection.execute(schema.meta.insert(), _first_row(epoch, max_concurrent))
+            holder = f"process {os.getpid()} on {socket.gethostname()}"
+            connection.execute(update(schema.meta).values(engine=self._engine, holder=holder))
+            return read_all(connection, now)
+
+        return await self._database.with_retry(begin)
+
+    async def commit(self, batch: Batch) -> None:
+        def write(connection: Connection) -> None:
+            write_batch(batch, self._engine, Statements(self._database.kind, connection))
+
+        def write_unless_done(connection: Connection) -> None:
+            if not self._is_committed(connection, batch):
+                write(connection)
+
+        await self._database.with_retry(write, again=write_unless_done)
+
+    async def committed(self, batch: Batch) -> bool:
+        return await self._database.read(lambda connection: self._is_committed(connection, batch))
+
+    async def run(self, id: str) -> RunRecord | None:
+        return await self._database.read(lambda connection: read_run(connection, id))
+
+    async def runs(self, query: RunQuery) -> list[RunRecord]:
+        return await self._database.read(lambda connection: read_runs(connection, query))
+
+    async def history(self, run: str) -> list[Event]:
+        return await self._database.read(lambda connection: read_history(connection, run))
+
+    async def events(self, after: int, limit: int) -> list[Event]:
+        return await self._database.read(lambda connection: read_events(connection, after, limit))
+
+    async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
+        return await self._database.read(lambda connection: read_checkpoint(connection, handle, job))
+
+    async def closed_interrupt(self, id: str) -> InterruptClosed | None:
+        return await self._database.read(lambda connection: read_closed_interrupt(connection, id))
+
+    async def prune(self, retention: Retention, now: float, most: int) -> int:
+        return await self._database.run(lambda connection: prune(connection, retention, now, most))
+
+    async def close(self) -> None:
+        try:
+            await self._database.close()
+        finally:
+            await self._lock.release()
+
+    def _is_committed(self, connection: Connection, batch: Batch) -> bool:
+        """Whether the batch is there. A seq that fits neither before nor after it, or another engine's id,
+        means that this is not the store that the batch was meant for any more."""
+        row = connection.execute(select(schema.meta.c.last_seq, schema.meta.c.engine)).one()
+        if row.engine != self._engine or row.last_seq not in (batch.before, batch.after):
+            raise StoreBroken(
+                f"the store {self._database.name} is at seq {row.last_seq}, and this engine knows of "
+                f"{batch.before}: another engine has written to it, or it is a copy that lags behind"
+            )
+        return bool(row.last_seq == batch.after) and bool(batch.events)
+
+
+def check_version(connection: Connection, store: str) -> None:
+    """Refuse a database whose tables are not those that this code knows."""
+    if not inspect(connection).has_table(schema.meta.name):
+        raise older_version(store, "none", schema.SCHEMA_VERSION)
+    found = connection.scalar(select(schema.meta.c.schema_version))
+    if found is not None and found > schema.SCHEMA_VERSION:
+        raise newer_version(store, found, schema.SCHEMA_VERSION)
+    if found is not None and found < schema.SCHEMA_VERSION:
+        raise older_version(store, found, schema.SCHEMA_VERSION)
+
+
+def _first_row(epoch: str, max_concurrent: int) -> dict[str, object]:
+    return {
+        "id": 1,
+        "schema_version": schema.SCHEMA_VERSION,
+        "epoch": epoch,
+        "last_seq": 0,
+        "max_concurrent": max_concurrent,
+        "draining": False,
+    }

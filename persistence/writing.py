@@ -1,0 +1,193 @@
+"""From a batch to rows: everything that one commit of a SQL store writes.
+
+Several transitions of one run within a batch have been folded into one write by the journal, with all their
+events beside it. Each write of a run is a compare-and-set: its WHERE clause holds the statuses that the state
+machine allows, and the number of rows that it met is the number of runs, or nothing of the batch is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from ..protocol.events import (
+    EngineChanged,
+    Event,
+    HandleChanged,
+    InterruptClosed,
+    InterruptOpened,
+    LaneChanged,
+    RunEvent,
+    RunMessage,
+    RunProgress,
+)
+from . import schema
+from .failures import StoreBroken
+from .statements import Row, Statements, status_in
+from .store import (
+    Batch,
+    Checkpoint,
+    FileFinished,
+    FileGivenUp,
+    FilesDoomed,
+    MessagesTaken,
+    Question,
+    Requested,
+    RunWrite,
+    Terms,
+    WakesAt,
+)
+
+_encoder = msgspec.json.Encoder()
+
+_RUN = ("id", "handle", "lane", "status", "place", "ended_seq", "ended_at", "files_doomed", "terms", "record")
+_RUN_UPDATE = ("status", "place", "ended_seq", "ended_at", "record")
+
+
+def key_of(*parts: str) -> str:
+    """One short key for several names of any length."""
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+
+
+def json_text(value: Any) -> str:
+    """A value as it stands in a column."""
+    return _encoder.encode(value).decode()
+
+
+def write_batch(batch: Batch, engine: str, statements: Statements) -> None:
+    """Write all of a batch, or raise."""
+    advanced = statements.one(
+        "UPDATE meta SET last_seq = ? WHERE id = 1 AND last_seq = ? AND engine = ?",
+        (batch.after, batch.before, engine),
+    )
+    if advanced != 1:
+        raise StoreBroken(
+            f"the store's last seq is not {batch.before} any more: another engine has written to it"
+        )
+    _write_runs(batch.runs, statements)
+    _write_events(batch.events, statements)
+    _write_memos(batch, statements)
+
+
+def _write_runs(writes: dict[str, RunWrite], statements: Statements) -> None:
+    inserts: list[Row] = []
+    updates: dict[frozenset[Any], list[Row]] = {}
+    requests: dict[str, Row] = {}
+    held: dict[str, Row] = {}
+    for id, write in writes.items():
+        run = write.record
+        record = json_text(run)
+        if write.expected is None:
+            terms = write.terms or Terms()
+            inserts.append(
+                (
+                    id,
+                    run.handle,
+                    run.lane,
+                    run.status.value,
+                    run.place,
+                    write.ended,
+                    run.ended_at,
+                    False,
+                    json_text(terms),
+                    record,
+                )
+            )
+            if terms.request_id is not None:
+                requests[terms.request_id] = (terms.request_id, id, terms.fingerprint)
+        else:
+            row = (run.status.value, run.place, write.ended, run.ended_at, record, id)
+            updates.setdefault(write.expected, []).append(row)
+        if write.holds_handle:
+            held[run.handle] = (run.handle, id)
+    statements.insert(schema.runs, _RUN, inserts)
+    for expected, rows in updates.items():
+        met = statements.update(schema.runs, "id", _RUN_UPDATE, rows, status_in(sorted(expected)))
+        if met != len(rows):
+            raise StoreBroken(
+                f"{len(rows) - met} of {len(rows)} runs are not {' or '.join(sorted(expected))} in the "
+                "store, as they should be: somebody else has changed them"
+            )
+    statements.replace(schema.requests, ("request_id", "run", "fingerprint"), requests)
+    statements.replace(schema.held, ("handle", "run"), held)
+
+
+def _write_events(events: Sequence[Event], statements: Statements) -> None:
+    rows: list[Row] = []
+    messages: list[Row] = []
+    opened: list[Row] = []
+    closed: list[Row] = []
+    lanes: dict[str, Row] = {}
+    drafts: dict[str, Row] = {}
+    freed: list[str] = []
+    for event in events:
+        kind = type(event)
+        if kind is RunProgress:
+            continue  # it is kept on the run's row only
+        run = event.run if isinstance(event, RunEvent) else None
+        rows.append((event.seq, event.at, run, json_text(event)))
+        if isinstance(event, RunMessage):
+            messages.append((event.seq, event.run, json_text(event.message)))
+        elif isinstance(event, InterruptOpened):
+            question = Question(event.interrupt, event.run, event.key, event.data, event.at, event.deadline)
+            opened.append((event.interrupt, event.run, json_text(question)))
+        elif isinstance(event, InterruptClosed):
+            closed.append((json_text(event), event.interrupt))
+        elif isinstance(event, LaneChanged):
+            lanes[event.lane] = (event.lane, event.limit, event.generation)
+        elif isinstance(event, HandleChanged):
+            if event.params is not UNSET:
+                drafts[event.handle] = (event.handle, json_text(event.params))
+            if event.freed is not None:
+                freed.append(event.handle)
+        elif isinstance(event, EngineChanged):
+            statements.one(
+                "UPDATE meta SET max_concurrent = ?, draining = ? WHERE id = 1",
+                (event.max_concurrent, event.draining),
+            )
+    statements.insert(schema.events, ("seq", "at", "run", "event"), rows)
+    statements.insert(schema.messages, ("seq", "run", "value"), messages)
+    statements.insert(schema.interrupts, ("id", "run", "question"), opened)
+    statements.update(schema.interrupts, "id", ("closed",), closed)
+    statements.replace(schema.lanes, ("name", "slots", "generation"), lanes)
+    statements.replace(schema.handles, ("name", "params"), drafts)
+    statements.delete(schema.held, "handle", freed)
+
+
+def _write_memos(batch: Batch, statements: Statements) -> None:
+    if not batch.memos:
+        return
+    checkpoints: dict[tuple[str, str], Row] = {}
+    taken: list[int] = []
+    finished: dict[tuple[str, str], Row | None] = {}
+    doomed: list[Row] = []
+    wakes: dict[str, Row] = {}
+    requests: dict[str, Row] = {}
+    for memo in batch.memos:
+        if isinstance(memo, Checkpoint):
+            key = (memo.handle, memo.job)
+            checkpoints[key] = (key_of(*key), *key, memo.run, json_text(memo.value))
+        elif isinstance(memo, MessagesTaken):
+            taken += memo.seqs
+        elif isinstance(memo, FileFinished):
+            finished[memo.run, memo.path] = (key_of(memo.run, memo.path), memo.run, memo.path)
+        elif isinstance(memo, FileGivenUp):
+            finished[memo.run, memo.path] = None
+        elif isinstance(memo, FilesDoomed):
+            doomed.append((True, memo.run))
+        elif isinstance(memo, WakesAt):
+            wakes[memo.run] = (memo.at, memo.run)
+        elif isinstance(memo, Requested):
+            requests[memo.request_id] = (memo.request_id, memo.run, memo.fingerprint)
+    by_id = {row[0]: row for row in checkpoints.values()}
+    statements.replace(schema.checkpoints, ("id", "handle", "job", "run", "value"), by_id)
+    statements.delete(schema.messages, "seq", taken)
+    statements.delete(schema.files, "id", [key_of(*key) for key in finished])
+    statements.insert(schema.files, ("id", "run", "path"), [row for row in finished.values() if row])
+    statements.update(schema.runs, "id", ("files_doomed",), doomed)
+    statements.update(schema.runs, "id", ("wakes_at",), list(wakes.values()))
+    statements.replace(schema.requests, ("request_id", "run", "fingerprint"), requests)

@@ -1,0 +1,697 @@
+"""Messages to a body: when they are accepted, in which order they come, and that none is lost."""
+
+import pytest
+import trio
+import trio.testing
+
+from greenroom import Jobs, Run, open_engine
+from greenroom.errors import (
+    Compacting,
+    Invalid,
+    NoActiveRun,
+    NotInteractive,
+    NotStreaming,
+    QueueFull,
+    RunCancelled,
+    RunFailed,
+    TooLarge,
+)
+from greenroom.protocol.events import RunMessage
+
+settled = trio.testing.wait_all_tasks_blocked
+
+
+def with_body(body, **options):
+    """A registry with one job, `work`."""
+    jobs = Jobs()
+    jobs.job("work", **options)(body)
+    return jobs
+
+
+async def idle(run: Run):
+    await trio.sleep_forever()
+
+
+async def take_until_stop(run: Run):
+    """Return every message that comes before `stop`."""
+    taken = []
+    while (message := await run.next_message()) != "stop":
+        taken.append(message)
+    return taken
+
+
+# Where a message goes, and in which order it comes.
+
+
+@pytest.mark.parametrize("target", ["run", "handle"])
+async def test_a_message_reaches_the_body_by_its_run_and_by_its_handle(target, autojump_clock):
+    async with open_engine(with_body(take_until_stop), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        to = ticket.id if target == "run" else "alice"
+        assert await engine.inject(to, {"text": "hello"}) == "accepted"
+        assert await engine.inject(to, "stop") == "accepted"
+        assert await ticket.result() == [{"text": "hello"}]
+
+
+async def test_messages_gives_all_that_wait_the_oldest_first_and_then_none(autojump_clock):
+    injected = trio.Event()
+
+    async def body(run: Run):
+        await injected.wait()
+        return [await run.messages(), await run.messages()]
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        for number in range(5):
+            await engine.inject("alice", number)
+        injected.set()
+        assert await ticket.result() == [[0, 1, 2, 3, 4], []]
+
+
+async def test_next_message_gives_one_at_a_time_the_oldest_first(autojump_clock):
+    injected = trio.Event()
+
+    async def body(run: Run):
+        await injected.wait()
+        return [await run.next_message(), await run.next_message(), await run.messages()]
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        for number in range(4):
+            await engine.inject("alice", number)
+        injected.set()
+        assert await ticket.result() == [0, 1, [2, 3]]
+
+
+async def test_next_message_waits_for_the_next_one_to_come(autojump_clock):
+    async def body(run: Run):
+        return [await run.next_message(), trio.current_time() - begun]
+
+    begun = trio.current_time()
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await trio.sleep(60)
+        await engine.inject("alice", "at last")
+        assert await ticket.result() == ["at last", 60]
+
+
+async def test_each_message_goes_to_one_of_the_tasks_that_wait(autojump_clock):
+    async def body(run: Run):
+        taken = []
+
+        async def take():
+            taken.append(await run.next_message())
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(take)
+        return sorted(taken)
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        for number in range(3):
+            await engine.inject("alice", number)
+        assert await ticket.result() == [0, 1, 2]
+
+
+async def test_inject_does_not_wait_for_the_body(autojump_clock):
+    async with open_engine(with_body(idle), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        with trio.fail_after(0.1):
+            assert await engine.inject("alice", "unheard") == "accepted"
+        await ticket.cancel()
+
+
+async def test_an_accepted_message_is_an_event_that_says_who_sent_it(autojump_clock):
+    async with open_engine(with_body(take_until_stop), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        await engine.inject("alice", {"n": 1}, by="bob")
+        await engine.inject("alice", "stop")
+        await ticket.result()
+        said = [event for event in await engine.history(ticket.id) if isinstance(event, RunMessage)]
+    assert [(event.message, event.by) for event in said] == [({"n": 1}, "bob"), ("stop", "app")]
+
+
+async def test_a_message_is_copied_when_it_is_sent(autojump_clock):
+    message = {"pages": [1]}
+
+    async def body(run: Run):
+        await trio.sleep(1)
+        return await run.next_message()
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        await engine.inject("alice", message)
+        message["pages"].append(2)
+        assert await ticket.result() == {"pages": [1]}
+
+
+async def test_a_body_that_changes_a_message_changes_nothing_that_is_stored(autojump_clock):
+    async def body(run: Run):
+        message = await run.next_message()
+        message["pages"].append(2)
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        await engine.inject("alice", {"pages": [1]})
+        await ticket.result()
+        said = [event for event in await engine.history(ticket.id) if isinstance(event, RunMessage)]
+    assert said[0].message == {"pages": [1]}
+
+
+async def test_a_message_that_is_no_json_value_is_refused_with_the_place(autojump_clock):
+    async with open_engine(with_body(idle), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        with pytest.raises(Invalid, match=r"message\.pages\[1\]"):
+            await engine.inject("alice", {"pages": [1, {2}]})
+        assert (await engine.get_run(ticket.id)).status == "running"
+        await ticket.cancel()
+
+
+async def test_a_message_that_is_too_large_is_refused(autojump_clock):
+    async with open_engine(with_body(idle), store="memory:", max_value_bytes=1000) as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        with pytest.raises(TooLarge):
+            await engine.inject("alice", "x" * 2000)
+        await ticket.cancel()
+
+
+# Nothing is lost.
+
+
+async def test_a_cancelled_next_message_loses_nothing(autojump_clock):
+    async def body(run: Run):
+        taken = []
+        while len(taken) < 50:
+            with trio.move_on_after(1):
+                taken.append(await run.next_message())
+        return taken
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        for number in range(50):  # at the moments at which the body gives up, and in between
+            await engine.inject("alice", number)
+            await trio.sleep(0.5)
+        assert await ticket.result() == list(range(50))
+
+
+async def test_a_next_message_that_is_cancelled_before_it_begins_takes_nothing(autojump_clock):
+    async def body(run: Run):
+        await trio.sleep(1)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await run.next_message()
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await run.messages()
+        return await run.messages()
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        await engine.inject("alice", "still here")
+        assert await ticket.result() == ["still here"]
+
+
+async def test_a_message_for_a_waiting_task_that_is_cancelled_goes_to_another(autojump_clock):
+    async def body(run: Run):
+        taken = []
+
+        async def take(scope):
+            with scope:
+                taken.append(await run.next_message())
+
+        first, second = trio.CancelScope(), trio.CancelScope()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take, first)
+            await settled()
+            nursery.start_soon(take, second)
+            await settled()
+            first.cancel()
+        return taken
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        for _ in range(5):
+            await settled()
+        await engine.inject("alice", "for the second")
+        assert await ticket.result() == ["for the second"]
+
+
+async def test_messages_that_were_not_taken_wait_for_the_next_attempt(autojump_clock):
+    injected = trio.Event()
+
+    async def body(run: Run):
+        if run.attempt == 1:
+            await injected.wait()
+            assert await run.next_message() == 0
+            raise ConnectionError
+        return await run.messages()
+
+    async with open_engine(with_body(body, max_attempts=2), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        for number in range(3):
+            await engine.inject("alice", number)
+        injected.set()
+        assert await ticket.result() == [1, 2]
+
+
+async def test_messages_of_two_attempts_keep_their_order(autojump_clock):
+    failing = trio.Event()
+
+    async def body(run: Run):
+        if run.attempt == 1:
+            await failing.wait()
+            raise ConnectionError
+        await trio.sleep(10)
+        return await run.messages()
+
+    async with open_engine(with_body(body, max_attempts=2, backoff=5), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        await engine.inject("alice", "to the first")
+        failing.set()
+        await trio.sleep(6)
+        await engine.inject("alice", "to the second")
+        assert await ticket.result() == ["to the first", "to the second"]
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize("target", ["nobody", "0" * 32])
+async def test_where_no_run_is_there_is_no_active_run(target, autojump_clock):
+    async with open_engine(with_body(idle), store="memory:") as engine:
+        with pytest.raises(NoActiveRun):
+            await engine.inject(target, "hello")
+
+
+@pytest.mark.parametrize("target", ["run", "handle"])
+async def test_an_ended_run_is_no_active_run(target, autojump_clock):
+    async def body(run: Run):
+        pass
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await ticket.result()
+        with pytest.raises(NoActiveRun):
+            await engine.inject(ticket.id if target == "run" else "alice", "hello")
+
+
+async def test_a_target_that_is_no_name_is_refused_and_the_engine_goes_on(autojump_clock):
+    async with open_engine(with_body(take_until_stop), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        run = await engine.get_run(ticket.id)
+        with pytest.raises(Invalid):
+            await engine.inject(run, "hello")
+        await engine.inject(run.id, "stop")
+        assert await ticket.result() == []
+
+
+@pytest.mark.parametrize("target", ["run", "handle"])
+async def test_a_queued_run_is_not_interactive(target, autojump_clock):
+    async with open_engine(with_body(idle), store="memory:", max_concurrent=0) as engine:
+        ticket = await engine.submit("work", handle="alice")
+        with pytest.raises(NotInteractive):
+            await engine.inject(ticket.id if target == "run" else "alice", "hello")
+        await ticket.cancel()
+
+
+async def test_a_run_that_waits_for_its_next_attempt_is_not_interactive(autojump_clock):
+    async def body(run: Run):
+        raise ConnectionError
+
+    async with open_engine(with_body(body, max_attempts=2, backoff=60), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        with pytest.raises(NotInteractive):
+            await engine.inject("alice", "hello")
+        await ticket.cancel()
+
+
+async def test_a_run_that_is_being_cancelled_is_not_interactive(autojump_clock):
+    async def body(run: Run):
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1)
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        await ticket.cancel()
+        with pytest.raises(NotInteractive):
+            await engine.inject("alice", "hello")
+
+
+async def test_a_suspended_run_takes_messages(autojump_clock):
+    async def body(run: Run):
+        await run.sleep(60)
+        return await run.messages()
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await trio.sleep(1)
+        assert (await engine.get_run(ticket.id)).status == "suspended"
+        await engine.inject("alice", "while it sleeps")
+        assert await ticket.result() == ["while it sleeps"]
+
+
+async def test_a_thousand_messages_may_wait_and_no_more(autojump_clock):
+    async def body(run: Run):
+        await trio.sleep(60)
+        taken = [await run.next_message()]
+        await trio.sleep(60)
+        return taken + await run.messages()
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        for number in range(1000):
+            await engine.inject("alice", number)
+        with pytest.raises(QueueFull):
+            await engine.inject("alice", "one too many")
+        await trio.sleep(90)  # the body has taken one
+        await engine.inject("alice", 1000)
+        with pytest.raises(QueueFull):
+            await engine.inject("alice", "one too many")
+        assert await ticket.result() == list(range(1001))
+
+
+async def test_messages_that_wait_for_the_next_attempt_count(autojump_clock):
+    failing = trio.Event()
+
+    async def body(run: Run):
+        if run.attempt == 1:
+            await failing.wait()
+            raise ConnectionError
+        await trio.sleep(10)
+        return len(await run.messages())
+
+    async with open_engine(with_body(body, max_attempts=2, backoff=1), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        for number in range(1000):
+            await engine.inject("alice", number)
+        failing.set()
+        await trio.sleep(5)
+        with pytest.raises(QueueFull):
+            await engine.inject("alice", "one too many")
+        assert await ticket.result() == 1000
+
+
+async def test_ten_callers_at_once_do_not_get_past_the_limit(autojump_clock):
+    refused = []
+
+    async def body(run: Run):
+        await trio.sleep(60)
+        return len(await run.messages())
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+
+        async def send():
+            try:
+                await engine.inject("alice", "hello")
+            except QueueFull as error:
+                refused.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(1010):
+                nursery.start_soon(send)
+        assert len(refused) == 10
+        assert await ticket.result() == 1000
+
+
+# Phases.
+
+
+async def phase_seen(engine, ticket):
+    run = (await engine.snapshot()).runs[ticket.id]
+    return run.interactive, run.streaming, run.compacting
+
+
+async def test_phases_stand_in_the_snapshot_while_they_last(autojump_clock):
+    async def body(run: Run):
+        await trio.sleep(10)
+        async with run.streaming():
+            await trio.sleep(10)
+            async with run.compacting():
+                await trio.sleep(10)
+            await trio.sleep(10)
+        await trio.sleep(10)
+        await run.end_interactive()
+        await trio.sleep(10)
+
+    seen = []
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await trio.sleep(5)
+        for _ in range(7):
+            seen.append(await phase_seen(engine, ticket))
+            await trio.sleep(10)
+    assert seen == [
+        (True, False, False),
+        (True, True, False),
+        (True, True, True),
+        (True, True, False),
+        (True, False, False),
+        (False, False, False),
+        (False, False, False),  # it has ended
+    ]
+
+
+async def test_a_queued_run_is_in_no_phase(autojump_clock):
+    async with open_engine(with_body(idle), store="memory:", max_concurrent=0) as engine:
+        ticket = await engine.submit("work", handle="alice")
+        assert await phase_seen(engine, ticket) == (False, False, False)
+        await ticket.cancel()
+
+
+@pytest.mark.parametrize("phase", ["streaming", "compacting"])
+async def test_a_phase_that_ends_with_an_error_has_ended(phase, autojump_clock):
+    async def body(run: Run):
+        with pytest.raises(ConnectionError):
+            async with getattr(run, phase)():
+                raise ConnectionError
+        await trio.sleep(10)
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await trio.sleep(5)
+        assert await phase_seen(engine, ticket) == (True, False, False)
+        await ticket.result()
+
+
+async def test_the_next_attempt_begins_outside_of_every_phase_and_interactive_again(autojump_clock):
+    async def body(run: Run):
+        if run.attempt == 1:
+            await run.end_interactive()
+            async with run.streaming():
+                raise ConnectionError
+        return await run.next_message()
+
+    async with open_engine(with_body(body, max_attempts=2, backoff=1), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await trio.sleep(5)
+        assert await phase_seen(engine, ticket) == (True, False, False)
+        await engine.inject("alice", "hello")
+        assert await ticket.result() == "hello"
+
+
+async def test_a_streaming_job_takes_messages_only_while_it_streams(autojump_clock):
+    async def body(run: Run):
+        await trio.sleep(10)
+        async with run.streaming():
+            await trio.sleep(10)
+        await trio.sleep(10)
+        return await run.messages()
+
+    answers = []
+    async with open_engine(with_body(body, accepts="streaming"), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        for number in range(3):
+            await trio.sleep(5 if number == 0 else 10)
+            try:
+                answers.append(await engine.inject("alice", number))
+            except NotStreaming as error:
+                answers.append(error.code)
+        assert await ticket.result() == [1]
+    assert answers == ["not_streaming", "accepted", "not_streaming"]
+
+
+async def test_an_interactive_job_takes_messages_whether_it_streams_or_not(autojump_clock):
+    async def body(run: Run):
+        async with run.streaming():
+            await trio.sleep(10)
+        await trio.sleep(10)
+        return await run.messages()
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await trio.sleep(5)
+        await engine.inject("alice", "streaming")
+        await trio.sleep(10)
+        await engine.inject("alice", "not")
+        assert await ticket.result() == ["streaming", "not"]
+
+
+@pytest.mark.parametrize("accepts", ["interactive", "streaming"])
+async def test_while_it_compacts_a_run_takes_no_messages(accepts, autojump_clock):
+    async def body(run: Run):
+        async with run.streaming():
+            async with run.compacting():
+                await trio.sleep(10)
+            await trio.sleep(10)
+        return await run.messages()
+
+    async with open_engine(with_body(body, accepts=accepts), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await trio.sleep(5)
+        with pytest.raises(Compacting):
+            await engine.inject("alice", "during")
+        await trio.sleep(10)
+        await engine.inject("alice", "after")
+        assert await ticket.result() == ["after"]
+
+
+async def test_messages_that_came_before_can_be_taken_while_the_run_compacts(autojump_clock):
+    async def body(run: Run):
+        await trio.sleep(1)
+        async with run.compacting():
+            return await run.messages()
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        await engine.inject("alice", "before")
+        assert await ticket.result() == ["before"]
+
+
+@pytest.mark.parametrize(("options", "seconds"), [({}, 120), ({"timeout": 7}, 7)])
+async def test_a_compaction_that_takes_too_long_is_a_too_slow_error(options, seconds, autojump_clock):
+    async def body(run: Run):
+        begun = trio.current_time()
+        with pytest.raises(trio.TooSlowError):
+            async with run.compacting(**options):
+                await trio.sleep_forever()
+        took = trio.current_time() - begun
+        await run.next_message()
+        return took
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await trio.sleep(200)
+        assert await phase_seen(engine, ticket) == (True, False, False)
+        await engine.inject("alice", "accepted again")
+        assert await ticket.result() == seconds
+
+
+async def test_an_uncaught_too_slow_compaction_fails_the_run_and_says_so(autojump_clock):
+    async def body(run: Run):
+        async with run.compacting(timeout=1):
+            await trio.sleep_forever()
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        with pytest.raises(RunFailed, match="TooSlowError"):
+            await ticket.result()
+
+
+# Post-processing.
+
+
+async def ending_interaction(run: Run):
+    """Be in post-processing from second 10 to second 20."""
+    await trio.sleep(10)
+    await run.end_interactive()
+    await trio.sleep(10)
+    return "processed"
+
+
+async def test_in_post_processing_messages_and_cancels_are_refused(autojump_clock):
+    async with open_engine(with_body(ending_interaction), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await trio.sleep(15)
+        for refused in (
+            lambda: engine.inject(ticket.id, "hello"),
+            lambda: engine.inject("alice", "hello"),
+            lambda: engine.cancel(ticket.id),
+            lambda: ticket.cancel(files="delete"),
+        ):
+            with pytest.raises(NotInteractive):
+                await refused()
+        assert (await engine.get_run(ticket.id)).status == "running"
+        assert await ticket.result() == "processed"
+
+
+async def test_before_post_processing_a_run_can_be_cancelled(autojump_clock):
+    async with open_engine(with_body(ending_interaction), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await trio.sleep(5)
+        await ticket.cancel()
+        with pytest.raises(RunCancelled):
+            await ticket.result()
+
+
+async def test_the_handle_stays_taken_in_post_processing_and_the_next_run_waits(autojump_clock):
+    begun = []
+
+    async def body(run: Run):
+        begun.append(trio.current_time() - start)
+        await ending_interaction(run)
+
+    start = trio.current_time()
+    async with open_engine(with_body(body), store="memory:") as engine:
+        first = await engine.submit("work", handle="alice")
+        await trio.sleep(15)
+        second = await engine.submit("work", handle="alice", on_conflict="queue")
+        handle = (await engine.snapshot()).handles["alice"]
+        assert (handle.active_run, handle.locked, handle.waiting) == (first.id, True, [second.id])
+        await second.result()
+    assert begun == [0, 20]
+
+
+async def test_a_replacement_waits_for_the_end_of_post_processing(autojump_clock):
+    async with open_engine(with_body(ending_interaction), store="memory:") as engine:
+        first = await engine.submit("work", handle="alice")
+        await trio.sleep(15)
+        second = await engine.submit("work", handle="alice", on_conflict="replace")
+        assert await first.result() == "processed"
+        assert await second.result() == "processed"
+
+
+async def test_messages_that_came_before_can_be_taken_in_post_processing(autojump_clock):
+    async def body(run: Run):
+        await trio.sleep(1)
+        await run.end_interactive()
+        return await run.messages()
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        await engine.inject("alice", "before")
+        assert await ticket.result() == ["before"]
+
+
+async def test_a_deadline_holds_in_post_processing_too(autojump_clock):
+    async def body(run: Run):
+        await run.end_interactive()
+        await trio.sleep_forever()
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice", run_timeout=30)
+        assert await ticket.wait(40)
+        assert (await engine.get_run(ticket.id)).status == "timed_out"

@@ -1,0 +1,43 @@
+"""The servers, and one parameter for every kind of database."""
+
+import os
+import pwd
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers import Server, mariadb, postgresql
+
+__all__ = ["mariadb", "postgresql"]
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """Each server in turn."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database, of each kind that others can open too."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/store.db"
+    return request.getfixturevalue(request.param).fresh_database()
+
+
+@pytest.fixture
+def read_only_folder() -> Iterator[Path]:
+    """A folder in which nothing can be made; during the test, nobody is root."""
+    folder = Path(tempfile.mkdtemp(prefix="greenroom-"))
+    folder.chmod(0o555)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(pwd.getpwnam("nobody").pw_uid)
+    yield folder
+    if root:
+        os.seteuid(0)
+    folder.chmod(0o755)
+    shutil.rmtree(folder)

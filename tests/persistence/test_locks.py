@@ -1,0 +1,194 @@
+"""One engine per store: who holds it, who is refused, and what ends it."""
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from greenroom.persistence.database import DatabaseManager
+from greenroom.persistence.failures import StoreBroken, StoreDown
+from greenroom.persistence.locks import StoreLock
+from greenroom.protocol.errors import Conflict
+from tests.servers import Server
+
+HOLD = """
+import sys, trio
+from greenroom.persistence.locks import StoreLock
+
+async def hold():
+    await StoreLock(sys.argv[1]).acquire()
+    print("held", flush=True)
+    await trio.sleep_forever()
+
+trio.run(hold)
+"""
+
+
+async def refusal(url: str) -> str:
+    with pytest.raises(Conflict) as caught:
+        await StoreLock(url).acquire()
+    assert "cr@t" not in caught.value.message
+    return caught.value.message
+
+
+async def test_a_second_engine_is_refused_until_the_first_has_ended(url: str):
+    first, second = StoreLock(url), StoreLock(url)
+    await first.acquire()
+    await refusal(url)
+    assert await first.check()
+    await first.release()
+    await second.acquire()
+    assert await second.check()
+    assert not await first.check()
+    await second.release()
+
+
+async def test_the_one_who_is_refused_is_told_the_store_and_the_holder(url: str):
+    lock = StoreLock(url)
+    await lock.acquire()
+    message = await refusal(url)
+    await lock.release()
+    store = re.sub(":[^@/]*@", "@", url)
+    assert f"the store {store} is in use" in message
+    if not url.startswith("mysql"):  # which tells the connection only
+        assert f"pid {os.getpid()} on " in message
+        assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", message) or "postgresql" in url
+    else:
+        assert "user greenroom from 127.0.0.1" in message
+
+
+async def test_taking_and_giving_back_may_be_repeated(url: str):
+    lock = StoreLock(url)
+    await lock.release()
+    for _ in range(2):
+        await lock.acquire()
+        await lock.acquire()
+        await lock.release()
+        await lock.release()
+
+
+async def test_a_killed_process_leaves_no_lock(url: str):
+    holder = await trio.to_thread.run_sync(start_holder, url)
+    message = await refusal(url)
+    if not url.startswith("mysql"):
+        assert f"pid {holder.pid} on " in message
+    holder.send_signal(signal.SIGKILL)
+    await trio.to_thread.run_sync(holder.communicate)
+    lock = StoreLock(url)
+    with trio.fail_after(10):
+        while True:  # a server notices it a moment later
+            try:
+                await lock.acquire()
+            except Conflict:
+                await trio.sleep(0.01)
+            else:
+                break
+    await lock.release()
+
+
+def start_holder(url: str) -> "subprocess.Popen[bytes]":
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, url], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    return holder
+
+
+async def test_a_store_in_memory_is_nobody_else_s():
+    first, second = StoreLock("sqlite://", in_threads=False), StoreLock("sqlite://")
+    await first.acquire()
+    await second.acquire()
+    assert await first.check()
+    await first.release()
+
+
+async def test_the_lock_lies_beside_the_database_and_stays_there_empty(tmp_path: Path):
+    lock = StoreLock(f"sqlite:///{tmp_path}/x.db")
+    await lock.acquire()
+    assert [file.name for file in tmp_path.iterdir()] == ["x.db.lock"]
+    assert (tmp_path / "x.db.lock").read_text().startswith(f"pid {os.getpid()} on ")
+    await lock.release()
+    assert (tmp_path / "x.db.lock").read_text() == ""
+
+
+async def test_the_database_itself_can_be_opened_and_closed_without_harm_to_the_lock(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/x.db"
+    lock, database = StoreLock(url), DatabaseManager(url)
+    await lock.acquire()
+    await database.open()
+    await database.close()
+    sqlite3.connect(tmp_path / "x.db").close()
+    await refusal(url)
+    await lock.release()
+
+
+async def test_another_name_of_the_same_file_is_the_same_store(tmp_path: Path):
+    os.symlink(tmp_path, tmp_path / "link")
+    lock = StoreLock(f"sqlite:///{tmp_path}/x.db")
+    await lock.acquire()
+    await refusal(f"sqlite:///{tmp_path}/link/x.db")
+    await lock.release()
+
+
+async def test_a_lock_whose_file_was_deleted_is_lost_and_can_be_taken_anew(tmp_path: Path):
+    lock = StoreLock(f"sqlite:///{tmp_path}/x.db")
+    await lock.acquire()
+    (tmp_path / "x.db.lock").unlink()
+    assert not await lock.check()
+    await lock.acquire()
+    assert await lock.check()
+    await lock.release()
+
+
+async def test_a_missing_folder_is_named(tmp_path: Path):
+    with pytest.raises(StoreBroken, match=f"folder {tmp_path}/none does not exist"):
+        await StoreLock(f"sqlite:///{tmp_path}/none/x.db").acquire()
+
+
+async def test_a_read_only_folder_is_named(read_only_folder: Path):
+    lock = StoreLock(f"sqlite:///{read_only_folder}/x.db", in_threads=False)
+    with pytest.raises(StoreBroken, match=f"{read_only_folder}/x.db.lock can't be written"):
+        await lock.acquire()
+
+
+async def test_another_database_of_the_same_server_is_another_store(server: Server):
+    first, second = StoreLock(server.fresh_database()), StoreLock(server.fresh_database())
+    await first.acquire()
+    await second.acquire()
+    await first.release()
+    await second.release()
+
+
+async def test_a_lock_is_lost_with_its_connection_and_can_be_taken_anew(server: Server):
+    url = server.fresh_database()
+    lock = StoreLock(url)
+    await lock.acquire()
+    server.end_sessions()
+    assert not await lock.check()
+    await lock.acquire()
+    assert await lock.check()
+    await lock.release()
+
+
+async def test_without_its_server_a_lock_is_neither_held_nor_to_be_had(server: Server):
+    url = server.fresh_database()
+    lock = StoreLock(url)
+    await lock.acquire()
+    server.stop()
+    assert not await lock.check()
+    with pytest.raises(StoreDown, match=f"127.0.0.1:{server.port}"):
+        await lock.acquire()
+    server.start()
+    await lock.acquire()
+    assert await lock.check()
+    await lock.release()
+
+
+async def test_a_wrong_password_is_no_conflict(server: Server):
+    with pytest.raises(StoreBroken, match="user name or password is wrong"):
+        await StoreLock(server.url("whatever", password="guess")).acquire()

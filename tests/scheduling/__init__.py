@@ -1,0 +1,1 @@
+"""The rules of scheduling, under every command in every order and interleaving."""

@@ -1,0 +1,358 @@
+"""Private database servers for the tests: a PostgreSQL and a MariaDB, on free ports of the loopback.
+
+The fixtures `postgresql` and `mariadb` start one each when a test first asks for it, one per worker, and end
+it with the session; they skip the test where the program is not installed. Their data lies in a temporary
+folder and is not synced to the disk, so it survives the death of the server, but not that of the machine.
+
+A test takes a database of its own (`fresh_database`), and may stop, kill and start the server: the next
+test that asks for a database gets a server that runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import pytest
+
+PATIENCE = 60
+"""Seconds that a server gets to start or to end."""
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Server]:
+    server = _started("postgresql")
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[Server]:
+    server = _started("mysql")
+    yield server
+    server.close()
+
+
+@cache  # the fixtures may be imported into several places, and must not start several servers
+def _started(kind: str) -> Server:
+    server = PostgreSQL() if kind == "postgresql" else MariaDB()
+    try:
+        server.initialize()
+        server.start()
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+class Server:
+    """A server, its folder and its port; these stay the same while it is stopped and started."""
+
+    kind: ClassVar[str]
+    user = "greenroom"
+    password = "se/cr@t"
+
+    def __init__(self) -> None:
+        self.programs = self._find_programs()
+        self.folder = Path(tempfile.mkdtemp(prefix="greenroom-"))  # short: sockets have short paths
+        self.data = self.folder / "data"
+        self.port = _free_port()
+        self.owner = self._owner()
+        self.log = self.folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._numbers = itertools.count(1)
+        self.certificate, self._key = make_certificate(self.folder, "localhost")
+        for path in (self.folder, self.certificate, self._key):
+            shutil.chown(path, self.owner)
+
+    def url(self, database: str, *, user: str | None = None, password: str | None = None) -> str:
+        """The address of a database; of the server's own user unless told otherwise."""
+        name = quote(user or self.user, safe="")
+        secret = quote(self.password if password is None else password, safe="")
+        return f"{self.kind}://{name}:{secret}@127.0.0.1:{self.port}/{database}"
+
+    def fresh_database(self) -> str:
+        """The address of a new, empty database. The server is started if it isn't running."""
+        if not self.is_running:
+            self.start()
+        name = f"fresh_{next(self._numbers)}"
+        self.execute(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it, with the data it had, and wait until it answers."""
+        assert not self.is_running
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(), stdout=log, stderr=log, cwd=self.folder, **self._as_owner()
+            )
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self.execute("SELECT 1")
+            except Exception as error:
+                if not self.is_running or time.monotonic() > deadline:
+                    raise RuntimeError(
+                        f"no server: {error}\n{self.log.read_text(errors='replace')}"
+                    ) from error
+                time.sleep(0.02)
+            else:
+                return
+
+    def stop(self) -> None:
+        """End it in order; its clients lose their connections."""
+        self._end(self._stop_signal)
+
+    def kill(self) -> None:
+        """End it like a crash: it does nothing more, and has to recover when it is started."""
+        self._end(self._kill_signal)
+
+    def close(self) -> None:
+        """End it for good, and remove its folder."""
+        if self.is_running:
+            self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def end_sessions(self) -> None:
+        """End the connections of all clients, as an administrator may."""
+        raise NotImplementedError
+
+    def initialize(self) -> None:
+        """Make its data."""
+        raise NotImplementedError
+
+    def execute(self, statement: str, database: str | None = None) -> list[Any]:
+        """Run a statement as the server's administrator."""
+        raise NotImplementedError
+
+    _stop_signal: ClassVar[signal.Signals]
+    _kill_signal: ClassVar[signal.Signals]
+
+    def _find_programs(self) -> Path:
+        raise NotImplementedError
+
+    def _owner(self) -> str:
+        return pwd.getpwuid(os.geteuid()).pw_name
+
+    def _command(self) -> list[str]:
+        raise NotImplementedError
+
+    def _as_owner(self) -> dict[str, Any]:
+        if os.geteuid() != 0:
+            return {}
+        entry = pwd.getpwnam(self.owner)
+        return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+    def _end(self, how: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(how)
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _run(self, *command: str) -> None:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=self.folder, **self._as_owner()
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+class PostgreSQL(Server):
+    kind = "postgresql"
+    _stop_signal = signal.SIGINT  # "fast": it ends its sessions itself
+    _kill_signal = signal.SIGQUIT  # "immediate": its processes end as they stand
+
+    def initialize(self) -> None:
+        password = self.folder / "password"
+        password.write_text(self.password)
+        shutil.chown(password, self.owner)
+        self._run(
+            *(str(self.programs / "initdb"), f"--pgdata={self.data}", f"--username={self.user}"),
+            *("--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={password}"),
+            *("--encoding=UTF8", "--locale=C", "--no-sync"),
+        )
+
+    def execute(self, statement: str, database: str | None = None) -> list[Any]:
+        connection = import_module("psycopg").connect(
+            host=str(self.folder),
+            port=self.port,
+            user=self.user,
+            dbname=database or "postgres",
+            autocommit=True,
+            connect_timeout=PATIENCE,
+        )
+        with connection:
+            cursor = connection.execute(statement)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def end_sessions(self) -> None:
+        self.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
+
+    def _command(self) -> list[str]:
+        settings = {
+            "port": self.port,
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": self.folder,
+            "fsync": "off",
+            "full_page_writes": "off",
+            "shared_buffers": "32MB",
+            "max_connections": 60,
+            "ssl": "on",
+            "ssl_cert_file": self.certificate,
+            "ssl_key_file": self._key,
+        }
+        options = itertools.chain.from_iterable(("-c", f"{key}={value}") for key, value in settings.items())
+        return [str(self.programs / "postgres"), "-D", str(self.data), *options]
+
+    def _owner(self) -> str:
+        # It refuses to run as root.
+        return "postgres" if os.geteuid() == 0 else super()._owner()
+
+    def _find_programs(self) -> Path:
+        versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda bin: float(bin.parent.name))
+        for folder in reversed(versions):
+            if (folder / "postgres").exists() and (folder / "initdb").exists():
+                return folder
+        found = shutil.which("initdb")
+        if found is None:
+            pytest.skip("PostgreSQL is not installed (on Debian: apt-get install postgresql)")
+        return Path(found).resolve().parent
+
+
+class MariaDB(Server):
+    kind = "mysql"
+    _stop_signal = signal.SIGTERM
+    _kill_signal = signal.SIGKILL
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "socket"
+
+    @property
+    def _at_start(self) -> Path:
+        return self.folder / "at_start.sql"
+
+    def initialize(self) -> None:
+        self._run(
+            *("mariadb-install-db", "--no-defaults", f"--datadir={self.data}", f"--user={self.owner}"),
+            *("--auth-root-authentication-method=normal", "--skip-test-db"),
+        )
+        self._at_start.write_text(
+            f"CREATE USER IF NOT EXISTS '{self.user}'@'%' IDENTIFIED BY '{self.password}';\n"
+            f"GRANT ALL ON *.* TO '{self.user}'@'%';\n"
+        )
+
+    def execute(self, statement: str, database: str | None = None) -> list[Any]:
+        connection = import_module("pymysql").connect(
+            user="root", database=database, autocommit=True, ssl_disabled=True, defer_connect=True
+        )
+        line = socket.socket(socket.AF_UNIX)  # which the driver would leave open if nobody listens
+        try:
+            line.connect(str(self.socket))
+        except OSError:
+            line.close()
+            raise
+        connection.connect(line)
+        with connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def end_sessions(self) -> None:
+        sessions = f"FROM information_schema.processlist WHERE user = '{self.user}'"
+        for [session] in self.execute(f"SELECT id {sessions}"):
+            self.execute(f"KILL {session}")
+        while self.execute(f"SELECT 1 {sessions}"):
+            time.sleep(0.01)
+
+    def _command(self) -> list[str]:
+        settings = {
+            "datadir": self.data,
+            "user": self.owner,
+            "port": self.port,
+            "bind-address": "127.0.0.1",
+            "socket": self.socket,
+            "pid-file": self.folder / "pid",
+            "init-file": self._at_start,
+            "innodb-flush-log-at-trx-commit": 2,
+            "innodb-doublewrite": 0,
+            "innodb-buffer-pool-size": "32M",
+            "innodb-log-file-size": "32M",
+            "skip-log-bin": 1,
+            "skip-name-resolve": 1,
+            "ssl-cert": self.certificate,
+            "ssl-key": self._key,
+        }
+        return [
+            str(self.programs / "mariadbd"),
+            "--no-defaults",
+            *(f"--{key}={value}" for key, value in settings.items()),
+        ]
+
+    def _find_programs(self) -> Path:
+        found = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+        if found is None or shutil.which("mariadb-install-db") is None:
+            pytest.skip("MariaDB is not installed (on Debian: apt-get install mariadb-server)")
+        return Path(found).parent
+
+
+def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """A certificate for a host's name, which is its own authority, and its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    files = folder / "certificate.pem", folder / "key.pem"
+    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    files[1].touch(mode=0o600)
+    files[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return files
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
