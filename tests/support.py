@@ -3,14 +3,30 @@
 All of it is meant for mock time: with `autojump_clock`, a wait for what never happens fails at once.
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import trio
 
+import greenroom
 from greenroom import Engine, Jobs, Run, Ticket
+from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.records import Snapshot
+
+STORE = os.environ.get("GREENROOM_TEST_STORE", "memory")
+"""The same tests run once on each of these: `memory`, and `sqlite` (in memory too, and without threads, so
+that mock time holds)."""
+
+
+def open_engine(jobs: Jobs, store: Any = "memory:", **options: Any) -> AbstractAsyncContextManager[Engine]:
+    """An engine on the store that this run of the tests is about."""
+    if store == "memory:" and STORE == "sqlite":
+        store = SqlStore("sqlite:///:memory:", in_threads=False)
+    return greenroom.open_engine(jobs, store, **options)
+
 
 PATIENCE = 1000.0
 """Seconds that a test waits for what should happen; shorter than the default `run_timeout`."""

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from greenroom import Jobs, Run, open_engine
+from greenroom import Jobs, Run
 from greenroom.errors import (
     Conflict,
     Invalid,
@@ -18,6 +18,7 @@ from greenroom.errors import (
     RunTimedOut,
 )
 from greenroom.persistence.memory import MemoryStore
+from tests.support import open_engine
 
 settled = trio.testing.wait_all_tasks_blocked
 ENDED = {"succeeded", "failed", "cancelled", "timed_out", "rejected"}

@@ -6,8 +6,9 @@ import pytest
 import trio
 import trio.testing
 
-from greenroom import Jobs, Run, open_engine
+from greenroom import Jobs, Run
 from greenroom.errors import RunAbandoned, RunCancelled, RunFailed, RunTimedOut
+from tests.support import open_engine
 
 settled = trio.testing.wait_all_tasks_blocked
 

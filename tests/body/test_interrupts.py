@@ -6,9 +6,10 @@ import pytest
 import trio
 import trio.testing
 
-from greenroom import Jobs, Run, open_engine
+from greenroom import Jobs, Run
 from greenroom.errors import Conflict, Invalid, RunCancelled, RunFailed, RunTimedOut
 from greenroom.protocol.events import InterruptClosed, InterruptOpened
+from tests.support import open_engine
 
 settled = trio.testing.wait_all_tasks_blocked
 DAY = 24 * 3600.0

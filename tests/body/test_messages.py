@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from greenroom import Jobs, Run, open_engine
+from greenroom import Jobs, Run
 from greenroom.errors import (
     Compacting,
     Invalid,
@@ -17,6 +17,7 @@ from greenroom.errors import (
     TooLarge,
 )
 from greenroom.protocol.events import RunMessage
+from tests.support import open_engine
 
 settled = trio.testing.wait_all_tasks_blocked
 

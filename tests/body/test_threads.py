@@ -10,8 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from greenroom import BlockingRun, Jobs, Run, open_engine
+from greenroom import BlockingRun, Jobs, Run
 from greenroom.errors import Conflict, Invalid, RunAbandoned, RunCancelled, RunFailed, RunTimedOut
+from tests.support import open_engine
 
 settled = trio.testing.wait_all_tasks_blocked
 PATIENCE = 10

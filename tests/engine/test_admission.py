@@ -12,8 +12,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from greenroom import Engine, Run, Ticket, open_engine
+from greenroom import Engine, Run, Ticket
 from greenroom.errors import Conflict, Draining, GreenroomError, Invalid, QueueFull, RunCancelled, TooLarge
+from tests.support import open_engine
 
 from ..support import PATIENCE, Bodies, until, until_status
 

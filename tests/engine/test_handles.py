@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from greenroom import Engine, Run, Ticket, open_engine
+from greenroom import Engine, Run, Ticket
 from greenroom.errors import (
     Conflict,
     GreenroomError,
@@ -21,6 +21,7 @@ from greenroom.errors import (
     TooLarge,
 )
 from greenroom.protocol.events import HandleChanged
+from tests.support import open_engine
 
 from ..support import Bodies, until, until_status
 

@@ -11,9 +11,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from greenroom import Engine, Run, Ticket, open_engine
+from greenroom import Engine, Run, Ticket
 from greenroom.errors import Conflict, Draining, Invalid, RunCancelled, RunFailed
 from greenroom.protocol.events import RunStateChanged, RunWaiting
+from tests.support import open_engine
 
 from ..support import PATIENCE, Bodies, until_status
 
