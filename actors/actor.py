@@ -61,7 +61,8 @@ class Mailbox:
         if self._messages or self._alarmed:
             await trio.lowlevel.checkpoint()
         else:
-            await self._sleep()
+            self._sleeper = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._stop)
         return self.drain()
 
     def drain(self) -> list[Any]:
@@ -69,10 +70,6 @@ class Mailbox:
         self._alarmed = False
         taken, self._messages = self._messages, []
         return taken
-
-    async def _sleep(self) -> None:
-        self._sleeper = trio.lowlevel.current_task()
-        await trio.lowlevel.wait_task_rescheduled(self._stop)
 
     def _stop(self, _: object) -> trio.lowlevel.Abort:
         self._sleeper = None
@@ -107,17 +104,14 @@ class Reply(Generic[T]):
         if self.done:
             await trio.lowlevel.checkpoint()
         else:
-            await self._wait()
+            task = trio.lowlevel.current_task()
+            if self._waiting is None:
+                self._waiting = []
+            self._waiting.append(task)
+            await trio.lowlevel.wait_task_rescheduled(partial(_stop_waiting, self._waiting, task))
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]  # `done` without an error: the value was set
-
-    async def _wait(self) -> None:
-        task = trio.lowlevel.current_task()
-        if self._waiting is None:
-            self._waiting = []
-        self._waiting.append(task)
-        await trio.lowlevel.wait_task_rescheduled(partial(_stop_waiting, self._waiting, task))
 
     def _finish(self) -> None:
         self.done = True
@@ -179,7 +173,12 @@ class Actor:
     deadline: float = math.inf
     """When to wake up without a message, in trio's time; `on_deadline` is called then."""
 
+    rests: bool = False
+    """Whether it gives its task back while it only waits: there may be very many of its kind. Its state stays
+    as it is, and the next message starts a task again."""
+
     def __init__(self, kind: Kind, name: str) -> None:
+        self.resting = False
         self.kind: Kind = kind
         self.name = name
         self.mailbox = Mailbox()
@@ -220,12 +219,17 @@ class Actor:
                 if self.deadline != alarm:
                     alarm = self.deadline
                     alarms.set(self, alarm)
-                # No checkpoint from here to the end: a message told in between would be lost.
-                if not self.mailbox and not self.has_work():
-                    alarms.set(self, math.inf)
-                    deregister(self)
-                    return
                 self._handling = messages = []  # let go of what has been handled
+                # No checkpoint from here to the end: a message told in between would be lost.
+                if not self.mailbox:
+                    if not self.has_work():
+                        if alarm != math.inf:
+                            alarms.set(self, math.inf)
+                        deregister(self)
+                        return
+                    if self.rests and self.deadline == math.inf:
+                        self.resting = True
+                        return
                 messages = await self.mailbox.take()
         except Exception:
             logger.critical(
@@ -265,6 +269,9 @@ class Directory:
                 return False
             self.add(actor)
         actor.mailbox.put(message)
+        if actor.resting:
+            actor.resting = False
+            self._start(actor)
         return True
 
     def add(self, actor: Actor) -> None:

@@ -143,8 +143,8 @@ class Run:
         self._services = services
         self._journal = services.journal
         self._inbox = deque(inbox)
-        self._news = trio.lowlevel.ParkingLot()
-        self._progress = ProgressReport(self.id, self.handle, self.lane, attempt)
+        self._news: trio.lowlevel.ParkingLot | None = None  # made when first needed: few bodies are told
+        self._progress: ProgressReport | None = None  # likewise
         self._parts: dict[PartFile, None] = {}
         self._questions = 0
         self._calls = 0
@@ -173,6 +173,8 @@ class Run:
             if number is not None and (isinstance(number, bool) or not isinstance(number, int | float)):
                 raise Invalid(f"progress.{name} must be a number or None, not {number!r}", value=repr(number))
         value = self._value({"done": done, "total": total, **stats}, "progress")
+        if self._progress is None:
+            self._progress = ProgressReport(self.id, self.handle, self.lane, self.attempt)
         report = self._progress
         waits = report.latest is not None
         report.latest = (value.pop("done"), value.pop("total"), value)
@@ -216,6 +218,8 @@ class Run:
         """The oldest message that waits, or the next one to come."""
         await self.check_open()
         while not self._inbox:
+            if self._news is None:
+                self._news = trio.lowlevel.ParkingLot()
             await self._news.park()
             self._check()
         message = self._inbox.popleft()
@@ -379,12 +383,14 @@ class Run:
     def deliver(self, message: Any) -> None:
         """A message was accepted and committed."""
         self._inbox.append(copied(message))
-        self._news.unpark()
+        if self._news is not None:
+            self._news.unpark()
 
     def close(self, why: str) -> list[Any]:
         """Take nothing from this body any more; returns the messages that it hasn't taken."""
         self._closed = why
-        self._news.unpark_all()
+        if self._news is not None:
+            self._news.unpark_all()
         for reply in self._pending:
             reply.fail(self._abandoned())
         return list(self._inbox)

@@ -55,23 +55,15 @@ class Door:
         """Tell the supervisor something that nobody waits for."""
         self._supervisor.tell(message)
 
-    async def ask(self, message: Any) -> Any:
-        """Tell the supervisor a message and wait for its reply, or for the engine's end."""
-        return await self._ask(self._supervisor, message)
-
-    async def look(self, read: Callable[[Projection], T]) -> T:
-        """Ask the journal about what is committed."""
-        found: T = await self._ask(self._journal, Look(read, Reply()))
-        return found
-
-    async def _ask(self, actor: Actor, message: Any) -> Any:
+    async def ask(self, message: Any, actor: Actor | None = None) -> Any:
+        """Tell the supervisor (or another actor) a message; wait for its reply, or for the engine to end."""
         if self._closed:
             raise Unavailable("the engine has stopped")
         by = getattr(message, "by", None)
         if by is not None:
             check_name("by", by)
         reply: Reply[Any] = message.reply
-        actor.tell(message)
+        (actor or self._supervisor).tell(message)
         self._asked[reply] = None
         try:
             return await reply.get()
@@ -80,6 +72,11 @@ class Door:
             raise
         finally:
             self._asked.pop(reply, None)
+
+    async def look(self, read: Callable[[Projection], T]) -> T:
+        """Ask the journal about what is committed."""
+        found: T = await self.ask(Look(read, Reply()), self._journal)
+        return found
 
     def close(self) -> None:
         """Nothing is answered any more."""
@@ -124,8 +121,9 @@ class Door:
                 f"handle {handle!r} is held by a run that waits for this one, so it could never start",
                 active_run=parent,
             )
-        plain = json_value(plain_params(params, registered.params_type), "params", self.max_value_bytes)
-        if params is not None or registered.params_type is None:
+        plain = None
+        if params is not None:
+            plain = json_value(plain_params(params, registered.params_type), "params", self.max_value_bytes)
             registered.check(plain)
         fingerprint = None
         if request_id is not None:

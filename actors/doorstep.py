@@ -16,6 +16,8 @@ Phase = Literal["interactive", "streaming", "compacting"]
 class Doorstep:
     """The phases, as committed."""
 
+    __slots__ = ("_accepts", "_run", "compacting", "interactive", "streaming", "waiting")
+
     def __init__(self, run: str, accepts: str) -> None:
         self._run = run
         self._accepts = accepts

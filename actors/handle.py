@@ -41,6 +41,8 @@ from .waitwatch import WaitWatch
 class Handle(Actor):
     """See the module's text."""
 
+    rests = True
+
     def __init__(self, name: str, ownership: Ownership, delivery: Delivery, journal: Journal) -> None:
         super().__init__("handle", name)
         self._ownership = ownership

@@ -129,7 +129,10 @@ class Journal(Actor):
         for message in messages:
             kind = type(message)
             if kind is Change:
-                changes += self._starts.in_order(message)
+                if self._starts.expects(message):
+                    changes += self._starts.in_order(message)
+                else:
+                    changes.append(message)
             elif kind is ProgressReport:
                 changes.append(message)
             elif kind is Starting:

@@ -20,6 +20,8 @@ from .messages import Cancelling, Done, Leave, Left, Submission
 class Ledger:
     """Status, attempt, and the generation of the slot that the run holds (`None` without one)."""
 
+    __slots__ = ("_journal", "attempt", "generation", "status", "submission")
+
     def __init__(self, submission: Submission, journal: Journal) -> None:
         self.submission = submission
         self.status = Status.QUEUED

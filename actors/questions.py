@@ -30,6 +30,8 @@ class Question(msgspec.Struct):
 class Questions:
     """Kept by the run's actor, who decides whether a question may be asked."""
 
+    __slots__ = ("_asked", "_journal", "_open", "_submission", "_wall_clock", "answers")
+
     def __init__(self, submission: Submission, journal: Journal, wall_clock: Callable[[], float]) -> None:
         self.answers: dict[str, Any] = {}
         self._submission = submission
@@ -60,6 +62,8 @@ class Questions:
 
     def deadline(self) -> float:
         """When the first of them times out."""
+        if not self._open:
+            return math.inf
         return min((question.deadline for question in self._open.values()), default=math.inf)
 
     def open(self, ask: Ask) -> list[Event]:

@@ -41,14 +41,15 @@ class Starts:
         for run in runs:
             self._expected[run] = None
 
+    def expects(self, change: Change) -> bool:
+        """Whether a change is one of those commits."""
+        return change.run in self._expected and _is_start(change)
+
     def in_order(self, change: Change) -> Iterator[Change]:
-        """A change has come: the changes that can be decided now."""
-        run = change.run
-        if run is None or run not in self._expected or not _is_start(change):
-            yield change
-        else:
-            self._expected[run] = change
-            yield from self._ready()
+        """Such a commit has come: the changes that can be decided now."""
+        assert change.run is not None, "it is about the run that begins"
+        self._expected[change.run] = change
+        yield from self._ready()
 
     def without(self, run: str) -> Iterator[Change]:
         """A run doesn't begin after all: the changes that can be decided now."""

@@ -13,6 +13,8 @@ Action = Callable[[], Awaitable[None]]
 class Timers:
     """What to do when, in trio's time."""
 
+    __slots__ = ("_due",)
+
     def __init__(self) -> None:
         self._due: dict[Action, float] = {}
 
@@ -49,6 +51,8 @@ class Timers:
 
 class RunClock:
     """Seconds of executing in this attempt; waits without a slot don't count."""
+
+    __slots__ = ("_since", "_until_now")
 
     def __init__(self) -> None:
         self._until_now = 0.0

@@ -127,7 +127,7 @@ def _server(kind: Kind, location: str, query: str) -> Address:
         )
     credentials, at, place = authority.rpartition("@")
     user, colon, password = credentials.partition(":")
-    match = re.fullmatch(r"(?:\[(?P<v6>[^\[\]]*)\]|(?P<name>[^:\[\]]*))(?::(?P<port>.*))?", place)
+    match = re.fullmatch(r"(?:\[(?P<v6>[^\[\]]*)\]|(?P<name>[^:\[\]]*))(?::(?P<port>[^:]*))?", place)
     if match is None:
         shown = repr(place) if at else "its host"
         raise Invalid(f"the {kind} address can't be read at {shown}: write an IPv6 address as [::1]")

@@ -70,7 +70,7 @@ class ServerLock:
         return held
 
     def release(self) -> None:
-        """Give it back in words, since a server ends what a closed connection held a moment later; then close."""
+        """Give it back, rather than let the server find out from the connection's end a moment later."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
             try:
