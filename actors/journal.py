@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+import trio
 from msgspec.structs import force_setattr
 
 from ..persistence.store import Batch, Checkpoint, Memo, RunWrite, Store
@@ -31,6 +32,9 @@ from .starts import NotStarting, Starting, Starts
 from .stream import Stream
 
 T = TypeVar("T")
+
+_FEW = 8
+_TURNS_TO_START = 6
 
 
 class ProgressReport(msgspec.Struct, gc=False):
@@ -126,7 +130,7 @@ class Journal(Actor):
     async def on_batch(self, messages: Sequence[Any]) -> None:
         changes: list[Change | ProgressReport] = []
         later: list[Any] = []
-        for message in messages:
+        for message in await self._with_its_start(messages):
             kind = type(message)
             if kind is Change:
                 if self._starts.expects(message):
@@ -148,6 +152,20 @@ class Journal(Actor):
         self._show(draft)
         for message in later:
             await self._answer(message)
+
+    async def _with_its_start(self, messages: Sequence[Any]) -> Sequence[Any]:
+        """A new run that finds a free slot begins a few turns of its actors later. For one that comes alone,
+        waiting for that saves a whole commit; under load a batch holds both anyway."""
+        if len(messages) > _FEW or not any(type(m) is Change and m.creates for m in messages):
+            return messages
+        gathered = list(messages)
+        for _ in range(_TURNS_TO_START):
+            await trio.lowlevel.checkpoint()
+            come = self.mailbox.drain()
+            gathered += come
+            if any(type(m) is Change and self._starts.expects(m) for m in come):
+                break
+        return gathered
 
     def _refuse_new_runs(self, changes: list[Change | ProgressReport]) -> list[Change | ProgressReport]:
         """The store is down and has none of these changes. Whoever wants a run is told so now; the rest is

@@ -326,6 +326,8 @@ class _System:
 
     def _spawn_body(self, execution: Execution) -> None:
         self._live_bodies.add(execution)
+        if self.failure is not None:
+            execution.run.close("the engine has stopped")
         self._bodies.start_soon(execution, self._live_bodies, name=f"body of run {execution.run.id}")
 
     # Makers.

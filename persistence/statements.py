@@ -25,7 +25,9 @@ class Statements:
 
     def __init__(self, kind: Kind, connection: Connection) -> None:
         self._kind = kind
-        self._connection = connection
+        # The driver's own cursor: a commit is a handful of statements that never change, for which all that
+        # SQLAlchemy does between the two costs more than SQLite does.
+        self._cursor = connection.connection.cursor()
         self._mark = "?" if kind == "sqlite" else "%s"
 
     def insert(self, table: Table, columns: Sequence[str], rows: list[Row]) -> None:
@@ -83,10 +85,14 @@ class Statements:
         return self._one(sql, tuple(value for row in rows for value in row))
 
     def _many(self, sql: str, rows: list[Row]) -> int:
-        return self._connection.exec_driver_sql(sql, rows).rowcount
+        if len(rows) == 1:
+            return self._one(sql, rows[0])
+        self._cursor.executemany(sql, rows)
+        return self._cursor.rowcount
 
     def _one(self, sql: str, parameters: Row) -> int:
-        return self._connection.exec_driver_sql(sql, parameters).rowcount
+        self._cursor.execute(sql, parameters)
+        return self._cursor.rowcount
 
     def _names(self, columns: Sequence[str]) -> str:
         return ", ".join(map(self._name, columns))
