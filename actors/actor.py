@@ -274,6 +274,14 @@ class Directory:
             self._start(actor)
         return True
 
+    def lay_down(self, kind: Kind, name: str) -> Actor:
+        """Take an actor in that rests until the first message comes."""
+        actor = self._makers[kind](name)
+        assert actor is not None, f"a {kind} can always be made"
+        self._awake[kind][name] = actor
+        actor.resting = True
+        return actor
+
     def add(self, actor: Actor) -> None:
         """Take an actor in and start it."""
         self._awake[actor.kind][actor.name] = actor

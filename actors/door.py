@@ -134,6 +134,7 @@ class Door:
             queue_timeout=_limit("queue_timeout", queue_timeout, registered.queue_timeout),
             run_timeout=_limit("run_timeout", run_timeout, registered.run_timeout),
             deadline=_limit("deadline", deadline, registered.deadline),
+            warn_after=_limit("warn_after", warn_after, 2),
             parent=parent,
             ancestors=ancestors,
         )
@@ -148,7 +149,6 @@ class Door:
             terms=terms,
             by=by,
             created_at=trio.current_time(),
-            warn_after=check_seconds("warn_after", warn_after, 2),
             on_wait=on_wait,
             ended=ended,
         )

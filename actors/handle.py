@@ -28,7 +28,6 @@ from .messages import (
     LongWait,
     Refused,
     ReleaseHandle,
-    Restore,
     SetParams,
     Submission,
     Submit,
@@ -55,6 +54,13 @@ class Handle(Actor):
         self._replacement: str | None = None  # the waiting run that came to replace the admitted one
         self._watch: WaitWatch | None = None
         ownership.claim(name)
+
+    def restore(self, admitted: Submission | None, waiting: list[Submission]) -> None:
+        """After a restart, before anything is told: the run that it had admitted, and those that wait."""
+        self._admitted = admitted
+        if waiting:
+            self._waiting = OrderedDict((submission.id, submission) for submission in waiting)
+        self._admit_next()
 
     def has_work(self) -> bool:
         if self._taken_by() is not None or self._waiting:
@@ -215,12 +221,6 @@ class Handle(Actor):
         changed = HandleChanged(seq=0, at=0, by=message.by, handle=self.name, params=message.params)
         self._journal.tell(Change((changed,), reply=message.reply))
 
-    def _restore(self, message: Restore) -> None:
-        self._admitted = message.admitted
-        if message.waiting:
-            self._waiting = OrderedDict((submission.id, submission) for submission in message.waiting)
-        self._admit_next()
-
     def _inject(self, message: Inject) -> None:
         if self._admitted is None or not self._delivery.tell("run", self._admitted.id, message):
             message.reply.fail(NoActiveRun(f"handle {self.name!r} has no active run"))
@@ -245,5 +245,4 @@ _HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     SetParams: Handle._set_params,
     ReleaseHandle: Handle._release,
     Inject: Handle._inject,
-    Restore: Handle._restore,
 }

@@ -37,7 +37,6 @@ class Submission(msgspec.Struct):
     terms: Terms
     by: str
     created_at: float  # trio's time
-    warn_after: float
     on_wait: OnWait | None
     ended: Reply[RunRecord | None]
     place: int | None = None  # set by the supervisor when it lets the run into its lane
@@ -302,13 +301,6 @@ class Granted(msgspec.Struct, gc=False):
     """From the lane: the run has a slot."""
 
     generation: int
-
-
-class Restore(msgspec.Struct):
-    """To a handle, at the start: the run that it had admitted, and those that wait in it."""
-
-    admitted: Submission | None
-    waiting: list[Submission]
 
 
 class Recover(msgspec.Struct, gc=False):

@@ -134,7 +134,6 @@ def _recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
         terms=run.terms,
         by="engine",
         created_at=trio.current_time() - max(0.0, wall_now - record.created_at),
-        warn_after=2,
         on_wait=None,
         ended=Reply(),
         place=record.place,

@@ -25,6 +25,7 @@ from ..protocol.records import default_limit
 from ..protocol.states import Status
 from .actor import Actor, Countdown, Directory, Kind, Reply
 from .change import Change
+from .handle import Handle
 from .journal import Answer, Journal, Look, WatchEnd
 from .messages import (
     Accepted,
@@ -49,7 +50,6 @@ from .messages import (
     ReleaseHandle,
     Reset,
     ResetLanes,
-    Restore,
     Retry,
     SetConcurrency,
     SetDraining,
@@ -148,22 +148,23 @@ class Supervisor(Actor):
         for request in stored.requests:
             self._requests.restore(request, trio.current_time(), wall_now)
         children: dict[str, list[str]] = {}
-        handles: dict[str, Restore] = {}
+        admitted: dict[str, Submission] = {}
+        waiting: dict[str, list[Submission]] = {}
         for submission in submissions:
             self._seats[submission.id] = Seat(submission)
             if submission.terms.parent is not None:
                 children.setdefault(submission.terms.parent, []).append(submission.id)
-            restore = handles.setdefault(submission.handle, Restore(None, []))
             if submission.place is not None:
-                restore.admitted = submission
-            elif submission.terms.front:
-                restore.waiting.insert(0, submission)
+                admitted[submission.handle] = submission
             else:
-                restore.waiting.append(submission)
+                queue = waiting.setdefault(submission.handle, [])
+                queue.insert(0 if submission.terms.front else len(queue), submission)
         for submission in submissions:
             self._restore_run(submission, children.get(submission.id, []), rejects.get(submission.id))
-        for handle, restore in handles.items():
-            self._tell("handle", handle, restore)
+        for name in dict.fromkeys((*admitted, *waiting)):
+            handle = self._directory.lay_down("handle", name)
+            assert isinstance(handle, Handle), "that is what its maker makes"
+            handle.restore(admitted.get(name), waiting.get(name, []))
 
     def _restore_run(self, submission: Submission, children: list[str], reject: str | None) -> None:
         seat = self._seats[submission.id]

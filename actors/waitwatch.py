@@ -19,8 +19,11 @@ class WaitWatch:
 
     def add(self, submission: Submission, now: float) -> None:
         """Watch a run. One whose time has passed was told of where it waited before."""
-        due = submission.created_at + submission.warn_after
-        if now < due < math.inf:
+        warn_after = submission.terms.warn_after
+        if warn_after is None:
+            return
+        due = submission.created_at + warn_after
+        if now < due:
             self._watched[submission.id] = submission
             heappush(self._due, (due, submission.id))
 

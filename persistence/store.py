@@ -24,6 +24,7 @@ class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     queue_timeout: float | None = None
     run_timeout: float | None = None
     deadline: float | None = None
+    warn_after: float | None = 2.0
     parent: str | None = None
     ancestors: tuple[str, ...] = ()
     front: bool = False
