@@ -317,8 +317,7 @@ class Run:
         """
         await self.check_open()
         # A body that is resumed and calls again, in the same order, gets the children that it had.
-        self._calls += 1
-        limits.setdefault("request_id", f"{self.id}.{self.attempt}.{self._calls}")
+        limits.setdefault("request_id", f"{self.id}.{self.attempt}.{self._calls + 1}")
         with trio.CancelScope(shield=True):  # or a child might be let in that nobody knows of
             accepted, ended = await self._services.door.submit(
                 job,
@@ -332,6 +331,7 @@ class Run:
                 ancestors=(*self._submission.terms.ancestors, self.handle),
                 **limits,
             )
+        self._calls += 1
         if not accepted.joined or on_conflict != "join":
             self.children[accepted.run] = None
         try:

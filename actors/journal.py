@@ -149,6 +149,7 @@ class Journal(Actor):
         while draft.writes and not await self._outage.commit(draft.batch()):
             changes = self._refuse_new_runs(changes)
             draft = _Draft(self._projection, self._clock(), changes)
+        await self._outage.until_back(Batch(draft.seq, [], {}, []))
         self._show(draft)
         for message in later:
             await self._answer(message)
@@ -172,7 +173,7 @@ class Journal(Actor):
         kept until the store is back."""
         kept: list[Change | ProgressReport] = []
         for change in changes:
-            if isinstance(change, Change) and change.creates:
+            if isinstance(change, Change) and _wanted_from_outside(change):
                 self._refuse_new_run(change)
             else:
                 kept.append(change)
@@ -195,7 +196,7 @@ class Journal(Actor):
         the rest where it is."""
         for message in self.mailbox.drain():
             kind = type(message)
-            if kind is Change and message.creates:
+            if kind is Change and _wanted_from_outside(message):
                 self._refuse_new_run(message)
             elif kind is Look:
                 self._look(message)
@@ -252,6 +253,11 @@ class Journal(Actor):
             message.reply.fail(error)
 
 
+def _wanted_from_outside(change: Change) -> bool:
+    """Whether it creates a run that no other run waits for; a body that calls a child waits out an outage."""
+    return change.creates and change.submission is not None and not change.submission.terms.ancestors
+
+
 class _Draft:
     """A batch while it is being decided: the projection, and what the batch has changed so far."""
 
@@ -274,6 +280,11 @@ class _Draft:
                 self.decided.append((change, self._decide(change)))
             else:
                 self._progress(change)
+
+    @property
+    def seq(self) -> int:
+        """The last seq once the batch is committed."""
+        return self._seq
 
     @property
     def writes(self) -> bool:

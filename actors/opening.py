@@ -17,8 +17,10 @@ import trio
 
 from ..persistence.files import DiskFiles, Files
 from ..persistence.memory import MemoryStore
+from ..persistence.runs_dir import RunFiles
 from ..persistence.sqlstore import SqlStore
-from ..persistence.store import Store
+from ..persistence.store import Retention, Store
+from ..protocol.errors import Invalid
 from ..protocol.names import check_name, lane_name
 from .actor import Actor, Directory, Reply
 from .alarms import Alarms
@@ -28,6 +30,7 @@ from .door import Door
 from .engine import Engine, check_limit
 from .execution import Execution, LiveBodies
 from .handle import Handle
+from .housekeeping import Housekeeping, Keep, check_retention
 from .ids import uuid7_hex
 from .jobs import Jobs, check_seconds
 from .journal import Answer, Journal
@@ -36,6 +39,7 @@ from .messages import Closing, Stop, WaitForActive
 from .ownership import LocalOwnership
 from .recovery import consequences, picture, submissions
 from .run import RunActor
+from .runs_dir import RunsDir
 from .stream import Stream
 from .supervisor import Supervisor
 
@@ -58,6 +62,9 @@ async def open_engine(
     max_concurrent: int | None = None,
     lanes: Mapping[str, int | None] | None = None,
     data_dir: str | os.PathLike[str] | Files = "data",
+    runs_dir: str | os.PathLike[str] | None = None,
+    keep_runs: int | Keep | None = None,
+    keep_events: int | Keep | None = None,
     max_pending: int = 100_000,
     max_value_bytes: int = 1 << 20,
     shutdown_timeout: float = 30,
@@ -74,6 +81,10 @@ async def open_engine(
     What the store holds goes on: `max_concurrent` and `lanes` win over the limits that are stored (without
     either, 3 and the defaults hold).
 
+    Ended runs and events beyond `keep_runs` and `keep_events` are forgotten (a number, or `Keep` with a count
+    and an age in seconds; without either everything is kept). In `runs_dir` each run's latest state is shown
+    as `<run id>.json`.
+
     `clock` gives Unix seconds, `ids` the ids of runs, and `random` the randomness; all have defaults.
     """
     started = trio.current_time()
@@ -89,6 +100,8 @@ async def open_engine(
         max_concurrent=max_concurrent,
         limits=_check_lanes(lanes or {}),
         files=_open_files(data_dir, opened),
+        run_files=_open_run_files(runs_dir, opened),
+        retention=check_retention(keep_runs, keep_events),
         max_pending=check_limit("max_pending", max_pending),
         max_value_bytes=check_limit("max_value_bytes", max_value_bytes),
         shutdown_timeout=check_seconds("shutdown_timeout", shutdown_timeout, 30),
@@ -128,6 +141,8 @@ class _System:
         max_concurrent: int | None,
         limits: dict[str, int | None],
         files: Files,
+        run_files: RunFiles | None,
+        retention: Retention | None,
         max_pending: int,
         max_value_bytes: int,
         shutdown_timeout: float,
@@ -152,6 +167,11 @@ class _System:
         self._directory = Directory(self._start)
         stream = self._stream = Stream()
         self._journal = Journal(store, stream, self._directory, clock)
+        self._runs_dir = RunsDir(run_files, store, stream, self._journal) if run_files else None
+        self._housekeeping = None
+        if retention is not None:
+            pruned = self._runs_dir.pruned if self._runs_dir is not None else lambda _: None
+            self._housekeeping = Housekeeping(retention, store, stream, clock, pruned)
         self._supervisor = Supervisor(
             max_pending=max_pending,
             directory=self._directory,
@@ -181,10 +201,13 @@ class _System:
                     async with trio.open_nursery() as self._actors:
                         self._actors.start_soon(self._alarms.run)
                         await self._recover()
+                        self._begin_beside()
                         task_status.started()
                         opened = True
                         await self._leaving.wait()
                         await self._shut_down()
+                        if self._runs_dir is not None:
+                            await self._runs_dir.finish()
                         self._actors.cancel_scope.cancel()
                     self._bodies.cancel_scope.cancel()
             except BaseException:
@@ -232,6 +255,8 @@ class _System:
         limit = stored.max_concurrent if self._max_concurrent is None else self._max_concurrent
         self._stream.begin(stored.last_seq)
         self._journal.begin(picture(stored))
+        if self._runs_dir is not None:
+            self._runs_dir.begin(stored)
         self._directory.add(self._journal)
         for event in consequences(stored, limit, self._limits):
             self._journal.tell(Change((event,)))
@@ -241,9 +266,17 @@ class _System:
             lane: generation for lane, (_, generation) in stored.lanes.items() if generation
         }
         supervisor.limits = {lane: slots for lane, (slots, _) in stored.lanes.items()} | self._limits
-        supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
         self._directory.add(supervisor)
+        supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
         await self._journal.look(lambda committed: committed.seq)
+
+    def _begin_beside(self) -> None:
+        """Start what goes on beside the actors, and what none of them waits for."""
+        if self._runs_dir is not None:
+            self._actors.start_soon(self._runs_dir.follow)
+            self._actors.start_soon(self._runs_dir.write)
+        if self._housekeeping is not None:
+            self._actors.start_soon(self._housekeeping.run)
 
     async def _shut_down(self) -> None:
         """Take nothing new; let what executes finish for a while; then suspend or cancel it, and wait until
@@ -369,8 +402,23 @@ def _open_store(store: str | Sequence[str] | Store) -> Store:
 
 def _open_files(data_dir: str | os.PathLike[str] | Files, store: Store) -> Files:
     if isinstance(data_dir, str | os.PathLike):
-        return DiskFiles(data_dir, in_threads=isinstance(store, SqlStore) and store.in_threads)
+        return DiskFiles(data_dir, in_threads=_in_threads(store))
     return data_dir
+
+
+def _open_run_files(runs_dir: str | os.PathLike[str] | None, store: Store) -> RunFiles | None:
+    if runs_dir is None:
+        return None
+    if not isinstance(runs_dir, str | os.PathLike) or not os.fspath(runs_dir):
+        raise Invalid(
+            f"runs_dir must be the path of a folder, or None, not {runs_dir!r}", value=repr(runs_dir)
+        )
+    return RunFiles(runs_dir, in_threads=_in_threads(store))
+
+
+def _in_threads(store: Store) -> bool:
+    """Whether what is beside a store may use threads, as the store itself does."""
+    return isinstance(store, SqlStore) and store.in_threads
 
 
 def _check_lanes(lanes: Mapping[str, int | None]) -> dict[str, int | None]:

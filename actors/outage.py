@@ -55,6 +55,19 @@ class Outage:
         self._comes_back()
         return True
 
+    async def until_back(self, nothing: Batch) -> None:
+        """Wait until the store can be written again, which an empty batch finds out, or patience ends."""
+        while self._down and trio.current_time() < self.patience:
+            await self._wait()
+            try:
+                with trio.CancelScope(shield=True):
+                    await self._store.commit(nothing)
+            except StoreDown as error:
+                self._pause = min(_LONGEST_PAUSE, self._pause * 2)
+                logger.info("%s", error.message)
+            else:
+                self._comes_back()
+
     async def _is_committed(self, batch: Batch) -> bool:
         while True:
             await self._wait()

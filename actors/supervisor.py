@@ -105,6 +105,7 @@ class Supervisor(Actor):
         self._draining = False
         self._closing = False
         self._store_is_down = False
+        self._children_held: list[Submit] = []  # submitted by bodies while the store is down
         self._waiters: list[tuple[set[str], Reply[bool]]] = []
         self._long_waits: dict[str, RunWaiting] = {}  # lane: the longest of those just reported
         self._said_waiting: dict[str, float] = {}  # lane: when its last `run_waiting` event was
@@ -189,6 +190,9 @@ class Supervisor(Actor):
         submission = message.submission
         request_id = submission.terms.request_id
         if request_id is not None and self._is_repeat(request_id, message):
+            return
+        if self._store_is_down and submission.terms.ancestors:
+            self._children_held.append(message)  # its parent is a body, which goes on when the store is back
             return
         if self._store_is_down:
             message.reply.fail(unavailable())  # the journal is busy with waiting, and this names no state
@@ -375,6 +379,10 @@ class Supervisor(Actor):
 
     def _store_down(self, message: StoreIsDown) -> None:
         self._store_is_down = message.down
+        if not message.down:
+            held, self._children_held = self._children_held, []
+            for child in held:
+                self._submit(child)
 
     def _gave_back(self, run: str) -> None:
         if self._waiters:

@@ -5,6 +5,7 @@ It uses no threads and never waits. It lives as long as this object: opened agai
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from ..protocol.errors import Conflict
 from ..protocol.events import (
     EngineChanged,
     Event,
@@ -25,6 +27,7 @@ from ..protocol.events import (
     RunProgress,
 )
 from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
+from .failures import StoreBroken
 from .store import (
     Batch,
     Checkpoint,
@@ -51,6 +54,7 @@ class MemoryStore:
     """A store that lives as long as this object."""
 
     def __init__(self) -> None:
+        self._is_open = False
         self._epoch: str | None = None
         self._last_seq = 0
         self._max_concurrent = 0
@@ -60,6 +64,7 @@ class MemoryStore:
         self._terms: dict[str, Terms] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()  # in the order of the ends
         self._events: dict[str, list[Event]] = {}
+        self._others: list[Event] = []  # those that are about no run
         self._lanes: dict[str, tuple[int | None, int]] = {}
         self._drafts: dict[str, Any] = {}
         self._held: dict[str, str] = {}
@@ -73,6 +78,9 @@ class MemoryStore:
         self._requests: dict[str, Requested] = {}
 
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
+        if self._is_open:
+            raise Conflict("this memory: store is in use by another engine: one engine per store")
+        self._is_open = True
         if self._epoch is None:
             self._epoch, self._max_concurrent = epoch, max_concurrent
         pending = [run for id in self._ids if not (run := self._runs[id]).ended]
@@ -96,10 +104,11 @@ class MemoryStore:
         )
 
     async def commit(self, batch: Batch) -> None:
+        self._check(batch)
         self._last_seq = batch.after
         for id, write in batch.runs.items():
             record = write.record
-            if id not in self._runs:
+            if write.expected is None:
                 self._insert(id, write.terms or Terms())
             if write.ended is not None:
                 self._ended[id] = None
@@ -111,8 +120,17 @@ class MemoryStore:
         for memo in batch.memos:
             self._remember(memo)
 
+    def _check(self, batch: Batch) -> None:
+        """The same compare-and-set as in SQL: all of the batch, or nothing."""
+        if batch.before != self._last_seq:
+            raise StoreBroken(f"the store is at seq {self._last_seq}, not {batch.before}")
+        for id, write in batch.runs.items():
+            run = self._runs.get(id)
+            if (None if run is None else run.status) not in (write.expected or {None}):
+                raise StoreBroken(f"run {id} is {run and run.status} in the store, not as it should be")
+
     async def committed(self, batch: Batch) -> bool:
-        return self._last_seq == batch.after
+        return self._last_seq == batch.after and bool(batch.events)
 
     async def run(self, id: str) -> RunRecord | None:
         return self._runs.get(id)
@@ -134,7 +152,8 @@ class MemoryStore:
         return list(self._events.get(run, ()))
 
     async def events(self, after: int, limit: int) -> list[Event]:
-        later = (event for events in self._events.values() for event in events if event.seq > after)
+        stories = (*self._events.values(), self._others)
+        later = (event for story in stories for event in story if event.seq > after)
         return sorted(later, key=lambda event: event.seq)[:limit]
 
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
@@ -146,19 +165,32 @@ class MemoryStore:
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         surplus = 0 if retention.keep_runs is None else max(0, len(self._ended) - retention.keep_runs)
         oldest = None if retention.keep_runs_for is None else now - retention.keep_runs_for
+        repeatable = {request.run for request in self._requests.values()}
         doomed: list[str] = []
-        for id in self._ended:
+        for position, id in enumerate(self._ended):
             ended_at = self._runs[id].ended_at or 0.0
             too_old = oldest is not None and ended_at < oldest
-            if len(doomed) == most or not (too_old or len(doomed) < surplus):
+            if len(doomed) == most or not (too_old or position < surplus):
                 break
-            doomed.append(id)
+            if id not in repeatable or ended_at < now - _KEPT_REQUESTS:
+                doomed.append(id)
         for id in doomed:
             self._forget(id)
-        return len(doomed)
+        return len(doomed) + self._prune_events(retention, now, most)
+
+    def _prune_events(self, retention: Retention, now: float, most: int) -> int:
+        first = 0 if retention.keep_events is None else self._last_seq - retention.keep_events
+        oldest = -math.inf if retention.keep_events_for is None else now - retention.keep_events_for
+        pruned = 0
+        stories = [events for id, events in self._events.items() if self._runs[id].ended]
+        for story in (*stories, self._others):
+            while story and pruned < most and (story[0].seq <= first or story[0].at < oldest):
+                del story[0]
+                pruned += 1
+        return pruned
 
     async def close(self) -> None:
-        pass
+        self._is_open = False
 
     def _insert(self, id: str, terms: Terms) -> None:
         self._ids.insert(bisect_left(self._ids, id), id)
@@ -168,7 +200,9 @@ class MemoryStore:
 
     def _remember_event(self, event: Event) -> None:
         kind = type(event)
-        if isinstance(event, RunEvent) and kind is not RunProgress:
+        if not isinstance(event, RunEvent):
+            self._others.append(event)
+        elif kind is not RunProgress:
             self._events.setdefault(event.run, []).append(event)
         remember = _BY_EVENT.get(kind)
         if remember is not None:
@@ -232,6 +266,7 @@ class MemoryStore:
     def _forget(self, id: str) -> None:
         del self._ended[id]
         del self._ids[bisect_left(self._ids, id)]
+        self._requests = {key: made for key, made in self._requests.items() if made.run != id}
         for question in self._questions.pop(id, {}):
             self._closed.pop(question, None)
         by_run: tuple[dict[str, Any], ...] = (

@@ -6,19 +6,23 @@ run stands in its `record`. Names of handles and lanes are compared byte by byte
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Dialect,
     Index,
     Integer,
     MetaData,
     String,
     Table,
     Text,
+    TypeDecorator,
 )
 from sqlalchemy.dialects import mysql
-from sqlalchemy.types import Double
+from sqlalchemy.types import Double, TypeEngine
 
 SCHEMA_VERSION = 1
 
@@ -27,7 +31,28 @@ metadata = MetaData()
 _Json = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 _Id = String(64)
 _InterruptId = String(80)
-_Name = String(256)
+
+
+class _NameType(TypeDecorator[str]):
+    """A name of handle, lane, job or request. MySQL and MariaDB would ignore spaces at the end of a text, so
+    there it is kept as bytes."""
+
+    impl = String(256)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        if dialect.name in ("mysql", "mariadb"):
+            return dialect.type_descriptor(mysql.VARBINARY(1024))
+        return dialect.type_descriptor(String(256))
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> Any:
+        return value.encode() if value is not None and dialect.name in ("mysql", "mariadb") else value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> str | None:
+        return value.decode() if isinstance(value, bytes) else value
+
+
+_Name = _NameType()
 
 meta = Table(
     "meta",

@@ -79,8 +79,8 @@ class RunProgress(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_progre
     """How far a body has come; replaces what it said before."""
 
     attempt: int
-    done: float | None
-    total: float | None
+    done: int | float | None
+    total: int | float | None
     stats: dict[str, Any] = {}
 
     @property

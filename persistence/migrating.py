@@ -1,0 +1,166 @@
+"""The schema of a store, from outside of an engine: which version it has, whether it is sound, and upgrades.
+
+A server's tables are made and upgraded here, by command, from the revisions in `persistence/migrations/`.
+A SQLite database needs none of that: the engine makes its tables when it opens it. Alembic's own table tells
+which revision a server has; `meta.schema_version`, which an engine looks at, is brought to the same number in
+the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import trio
+from sqlalchemy import Connection, column, inspect, select, table, update
+
+from ..protocol.errors import Invalid
+from . import schema
+from .addresses import Kind
+from .database import DatabaseManager
+from .failures import StoreBroken, newer_version, older_version
+from .locks import StoreLock
+from .pruning import prune
+from .store import Retention
+
+_REVISIONS = Path(__file__).with_name("migrations")
+_ALEMBIC_VERSION = table("alembic_version", column("version_num"))
+_PRUNED_AT_ONCE = 500
+
+
+@asynccontextmanager
+async def opened(
+    stores: str | Iterable[str], *, alone: bool, make: bool = False
+) -> AsyncIterator[DatabaseManager]:
+    """A store's database for a command. `alone`: refused while an engine has the store. `make`: a SQLite
+    file that isn't there is made; else that is an error."""
+    database = DatabaseManager(stores)
+    [first, *_] = database.addresses
+    if first.in_memory:
+        raise Invalid("a store in memory is gone with its process: name a file or a server")
+    if first.kind == "sqlite" and not make and not first.path.exists():
+        raise StoreBroken(f"the store {database.name} is not there: check its path")
+    lock = StoreLock(database.addresses)
+    if alone:
+        await lock.acquire()
+    try:
+        await database.open()
+        try:
+            yield database
+        finally:
+            await database.close()
+    finally:
+        await lock.release()
+
+
+async def upgrade(stores: str | Iterable[str]) -> int | None:
+    """Make or upgrade the tables; returns the version that there was."""
+
+    def migrate(connection: Connection) -> int | None:
+        before = found_version(connection)
+        if before is not None and before > schema.SCHEMA_VERSION:
+            raise newer_version(database.name, before, schema.SCHEMA_VERSION)
+        if database.kind == "sqlite":
+            schema.metadata.create_all(connection)
+        else:
+            _run_revisions(connection, database.kind)
+        connection.execute(update(schema.meta).values(schema_version=schema.SCHEMA_VERSION))
+        return before
+
+    async with opened(stores, alone=True, make=True) as database:
+        return await database.run(migrate)
+
+
+async def current(stores: str | Iterable[str]) -> int | None:
+    """The schema version that the store has; `None` if it has none of our tables."""
+    async with opened(stores, alone=False) as database:
+        return await database.read(found_version)
+
+
+async def check(stores: str | Iterable[str]) -> list[str]:
+    """What is wrong with the store's tables: nothing, or a line for each fault. Raises if its version does
+    not fit."""
+
+    def look(connection: Connection) -> list[str]:
+        require_version(connection, database.name)
+        if database.kind == "sqlite":
+            found = " ".join(connection.exec_driver_sql("PRAGMA quick_check(1)").scalars().all())
+            return [] if found == "ok" else [f"the file is damaged, restore it from a backup ({found})"]
+        return [str(difference) for difference in differences(connection, database.kind)]
+
+    async with opened(stores, alone=False) as database:
+        return await database.read(look)
+
+
+async def prune_all(stores: str | Iterable[str], retention: Retention, now: float) -> int:
+    """Forget everything that need not be kept; returns how many runs and events that were."""
+
+    def some(connection: Connection) -> int:
+        return prune(connection, retention, now, _PRUNED_AT_ONCE)
+
+    async with opened(stores, alone=True) as database:
+        await database.read(lambda connection: require_version(connection, database.name))
+        forgotten = 0
+        while count := await database.run(some):
+            forgotten += count
+            await trio.lowlevel.checkpoint()
+        return forgotten
+
+
+def found_version(connection: Connection) -> int | None:
+    """The schema version that the tables have."""
+    tables = inspect(connection).get_table_names()
+    if schema.meta.name not in tables:
+        return None
+    found = connection.scalar(select(schema.meta.c.schema_version))
+    if found is None and _ALEMBIC_VERSION.name in tables:  # no engine has opened it yet
+        revision = connection.scalar(select(_ALEMBIC_VERSION.c.version_num))
+        return int(revision) if revision is not None else None
+    return schema.SCHEMA_VERSION if found is None else found
+
+
+def require_version(connection: Connection, store: str) -> None:
+    """Refuse tables that are not of the version that this code knows."""
+    found = found_version(connection)
+    if found is None or found < schema.SCHEMA_VERSION:
+        raise older_version(store, "none" if found is None else found, schema.SCHEMA_VERSION)
+    if found > schema.SCHEMA_VERSION:
+        raise newer_version(store, found, schema.SCHEMA_VERSION)
+
+
+def differences(connection: Connection, kind: Kind) -> list[Any]:
+    """In what a server's tables differ from those that this code knows, as Alembic sees it."""
+    migration = _alembic("alembic.runtime.migration", kind)
+
+    def is_ours(name: str | None, what: str, parents: object) -> bool:
+        return what != "table" or name in schema.metadata.tables
+
+    context = migration.MigrationContext.configure(connection, opts={"include_name": is_ours})
+    found: list[Any] = _alembic("alembic.autogenerate", kind).compare_metadata(context, schema.metadata)
+    return found
+
+
+def _run_revisions(connection: Connection, kind: Kind) -> None:
+    """Bring a server's tables to the newest revision."""
+    context = _alembic("alembic.runtime.migration", kind).MigrationContext.configure(connection)
+    script = _alembic("alembic.script", kind).ScriptDirectory(_REVISIONS, version_locations=[_REVISIONS])
+    before = context.get_current_revision()
+    newer = list(script.iterate_revisions("heads", before or "base"))
+    with _alembic("alembic.operations", kind).Operations.context(context):
+        for revision in reversed(newer):
+            revision.module.upgrade()
+            context.stamp(script, revision.revision)
+
+
+def _alembic(module: str, kind: Kind) -> Any:
+    """A module of Alembic, which comes with the drivers of servers only."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        extra = "postgres" if kind == "postgresql" else "mysql"
+        raise StoreBroken(
+            f'Alembic is missing ({error}): install it with pip install "greenroom[{extra}]"'
+        ) from error

@@ -1,0 +1,149 @@
+"""The files of `runs_dir`: each run's latest state as `<run id>.json`, for people who read state with `cat`.
+
+They are copies: nothing is ever read back from them but by people. Each is written under another name and
+takes the place of the one before when it is whole, so whoever reads one, at any moment and after any crash,
+reads a state that was committed. Beside a durable store the work is done in a thread and files are synced
+before they get their names; beside a store in memory it is done at once.
+
+A hidden file remembers up to which event of which store the folder is complete.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote, unquote
+
+import msgspec
+import trio
+
+from ..protocol.records import RunRecord
+
+T = TypeVar("T")
+
+_MARK = ".greenroom"
+_ENDING = ".json"
+_UNFINISHED = ".part"
+
+
+class _Mark(msgspec.Struct):
+    """Everything up to this seq of this store is in the folder."""
+
+    epoch: str
+    seq: int
+
+
+class RunFiles:
+    """One folder with the states of one store's runs. What can't be done raises `OSError`."""
+
+    def __init__(self, folder: str | os.PathLike[str], *, in_threads: bool) -> None:
+        self.folder = Path(os.path.abspath(folder))
+        self._in_threads = in_threads
+        self._limiter = trio.CapacityLimiter(1)
+
+    async def complete_until(self, epoch: str) -> int | None:
+        """The seq up to which the folder has everything of this store; `None` if that isn't known. Also
+        removes what a crash left unfinished."""
+        return await self._do(lambda: self._begin(epoch))
+
+    async def mark(self, epoch: str, seq: int) -> None:
+        """Remember that everything up to this seq is there."""
+        content = msgspec.json.encode(_Mark(epoch, seq))
+        await self._do(lambda: self._replace(self.folder / _MARK, content))
+
+    async def write(self, runs: Sequence[RunRecord]) -> dict[str, OSError]:
+        """Bring the files of these runs up to date; returns the ids of those for which it failed, and why."""
+        return await self._do(lambda: self._each([run.id for run in runs], runs, self._write))
+
+    async def remove(self, ids: Collection[str]) -> dict[str, OSError]:
+        """Remove the files of these runs, as far as they are such; returns those that it could not remove."""
+        return await self._do(lambda: self._each(ids, list(ids), self._remove))
+
+    async def ids(self) -> set[str]:
+        """The runs that have a file."""
+        return await self._do(self._ids)
+
+    def _begin(self, epoch: str) -> int | None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for file in os.scandir(self.folder):
+            if file.name.startswith(".") and file.name.endswith(_UNFINISHED):
+                os.unlink(file.path)
+        try:
+            mark = msgspec.json.decode((self.folder / _MARK).read_bytes(), type=_Mark)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+        return mark.seq if mark.epoch == epoch else None
+
+    def _ids(self) -> set[str]:
+        try:
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return set()
+        return {
+            unquote(name.removesuffix(_ENDING))
+            for name in names
+            if name.endswith(_ENDING) and not name.startswith(".")
+        }
+
+    @staticmethod
+    def _each(
+        ids: Collection[str], items: Sequence[T], function: Callable[[T], object]
+    ) -> dict[str, OSError]:
+        failed: dict[str, OSError] = {}
+        for id, item in zip(ids, items, strict=True):
+            try:
+                function(item)
+            except OSError as error:
+                failed[id] = error
+        return failed
+
+    def _write(self, run: RunRecord) -> None:
+        path = self._path(run.id)
+        content = msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n"
+        try:
+            if path.read_bytes() == content:
+                return
+        except FileNotFoundError:
+            pass
+        self._replace(path, content)
+
+    def _remove(self, id: str) -> None:
+        path = self._path(id)
+        try:
+            is_ours = msgspec.json.decode(path.read_bytes(), type=RunRecord).id == id
+        except FileNotFoundError:
+            return
+        except msgspec.MsgspecError:
+            is_ours = False  # somebody else's file, which only looks like one of these
+        if is_ours:
+            path.unlink(missing_ok=True)
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        part = path.with_name(f".{path.name}{_UNFINISHED}")
+        try:
+            file = open(part, "wb")  # noqa: SIM115  # it is closed below
+        except FileNotFoundError:  # somebody has removed the folder
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = open(part, "wb")  # noqa: SIM115
+        try:
+            with file:
+                file.write(content)
+                file.flush()
+                if self._in_threads:
+                    os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+    def _path(self, id: str) -> Path:
+        name = quote(id, safe="@+=, :~()")
+        return self.folder / ((f"%2E{name[1:]}" if name.startswith(".") else name) + _ENDING)
+
+    async def _do(self, function: Callable[[], T]) -> T:
+        if self._in_threads:
+            return await trio.to_thread.run_sync(function, limiter=self._limiter)
+        await trio.lowlevel.checkpoint()
+        return function()
