@@ -60,6 +60,7 @@ class Handle(Actor):
         self._admitted = admitted
         if waiting:
             self._waiting = OrderedDict((submission.id, submission) for submission in waiting)
+            self._replacement = waiting[0].id if waiting[0].terms.front else None
         self._admit_next()
 
     def has_work(self) -> bool:

@@ -364,7 +364,8 @@ class _Draft:
             expected = None
             if before is not None:
                 expected = REPORTING if change is None else change.expect or frozenset({before.status})
-            write = RunWrite(record, expected, change.terms if change is not None else None)
+            terms = change.terms if change is not None else None
+            write = RunWrite(record, expected, terms, self._seq if before is None else None)
             self._writes[id] = write
         else:
             write.record = record

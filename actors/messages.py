@@ -309,6 +309,10 @@ class Recover(msgspec.Struct, gc=False):
     children: list[str]
 
 
+class Recovered(msgspec.Struct, gc=False):
+    """From a run to the supervisor: it has ended, or stands in its lane again, or waits for something."""
+
+
 class Reject(msgspec.Struct, gc=False):
     """To a queued run, at the start: it can't be started any more."""
 

@@ -85,7 +85,8 @@ async def open_engine(
     and an age in seconds; without either everything is kept). In `runs_dir` each run's latest state is shown
     as `<run id>.json`.
 
-    `clock` gives Unix seconds, `ids` the ids of runs, and `random` the randomness; all have defaults.
+    `clock` gives Unix seconds, `ids` the ids of runs (texts that sort in the order they are drawn), and
+    `random` the randomness; all have defaults.
     """
     started = trio.current_time()
     offset = time.time() - started

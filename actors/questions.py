@@ -48,7 +48,7 @@ class Questions:
             if question.outcome is None:
                 deadline = math.inf if question.deadline is None else now + question.deadline - wall_now
                 self._open[question.key] = Question(question.id, question.key, deadline, None)
-            elif question.outcome == "answered":
+            elif question.outcome in ("answered", "timed_out"):
                 self.answers[question.key] = question.answer
 
     def asked_by_body(self, key: str) -> bool:

@@ -68,7 +68,12 @@ def _lanes(stored: Stored, pending: list[RunRecord], runs: dict[str, RunRecord])
             lanes[record.lane].executing.append(record.id)
         elif record.status is Status.QUEUED and record.place is not None:
             lanes[record.lane].queued.append(record.id)
-    return lanes
+    used = {MAIN, *(record.lane for record in runs.values())}
+    return {
+        name: lane
+        for name, lane in lanes.items()
+        if name in used or lane.generation or lane.limit != default_limit(name)
+    }
 
 
 def _holds_slot(record: RunRecord) -> bool:

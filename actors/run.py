@@ -51,6 +51,7 @@ from .messages import (
     Leave,
     Left,
     Recover,
+    Recovered,
     Reject,
     Retry,
     Stop,
@@ -62,6 +63,7 @@ from .timers import RunClock, Timers
 logger = logging.getLogger("greenroom")
 
 _LONGEST_ERROR = 10_000
+_AT_ONCE = 0.001
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -110,6 +112,7 @@ class RunActor(Actor):
         self._inbox: list[Any] = []  # what the last body left
         self._files: list[str] = []  # what this run has finished
         self._files_doomed = False
+        self._orphans: list[str] = []  # the children of a body that a restart has ended
         terms, since = submission.terms, submission.created_at
         if terms.queue_timeout is not None:
             self._timers.set(self._queue_timeout, since + terms.queue_timeout)
@@ -154,6 +157,7 @@ class RunActor(Actor):
 
     async def _granted(self, message: Granted) -> None:
         ledger = self._ledger
+        await self._timers.act(trio.current_time() + _AT_ONCE)  # a deadline comes before the slot
         startable = ledger.status in (Status.QUEUED, Status.SUSPENDED) and self._verdict is None
         if not startable or (self._stopping is not None and self._stopping.now):
             self._give_back(message.generation)
@@ -415,6 +419,8 @@ class RunActor(Actor):
         assert outcome.held, f"run {self.name} could not become {to} from {self._ledger.status}"
         self._questions.forget()
         self._timers.clear()
+        for child in self._orphans:
+            self._delivery.tell("supervisor", "", cancel_child(child))
         return outcome.run
 
     async def _delete_files(self) -> None:
@@ -544,6 +550,8 @@ class RunActor(Actor):
         return Conflict(f"run {self.name} waits without its slot already: one such wait at a time")
 
     async def _unask(self, message: Unask) -> None:
+        if self._verdict is not None and self._verdict.to is Status.SUSPENDED:
+            return  # the run asks on while the engine is away
         event = self._questions.withdraw(message.key)
         if event is not None and not self._ledger.ended:
             await self._ledger.note(event)
@@ -599,7 +607,8 @@ class RunActor(Actor):
         """Be what the run was when the engine ended, but for its body."""
         record = stored.record
         self._ledger.status, self._ledger.attempt = record.status, record.attempt
-        self._next_attempt = record.attempt + (0 if self._submission.job.resumable else 1)
+        retried = record.reason == "retry" or not self._submission.job.resumable
+        self._next_attempt = record.attempt + (1 if retried else 0)
         self._questions.restore(stored.questions)
         self._files_doomed = stored.files_doomed
         for seq, message in stored.messages:
@@ -609,14 +618,19 @@ class RunActor(Actor):
             self._timers.drop(self._queue_timeout)
 
     async def _recover(self, message: Recover) -> None:
+        await self._go_on_or_end(message)
+        self._delivery.tell("supervisor", "", Recovered())
+
+    async def _go_on_or_end(self, message: Recover) -> None:
         """The run had begun: let it go on if its author said that it may, else end it."""
         stored, job = self._submission.stored, self._submission.job
         assert stored is not None, "only a run that was stored can be recovered"
         unfinished = await self._services.files.remove_parts(self._submission.handle, self.name)
         self._files = [path for path in stored.files if path not in unfinished]
         record, ledger = stored.record, self._ledger
-        may_go_on = job.resumable or record.attempt < job.max_attempts or record.waiting_for == "retry"
+        may_go_on = job.resumable or record.attempt < job.max_attempts
         if ledger.status is Status.CANCELLING or self._files_doomed:
+            self._orphans = message.children
             await self._end(Status.CANCELLED, reason=record.reason)
         elif ledger.status is Status.SUSPENDED and not job.registered:
             await self._end(Status.REJECTED, reason="unknown_job", error=unknown_job(job.name))
@@ -642,14 +656,16 @@ class RunActor(Actor):
         """Wait for what the run waited for, and then for a slot for a new body."""
         waiting_for, wakes_at = stored.record.waiting_for, stored.wakes_at
         left = 0.0 if wakes_at is None else max(0.0, wakes_at - self._services.wall_clock())
-        if waiting_for == "retry":
-            self._next_attempt = stored.record.attempt + 1
+        if waiting_for == "retry" and not left:
+            self._delivery.tell("supervisor", "", Retry(self.name))
+        elif waiting_for == "retry":
             self._timers.set(self._retry, trio.current_time() + left)
-        elif waiting_for == "time":
+        elif waiting_for == "time" and left:
             self._timers.set(self._wake, trio.current_time() + left)
         elif waiting_for == "answer":
             self._look_for_answers()
         elif waiting_for == "child" and children:
+            self._orphans = children
             all_ended: Reply[None] = TellWhenSet(self, ChildrenEnded())
             each = Countdown([all_ended], len(children))
             for child in children:

@@ -89,6 +89,10 @@ class Slots:
             if not waiting.settling and not waiting.entering:
                 del self._unsettled[report.lane]
 
+    def any_unsettled(self) -> bool:
+        """Whether a lane has yet to report on what it was told."""
+        return bool(self._unsettled)
+
     def reset(self, lanes: list[str]) -> None:
         """Take every slot away; the generations of these lanes rise."""
         self.executing.clear()

@@ -45,6 +45,7 @@ from .messages import (
     LongWait,
     NotStored,
     Recover,
+    Recovered,
     Refused,
     Reject,
     ReleaseHandle,
@@ -105,6 +106,8 @@ class Supervisor(Actor):
         self._draining = False
         self._closing = False
         self._store_is_down = False
+        self._recovering = 0  # runs that had begun before a restart, and haven't found their way yet
+        self._settling_down = False
         self._children_held: list[Submit] = []  # submitted by bodies while the store is down
         self._waiters: list[tuple[set[str], Reply[bool]]] = []
         self._long_waits: dict[str, RunWaiting] = {}  # lane: the longest of those just reported
@@ -131,7 +134,7 @@ class Supervisor(Actor):
         for message in messages:
             _HANDLERS[type(message)](self, message)
         self._say_waiting()
-        grants = [] if self._store_is_down else list(self.slots.grants())
+        grants = list(self.slots.grants()) if self._may_grant() else []
         if grants:
             self._journal.tell(Starting([grant.run for _, grant in grants]))
         for lane, grant in grants:
@@ -170,6 +173,7 @@ class Supervisor(Actor):
     def _restore_run(self, submission: Submission, children: list[str], reject: str | None) -> None:
         seat = self._seats[submission.id]
         if submission.begun:
+            self._recovering += 1
             seat.phase = "queued"
             self._tell("run", submission.id, Recover(children))
             return
@@ -183,6 +187,21 @@ class Supervisor(Actor):
             seat.phase = "queued"
             if reject is None:
                 self._enter_lane(submission)
+
+    def _may_grant(self) -> bool:
+        """Not while the store is down; nor, after a restart, before every run that had begun stands in its
+        lane again, if it is to: its place may be lower than those of the others."""
+        if self._store_is_down or self._recovering:
+            return False
+        if self._settling_down:
+            self._settling_down = self.slots.any_unsettled()
+        return not self._settling_down
+
+    def _recovered(self, message: Recovered) -> None:
+        self._recovering -= 1
+        if not self._recovering:
+            self._settling_down = True
+            self._hold_lanes()
 
     # Submissions.
 
@@ -567,6 +586,7 @@ _HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     Joined: Supervisor._joined,
     Refused: Supervisor._refused,
     Retry: Supervisor._retry,
+    Recovered: Supervisor._recovered,
     LaneReport: Supervisor._lane_report,
     Left: Supervisor._left,
     NotStored: Supervisor._not_stored,

@@ -83,7 +83,7 @@ class MemoryStore:
         self._is_open = True
         if self._epoch is None:
             self._epoch, self._max_concurrent = epoch, max_concurrent
-        pending = [run for id in self._ids if not (run := self._runs[id]).ended]
+        pending = [run for run in self._runs.values() if not run.ended]  # in the order of their first events
         return Stored(
             epoch=self._epoch,
             last_seq=self._last_seq,

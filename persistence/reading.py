@@ -120,7 +120,7 @@ def _read_pending(connection: Connection) -> list[StoredRun]:
     rows = connection.execute(
         select(runs.c.id, runs.c.wakes_at, runs.c.files_doomed, runs.c.terms, runs.c.record)
         .where(pending)
-        .order_by(runs.c.id)
+        .order_by(runs.c.created_seq)
     )
     found: dict[str, StoredRun] = {
         row.id: StoredRun(

@@ -75,6 +75,7 @@ runs = Table(
     Column("lane", _Name, nullable=False),
     Column("status", String(16), nullable=False),
     Column("place", BigInteger),
+    Column("created_seq", BigInteger, nullable=False),  # the number of the event that created it
     Column("ended_seq", BigInteger),  # the number of the event that ended it
     Column("ended_at", Double),
     Column("wakes_at", Double),

@@ -87,11 +87,13 @@ Memo = Checkpoint | MessagesTaken | FileFinished | FileGivenUp | FilesDoomed | W
 
 class RunWrite(msgspec.Struct, gc=False):
     """A run's row after the batch. `expected` are the statuses that the stored row may have; `None` inserts
-    it. `ended` is the seq of the event that ended it, if this batch holds that; `holds_handle` as there."""
+    it. `created` and `ended` are the seqs of the events that did so, if this batch holds them; `holds_handle`
+    as in the latter."""
 
     record: RunRecord
     expected: frozenset[Status] | None
     terms: Terms | None = None
+    created: int | None = None
     ended: int | None = None
     holds_handle: bool = False
 

@@ -44,7 +44,19 @@ from .store import (
 
 _encoder = msgspec.json.Encoder()
 
-_RUN = ("id", "handle", "lane", "status", "place", "ended_seq", "ended_at", "files_doomed", "terms", "record")
+_RUN = (
+    "id",
+    "handle",
+    "lane",
+    "status",
+    "place",
+    "created_seq",
+    "ended_seq",
+    "ended_at",
+    "files_doomed",
+    "terms",
+    "record",
+)
 _RUN_UPDATE = ("status", "place", "ended_seq", "ended_at", "record")
 
 
@@ -90,6 +102,7 @@ def _write_runs(writes: dict[str, RunWrite], statements: Statements) -> None:
                     run.lane,
                     run.status.value,
                     run.place,
+                    write.created,
                     write.ended,
                     run.ended_at,
                     False,

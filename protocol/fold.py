@@ -105,6 +105,8 @@ def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecor
 
 def _after_change(run: RunRecord, event: RunChanged) -> RunRecord:
     changes: dict[str, Any] = {"updated_at": event.at}
+    if event.place is not None and run.status is Status.SUSPENDED:
+        changes["waiting_for"] = "slot"  # its retry has come so far that it stands in its lane
     for name in ("place", "detached", "interactive", "streaming", "compacting"):
         value = getattr(event, name)
         if value is not None:

@@ -3,7 +3,6 @@
 All of it is meant for mock time: with `autojump_clock`, a wait for what never happens fails at once.
 """
 
-import os
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -16,14 +15,22 @@ from greenroom import Engine, Jobs, Run, Ticket
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.records import Snapshot
 
-STORE = os.environ.get("GREENROOM_TEST_STORE", "memory")
-"""The same tests run once on each of these: `memory`, and `sqlite` (in memory too, and without threads, so
-that mock time holds)."""
+STORES = ("memory", "sqlite")
+"""The engine's tests run once on each of these (`conftest.py` beside them says so); `sqlite` is in memory,
+too, and without threads, so that mock time holds."""
+
+_store = "memory"
+
+
+def use_store(name: str) -> None:
+    """From here on, `open_engine` opens one of the `STORES`."""
+    global _store
+    _store = name
 
 
 def open_engine(jobs: Jobs, store: Any = "memory:", **options: Any) -> AbstractAsyncContextManager[Engine]:
     """An engine on the store that this run of the tests is about."""
-    if store == "memory:" and STORE == "sqlite":
+    if store == "memory:" and _store == "sqlite":
         store = SqlStore("sqlite:///:memory:", in_threads=False)
     return greenroom.open_engine(jobs, store, **options)
 

@@ -14,7 +14,7 @@ tables = MetaData()
 
 _Json = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 _Id = String(64)
-_Name = String(256)
+_Name = String(256).with_variant(mysql.VARBINARY(1024), "mysql", "mariadb")
 
 
 def _table(name: str, *parts: Column[object] | Index) -> None:
@@ -39,6 +39,7 @@ _table(
     Column("lane", _Name, nullable=False),
     Column("status", String(16), nullable=False),
     Column("place", BigInteger),
+    Column("created_seq", BigInteger, nullable=False),
     Column("ended_seq", BigInteger),
     Column("ended_at", Double),
     Column("wakes_at", Double),
