@@ -119,6 +119,10 @@ class Lane(Actor):
             self._executing[id] = self._take_out(id)
         else:
             self._report.returned.append(message)
+            eligible = self._eligible()
+            if id in eligible and eligible.ahead(id) < self._asked:
+                # To the supervisor it isn't asked for any more; this batch may yet make room.
+                self._report.wants[self._queue.place(id)] = id
 
     def _leave(self, message: Leave) -> None:
         self._report.settled += 1

@@ -3,6 +3,7 @@
 from .actors.blocking import BlockingRun
 from .actors.body import Run
 from .actors.engine import Engine
+from .actors.housekeeping import Keep
 from .actors.jobs import Jobs
 from .actors.opening import open_engine
 from .actors.ticket import Ticket
@@ -12,6 +13,7 @@ __all__ = [
     "BlockingRun",
     "Engine",
     "Jobs",
+    "Keep",
     "Run",
     "Ticket",
     "lane_name",

@@ -95,6 +95,8 @@ def _connect_sqlite(address: Address) -> sqlite3.Connection:
             )
         connection.execute(f"PRAGMA synchronous={address.parameters.get('synchronous', 'full')}")
         connection.execute("PRAGMA cache_size=-64000")
+        # Up to 32 MB in the -wal file: page writes coalesce there, and the database is synced less often.
+        connection.execute("PRAGMA wal_autocheckpoint=8000")
         connection.execute("PRAGMA foreign_keys=ON")
     except BaseException:
         connection.close()

@@ -1,8 +1,8 @@
 """Run the tests: `python3 -m tests [arguments for pytest]`.
 
 It needs only Python. It makes `.venv` in the project's folder unless one is there, installs the project with
-its test tools into it when `pyproject.toml` has changed since the last time, and then becomes pytest. Where it
-may, it also installs the database servers that some tests start; without them those tests are skipped.
+its test tools into it when `pyproject.toml` has changed since the last time, and then becomes pytest. As root
+on Debian, it also installs the database servers that some tests start; without them those are skipped.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def install_servers() -> None:
     if missing and may_install_packages():
         say(f"installing {' and '.join(missing)}, of which the tests start servers of their own")
         if not install_packages(*missing):
-            say("apt-get could not install them; its message stands above. The tests that need them are skipped.")
+            say("apt-get could not install them; its message stands above. Tests that need them are skipped.")
 
 
 def may_install_packages() -> bool:

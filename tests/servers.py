@@ -64,7 +64,7 @@ class Server:
 
     kind: ClassVar[str]
     user = "greenroom"
-    password = "se/cr@t"
+    password = "se/cr@t ✓"
 
     def __init__(self) -> None:
         self.programs = self._find_programs()

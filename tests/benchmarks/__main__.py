@@ -1,4 +1,4 @@
-"""Run a benchmark: `python -m tests.benchmarks NAME [--json]`; without a name, list them."""
+"""Run a benchmark: `python -m tests.benchmarks NAME [--json] [--quick]`; without a name, list them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from importlib import import_module
 
 from .figures import as_json, as_lines, machine
 
-BENCHMARKS = ("memory",)
+BENCHMARKS = ("memory", "store")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("name", nargs="?", choices=BENCHMARKS, help="which benchmark to run")
     parser.add_argument("--json", action="store_true", help="write JSON instead of a table")
+    parser.add_argument("--quick", action="store_true", help="with smaller sizes, which say less")
     args = parser.parse_args()
     if args.name is None:
         for name in BENCHMARKS:
             print(f"{name:<10} {_module(name).__doc__.splitlines()[0]}")
         return
     benchmark = _module(args.name)
+    if args.quick:
+        vars(benchmark).update(benchmark.QUICK)
     if args.json:
         print(as_json(args.name, benchmark.measure()))
         return

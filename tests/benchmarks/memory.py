@@ -39,6 +39,8 @@ SHORT_TIMES = 5  # before the long one, and as often after it
 TRACED = 5_000
 IDLE_RUNS = 3_000
 
+QUICK = {"ROUNDS": 3, "LONG": 20_000, "SHORT_TIMES": 3}
+
 clock = time.process_time
 jobs = Jobs()
 

@@ -1,30 +1,95 @@
 """The benchmarks still run, in small; what they measure is nobody's business here."""
 
 import logging
+import sqlite3
+from pathlib import Path
+from types import ModuleType
 
 import msgspec
 import pytest
+import trio
 
-from . import memory
-from .figures import as_json, as_lines
+from greenroom import open_engine
+from greenroom.protocol.states import Status
+
+from . import memory, store
+from .bare import Floor, RecordingStore, fill, statements_of
+from .figures import Figure, as_json, as_lines
+
+MEMORY = {"HANDLES": 10, "RUNS": 20, "ROUNDS": 1, "SHORT": 20, "LONG": 200, "TRACED": 20, "IDLE_RUNS": 5}
+STORE = {"HANDLES": 10, "RUNS": 20, "ROUNDS": 2, "ALONE": 5, "QUEUED": 20, "FINISHED": 20}
 
 
 @pytest.fixture
-def _in_small(monkeypatch: pytest.MonkeyPatch):
-    sizes = {"HANDLES": 10, "RUNS": 20, "ROUNDS": 1, "SHORT": 20, "LONG": 200, "TRACED": 20, "IDLE_RUNS": 5}
-    for name, size in {**sizes, "SHORT_TIMES": 1}.items():
-        monkeypatch.setattr(memory, name, size)
+def _level():
     logger = logging.getLogger("greenroom")
     level = logger.level
     yield
     logger.setLevel(level)
 
 
-@pytest.mark.usefixtures("_in_small")
-def test_the_memory_benchmark_tells_the_same_to_people_and_to_programs():
-    figures = list(memory.measure())
-    told = msgspec.json.decode(as_json("memory", figures))
+def figures_in_small(
+    benchmark: ModuleType, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> list[Figure]:
+    for name, size in sizes.items():
+        monkeypatch.setattr(benchmark, name, size)
+    return list(benchmark.measure())
+
+
+def tell_the_same(name: str, figures: list[Figure]) -> None:
+    told = msgspec.json.decode(as_json(name, figures))
     assert [figure["name"] for figure in told["figures"]] == [figure.name for figure in figures]
     table = "\n".join(as_lines(figures))
     assert all(figure.name in table for figure in figures)
+
+
+@pytest.mark.usefixtures("_level")
+def test_the_memory_benchmark_tells_the_same_to_people_and_to_programs(monkeypatch: pytest.MonkeyPatch):
+    figures = figures_in_small(memory, {**MEMORY, "SHORT_TIMES": 1}, monkeypatch)
+    tell_the_same("memory", figures)
     assert sum(figure.passed is not None for figure in figures) == 5
+
+
+@pytest.mark.usefixtures("_level")
+def test_the_store_benchmark_tells_the_same_to_people_and_to_programs(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(store, "measure_round_trips", lambda: iter(()))  # tests/stores counts them, too
+    figures = figures_in_small(store, STORE, monkeypatch)
+    tell_the_same("store", figures)
+    assert sum(figure.passed is not None for figure in figures) == 6
+
+
+def test_the_floor_writes_exactly_the_rows_that_the_engine_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(store, "HANDLES", 10)
+    monkeypatch.setattr(store, "RUNS", 20)
+    recording = RecordingStore(f"sqlite:///{tmp_path}/engine.db")
+    trio.run(store.run_clients, recording)
+    floor = Floor(tmp_path / "floor.db")
+    for batch in recording.batches:
+        floor.write(statements_of(batch))
+    floor.close()
+    for table in ("runs", "events"):
+        assert rows(tmp_path / "floor.db", table) == rows(tmp_path / "engine.db", table) != []
+
+
+@pytest.mark.parametrize("finished", [True, False])
+async def test_an_engine_finds_the_runs_that_a_file_was_filled_with(finished: bool, tmp_path: Path):
+    path = tmp_path / "filled.db"
+    await trio.to_thread.run_sync(lambda: fill(path, memory.jobs, 25, finished=finished))
+    async with open_engine(memory.jobs, store=f"sqlite:///{path}", max_concurrent=0) as engine:
+        snapshot = await engine.snapshot()
+        expected = Status.SUCCEEDED if finished else Status.QUEUED
+        assert [run.status for run in snapshot.runs.values()] == [expected] * 25
+        assert [run.place for run in snapshot.runs.values()] == list(range(1, 26))
+        for id, run in snapshot.runs.items():
+            history = await engine.history(id)
+            assert [event.run for event in history] == [id] * (3 if finished else 1)
+            assert {event.handle for event in history} == {run.handle}
+
+
+def rows(path: Path, table: str) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(path)
+    found = connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
+    connection.close()
+    return found

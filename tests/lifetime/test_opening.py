@@ -81,7 +81,7 @@ async def what_comes_out(block: Callable[[], Awaitable[None]]) -> BaseException:
 @pytest.mark.parametrize("error", [ValueError("mine"), ExceptionGroup("mine", [ValueError()]), Stop()])
 async def test_what_the_block_raises_comes_out_as_itself(autojump_clock, error):
     async def block() -> None:
-        async with open_engine(Jobs()):
+        async with open_engine(Jobs(), "memory:"):
             raise error
 
     assert await what_comes_out(block) is error
@@ -92,7 +92,7 @@ async def test_what_the_block_raises_comes_out_while_bodies_execute(autojump_clo
     error = ValueError("mine")
 
     async def block() -> None:
-        async with open_engine(bodies.jobs, shutdown_timeout=1) as engine:
+        async with open_engine(bodies.jobs, "memory:", shutdown_timeout=1) as engine:
             await engine.submit("wait", handle="ann", params={})
             raise error
 
@@ -120,7 +120,7 @@ async def test_what_a_body_raises_fails_its_run_and_nothing_else(autojump_clock)
     async def fails(run: Run) -> None:
         raise ValueError("as asked")
 
-    async with open_engine(jobs) as engine:
+    async with open_engine(jobs, "memory:") as engine:
         for _ in range(2):
             ticket = await engine.submit("fails", handle="ann")
             with pytest.raises(RunFailed, match="ValueError: as asked"):
@@ -181,7 +181,7 @@ async def test_such_an_exception_comes_out_although_the_block_raises_too(autojum
         raise stop
 
     async def block() -> None:
-        async with open_engine(jobs) as engine:
+        async with open_engine(jobs, "memory:") as engine:
             await engine.submit("stops", handle="ann")
             try:
                 await trio.sleep(PATIENCE)

@@ -28,6 +28,16 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return request.getfixturevalue(request.param).fresh_database()
 
 
+@pytest.fixture(params=["memory", "sqlite", "postgresql", "mariadb"])
+def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database, of every kind."""
+    if request.param == "memory":
+        return "sqlite:///:memory:"
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/store.db"
+    return request.getfixturevalue(request.param).fresh_database()
+
+
 @pytest.fixture
 def read_only_folder() -> Iterator[Path]:
     """A folder in which nothing can be made; during the test, nobody is root."""

@@ -1,5 +1,6 @@
 """One engine per store: who holds it, who is refused, and what ends it."""
 
+import fcntl
 import os
 import re
 import signal
@@ -17,12 +18,15 @@ from greenroom.persistence.locks import StoreLock
 from greenroom.protocol.errors import Conflict
 from tests.servers import Server
 
+from .proxy import Proxy
+
 HOLD = """
 import sys, trio
 from greenroom.persistence.locks import StoreLock
 
 async def hold():
-    await StoreLock(sys.argv[1]).acquire()
+    lock = StoreLock(sys.argv[1])
+    await lock.acquire()
     print("held", flush=True)
     await trio.sleep_forever()
 
@@ -110,7 +114,7 @@ async def test_a_store_in_memory_is_nobody_else_s():
 async def test_the_lock_lies_beside_the_database_and_stays_there_empty(tmp_path: Path):
     lock = StoreLock(f"sqlite:///{tmp_path}/x.db")
     await lock.acquire()
-    assert [file.name for file in tmp_path.iterdir()] == ["x.db.lock"]
+    assert os.listdir(tmp_path) == ["x.db.lock"]
     assert (tmp_path / "x.db.lock").read_text().startswith(f"pid {os.getpid()} on ")
     await lock.release()
     assert (tmp_path / "x.db.lock").read_text() == ""
@@ -145,6 +149,24 @@ async def test_a_lock_whose_file_was_deleted_is_lost_and_can_be_taken_anew(tmp_p
     await lock.release()
 
 
+async def test_a_lock_whose_file_is_deleted_while_it_is_taken_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    flock = fcntl.flock
+
+    def flock_too_late(file: int, operation: int) -> None:
+        monkeypatch.undo()
+        (tmp_path / "x.db.lock").unlink()
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock_too_late)
+    url = f"sqlite:///{tmp_path}/x.db"
+    lock = StoreLock(url)
+    await lock.acquire()
+    await refusal(url)
+    await lock.release()
+
+
 async def test_a_missing_folder_is_named(tmp_path: Path):
     with pytest.raises(StoreBroken, match=f"folder {tmp_path}/none does not exist"):
         await StoreLock(f"sqlite:///{tmp_path}/none/x.db").acquire()
@@ -172,6 +194,47 @@ async def test_a_lock_is_lost_with_its_connection_and_can_be_taken_anew(server: 
     assert not await lock.check()
     await lock.acquire()
     assert await lock.check()
+    await lock.release()
+
+
+async def test_an_engine_s_own_lost_connection_is_no_other_engine(server: Server):
+    url = server.fresh_database()
+    proxy = Proxy(server.port)
+    lock = StoreLock(url.replace(str(server.port), str(proxy.port)))
+    await lock.acquire()
+    proxy.cut = "unnoticed"
+    assert not await lock.check()
+    proxy.cut = None
+    with pytest.raises(StoreDown, match="this engine's lost connection still holds its lock"):
+        await lock.acquire()
+    await refusal(url)
+    server.end_sessions()
+    await lock.acquire()
+    await lock.release()
+    proxy.close()
+
+
+async def test_stores_in_two_schemas_are_two(postgresql: Server):
+    url = postgresql.fresh_database()
+    name = url.rpartition("/")[2]
+    first, second = StoreLock(url), StoreLock(url)
+    await first.acquire()
+    postgresql.execute("CREATE SCHEMA other", name)
+    postgresql.execute(f"ALTER DATABASE {name} SET search_path = other")
+    await second.acquire()
+    await first.release()
+    await second.release()
+
+
+async def test_a_lock_is_not_lost_for_being_idle(mariadb: Server):
+    lock = StoreLock(mariadb.fresh_database())
+    mariadb.execute("SET GLOBAL wait_timeout = 1")
+    try:
+        await lock.acquire()
+        await trio.sleep(2)
+        assert await lock.check()
+    finally:
+        mariadb.execute("SET GLOBAL wait_timeout = 28800")
     await lock.release()
 
 

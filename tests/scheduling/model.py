@@ -186,7 +186,9 @@ class Story:
         """The clock moves on: everything that was said has had its effect."""
         lanes = {run.lane: run for run in self.runs.values()}
         queues = {name: queue for name in lanes if (queue := self.queue(name))}
-        if self._drained_sometime:  # what is new had to wait, but not what was called by what had begun
+        if (
+            self._drained_sometime or self.leaving
+        ):  # what is new had to wait, but not what was called by what had begun
             queues = {name: called for name in queues if (called := [r for r in queues[name] if r.is_child])}
         for seq, place, begun in self._begun:
             for name, queue in queues.items():

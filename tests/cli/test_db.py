@@ -1,0 +1,334 @@
+"""`greenroom db`: what each command does, what it says, and with which code it ends."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from click.testing import CliRunner, Result
+
+from greenroom import Jobs, open_engine
+from greenroom.cli import main
+from greenroom.errors import GreenroomError
+from greenroom.persistence import schema
+from greenroom.persistence.database import DatabaseManager
+from greenroom.persistence.migrating import differences
+from tests.servers import Server
+
+PATIENCE = 30.0
+
+jobs = Jobs()
+
+
+@jobs.job("nothing")
+async def nothing(run: Any) -> None:
+    pass
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+def greenroom(*arguments: object) -> Result:
+    """The command, as a terminal shows it. Whatever it ends with, it is no traceback."""
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def refused(*arguments: object, code: int = 1) -> str:
+    """The one sentence with which a command refuses."""
+    result = greenroom(*arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
+    [sentence] = result.stderr.splitlines() if code == 1 else result.stderr.splitlines()[-1:]
+    assert sentence.startswith("Error: ")
+    return sentence
+
+
+def run_some(store: str, tmp_path: Path, count: int) -> list[str]:
+    """Let an engine run some runs on the store; returns their ids."""
+
+    async def run() -> list[str]:
+        async with open_engine(jobs, store, data_dir=tmp_path / "data") as engine:
+            tickets = [await engine.submit("nothing", handle=f"h{n}") for n in range(count)]
+            for ticket in tickets:
+                await ticket.result()
+            return [ticket.id for ticket in tickets]
+
+    return trio.run(run)
+
+
+def ids_in(file: Path) -> list[str]:
+    with closing(sqlite3.connect(file)) as connection:
+        return [id for [id] in connection.execute("SELECT id FROM runs ORDER BY id")]
+
+
+async def in_thread(*arguments: object) -> Result:
+    """The command, beside what this program does."""
+    return await trio.to_thread.run_sync(greenroom, *arguments)
+
+
+def test_every_command_tells_of_itself_with_an_example():
+    for command in ("upgrade", "current", "check", "prune", "backup"):
+        shown = greenroom("db", command, "--help").stdout
+        assert "Example" in shown
+        assert f"greenroom db {command}" in shown
+        assert "GREENROOM_STORE" in shown
+
+
+def test_the_command_is_a_module_too():
+    shown = subprocess.run(
+        [sys.executable, "-m", "greenroom", "--version"], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.startswith("greenroom, version ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("db", "nonsense"),
+        ("db", "prune"),
+        ("db", "prune", "--keep-runs", "-1"),
+        ("db", "prune", "--keep-runs-for", "soon"),
+        ("db", "backup"),
+    ],
+)
+def test_a_command_that_is_not_understood_ends_with_two(arguments: tuple[str, ...]):
+    refused(*arguments, code=2)
+
+
+def test_the_store_can_be_named_by_the_environment(
+    store: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("GREENROOM_STORE", store)
+    assert greenroom("db", "upgrade").stdout == f"{store}: the tables have been made (schema 1).\n"
+    assert (tmp_path / "store.db").exists()
+
+
+def test_the_store_is_greenroom_db_here_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GREENROOM_STORE", raising=False)
+    greenroom("db", "upgrade")
+    assert (tmp_path / "greenroom.db").exists()
+
+
+@pytest.mark.parametrize("command", ["current", "check", "prune"])
+def test_a_store_that_is_not_there_is_not_made(command: str, store: str, tmp_path: Path):
+    given = ["--keep-runs", "1"] if command == "prune" else []
+    assert "is not there" in refused("db", command, "--store", store, *given)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["upgrade", "current", "check"])
+def test_a_damaged_file_is_one_sentence(command: str, store: str, tmp_path: Path):
+    (tmp_path / "store.db").write_bytes(b"no database at all" * 1000)
+    assert "restore it from a backup" in refused("db", command, "--store", store)
+
+
+def test_damage_inside_of_the_file_is_found(store: str, tmp_path: Path):
+    run_some(store, tmp_path, 50)
+    file = tmp_path / "store.db"
+    content = bytearray(file.read_bytes())
+    content[4096 * 6 : 4096 * 8] = b"\x05" * 4096 * 2
+    file.write_bytes(content)
+    assert "the file is damaged, restore it from a backup" in refused("db", "check", "--store", store)
+
+
+def test_a_bad_address_is_one_sentence_without_its_password():
+    sentence = refused("db", "current", "--store", "oracle://me:secret@host/name")
+    assert "begins with sqlite:///" in sentence
+    assert "secret" not in sentence
+
+
+def test_a_store_of_a_newer_version_is_refused_by_every_command(store: str, tmp_path: Path):
+    run_some(store, tmp_path, 1)
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
+        connection.execute("UPDATE meta SET schema_version = 7")
+    for given in (["upgrade"], ["check"], ["prune", "--keep-runs", "0"]):
+        assert "made by a newer Greenroom" in refused("db", *given, "--store", store)
+    assert "schema 7; this Greenroom needs 1" in greenroom("db", "current", "--store", store).stdout
+
+
+def test_a_sqlite_store_is_sound_after_an_engine_had_it(store: str, tmp_path: Path):
+    run_some(store, tmp_path, 3)
+    assert greenroom("db", "upgrade", "--store", store).stdout.endswith("it has schema 1 already.\n")
+    assert greenroom("db", "check", "--store", store).stdout.endswith("all is well (schema 1).\n")
+    assert "schema 1;" in greenroom("db", "current", "--store", store).stdout
+
+
+def test_an_engine_opens_what_upgrade_has_made(store: str, tmp_path: Path):
+    greenroom("db", "upgrade", "--store", store)
+    assert len(run_some(store, tmp_path, 2)) == 2
+
+
+async def test_what_needs_the_store_alone_is_refused_while_an_engine_has_it(store: str, tmp_path: Path):
+    async with open_engine(jobs, store, data_dir=tmp_path / "data"):
+        for given in (["upgrade"], ["prune", "--keep-runs", "0"]):
+            result = await in_thread("db", *given, "--store", store)
+            assert result.exit_code == 1
+            assert "is in use by another engine (pid " in result.stderr
+        assert (await in_thread("db", "check", "--store", store)).exit_code == 0
+        assert (await in_thread("db", "current", "--store", store)).exit_code == 0
+
+
+def test_prune_forgets_the_runs_that_ended_first(store: str, tmp_path: Path):
+    runs = run_some(store, tmp_path, 8)
+    assert "forgotten" in greenroom("db", "prune", "--keep-runs", 3, "--store", store).stdout
+    assert ids_in(tmp_path / "store.db") == runs[-3:]
+
+
+def test_prune_forgets_what_is_older_than_a_time(store: str, tmp_path: Path):
+    runs = run_some(store, tmp_path, 4)
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
+        connection.execute("UPDATE runs SET ended_at = ended_at - 7200 WHERE id <= ?", [runs[1]])
+    greenroom("db", "prune", "--keep-runs-for", "1h", "--store", store)
+    assert ids_in(tmp_path / "store.db") == runs[2:]
+
+
+def test_a_backup_is_a_store_with_everything_in_it(store: str, tmp_path: Path):
+    runs = run_some(store, tmp_path, 5)
+    copy = tmp_path / "copies" / "copy.db"
+    copy.parent.mkdir()
+    assert str(copy) in greenroom("db", "backup", copy, "--store", store).stdout
+    assert [file.name for file in copy.parent.iterdir()] == ["copy.db"]
+
+    async def look() -> list[str]:
+        async with open_engine(jobs, f"sqlite:///{copy}", data_dir=tmp_path / "data") as engine:
+            return [run.id for run in await engine.list_runs()][::-1]
+
+    assert trio.run(look) == runs
+
+
+async def test_a_backup_beside_a_busy_engine_is_consistent(store: str, tmp_path: Path):
+    async with open_engine(jobs, store, data_dir=tmp_path / "data") as engine, trio.open_nursery() as nursery:
+
+        async def submit() -> None:
+            for number in range(1_000_000):
+                await (await engine.submit("nothing", handle=f"h{number % 7}", on_conflict="queue")).result()
+
+        nursery.start_soon(submit)
+        for number in range(3):
+            await trio.sleep(0.05)
+            copy = tmp_path / f"copy{number}.db"
+            assert (await in_thread("db", "backup", copy, "--store", store)).exit_code == 0
+            with closing(sqlite3.connect(copy)) as connection:
+                [[last]] = connection.execute("SELECT last_seq FROM meta")
+                [[newest]] = connection.execute("SELECT max(seq) FROM events")
+                assert last == newest
+                assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        nursery.cancel_scope.cancel()
+
+
+def test_a_backup_replaces_nothing_unless_told_to(store: str, tmp_path: Path):
+    run_some(store, tmp_path, 1)
+    copy = tmp_path / "copy.db"
+    copy.write_text("precious")
+    assert "exists already" in refused("db", "backup", copy, "--store", store)
+    assert copy.read_text() == "precious"
+    assert greenroom("db", "backup", copy, "--overwrite", "--store", store).exit_code == 0
+    assert len(ids_in(copy)) == 1
+
+
+def test_a_backup_that_can_not_be_made_is_one_sentence_and_leaves_nothing(store: str, tmp_path: Path):
+    run_some(store, tmp_path, 1)
+    before = sorted(tmp_path.iterdir())
+    assert "itself" in refused("db", "backup", tmp_path / "store.db", "--overwrite", "--store", store)
+    assert "No such file" in refused("db", "backup", tmp_path / "no" / "copy.db", "--store", store)
+    other = f"sqlite:///{tmp_path}/other.db"
+    assert "is not there" in refused("db", "backup", tmp_path / "copy.db", "--store", other)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_something_else_is_not_backed_up_as_a_store(tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / "app.db")) as connection, connection:
+        connection.execute("CREATE TABLE mine (id INTEGER)")
+    given = ["--store", f"sqlite:///{tmp_path}/app.db"]
+    assert "is not a Greenroom store" in refused("db", "backup", tmp_path / "copy.db", *given)
+
+
+@pytest.mark.parametrize(
+    ("url", "program"),
+    [("postgresql://me@host/name", "pg_dump"), ("mysql://me@host/name", "mysqldump")],
+)
+def test_the_backup_of_a_server_names_its_program(url: str, program: str, tmp_path: Path):
+    assert program in refused("db", "backup", tmp_path / "copy", "--store", url)
+
+
+def test_an_empty_database_on_a_server_is_refused_with_what_to_run(server: Server, tmp_path: Path):
+    url = server.fresh_database()
+    with pytest.raises(GreenroomError, match="run greenroom db upgrade"):
+        run_some(url, tmp_path, 1)
+    assert "run greenroom db upgrade" in refused("db", "check", "--store", url)
+    assert "no schema; this Greenroom needs 1" in greenroom("db", "current", "--store", url).stdout
+
+
+def test_upgrade_makes_the_tables_of_a_server_and_may_be_repeated(server: Server, tmp_path: Path):
+    url = server.fresh_database()
+    assert "have been made (schema 1)" in greenroom("db", "upgrade", "--store", url).stdout
+    assert "schema 1;" in greenroom("db", "current", "--store", url).stdout
+    assert "nothing to do" in greenroom("db", "upgrade", "--store", url).stdout
+    assert greenroom("db", "check", "--store", url).exit_code == 0
+    assert len(run_some(url, tmp_path, 3)) == 3
+    assert "nothing to do" in greenroom("db", "upgrade", "--store", url).stdout
+    assert "forgotten" in greenroom("db", "prune", "--keep-runs", 1, "--store", url).stdout
+    assert server.password not in greenroom("db", "current", "--store", url).stdout
+
+
+async def test_the_migrated_schema_is_that_of_the_metadata(server: Server):
+    url = server.fresh_database()
+    assert (await in_thread("db", "upgrade", "--store", url)).exit_code == 0
+    database = DatabaseManager(url)
+    await database.open()
+    try:
+        assert await database.read(lambda connection: differences(connection, database.kind)) == []
+    finally:
+        await database.close()
+
+
+async def test_check_names_what_differs_on_a_server(server: Server):
+    url = server.fresh_database()
+    await in_thread("db", "upgrade", "--store", url)
+    server.execute(
+        "DROP INDEX runs_by_end" + (" ON runs" if server.kind == "mysql" else ""), url.split("/")[-1]
+    )
+    result = await in_thread("db", "check", "--store", url)
+    assert result.exit_code == 1
+    assert "runs_by_end" in result.stderr
+
+
+async def test_an_upgrade_that_was_interrupted_is_completed(server: Server):
+    url = server.fresh_database()
+    database = DatabaseManager(url)
+    await database.open()
+    await database.run(lambda connection: schema.runs.create(connection))
+    await database.run(
+        lambda connection: connection.exec_driver_sql(
+            "DROP INDEX runs_by_end" + (" ON runs" if server.kind == "mysql" else "")
+        )
+    )
+    await database.close()
+    assert (await in_thread("db", "upgrade", "--store", url)).exit_code == 0
+    assert (await in_thread("db", "check", "--store", url)).exit_code == 0
+
+
+async def test_a_servers_tables_are_not_upgraded_under_an_engine(server: Server, tmp_path: Path):
+    url = server.fresh_database()
+    await in_thread("db", "upgrade", "--store", url)
+    async with open_engine(jobs, url, data_dir=tmp_path / "data"):
+        result = await in_thread("db", "upgrade", "--store", url)
+        assert result.exit_code == 1
+        assert "is in use by another engine" in result.stderr
+
+
+def test_a_server_that_does_not_answer_is_one_sentence(server: Server):
+    url = server.url("nowhere", password="wrong")
+    assert server.password not in refused("db", "current", "--store", url)
+    closed = f"{server.kind}://me@127.0.0.1:1/name"
+    assert "the store is unavailable" in refused("db", "check", "--store", closed)

@@ -1,0 +1,481 @@
+"""A crash before, within and after each commit of a story, and commits with an unknown outcome.
+
+The same small story is told again and again, on mock time, and each time another of its commits goes wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any, Literal
+from unittest.mock import patch
+
+import attrs
+import pytest
+import trio
+
+from greenroom import Engine, Jobs, Run, open_engine
+from greenroom.errors import NoActiveRun, NotInteractive, RunEnded, Unavailable
+from greenroom.persistence.failures import StoreDown
+from greenroom.persistence.memory import MemoryStore
+from greenroom.persistence.sqlstore import SqlStore
+from greenroom.persistence.statements import Statements
+from greenroom.persistence.store import Batch, RunQuery, Store
+from greenroom.protocol.events import Event, InterruptOpened, RunProgress, RunStateChanged
+from greenroom.protocol.records import RunRecord, Snapshot
+from greenroom.protocol.states import ENDED, allowed_from
+
+PATIENCE = 1000.0
+
+Place = Literal["before", "within", "after"]
+
+
+class Crash(Exception):
+    """The process has died, as far as the store is concerned."""
+
+
+class Faulty:
+    """A store that fails at its `at`th commit, or at every one if that is `None`."""
+
+    def __init__(self, store: Store, fail: Callable[[Faulty, Batch], Any], at: int | None) -> None:
+        self.store = store
+        self.commits = 0
+        self.failed: Batch | None = None
+        self.contents: Contents | None = None  # before the commit that failed
+        self.looks = 0  # how often it was asked whether a batch is committed
+        self.unreachable = 0  # how many of the next looks fail
+        self.dies = False  # when it is asked
+        self._fail = fail
+        self._at = at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def commit(self, batch: Batch) -> None:
+        self.commits += 1
+        if self._at not in (None, self.commits):
+            await self.store.commit(batch)
+            return
+        self.failed = batch
+        self.contents = await contents(self.store)
+        await self._fail(self, batch)
+
+    async def committed(self, batch: Batch) -> bool:
+        self.looks += 1
+        if self.dies:
+            raise Crash
+        if self.unreachable:
+            self.unreachable -= 1
+            raise StoreDown("nobody answers")
+        return await self.store.committed(batch)
+
+
+async def crash_before(faulty: Faulty, batch: Batch) -> None:
+    raise Crash
+
+
+async def crash_within(faulty: Faulty, batch: Batch) -> None:
+    """After some of its statements, each time after another number of them."""
+    left = 1 + faulty.commits % 8
+
+    def counted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            nonlocal left
+            if not left:
+                raise Crash
+            left -= 1
+            return method(*arguments)
+
+        return call
+
+    with ExitStack() as patches:
+        for name in ("one", "insert", "update", "delete"):
+            patches.enter_context(patch.object(Statements, name, counted(getattr(Statements, name))))
+        await faulty.store.commit(batch)
+
+
+async def crash_after(faulty: Faulty, batch: Batch) -> None:
+    await faulty.store.commit(batch)
+    raise Crash
+
+
+async def unknown_before(faulty: Faulty, batch: Batch) -> None:
+    raise StoreDown("the line was lost", outcome_known=False)
+
+
+async def unknown_after(faulty: Faulty, batch: Batch) -> None:
+    await faulty.store.commit(batch)
+    raise StoreDown("the line was lost", outcome_known=False)
+
+
+CRASHES = {"before": crash_before, "within": crash_within, "after": crash_after}
+UNKNOWN = {"not made": unknown_before, "made": unknown_after}
+
+
+@attrs.frozen
+class Contents:
+    """All of a store that can be asked for."""
+
+    last_seq: int
+    runs: dict[str, RunRecord]
+    events: dict[int, Event]
+
+
+async def contents(store: Store) -> Contents:
+    runs = {run.id: run for run in await store.runs(RunQuery(limit=1000))}
+    events: dict[int, Event] = {}
+    for id in runs:
+        events.update((one.seq, one) for one in await store.history(id))
+    events.update((one.seq, one) for one in await store.events(0, 100_000))
+    return Contents(max(events, default=0), runs, events)
+
+
+class Story:
+    """What is done, and what its users were told."""
+
+    def __init__(self) -> None:
+        self.submitted: dict[str, str] = {}  # the runs of the request ids
+        self.events: list[Event] = []
+        self.checkpoints: dict[str, Any] = {}
+        self.resolved: dict[str, Any] = {}
+        self.answers: dict[str, Any] = {}
+        self.ended: dict[str, RunRecord | None] = {}
+        self.bodies: dict[str, int] = {}
+        self.jobs = Jobs()
+        self.jobs.job("steps", resumable=True)(self.steps)
+        self.jobs.job("asker", resumable=True)(self.asker)
+        self.jobs.job("retried", max_attempts=3, backoff=1.0)(self.retried)
+        self.jobs.job("plain")(self.plain)
+        self.jobs.job("parent", resumable=True)(self.parent)
+
+    # Jobs.
+
+    async def steps(self, run: Run, params: dict[str, Any]) -> int:
+        assert (run.checkpoint or 0) >= self.checkpoints.get(run.id, 0)
+        for step in range(run.checkpoint or 0, 3):
+            await run.sleep(1)
+            await run.save_checkpoint(step + 1)
+            self.checkpoints[run.id] = step + 1
+            await run.progress(step + 1, 3)
+        return run.checkpoint
+
+    async def asker(self, run: Run, params: dict[str, Any]) -> Any:
+        answer = await run.interrupt({"question": "why"}, timeout=1000)
+        await run.log("I have asked")
+        message = await run.next_message()
+        return [answer, message]
+
+    async def retried(self, run: Run, params: dict[str, Any]) -> str:
+        await trio.sleep(1)
+        if run.attempt == 1:
+            raise ValueError("not this time")
+        return "at last"
+
+    async def plain(self, run: Run, params: dict[str, Any]) -> str:
+        self.bodies[run.id] = self.bodies.get(run.id, 0) + 1
+        await trio.sleep(1)
+        return "done"
+
+    async def parent(self, run: Run, params: dict[str, Any]) -> Any:
+        while True:
+            try:
+                return await run.call("steps", handle="child", params={})
+            except Unavailable:
+                await trio.sleep(1)
+
+    # Users.
+
+    async def tell(self, engine: Engine) -> None:
+        """Submit everything that was not submitted before, and see to it that all runs end."""
+        async with trio.open_nursery() as nursery:
+            snapshot = await engine.snapshot()
+            nursery.start_soon(self.follow, engine, snapshot, nursery)
+            async with trio.open_nursery() as users:
+                for job, handle in (
+                    ("steps", "a"),
+                    ("plain", "a"),
+                    ("asker", "b"),
+                    ("retried", "c"),
+                    ("parent", "d"),
+                ):
+                    users.start_soon(self.submit, engine, job, handle)
+            await until_all_have_ended(engine)
+            nursery.cancel_scope.cancel()
+
+    async def submit(self, engine: Engine, job: str, handle: str) -> None:
+        request_id = f"{job} {handle}"
+        while True:
+            try:
+                ticket = await engine.submit(
+                    job, handle=handle, params={}, on_conflict="queue", request_id=request_id
+                )
+            except Unavailable:  # the store's failure is being looked into
+                await trio.sleep(1)
+            else:
+                break
+        assert self.submitted.setdefault(request_id, ticket.id) == ticket.id
+        if job == "asker":
+            await self.send_message(engine, ticket.id)
+        try:
+            await ticket.result()
+        except RunEnded as error:
+            self.ended[ticket.id] = error.run
+        else:
+            self.ended[ticket.id] = await engine.get_run(ticket.id)
+
+    async def send_message(self, engine: Engine, run: str) -> None:
+        while True:
+            await trio.sleep(5)
+            try:
+                await engine.inject(run, "a message")
+            except NotInteractive:
+                continue  # it has not begun yet
+            except NoActiveRun:
+                return
+            return
+
+    async def follow(self, engine: Engine, snapshot: Snapshot, nursery: trio.Nursery) -> None:
+        events = engine.events(after=snapshot.seq)
+        for interrupt in snapshot.interrupts:
+            nursery.start_soon(self.answer, engine, interrupt)
+        async for one in events:
+            assert isinstance(one, Event)
+            self.events.append(one)
+            if isinstance(one, InterruptOpened):
+                nursery.start_soon(self.answer, engine, one.interrupt)
+
+    async def answer(self, engine: Engine, interrupt: str) -> None:
+        if await engine.answer(interrupt, "because") == "resolved":
+            assert interrupt not in self.resolved
+            self.resolved[interrupt] = "because"
+
+    # What has to be true in the end, and at any time before.
+
+    def check_what_was_told(self, now: Contents) -> None:
+        seqs = [one.seq for one in self.events]
+        assert seqs == sorted(set(seqs)), "an event was told twice"
+        for one in self.events:
+            assert now.events.get(one.seq) == (None if isinstance(one, RunProgress) else one)
+        for request_id, id in self.submitted.items():
+            assert now.runs[id].job == request_id.split()[0]
+        for id, run in self.ended.items():
+            assert now.runs[id] == run
+
+    def check_the_end(self, now: Contents) -> None:
+        self.check_what_was_told(now)
+        statuses: dict[str, Any] = {}
+        for _, one in sorted(now.events.items()):
+            if isinstance(one, RunStateChanged):
+                assert one.from_ == statuses.get(one.run)
+                assert one.from_ is None or one.from_ in allowed_from(one.to)
+                statuses[one.run] = one.to
+        assert set(statuses.values()) <= ENDED
+        assert statuses == {id: run.status for id, run in now.runs.items()}
+        assert max(self.bodies.values(), default=1) == 1, "a body was repeated that may not be"
+        results = {run.job: run.result for run in now.runs.values() if run.status == "succeeded"}
+        expected = {
+            "steps": 3,
+            "parent": 3,
+            "asker": ["because", "a message"],
+            "retried": "at last",
+            "plain": "done",
+        }
+        if "plain" not in results:
+            del expected["plain"]
+            [plain] = [run for run in now.runs.values() if run.job == "plain"]
+            assert (plain.status, plain.reason) == ("failed", "crashed")
+        assert results == expected
+        assert len(now.runs) == 6
+
+
+async def until_all_have_ended(engine: Engine) -> None:
+    events = engine.events()
+    while any(not run.ended for run in (await engine.snapshot()).runs.values()):
+        await anext(events)
+
+
+@asynccontextmanager
+async def opened(story: Story, store: Store) -> AsyncIterator[Engine]:
+    numbers = random.Random(1)
+    async with open_engine(story.jobs, store, data_dir="/nowhere", random=numbers) as engine:
+        yield engine
+
+
+Reopen = Callable[[], Store]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def reopen(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Reopen]]:
+    """A maker of stores: each is the same one when it is made again."""
+    # Nothing that fails here is the machine: a folder in its memory spares a thousand waits for the disk.
+    folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+
+    def fresh(name: str) -> Reopen:
+        if request.param == "memory":
+            store = MemoryStore()
+            return lambda: store
+        return lambda: SqlStore(f"sqlite:///{folder}/{name}.db?synchronous=normal", in_threads=False)
+
+    yield fresh
+    shutil.rmtree(folder)
+
+
+async def crash_and_go_on(
+    reopen: Reopen, fail: Callable[[Faulty, Batch], Any], at: int, *, made: bool
+) -> bool:
+    """Tell the story until the commit that fails, look at what is left, and tell the rest. False if there
+    were not so many commits."""
+    story = Story()
+    faulty = Faulty(reopen(), fail, at)
+    try:
+        with trio.fail_after(PATIENCE):
+            async with opened(story, faulty) as engine:
+                await story.tell(engine)
+    except Crash:
+        assert faulty.failed is not None
+    if faulty.failed is None:
+        return False
+    store = reopen()
+    await store.open("", 1, 0.0)
+    now = await contents(store)
+    await store.close()
+    before, batch = faulty.contents, faulty.failed
+    assert before is not None
+    if made:
+        made = {one.seq: one for one in batch.events if not isinstance(one, RunProgress)}
+        assert now.events == before.events | made
+        assert now.runs == before.runs | {id: write.record for id, write in batch.runs.items()}
+    else:
+        assert now == before
+    story.check_what_was_told(now)
+    with trio.fail_after(PATIENCE):
+        async with opened(story, reopen()) as engine:
+            await story.tell(engine)
+    store = reopen()
+    await store.open("", 1, 0.0)
+    story.check_the_end(await contents(store))
+    await store.close()
+    return True
+
+
+def commits(reopen: Callable[[str], Reopen]) -> Iterator[int]:
+    """Which commit goes wrong: in memory each in turn, on the slower SQLite every second one."""
+    return itertools.count(1, 1 if isinstance(reopen("")(), MemoryStore) else 2)
+
+
+@pytest.mark.parametrize("place", CRASHES)
+async def test_after_a_crash_at_any_commit_all_of_it_is_there_or_nothing(
+    reopen: Callable[[str], Reopen], place: Place, autojump_clock: trio.testing.MockClock
+):
+    if place == "within" and isinstance(reopen("")(), MemoryStore):
+        pytest.skip("a commit in memory has no middle")
+    for at in commits(reopen):
+        if not await crash_and_go_on(reopen(str(at)), CRASHES[place], at, made=place == "after"):
+            break
+    assert at > 20, "the story has hardly any commits"
+
+
+@pytest.mark.parametrize("made", UNKNOWN)
+async def test_after_a_commit_with_an_unknown_outcome_the_engine_goes_on_as_if_it_had_known(
+    reopen: Callable[[str], Reopen], made: str, autojump_clock: trio.testing.MockClock
+):
+    for at in commits(reopen):
+        story = Story()
+        faulty = Faulty(reopen(str(at))(), UNKNOWN[made], at)
+        faulty.unreachable = at % 3
+        with trio.fail_after(PATIENCE):
+            async with opened(story, faulty) as engine:
+                await story.tell(engine)
+                now = await contents(faulty.store)
+        story.check_the_end(now)
+        assert_no_crash_is_in(now)
+        if faulty.failed is None:
+            break
+        assert faulty.looks == at % 3 + 1
+    assert at > 20, "the story has hardly any commits"
+
+
+@pytest.mark.parametrize("made", UNKNOWN)
+async def test_after_a_crash_in_the_middle_of_not_knowing_all_of_it_is_there_or_nothing(
+    reopen: Callable[[str], Reopen], made: str, autojump_clock: trio.testing.MockClock
+):
+    async def fail(faulty: Faulty, batch: Batch) -> None:
+        faulty.dies = True
+        await UNKNOWN[made](faulty, batch)
+
+    for at in commits(reopen):
+        if not await crash_and_go_on(reopen(str(at)), fail, at, made=made == "made"):
+            break
+    assert at > 20, "the story has hardly any commits"
+
+
+@pytest.mark.parametrize("made", UNKNOWN)
+async def test_any_commit_may_have_an_unknown_outcome(
+    reopen: Callable[[str], Reopen], made: str, autojump_clock: trio.testing.MockClock
+):
+    lots = random.Random(made)
+
+    async def fail(faulty: Faulty, batch: Batch) -> None:
+        if lots.random() < 0.5:
+            await UNKNOWN[made](faulty, batch)
+        else:
+            await faulty.store.commit(batch)
+
+    story = Story()
+    faulty = Faulty(reopen("all")(), fail, None)
+    with trio.fail_after(PATIENCE):
+        async with opened(story, faulty) as engine:
+            await story.tell(engine)
+            now = await contents(faulty.store)
+    story.check_the_end(now)
+    assert_no_crash_is_in(now)
+
+
+def assert_no_crash_is_in(now: Contents) -> None:
+    assert {run.status for run in now.runs.values()} == {"succeeded"}
+
+
+async def test_an_idle_engine_takes_runs_again_after_an_outage_that_only_submissions_met(
+    reopen: Callable[[str], Reopen], autojump_clock: trio.testing.MockClock
+):
+    async def fail(faulty: Faulty, batch: Batch) -> None:
+        raise StoreDown("nobody answers")
+
+    story = Story()
+    async with opened(story, Faulty(reopen("idle")(), fail, 1)) as engine:
+        with pytest.raises(Unavailable):
+            await engine.submit("plain", handle="a", params={})
+        await trio.sleep(60)
+        ticket = await engine.submit("plain", handle="a", params={})
+        assert await ticket.result() == "done"
+
+
+async def test_a_body_that_calls_a_child_during_an_outage_goes_on(
+    reopen: Callable[[str], Reopen], autojump_clock: trio.testing.MockClock
+):
+    until = 0.0
+
+    async def fail(faulty: Faulty, batch: Batch) -> None:
+        if trio.current_time() < until:
+            raise StoreDown("nobody answers")
+        await faulty.store.commit(batch)
+
+    story = Story()
+    begin = trio.Event()
+
+    @story.jobs.job("caller")
+    async def caller(run: Run, params: dict[str, Any]) -> Any:
+        await begin.wait()
+        return await run.call("plain", handle="child", params={})
+
+    async with opened(story, Faulty(reopen("call")(), fail, None)) as engine:
+        ticket = await engine.submit("caller", handle="a", params={})
+        await trio.sleep(1)
+        until = trio.current_time() + 30
+        begin.set()
+        assert await ticket.result() == "done"

@@ -1,0 +1,88 @@
+"""One place to store things in, of every kind; a test opens stores there, one after another.
+
+The kinds with threads or servers run in real time, the others in mock time, where a wait costs nothing. So
+tests that wait give short times, and hold on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from greenroom.persistence.database import DatabaseManager
+from greenroom.persistence.memory import MemoryStore
+from greenroom.persistence.schema import metadata
+from greenroom.persistence.sqlstore import SqlStore
+from greenroom.persistence.store import Store
+from tests.servers import mariadb, postgresql
+
+__all__ = ["mariadb", "postgresql"]
+
+KINDS = ("memory", "sqlite", "sqlite_unthreaded", "postgresql", "mariadb")
+
+
+@attrs.frozen
+class Place:
+    """Where stores are opened. Each call of `store` is another engine's way to the same data."""
+
+    kind: str
+    store: Callable[[], Store]
+    url: str = ""
+
+    @property
+    def is_sql(self) -> bool:
+        return self.kind != "memory"
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty place of every kind."""
+    return make_place(request, request.param, tmp_path)
+
+
+@pytest.fixture(params=[kind for kind in KINDS if kind != "memory"])
+def sql_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty place of every kind that others can get at, too."""
+    return make_place(request, request.param, tmp_path)
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def server_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty place on each server."""
+    return make_place(request, request.param, tmp_path)
+
+
+@pytest.fixture
+def new_store(place: Place) -> Callable[[], Store]:
+    """Makes a store; after it was closed the next one has the same data."""
+    return place.store
+
+
+@pytest.fixture
+def clock(place: Place) -> trio.abc.Clock | None:
+    """Mock time for the kinds without threads. The test need only ask for it."""
+    return MockClock(autojump_threshold=0) if place.kind in ("memory", "sqlite_unthreaded") else None
+
+
+def make_place(request: pytest.FixtureRequest, kind: str, folder: Path) -> Place:
+    if kind == "memory":
+        memory = MemoryStore()
+        return Place(kind, lambda: memory)
+    if kind.startswith("sqlite"):
+        url = f"sqlite:///{folder}/store.db?synchronous=normal"
+        return Place(kind, lambda: SqlStore(url, in_threads=kind == "sqlite"), url)
+    url = request.getfixturevalue(kind).fresh_database()
+    trio.run(_make_tables, url)
+    return Place(kind, lambda: SqlStore(url), url)
+
+
+async def _make_tables(url: str) -> None:
+    database = DatabaseManager(url, in_threads=False)
+    await database.open()
+    metadata.create_all(database.engine)
+    await database.close()

@@ -1,0 +1,181 @@
+"""Makes batches for a store as the journal makes them: events with numbers, and one write for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from greenroom.persistence.store import Batch, Memo, RunWrite, Store, Stored, Terms
+from greenroom.protocol.events import (
+    EngineChanged,
+    Event,
+    HandleChanged,
+    InterruptClosed,
+    InterruptOpened,
+    LaneChanged,
+    RunChanged,
+    RunEvent,
+    RunLog,
+    RunMessage,
+    RunProgress,
+    RunStateChanged,
+    RunWaiting,
+)
+from greenroom.protocol.fold import next_record
+from greenroom.protocol.records import RunRecord
+from greenroom.protocol.states import ENDED, Status
+
+NOW = 1_700_000_000.25
+"""When everything happens, unless a test says otherwise. A fraction of a second must survive, too."""
+
+
+class Story:
+    """What happens to one store, batch by batch."""
+
+    def __init__(self, store: Store, stored: Stored) -> None:
+        self.store = store
+        self.seq = stored.last_seq
+        self.runs: dict[str, RunRecord] = {run.record.id: run.record for run in stored.pending}
+        self.events: list[Event] = []
+
+    async def tell(
+        self,
+        *events: Event,
+        memos: Sequence[Memo] = (),
+        terms: Mapping[str, Terms] | None = None,
+        at: float = NOW,
+    ) -> Batch:
+        """Commit the events, and the memos, as one batch."""
+        batch = self.batch(*events, memos=memos, terms=terms, at=at)
+        await self.store.commit(batch)
+        self.take(batch)
+        return batch
+
+    def batch(
+        self,
+        *events: Event,
+        memos: Sequence[Memo] = (),
+        terms: Mapping[str, Terms] | None = None,
+        at: float = NOW,
+    ) -> Batch:
+        """The batch, not committed."""
+        numbered = [replace(event, seq=self.seq + n, at=at) for n, event in enumerate(events, start=1)]
+        runs = dict(self.runs)
+        writes: dict[str, RunWrite] = {}
+        for event in numbered:
+            if not isinstance(event, RunEvent):
+                continue
+            before = runs.get(event.run)
+            record = runs[event.run] = next_record(before, event)
+            if event.run not in writes:
+                expected = None if before is None else frozenset({before.status})
+                writes[event.run] = RunWrite(record, expected, (terms or {}).get(event.run))
+            write = writes[event.run]
+            write.record = record
+            if before is None:
+                write.created = event.seq
+            if isinstance(event, RunStateChanged) and event.to in ENDED:
+                write.ended, write.holds_handle = event.seq, event.holds_handle
+        return Batch(self.seq, numbered, writes, list(memos))
+
+    def take(self, batch: Batch) -> None:
+        """Go on from a batch that is committed."""
+        self.seq = batch.after
+        self.runs |= {id: write.record for id, write in batch.runs.items()}
+        self.events += batch.events
+
+
+async def begin(store: Store, *, now: float = NOW) -> Story:
+    """Open a store and go on where it ends."""
+    return Story(store, await store.open("0123456789abcdef", 3, now))
+
+
+# Events. `of` is where a run belongs.
+
+
+def of(run: str, handle: str | None = None, lane: str = "main") -> dict[str, Any]:
+    return {
+        "seq": 0,
+        "at": 0,
+        "by": "test",
+        "run": run,
+        "handle": handle or f"handle of {run}",
+        "lane": lane,
+    }
+
+
+def created(
+    run: str,
+    handle: str | None = None,
+    lane: str = "main",
+    *,
+    place: int | None = None,
+    params: Any = None,
+    job: str = "job",
+) -> RunStateChanged:
+    return RunStateChanged(
+        **of(run, handle, lane),
+        from_=None,
+        to=Status.QUEUED,
+        attempt=0,
+        reason=None,
+        place=place,
+        job=job,
+        kind="start",
+        params=params,
+    )
+
+
+def moved(run: RunRecord | RunStateChanged, to: Status, **fields: Any) -> RunStateChanged:
+    """The run goes on to a status, from where it was."""
+    id, from_ = (run.id, run.status) if isinstance(run, RunRecord) else (run.run, run.to)
+    fields = {"attempt": run.attempt, "place": run.place, "reason": None} | fields
+    return RunStateChanged(**of(id, run.handle, run.lane), from_=from_, to=to, **fields)
+
+
+def life(
+    run: str, handle: str | None = None, lane: str = "main", *, place: int = 1, **fields: Any
+) -> list[RunStateChanged]:
+    """A run from its submission to its success."""
+    first = created(run, handle, lane, place=place)
+    second = moved(first, Status.RUNNING, attempt=1)
+    return [first, second, moved(second, Status.SUCCEEDED, **fields)]
+
+
+def every_kind(run: str) -> list[Event]:
+    """Events of every kind, about one run that is executing in the end, and about what is around it."""
+    here = of(run)
+    first = created(run, place=7, params={"n": 1})
+    return [
+        first,
+        RunWaiting(**here, waited=2.5, ahead=1, blockers=["other"]),
+        moved(first, Status.RUNNING, attempt=1, interactive=True),
+        RunChanged(**here, streaming=True),
+        RunProgress(**here, attempt=1, done=1, total=3, stats={"mood": "good"}),
+        RunLog(**here, attempt=1, text="a line", level="info"),
+        RunMessage(**here, message={"text": "hello"}),
+        InterruptOpened(**here, interrupt=f"{run}.1", key="1", data={"ask": "?"}, deadline=NOW + 60),
+        InterruptClosed(**here, interrupt=f"{run}.1", outcome="answered", answer={"approved": True}),
+        InterruptOpened(**here, interrupt=f"{run}.2", key="two", data=None, deadline=None),
+        lane_changed("uploads", 2, 1),
+        draft("alice", {"draft": 1}),
+        engine_changed(5, draining=True),
+    ]
+
+
+def lane_changed(lane: str, limit: int | None, generation: int = 0) -> LaneChanged:
+    return LaneChanged(seq=0, at=0, by="test", lane=lane, limit=limit, generation=generation)
+
+
+def draft(handle: str, params: Any) -> HandleChanged:
+    return HandleChanged(seq=0, at=0, by="test", handle=handle, params=params)
+
+
+def freed(handle: str, run: str) -> HandleChanged:
+    return HandleChanged(seq=0, at=0, by="test", handle=handle, freed=run)
+
+
+def engine_changed(max_concurrent: int, *, draining: bool = False) -> EngineChanged:
+    return EngineChanged(seq=0, at=0, by="test", max_concurrent=max_concurrent, draining=draining)

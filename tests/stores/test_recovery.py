@@ -1,0 +1,1006 @@
+"""A restart in every state: what goes on, where it goes on, and what ends."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.abc import Clock
+
+from greenroom import Jobs, Run
+from greenroom.errors import Conflict
+from greenroom.protocol.events import InterruptOpened, RunStateChanged
+from tests.support import Bodies
+
+from .conftest import Place
+from .lives import Lives, ended, wait_for, wait_until
+
+SOON = 0.3
+"""Seconds: short enough to wait for in real time, long enough to die within."""
+
+
+@pytest.fixture
+def lives(place: Place, tmp_path: Path) -> Lives:
+    return Lives(place, tmp_path / "data")
+
+
+class Diary:
+    """A registry whose bodies write down what they find, and wait where the test says so."""
+
+    def __init__(self) -> None:
+        self.jobs = Jobs()
+        self.begun: list[tuple[str, int, Any]] = []  # run id, attempt, checkpoint
+        self.saw: list[Any] = []
+        self.hold = True
+
+    def begin(self, run: Run) -> None:
+        self.begun.append((run.id, run.attempt, run.checkpoint))
+
+    async def wait(self) -> None:
+        """Wait, in the first life; the next ones go on."""
+        if self.hold:
+            await trio.sleep_forever()
+
+
+def clinging(lives: Lives) -> Bodies:
+    """Bodies of the job `clings` ignore their cancellation until the process dies."""
+    bodies = Bodies()
+
+    @bodies.jobs.job("clings", grace=math.inf)
+    async def clings(run: Run) -> None:
+        bodies.begun.append(run.id)
+        await lives.cling()
+
+    return bodies
+
+
+def transitions(lives: Lives, run: str) -> list[tuple[str, str | None]]:
+    """The statuses of a run, with reasons, as anybody could see them, over all lives."""
+    return [
+        (str(event.to), event.reason)
+        for event in lives.seen
+        if isinstance(event, RunStateChanged) and event.run == run
+    ]
+
+
+# Queued.
+
+
+async def test_queued_runs_start_in_the_order_of_their_places(lives: Lives, clock: Clock) -> None:
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs, max_concurrent=1, lanes={"b": 5, "c": 5}) as engine:
+        first = await engine.submit("wait", handle="first")
+        tickets = [
+            await engine.submit("wait", handle=f"h{9 - n}", lane=("main", "b", "c")[n % 3]) for n in range(8)
+        ]
+        await wait_for(engine, first, "running")
+        queued = (await engine.snapshot()).lanes["main"].queued
+    async with lives.clean(bodies.jobs, max_concurrent=1) as engine:
+        snapshot = await engine.snapshot()
+        assert [run for run in queued if run in snapshot.lanes["main"].queued] == snapshot.lanes[
+            "main"
+        ].queued
+        bodies.end(*tickets)
+        await ended(engine, *tickets)
+    assert bodies.begun == [first.id, *(ticket.id for ticket in tickets)]
+
+
+async def test_places_go_on_where_they_were(lives: Lives, clock: Clock) -> None:
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
+        one = await engine.submit("wait", handle="one")
+    async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
+        two = await engine.submit("wait", handle="two")
+        runs = (await engine.snapshot()).runs
+        assert runs[one.id].place < runs[two.id].place  # type: ignore[operator]
+
+
+async def test_runs_that_wait_in_a_handle_keep_their_order_behind_a_replacement(
+    lives: Lives, clock: Clock
+) -> None:
+    bodies = clinging(lives)
+    async with lives.crash(bodies.jobs) as engine:
+        first = await engine.submit("clings", handle="h")
+        second = await engine.submit("wait", handle="h", on_conflict="queue")
+        third = await engine.submit("wait", handle="h", on_conflict="queue")
+        await wait_until(engine, lambda now: bodies.begun)
+        last = await engine.submit("wait", handle="h", on_conflict="replace")
+        await wait_for(engine, first, "cancelling")
+        order = [last.id, second.id, third.id]
+        assert (await engine.snapshot()).handles["h"].waiting == order
+    async with lives.clean(bodies.jobs) as engine:
+        bodies.end(second, third, last)
+        await ended(engine, third)
+        assert (await engine.get_run(first.id)).status == "cancelled"
+    assert bodies.begun[1:] == order
+
+
+async def test_a_replacement_is_still_superseded_by_a_newer_one_after_a_restart(
+    lives: Lives, clock: Clock
+) -> None:
+    bodies = clinging(lives)
+    async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
+        await engine.submit("wait", handle="other")
+    async with lives.crash(bodies.jobs, max_concurrent=3) as engine:
+        await engine.submit("clings", handle="h")
+        waits = await engine.submit("wait", handle="h", on_conflict="queue")
+        await wait_until(engine, lambda now: len(bodies.begun) == 2)
+        replacement = await engine.submit("wait", handle="h", on_conflict="replace")
+    async with lives.clean(bodies.jobs, max_concurrent=0) as engine:
+        newer = await engine.submit("wait", handle="h", on_conflict="replace")
+        await wait_for(engine, replacement.id, "cancelled")
+        assert (await engine.get_run(replacement.id)).reason == "replaced"
+        await engine.set_max_concurrent(3)
+        bodies.end(waits, newer)
+        await ended(engine, waits)
+    assert [id for id in bodies.begun if id in (waits.id, newer.id)] == [newer.id, waits.id]
+
+
+async def test_runs_with_ids_that_do_not_sort_keep_their_order_in_a_handle(
+    lives: Lives, clock: Clock
+) -> None:
+    names = (f"run {n}" for n in range(8, 100))
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs, max_concurrent=0, ids=lambda: next(names)) as engine:
+        for _ in range(4):
+            await engine.submit("wait", handle="h", on_conflict="queue")
+        waiting = (await engine.snapshot()).handles["h"].waiting
+        assert waiting == ["run 9", "run 10", "run 11"]
+    async with lives.clean(bodies.jobs, max_concurrent=0) as engine:
+        assert (await engine.snapshot()).handles["h"].waiting == waiting
+
+
+async def test_a_queued_run_whose_job_is_unknown_now_is_rejected(lives: Lives, clock: Clock) -> None:
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
+        run = await engine.submit("wait", handle="h")
+        behind = await engine.submit("wait", handle="h", on_conflict="queue")
+    async with lives.clean(Jobs()) as engine:
+        for ticket in (run, behind):
+            found = await ended(engine, ticket)
+            assert found.status == "rejected"
+            assert "'wait'" in found.error
+        assert (await engine.snapshot()).handles["h"].active_run is None
+
+
+async def test_a_queued_run_whose_parameters_fit_no_longer_is_rejected(lives: Lives, clock: Clock) -> None:
+    before, after = Diary(), Diary()
+
+    @before.jobs.job("job")
+    async def job(run: Run, params: dict[str, Any]) -> None: ...
+
+    @after.jobs.job("job")
+    async def stricter(run: Run, params: dict[str, int]) -> None:
+        after.begin(run)
+
+    async with lives.crash(before.jobs, max_concurrent=0) as engine:
+        bad = await engine.submit("job", handle="bad", params={"n": "text"})
+        good = await engine.submit("job", handle="good", params={"n": 1})
+    async with lives.clean(after.jobs, max_concurrent=3) as engine:
+        found = await ended(engine, bad)
+        assert found.status == "rejected"
+        assert "n" in found.error
+        assert (await ended(engine, good)).status == "succeeded"
+    assert [id for id, _, _ in after.begun] == [good.id]
+
+
+async def test_a_queued_run_can_be_cancelled_after_a_restart(lives: Lives, clock: Clock) -> None:
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
+        one = await engine.submit("wait", handle="h")
+        two = await engine.submit("wait", handle="h", on_conflict="queue")
+        three = await engine.submit("wait", handle="g")
+    async with lives.clean(bodies.jobs) as engine:
+        await engine.set_max_concurrent(0)
+        for ticket in (two, one):
+            assert (await engine.cancel(ticket.id)).status == "cancelled"
+        assert await engine.clear_lane("main") == 1
+        assert (await engine.get_run(three.id)).reason == "lane_cleared"
+
+
+# Executing.
+
+
+async def test_a_resumable_run_goes_on_from_its_checkpoint_without_losing_an_attempt(
+    lives: Lives, clock: Clock
+) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job", resumable=True)
+    async def job(run: Run) -> str:
+        diary.begin(run)
+        if run.checkpoint is None:
+            await run.save_checkpoint({"page": 1})
+            await run.save_checkpoint({"page": 2})
+            await run.progress(2, 3)
+        await diary.wait()
+        return "done"
+
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("job", handle="h")
+        await wait_until(engine, lambda now: now.runs[run.id].progress)
+    async with lives.crash(diary.jobs) as engine:
+        await wait_until(engine, lambda now: len(diary.begun) == 2)
+    diary.hold = False
+    async with lives.clean(diary.jobs) as engine:
+        found = await ended(engine, run)
+        assert (found.status, found.result, found.attempt) == ("succeeded", "done", 1)
+        assert found.progress == {"done": 2, "total": 3}
+    assert diary.begun == [(run.id, 1, None), (run.id, 1, {"page": 2}), (run.id, 1, {"page": 2})]
+    again = [("suspended", "recovered"), ("running", None)]
+    assert transitions(lives, run.id)[1:] == [("running", None), *again, *again, ("succeeded", None)]
+
+
+async def test_a_run_with_attempts_left_is_tried_again(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job", max_attempts=2)
+    async def job(run: Run) -> None:
+        diary.begin(run)
+        if run.attempt == 1:
+            await run.save_checkpoint("saved")
+        await diary.wait()
+
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("job", handle="h")
+        await wait_until(engine, lambda now: diary.begun)
+    async with lives.crash(diary.jobs) as engine:
+        await wait_until(engine, lambda now: len(diary.begun) == 2)
+    async with lives.clean(diary.jobs) as engine:
+        found = await ended(engine, run)
+        assert (found.status, found.reason, found.attempt) == ("failed", "crashed", 2)
+    assert diary.begun == [(run.id, 1, None), (run.id, 2, "saved")]
+
+
+async def test_a_run_that_must_not_be_repeated_has_crashed_and_its_handle_is_free(
+    lives: Lives, clock: Clock
+) -> None:
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs) as engine:
+        run = await engine.submit("wait", handle="h")
+        await wait_for(engine, run, "running")
+    async with lives.clean(bodies.jobs) as engine:
+        found = await ended(engine, run)
+        assert (found.status, found.reason, found.attempt) == ("failed", "crashed", 1)
+        assert found.error
+        assert (await engine.snapshot()).handles["h"].status == "Failed"
+        again = await engine.submit("wait", handle="h")
+        bodies.end(again)
+        assert (await ended(engine, again)).status == "succeeded"
+    assert bodies.begun == [run.id, again.id]
+
+
+async def test_the_next_in_a_handle_starts_when_the_run_before_it_has_crashed(
+    lives: Lives, clock: Clock
+) -> None:
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs) as engine:
+        run = await engine.submit("wait", handle="h")
+        behind = await engine.submit("wait", handle="h", on_conflict="queue")
+        await wait_for(engine, run, "running")
+    bodies.end(behind)
+    async with lives.clean(bodies.jobs) as engine:
+        assert (await ended(engine, behind)).status == "succeeded"
+
+
+async def test_a_run_that_is_recovered_starts_before_those_behind_it(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job", resumable=True)
+    async def job(run: Run) -> None:
+        diary.begin(run)
+        await diary.wait()
+
+    async with lives.crash(diary.jobs, max_concurrent=2) as engine:
+        tickets = [await engine.submit("job", handle=f"h{n}") for n in range(5)]
+        await wait_until(engine, lambda now: len(diary.begun) == 2)
+    diary.begun.clear()
+    diary.hold = False
+    async with lives.clean(diary.jobs, max_concurrent=1) as engine:
+        await ended(engine, *tickets)
+    assert [id for id, _, _ in diary.begun] == [ticket.id for ticket in tickets]
+
+
+async def test_a_run_being_cancelled_is_cancelled(lives: Lives, clock: Clock) -> None:
+    bodies = clinging(lives)
+    async with lives.crash(bodies.jobs) as engine:
+        run = await engine.submit("clings", handle="h")
+        await wait_until(engine, lambda now: bodies.begun)
+        await engine.cancel(run.id, by="alice")
+    async with lives.clean(bodies.jobs) as engine:
+        found = await ended(engine, run)
+        assert (found.status, found.reason) == ("cancelled", "cancelled")
+        assert bodies.begun == [run.id]
+
+
+async def test_a_run_whose_job_is_unknown_now_ends_though_it_had_begun(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("runs", resumable=True)
+    async def runs(run: Run) -> None:
+        diary.begin(run)
+        await diary.wait()
+
+    @diary.jobs.job("sleeps", resumable=True)
+    async def sleeps(run: Run) -> None:
+        diary.begin(run)
+        await run.sleep(1000)
+
+    async with lives.crash(diary.jobs) as engine:
+        one = await engine.submit("runs", handle="one")
+        two = await engine.submit("sleeps", handle="two")
+        await wait_for(engine, two, "suspended")
+        await wait_for(engine, one, "running")
+    async with lives.clean(Jobs()) as engine:
+        found = await ended(engine, one)
+        assert found.status in ("failed", "rejected")
+        assert "'runs'" in found.error
+        found = await ended(engine, two)
+        assert found.status == "rejected"
+        assert "'sleeps'" in found.error
+
+
+async def test_a_detached_run_ends_like_any_other_that_executed(lives: Lives, clock: Clock) -> None:
+    bodies = clinging(lives)
+    async with lives.crash(bodies.jobs, max_concurrent=1) as engine:
+        run = await engine.submit("clings", handle="h")
+        await wait_until(engine, lambda now: bodies.begun)
+        await engine.reset_lanes()
+        assert (await engine.get_run(run.id)).detached
+    async with lives.clean(bodies.jobs, max_concurrent=1) as engine:
+        found = await ended(engine, run)
+        assert (found.status, found.reason, found.detached) == ("failed", "crashed", False)
+        snapshot = await engine.snapshot()
+        assert snapshot.engine.executing == 0
+        assert snapshot.lanes["main"].generation == 1
+        again = await engine.submit("wait", handle="h")
+        bodies.end(again)
+        await ended(engine, again)
+
+
+# Suspended.
+
+
+async def test_a_sleep_ends_when_it_would_have_without_the_restart(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job", resumable=True)
+    async def job(run: Run) -> str:
+        diary.begin(run)
+        if run.checkpoint is None:
+            await run.save_checkpoint("slept")
+            await run.sleep(2 * SOON)
+        return "woken"
+
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("job", handle="h")
+        asleep = (await wait_for(engine, run, "suspended")).runs[run.id].updated_at
+    async with lives.clean(diary.jobs) as engine:
+        assert (await engine.get_run(run.id)).waiting_for == "time"
+        assert (await ended(engine, run)).result == "woken"
+    assert diary.begun == [(run.id, 1, None), (run.id, 1, "slept")]
+    [woken] = [
+        event.at
+        for event in lives.seen
+        if isinstance(event, RunStateChanged) and event.to == "running" and event.from_ == "suspended"
+    ]
+    assert woken >= asleep + 2 * SOON - 0.01
+
+
+async def test_a_sleep_that_should_have_ended_meanwhile_ends_at_once(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job", resumable=True)
+    async def job(run: Run) -> str:
+        diary.begin(run)
+        if len(diary.begun) == 1:
+            await run.sleep(SOON)
+        return "woken"
+
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("job", handle="h")
+        await wait_for(engine, run, "suspended")
+    await trio.sleep(SOON)
+    async with lives.clean(diary.jobs) as engine:
+        assert (await ended(engine, run)).result == "woken"
+
+
+async def test_a_run_that_slept_and_must_not_be_repeated_has_crashed(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job")
+    async def job(run: Run) -> None:
+        diary.begin(run)
+        await run.sleep(1000)
+
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("job", handle="h")
+        await wait_for(engine, run, "suspended")
+    async with lives.clean(diary.jobs) as engine:
+        found = await ended(engine, run)
+        assert (found.status, found.reason) == ("failed", "crashed")
+    assert len(diary.begun) == 1
+
+
+async def test_a_retry_comes_when_it_would_have_without_the_restart(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job", max_attempts=2, backoff=2 * SOON)
+    async def job(run: Run) -> str:
+        diary.begin(run)
+        if run.attempt == 1:
+            await run.save_checkpoint("first")
+            raise ValueError("no")
+        return "yes"
+
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("job", handle="h")
+        failed_at = (await wait_for(engine, run, "suspended")).runs[run.id].updated_at
+    async with lives.clean(diary.jobs) as engine:
+        found = await ended(engine, run)
+        assert (found.status, found.attempt, found.result) == ("succeeded", 2, "yes")
+        assert found.ended_at >= failed_at + 2 * SOON - 0.01
+    assert diary.begun == [(run.id, 1, None), (run.id, 2, "first")]
+
+
+async def test_a_retry_that_had_its_place_already_keeps_it(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job", max_attempts=2, backoff=0)
+    async def job(run: Run) -> None:
+        diary.begin(run)
+        if run.attempt == 1 and run.handle == "first":
+            raise ValueError("no")
+        await diary.wait()
+
+    async with lives.crash(diary.jobs, max_concurrent=1) as engine:
+        first = await engine.submit("job", handle="first")
+        blocker = await engine.submit("job", handle="blocker")
+        await wait_for(engine, blocker, "running")
+        placed = await wait_until(engine, lambda now: now.runs[first.id].place == 3)
+        assert placed.runs[first.id].status == "suspended"
+        behind = await engine.submit("job", handle="behind")
+        assert (await engine.get_run(behind.id)).place == 4
+    diary.begun.clear()
+    diary.hold = False
+    async with lives.clean(diary.jobs, max_concurrent=1) as engine:
+        await ended(engine, first, behind)
+    order = [id for id, _, _ in diary.begun]
+    assert order.index(first.id) < order.index(behind.id)
+
+
+def asking(diary: Diary, *, release_slot: bool, timeout: float = 1000.0, keys: int = 1) -> None:
+    @diary.jobs.job("asks", resumable=True)
+    async def asks(run: Run) -> list[Any]:
+        diary.begin(run)
+        answers = []
+        for n in range(keys):
+            answers.append(await run.interrupt({"n": n}, timeout=timeout, release_slot=release_slot))
+        await diary.wait()
+        return answers
+
+
+def opened(lives: Lives) -> list[str]:
+    return [event.interrupt for event in lives.seen if isinstance(event, InterruptOpened)]
+
+
+async def test_a_question_stays_open_over_a_crash_and_can_be_answered_after_it(
+    lives: Lives, clock: Clock
+) -> None:
+    diary = Diary()
+    asking(diary, release_slot=True)
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("asks", handle="h")
+        [question] = (await wait_for(engine, run, "suspended")).interrupts
+    diary.hold = False
+    async with lives.clean(diary.jobs) as engine:
+        assert list((await engine.snapshot()).interrupts) == [question]
+        assert await engine.answer(question, {"approved": True}) == "resolved"
+        assert (await ended(engine, run)).result == [{"approved": True}]
+        assert await engine.answer(question, {"approved": False}) == "already_resolved"
+    assert opened(lives) == [question], "the same question is not asked twice"
+    assert len(diary.begun) == 2
+
+
+async def test_a_question_stays_open_over_a_clean_stop_and_can_be_answered_after_it(
+    lives: Lives, clock: Clock
+) -> None:
+    diary = Diary()
+    asking(diary, release_slot=True)
+    async with lives.clean(diary.jobs) as engine:
+        run = await engine.submit("asks", handle="h")
+        [question] = (await wait_for(engine, run, "suspended")).interrupts
+    diary.hold = False
+    async with lives.clean(diary.jobs) as engine:
+        assert list((await engine.snapshot()).interrupts) == [question]
+        assert await engine.answer(question, "yes") == "resolved"
+        assert (await ended(engine, run)).result == ["yes"]
+    assert opened(lives) == [question]
+
+
+async def test_a_question_times_out_when_it_would_have_without_the_restart(
+    lives: Lives, clock: Clock
+) -> None:
+    diary = Diary()
+    asking(diary, release_slot=True, timeout=SOON)
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("asks", handle="h")
+        await wait_for(engine, run, "suspended")
+    diary.hold = False
+    async with lives.clean(diary.jobs) as engine:
+        assert (await ended(engine, run)).result == [None]
+    assert len(opened(lives)) == 1
+
+
+async def test_an_answer_is_kept_for_a_body_that_asks_again(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+    asking(diary, release_slot=False, keys=2)
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("asks", handle="h")
+        [first] = (await wait_until(engine, lambda now: now.interrupts)).interrupts
+        await engine.answer(first, "one")
+        await wait_until(engine, lambda now: now.interrupts and first not in now.interrupts)
+    async with lives.crash(diary.jobs) as engine:
+        now = await wait_until(engine, lambda now: now.interrupts and now.runs[run.id].status == "running")
+        [second] = now.interrupts
+        assert now.interrupts[second].data == {"n": 1}
+        assert await engine.answer(second, "two") == "resolved"
+    diary.hold = False
+    async with lives.clean(diary.jobs) as engine:
+        assert (await ended(engine, run)).result == ["one", "two"]
+        assert (await engine.snapshot()).interrupts == {}
+
+
+async def test_a_question_that_timed_out_is_not_asked_again_after_two_restarts(
+    lives: Lives, clock: Clock
+) -> None:
+    diary = Diary()
+    asking(diary, release_slot=True, timeout=SOON)
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("asks", handle="h")
+        await wait_for(engine, run, "suspended")
+    async with lives.crash(diary.jobs, max_concurrent=0) as engine:
+        await wait_until(engine, lambda now: not now.interrupts)
+    diary.hold = False
+    async with lives.clean(diary.jobs, max_concurrent=3) as engine:
+        assert (await ended(engine, run)).result == [None]
+    assert len(opened(lives)) == 1
+
+
+async def test_an_answer_given_while_there_is_no_slot_is_kept_over_another_restart(
+    lives: Lives, clock: Clock
+) -> None:
+    diary = Diary()
+    asking(diary, release_slot=True)
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("asks", handle="h")
+        [question] = (await wait_for(engine, run, "suspended")).interrupts
+    async with lives.crash(diary.jobs, max_concurrent=0) as engine:
+        assert await engine.answer(question, "yes") == "resolved"
+    diary.hold = False
+    async with lives.clean(diary.jobs, max_concurrent=1) as engine:
+        assert await engine.answer(question, "no") == "already_resolved"
+        assert (await ended(engine, run)).result == ["yes"]
+    assert len(opened(lives)) == 1
+
+
+def calling(diary: Diary, **child: Any) -> None:
+    @diary.jobs.job("parent", resumable=True)
+    async def parent(run: Run) -> Any:
+        diary.begin(run)
+        return await run.call("child", handle="child")
+
+    @diary.jobs.job("child", **child)
+    async def body(run: Run) -> str:
+        diary.saw.append(run.id)
+        await diary.wait()
+        return "from the child"
+
+
+@pytest.mark.parametrize("leave", ["crash", "clean"])
+async def test_a_parent_gets_the_result_of_the_child_that_it_had_before(
+    lives: Lives, clock: Clock, leave: str
+) -> None:
+    diary = Diary()
+    calling(diary, resumable=True)
+    async with getattr(lives, leave)(diary.jobs) as engine:
+        run = await engine.submit("parent", handle="h")
+        await wait_for(engine, run, "suspended")
+        await wait_until(engine, lambda now: diary.saw)
+    diary.hold = False
+    async with lives.clean(diary.jobs) as engine:
+        assert (await ended(engine, run)).result == "from the child"
+        assert len(await engine.list_runs(handle="child")) == 1
+    assert len(set(diary.saw)) == 1
+
+
+async def test_a_parent_hears_of_a_child_that_crashed(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+    calling(diary)
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("parent", handle="h")
+        await wait_until(engine, lambda now: diary.saw)
+    async with lives.clean(diary.jobs) as engine:
+        found = await ended(engine, run)
+        assert found.status == "failed"
+        [child] = await engine.list_runs(handle="child")
+        assert (child.status, child.reason) == ("failed", "crashed")
+    assert diary.saw == [child.id], "the child is not repeated"
+
+
+async def test_a_child_is_cancelled_with_its_parent_after_a_restart_too(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+    calling(diary, resumable=True)
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("parent", handle="h")
+        await wait_until(engine, lambda now: diary.saw)
+    async with lives.clean(diary.jobs) as engine:
+        await wait_until(engine, lambda now: len(diary.saw) == 2)
+        await engine.cancel(run.id)
+        [child] = await engine.list_runs(handle="child")
+        found = await ended(engine, child.id)
+        assert (found.status, found.reason) == ("cancelled", "parent_cancelled")
+
+
+# What belongs to runs and handles.
+
+
+async def test_messages_that_were_not_taken_wait_for_the_next_body(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job", resumable=True)
+    async def job(run: Run) -> list[Any]:
+        diary.begin(run)
+        if len(diary.begun) == 1:
+            diary.saw.append(await run.next_message())
+            await trio.sleep_forever()
+        return await run.messages()
+
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("job", handle="h")
+        await wait_until(engine, lambda now: diary.begun)
+        for text in ("one", {"two": 2}, "three"):
+            await engine.inject("h", text)
+        assert diary.saw == ["one"]
+    async with lives.clean(diary.jobs) as engine:
+        assert (await ended(engine, run)).result == [{"two": 2}, "three"]
+
+
+async def test_drafts_and_locks_are_as_they_were(lives: Lives, clock: Clock) -> None:
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
+        await engine.set_params("free", {"n": 1})
+        await engine.set_params("gone", {"n": 2})
+        await engine.set_params("gone", None)
+        await engine.set_params("taken", {"n": 3})
+        run = await engine.submit("wait", handle="taken")
+    async with lives.clean(bodies.jobs, max_concurrent=0) as engine:
+        handles = (await engine.snapshot()).handles
+        assert (handles["free"].params, handles["free"].locked) == ({"n": 1}, False)
+        assert (handles["taken"].params, handles["taken"].active_run) == ({"n": 3}, run.id)
+        assert "gone" not in handles
+        with pytest.raises(Exception, match="locked"):
+            await engine.set_params("taken", {"n": 4})
+        with pytest.raises(Conflict) as refused:
+            await engine.submit("wait", handle="taken")
+        assert refused.value.details["active_run"] == run.id
+        from_draft = await engine.submit("wait", handle="free")
+        assert (await engine.get_run(from_draft.id)).params == {"n": 1}
+
+
+async def test_a_run_that_continues_finds_the_checkpoint_of_one_from_before_the_restart(
+    lives: Lives, clock: Clock
+) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job")
+    async def job(run: Run) -> None:
+        diary.begin(run)
+        if run.checkpoint is None:
+            await run.save_checkpoint([1])
+
+    async with lives.clean(diary.jobs) as engine:
+        await ended(engine, await engine.submit("job", handle="h"))
+    async with lives.clean(diary.jobs) as engine:
+        await ended(engine, await engine.submit("job", handle="h", kind="continue"))
+        await ended(engine, await engine.submit("job", handle="h"))
+    assert [checkpoint for _, _, checkpoint in diary.begun] == [None, [1], None]
+
+
+async def test_limits_are_kept_and_a_configured_limit_wins(lives: Lives, clock: Clock) -> None:
+    jobs = Jobs()
+    async with lives.crash(jobs, max_concurrent=4, lanes={"a": 2, "b": 3}) as engine:
+        await engine.set_concurrency("a", 7)
+        await engine.set_concurrency("c", None)
+        await engine.set_concurrency("d", 5)
+        await engine.set_concurrency("d", 1)  # which is what a lane has anyway
+        await engine.set_max_concurrent(9)
+    async with lives.crash(jobs) as engine:
+        now = await engine.snapshot()
+        assert now.engine.max_concurrent == 9
+        assert [now.lanes[name].limit for name in "abc"] == [7, 3, None]
+    async with lives.crash(jobs, max_concurrent=2, lanes={"a": 2, "b": None}) as engine:
+        now = await engine.snapshot()
+        assert now.engine.max_concurrent == 2
+        assert [now.lanes[name].limit for name in "abc"] == [2, None, None]
+    async with lives.clean(jobs) as engine:
+        now = await engine.snapshot()
+        assert now.engine.max_concurrent == 2
+        assert [now.lanes[name].limit for name in "abc"] == [2, None, None]
+
+
+async def test_a_stored_limit_holds_after_a_restart(lives: Lives, clock: Clock) -> None:
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs, max_concurrent=10) as engine:
+        await engine.set_concurrency("a", 2)
+        await engine.set_concurrency("b", 0)
+        for n in range(5):
+            await engine.submit("wait", handle=f"a{n}", lane="a")
+            await engine.submit("wait", handle=f"b{n}", lane="b")
+        await wait_until(engine, lambda now: len(now.lanes["a"].executing) == 2)
+    async with lives.clean(bodies.jobs) as engine:
+        await wait_until(engine, lambda now: len(now.lanes["a"].executing) == 2)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        now = await engine.snapshot()
+        assert len(now.lanes["a"].executing) == 2
+        assert now.lanes["b"].executing == []
+        assert len(now.lanes["b"].queued) == 5
+
+
+async def test_draining_ends_with_the_process(lives: Lives, clock: Clock) -> None:
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs) as engine:
+        await engine.drain()
+    async with lives.clean(bodies.jobs) as engine:
+        assert not (await engine.snapshot()).engine.draining
+        run = await engine.submit("wait", handle="h")
+        bodies.end(run)
+        await ended(engine, run)
+
+
+async def test_a_handle_held_by_an_abandoned_body_is_free_after_a_restart(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job", grace=0.05)
+    async def job(run: Run) -> None:
+        diary.begin(run)
+        if len(diary.begun) == 1:
+            await lives.cling()
+
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("job", handle="h")
+        await wait_until(engine, lambda now: diary.begun)
+        await engine.cancel(run.id)
+        await ended(engine, run)
+        assert (await engine.snapshot()).handles["h"].active_run == run.id
+        behind = await engine.submit("job", handle="h", on_conflict="queue")
+    async with lives.clean(diary.jobs) as engine:
+        assert (await ended(engine, behind)).status == "succeeded"
+        assert (await engine.snapshot()).handles["h"].active_run is None
+        [freed] = [event for event in lives.seen if getattr(event, "freed", None)]
+        assert freed.freed == run.id  # type: ignore[union-attr]
+
+
+# Files.
+
+
+def writing(diary: Diary, lives: Lives) -> None:
+    @diary.jobs.job("writes", grace=math.inf)
+    async def writes(run: Run) -> None:
+        for name in ("done.txt", "also/done.txt"):
+            async with run.open_file(name) as file:
+                await file.write(b"whole")
+        diary.begin(run)
+        if diary.hold:
+            await lives.cling()
+
+
+def left(lives: Lives) -> list[str]:
+    return sorted(path.name for path in lives.folder.rglob("*") if path.is_file())
+
+
+async def test_what_a_crash_left_unfinished_is_removed_and_what_is_finished_stays(
+    lives: Lives, clock: Clock
+) -> None:
+    diary = Diary()
+    writing(diary, lives)
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("writes", handle="h")
+        await wait_until(engine, lambda now: diary.begun)
+    folder = next(lives.folder.iterdir())
+    (folder / f"x.txt.{run.id}.part").write_bytes(b"ha")  # as a process that is killed leaves it
+    (folder / "also" / f"y.txt.{run.id}.part").write_bytes(b"ha")
+    async with lives.clean(diary.jobs) as engine:
+        await ended(engine, run)
+    assert left(lives) == ["done.txt", "done.txt"]
+
+
+async def test_a_delete_of_files_that_the_crash_cut_short_is_completed(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+    writing(diary, lives)
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("writes", handle="h")
+        await wait_until(engine, lambda now: diary.begun)
+        await engine.cancel(run.id, files="delete")
+    assert left(lives) == ["done.txt", "done.txt"]
+    async with lives.clean(diary.jobs) as engine:
+        assert (await ended(engine, run)).status == "cancelled"
+    assert left(lives) == []
+
+
+async def test_a_cancel_after_the_restart_deletes_the_files_from_before_it(
+    lives: Lives, clock: Clock
+) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("writes", resumable=True)
+    async def writes(run: Run) -> None:
+        diary.begin(run)
+        if run.checkpoint is None:
+            async with run.open_file("a.txt") as file:
+                await file.write(b"whole")
+            await run.save_checkpoint(1)
+        await run.sleep(1000)
+
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("writes", handle="h")
+        await wait_for(engine, run, "suspended")
+    assert left(lives) == ["a.txt"]
+    async with lives.clean(diary.jobs) as engine:
+        await wait_for(engine, run, "suspended")
+        await engine.cancel(run.id, files="delete")
+        assert (await ended(engine, run)).status == "cancelled"
+    assert left(lives) == []
+
+
+# Requests and deadlines.
+
+
+async def test_a_request_id_is_known_after_a_restart_while_the_run_is_pending_and_after_its_end(
+    lives: Lives, clock: Clock
+) -> None:
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
+        run = await engine.submit("wait", handle="h", request_id="once")
+        joined = await engine.submit("wait", handle="h", on_conflict="join", request_id="joined")
+        assert joined.id == run.id
+    bodies.end(run)
+    async with lives.clean(bodies.jobs, max_concurrent=3) as engine:
+        again = await engine.submit("wait", handle="h", request_id="once")
+        assert (again.id, again.joined) == (run.id, True)
+        assert (await engine.submit("wait", handle="h", request_id="joined")).id == run.id
+        with trio.fail_after(5):
+            assert await again.result() == "done for h"
+    async with lives.clean(bodies.jobs) as engine:
+        for request in ("once", "joined"):
+            again = await engine.submit("wait", handle="h", request_id=request)
+            assert again.id == run.id
+            with trio.fail_after(5):
+                assert await again.result() == "done for h"
+        with pytest.raises(Conflict):
+            await engine.submit("wait", handle="other", request_id="once")
+
+
+async def test_deadlines_keep_running_over_a_restart(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job", resumable=True)
+    async def job(run: Run) -> None:
+        await run.sleep(1000)
+
+    async with lives.crash(diary.jobs, lanes={"paused": 0}) as engine:
+        suspended = await engine.submit("job", handle="a", deadline=SOON)
+        await wait_for(engine, suspended, "suspended")
+        queued = await engine.submit("job", handle="b", lane="paused", deadline=SOON)
+        waits = await engine.submit("job", handle="b", on_conflict="queue", deadline=SOON)
+        late = await engine.submit("job", handle="c", lane="paused", queue_timeout=SOON)
+    async with lives.clean(diary.jobs) as engine:
+        for run, reason in (
+            (suspended, "deadline"),
+            (queued, "deadline"),
+            (waits, "deadline"),
+            (late, "queue_timeout"),
+        ):
+            found = await ended(engine, run)
+            assert (found.status, found.reason) == ("timed_out", reason)
+            assert found.ended_at - found.created_at == pytest.approx(SOON, abs=SOON)
+
+
+async def test_a_deadline_that_passed_while_nothing_ran_ends_the_run_at_once(
+    lives: Lives, clock: Clock
+) -> None:
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
+        run = await engine.submit("wait", handle="h", deadline=SOON)
+    await trio.sleep(SOON)
+    async with lives.clean(bodies.jobs, max_concurrent=3) as engine:
+        assert (await ended(engine, run)).status == "timed_out"
+    assert bodies.begun == []
+
+
+# Leaving in order.
+
+
+async def test_after_a_clean_stop_nothing_has_crashed(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("resumable", resumable=True)
+    async def resumable(run: Run) -> int:
+        diary.begin(run)
+        if run.checkpoint is None:
+            await run.save_checkpoint(5)
+            await trio.sleep_forever()
+        return run.checkpoint  # type: ignore[no-any-return]
+
+    @diary.jobs.job("plain")
+    async def plain(run: Run) -> None:
+        diary.begin(run)
+        await trio.sleep_forever()
+
+    async with lives.clean(diary.jobs, max_concurrent=2) as engine:
+        one = await engine.submit("resumable", handle="one")
+        two = await engine.submit("plain", handle="two")
+        three = await engine.submit("resumable", handle="three")
+        four = await engine.submit("resumable", handle="one", on_conflict="queue")
+        await wait_until(engine, lambda now: len(diary.begun) == 2)
+    assert diary.begun[2:] == []
+    async with lives.clean(diary.jobs, max_concurrent=2) as engine:
+        found = await ended(engine, one)
+        assert (found.status, found.result, found.attempt) == ("succeeded", 5, 1)
+        found = await ended(engine, two)
+        assert (found.status, found.reason) == ("cancelled", "shutdown")
+        await wait_until(engine, lambda now: len(diary.begun) == 5)
+    assert transitions(lives, one.id)[2:4] == [("suspended", "shutdown"), ("running", None)]
+    for run in (one, two, three, four):
+        assert "crashed" not in [reason for _, reason in transitions(lives, run.id)]
+
+
+async def test_the_history_of_a_run_tells_every_transition_with_who_and_why_over_restarts(
+    lives: Lives, clock: Clock
+) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job", resumable=True)
+    async def job(run: Run) -> None:
+        diary.begin(run)
+        await trio.sleep_forever()
+
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("job", handle="h", by="alice")
+        await wait_until(engine, lambda now: diary.begun)
+    async with lives.clean(diary.jobs) as engine:
+        await wait_until(engine, lambda now: len(diary.begun) == 2)
+        await engine.cancel(run.id, by="bob")
+        await ended(engine, run)
+    async with lives.clean(diary.jobs) as engine:
+        history = [event for event in await engine.history(run.id) if isinstance(event, RunStateChanged)]
+        assert [(event.to, event.reason, event.by) for event in history] == [
+            ("queued", None, "alice"),
+            ("running", None, "engine"),
+            ("suspended", "recovered", "engine"),
+            ("running", None, "engine"),
+            ("cancelling", "cancelled", "bob"),
+            ("cancelled", "cancelled", "bob"),
+        ]
+
+
+async def test_seqs_have_no_gap_over_many_lives(lives: Lives, clock: Clock) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("job", max_attempts=100)
+    async def job(run: Run) -> None:
+        diary.begin(run)
+        await run.log("hello")
+        await trio.sleep_forever()
+
+    for n in range(4):
+        async with (lives.crash if n % 2 else lives.clean)(diary.jobs) as engine:
+            await engine.submit("job", handle=f"h{n}")
+            await engine.submit("job", handle="h", on_conflict="queue")
+            await wait_until(engine, lambda now: now.engine.executing >= 2)
+    async with lives.clean(diary.jobs, max_concurrent=0) as engine:
+        last = (await engine.snapshot()).seq
+    assert [event.seq for event in lives.seen][:last] == list(range(lives.seen[0].seq, last + 1))[:last]

@@ -1,0 +1,182 @@
+"""What a commit costs on a server: a small constant number of round trips, whatever its size.
+
+A proxy between the store and the server counts how often the store speaks after it has heard an answer. It
+keeps answers back until the store has nothing more to say, so what is sent without waiting counts once.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from urllib.parse import urlsplit
+
+import pytest
+
+from greenroom.persistence.sqlstore import SqlStore
+from greenroom.persistence.store import (
+    Checkpoint,
+    FileFinished,
+    FileGivenUp,
+    FilesDoomed,
+    MessagesTaken,
+    Terms,
+    WakesAt,
+)
+from greenroom.protocol.events import InterruptClosed, InterruptOpened, RunMessage
+from greenroom.protocol.states import Status
+
+from .conftest import Place
+from .story import NOW, Story, begin, created, draft, lane_changed, moved, of
+
+SLACK = 8
+"""Some more are no harm: what is very large is cut into several statements, or packets."""
+
+QUIET = 0.01
+"""Seconds after which a store that says nothing waits for an answer."""
+
+
+class Turns:
+    """Passes bytes between clients and a server, and counts the turns of the talk."""
+
+    def __init__(self, port: int) -> None:
+        self._server = ("127.0.0.1", port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._server_spoke_last: dict[socket.socket, bool] = {}
+        self._client_spoke_at: dict[socket.socket, float] = {}
+        self._lines: list[socket.socket] = []
+        self.count = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        for line in (self._listener, *self._lines):
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+            line.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(self._server)
+            for line in (client, server):
+                line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._lines += [client, server]
+            self._server_spoke_last[client] = True
+            self._client_spoke_at[client] = 0.0
+            threading.Thread(target=self._pass, args=(client, server, client, False), daemon=True).start()
+            threading.Thread(target=self._pass, args=(server, client, client, True), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket, talk: socket.socket, server: bool) -> None:
+        try:
+            while data := source.recv(1 << 20):
+                while server and (left := self._client_spoke_at[talk] + QUIET - time.monotonic()) > 0:
+                    time.sleep(left)
+                with self._lock:
+                    if not server:
+                        self.count += self._server_spoke_last[talk]
+                        self._client_spoke_at[talk] = time.monotonic()
+                    self._server_spoke_last[talk] = server
+                sink.sendall(data)
+        except OSError:
+            pass
+
+
+@contextmanager
+def counted(url: str) -> Iterator[tuple[str, Turns]]:
+    """The store's address by way of the proxy."""
+    port = urlsplit(url).port
+    assert port is not None
+    turns = Turns(port)
+    try:
+        yield url.replace(f":{port}/", f":{turns.port}/"), turns
+    finally:
+        turns.close()
+
+
+Do = Callable[[Story, list[str]], Awaitable[object]]
+
+
+async def _create(story: Story, ids: list[str]) -> None:
+    terms = {id: Terms(request_id=f"request {id}") for id in ids}
+    await story.tell(*(created(id, place=n) for n, id in enumerate(ids)), terms=terms)
+
+
+async def _start(story: Story, ids: list[str]) -> None:
+    await story.tell(*(moved(story.runs[id], Status.RUNNING, attempt=1, interactive=True) for id in ids))
+
+
+async def _ask(story: Story, ids: list[str]) -> None:
+    await story.tell(
+        *(RunMessage(**of(id), message=id) for id in ids),
+        *(InterruptOpened(**of(id), interrupt=f"{id}.1", key="1", data=id, deadline=None) for id in ids),
+    )
+
+
+async def _answer(story: Story, ids: list[str]) -> None:
+    messages = [event for event in story.events if isinstance(event, RunMessage)]
+    await story.tell(
+        *(InterruptClosed(**of(id), interrupt=f"{id}.1", outcome="answered", answer=id) for id in ids),
+        memos=[MessagesTaken(event.run, (event.seq,)) for event in messages],
+    )
+
+
+async def _remember(story: Story, ids: list[str]) -> None:
+    await story.tell(
+        *(draft(id, id) for id in ids),
+        *(lane_changed(id, 2) for id in ids),
+        memos=[Checkpoint(id, "job", id, id) for id in ids]
+        + [FileFinished(id, "a") for id in ids]
+        + [FileFinished(id, "b") for id in ids]
+        + [FileGivenUp(id, "b") for id in ids]
+        + [FilesDoomed(id) for id in ids]
+        + [WakesAt(id, NOW) for id in ids],
+    )
+
+
+async def _end(story: Story, ids: list[str]) -> None:
+    half = len(ids) // 2
+    await story.tell(
+        *(moved(story.runs[id], Status.SUCCEEDED, result=id) for id in ids[:half]),
+        *(moved(story.runs[id], Status.FAILED, reason="error", holds_handle=True) for id in ids[half:]),
+    )
+
+
+STEPS: list[Do] = [_create, _start, _ask, _answer, _remember, _end]
+
+
+async def test_a_commit_takes_as_many_round_trips_for_a_thousand_runs_as_for_ten(server_place: Place) -> None:
+    with counted(server_place.url) as (url, turns):
+        store = SqlStore(url)
+        story = await begin(store)
+        took: dict[str, dict[int, int]] = {}
+        for size in (10, 1000):
+            ids = [f"run {size} {n:04}" for n in range(size)]
+            for step in STEPS:
+                before = turns.count
+                await step(story, ids)
+                took.setdefault(step.__name__, {})[size] = turns.count - before
+        await store.close()
+    for step, by_size in took.items():
+        assert by_size[1000] <= by_size[10] + SLACK, (step, took)
+        assert by_size[1000] <= 30, (step, took)
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+async def test_a_transition_of_runs_is_a_handful_of_round_trips(server_place: Place, size: int) -> None:
+    ids = [f"r{n:04}" for n in range(size)]
+    with counted(server_place.url) as (url, turns):
+        store = SqlStore(url)
+        story = await begin(store)
+        await story.tell(*(created(id, place=n) for n, id in enumerate(ids)))
+        before = turns.count
+        await _start(story, ids)
+        count = turns.count - before
+        await store.close()
+    assert count <= 8, "the seq, the runs, the events, the commit, and what the pool asks"

@@ -1,0 +1,221 @@
+"""`keep_runs` and `keep_events`: what the store forgets beside the work, and what it never does."""
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import greenroom
+from greenroom import Keep
+from greenroom.errors import Invalid, NotFound
+from greenroom.persistence.failures import StoreDown
+from greenroom.persistence.memory import MemoryStore
+from greenroom.persistence.sqlstore import SqlStore
+from greenroom.persistence.store import Store
+
+from .support import PATIENCE, Bodies, open_engine
+
+LONG = 200.0
+"""Seconds after which everything has been pruned that is going to be."""
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest) -> Store:
+    return MemoryStore() if request.param == "memory" else sql()
+
+
+def sql() -> SqlStore:
+    """A store in SQL that needs no threads."""
+    return SqlStore("sqlite:///:memory:", in_threads=False)
+
+
+async def finish_some(engine: Any, bodies: Bodies, count: int, **options: Any) -> list[str]:
+    """Have some runs run, one after the other; returns their ids."""
+    ids = []
+    for number in range(count):
+        ticket = await engine.submit("wait", handle=f"h{number}", params={}, **options)
+        bodies.end(ticket)
+        await ticket.result()
+        ids.append(ticket.id)
+    return ids
+
+
+async def stored(engine: Any) -> list[str]:
+    return [run.id for run in await engine.list_runs(limit=1000)][::-1]
+
+
+async def test_everything_is_kept_unless_told_otherwise(store: Store, autojump_clock: MockClock):
+    bodies = Bodies()
+    async with open_engine(bodies.jobs, store) as engine:
+        ids = await finish_some(engine, bodies, 20)
+        await trio.sleep(LONG)
+        assert await stored(engine) == ids
+
+
+async def test_the_runs_that_ended_last_are_kept(store: Store, autojump_clock: MockClock):
+    bodies = Bodies()
+    async with open_engine(bodies.jobs, store, keep_runs=5) as engine:
+        ids = await finish_some(engine, bodies, 12)
+        await trio.sleep(LONG)
+        assert await stored(engine) == ids[-5:]
+        more = await finish_some(engine, bodies, 3)
+        await trio.sleep(LONG)
+        assert await stored(engine) == [*ids[-2:], *more]
+
+
+async def test_more_runs_than_fit_into_one_batch_are_forgotten(store: Store, autojump_clock: MockClock):
+    bodies = Bodies()
+    async with open_engine(bodies.jobs, store, keep_runs=0) as engine:
+        await finish_some(engine, bodies, 500)
+        await trio.sleep(10)  # the next look for its own sake would be later
+        assert await stored(engine) == []
+
+
+async def test_runs_are_forgotten_by_age(store: Store, autojump_clock: MockClock):
+    bodies = Bodies()
+    async with open_engine(bodies.jobs, store, keep_runs=Keep(age=3600)) as engine:
+        await finish_some(engine, bodies, 3)
+        await trio.sleep(3000)
+        young = await finish_some(engine, bodies, 2)
+        assert len(await stored(engine)) == 5
+        await trio.sleep(700)
+        assert await stored(engine) == young
+        await trio.sleep(3600)
+        assert await stored(engine) == []
+
+
+async def test_both_bounds_hold_together(store: Store, autojump_clock: MockClock):
+    bodies = Bodies()
+    async with open_engine(bodies.jobs, store, keep_runs=Keep(count=4, age=3600)) as engine:
+        ids = await finish_some(engine, bodies, 6)
+        await trio.sleep(LONG)
+        assert await stored(engine) == ids[-4:]
+        await trio.sleep(3700)
+        assert await stored(engine) == []
+
+
+async def test_a_run_that_is_active_is_never_forgotten(store: Store, autojump_clock: MockClock):
+    bodies = Bodies()
+    async with open_engine(bodies.jobs, store, keep_runs=0, keep_events=0) as engine:
+        active = await engine.submit("wait", handle="active", params={})
+        await finish_some(engine, bodies, 10)
+        await trio.sleep(LONG)
+        assert await stored(engine) == [active.id]
+        assert [event.to for event in await engine.history(active.id)] == ["queued", "running"]
+        bodies.end(active)
+        await active.result()
+
+
+async def test_a_run_whose_request_may_be_repeated_is_kept_for_a_day(store: Store, autojump_clock: MockClock):
+    if isinstance(store, MemoryStore):
+        pytest.skip("there the engine remembers the requests, and the runs are not needed for that")
+    bodies = Bodies()
+    async with open_engine(bodies.jobs, store, keep_runs=0) as engine:
+        [id] = await finish_some(engine, bodies, 1, request_id="once")
+        await trio.sleep(LONG)
+        assert await stored(engine) == [id]
+        await trio.sleep(24 * 3600)
+        assert await stored(engine) == []
+
+
+async def test_old_events_are_forgotten_and_their_runs_stay(autojump_clock: MockClock):
+    bodies, store = Bodies(), sql()
+    async with open_engine(bodies.jobs, store, keep_events=6) as engine:
+        ids = await finish_some(engine, bodies, 10)
+        await trio.sleep(LONG)
+        last = (await engine.snapshot()).seq
+        assert [event.seq for event in await store.events(0, 1000)] == list(range(last - 5, last + 1))
+        assert await stored(engine) == ids
+        assert await engine.history(ids[0]) == []
+
+
+async def test_what_a_stopped_engine_left_is_forgotten_by_the_next_one(autojump_clock: MockClock):
+    store, bodies = MemoryStore(), Bodies()
+    async with open_engine(bodies.jobs, store) as engine:
+        ids = await finish_some(engine, bodies, 10)
+    async with open_engine(bodies.jobs, store, keep_runs=3) as engine:
+        await trio.sleep(LONG)
+        assert await stored(engine) == ids[-3:]
+
+
+async def test_a_forgotten_run_is_not_found_after_a_restart(autojump_clock: MockClock):
+    store, bodies = MemoryStore(), Bodies()
+    async with open_engine(bodies.jobs, store, keep_runs=1) as engine:
+        first, last = await finish_some(engine, bodies, 2)
+        await trio.sleep(LONG)
+    async with open_engine(bodies.jobs, store, keep_runs=1) as engine:
+        assert (await engine.get_run(last)).status == "succeeded"
+        with pytest.raises(NotFound):
+            await engine.get_run(first)
+
+
+class FailingStore(MemoryStore):
+    """A store that can't prune for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failure: Exception | None = None
+        self.attempts = 0
+
+    async def prune(self, *given: Any) -> int:
+        self.attempts += 1
+        if self.failure is not None:
+            raise self.failure
+        return await super().prune(*given)
+
+
+@pytest.mark.parametrize("failure", [StoreDown("the store is unavailable: gone"), KeyError("a bug")])
+async def test_a_failure_is_logged_once_and_harms_nothing(
+    failure: Exception, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+):
+    store, bodies = FailingStore(), Bodies()
+    store.failure = failure
+    async with open_engine(bodies.jobs, store, keep_runs=2) as engine:
+        ids = await finish_some(engine, bodies, 5)
+        await trio.sleep(1000)
+        assert await stored(engine) == ids
+        assert 5 < store.attempts < 60
+        [record] = [record for record in caplog.records if "pruning failed" in record.message]
+        assert record.levelno == logging.ERROR
+        store.failure = None
+        await trio.sleep(LONG)
+        assert await stored(engine) == ids[-2:]
+
+
+async def test_an_idle_engine_hardly_ever_asks_its_store(autojump_clock: MockClock):
+    store, bodies = FailingStore(), Bodies()
+    async with open_engine(bodies.jobs, store, keep_runs=Keep(count=2, age=math.inf)):
+        await trio.sleep(6000)
+        assert store.attempts <= 101
+
+
+@pytest.mark.parametrize("keep", [-1, True, 1.5, "3"])
+async def test_what_is_no_number_to_keep_is_refused_by_name(keep: Any, autojump_clock: MockClock):
+    for name in ("keep_runs", "keep_events"):
+        with pytest.raises(Invalid, match=name):
+            async with open_engine(Bodies().jobs, **{name: keep}):
+                pass
+
+
+@pytest.mark.parametrize(
+    "bad", [{"count": -1}, {"count": True}, {"age": -1}, {"age": "1h"}, {"age": math.nan}]
+)
+def test_a_keep_that_makes_no_sense_is_refused(bad: dict[str, Any]):
+    with pytest.raises(Invalid, match=next(iter(bad))):
+        Keep(**bad)
+
+
+async def test_an_engine_on_a_file_forgets_beside_its_work(tmp_path: Path):
+    # On the real clock: threads and mock time don't go together.
+    bodies = Bodies()
+    url = f"sqlite:///{tmp_path}/store.db"
+    async with greenroom.open_engine(bodies.jobs, url, data_dir=tmp_path / "data") as engine:
+        await finish_some(engine, bodies, 9)
+    async with greenroom.open_engine(bodies.jobs, url, data_dir=tmp_path / "data", keep_runs=4) as engine:
+        with trio.fail_after(PATIENCE):
+            while len(await stored(engine)) != 4:  # it lets the others go on while it reads
+                pass
