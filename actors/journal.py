@@ -11,6 +11,7 @@ depends on, so nothing is shown to anyone before it is durable.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -153,6 +154,16 @@ class Journal(Actor):
         self._show(draft)
         for message in later:
             await self._answer(message)
+        self._set_deadline()
+
+    async def on_deadline(self) -> None:
+        await self._outage.check(Batch(self._projection.seq, [], {}, []))
+        self._set_deadline()
+
+    def _set_deadline(self) -> None:
+        every = self._store.check_every
+        if every != math.inf:
+            self.deadline = trio.current_time() + every
 
     async def _with_its_start(self, messages: Sequence[Any]) -> Sequence[Any]:
         """A new run that finds a free slot begins a few turns of its actors later. For one that comes alone,

@@ -55,6 +55,14 @@ class Outage:
         self._comes_back()
         return True
 
+    async def check(self, nothing: Batch) -> None:
+        """See that the engine still has its store, which nobody has written to for a while."""
+        try:
+            await self._store.check()
+        except StoreDown as error:
+            self._goes_down(error)
+            await self.until_back(nothing)
+
     async def until_back(self, nothing: Batch) -> None:
         """Wait until the store can be written again, which an empty batch finds out, or patience ends."""
         while self._down and trio.current_time() < self.patience:

@@ -103,6 +103,13 @@ class MemoryStore:
             ],
         )
 
+    @property
+    def check_every(self) -> float:
+        return math.inf
+
+    async def check(self) -> None:
+        pass
+
     async def commit(self, batch: Batch) -> None:
         self._check(batch)
         self._last_seq = batch.after

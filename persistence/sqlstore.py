@@ -6,13 +6,16 @@ and in every batch, which advances `last_seq` only under this engine's id.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import socket
 from collections.abc import Sequence
 
+import trio
 from sqlalchemy import Connection, inspect, select, update
 
+from ..protocol.errors import Conflict
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.records import RunRecord
 from . import schema
@@ -33,6 +36,12 @@ from .statements import Statements
 from .store import Batch, Checkpoint, Retention, RunQuery, Stored
 from .writing import write_batch
 
+_CHECKED_EVERY = 5.0
+"""Seconds after which an idle engine looks whether it still has its lock, which dies with its connection."""
+
+_TRUSTED_FOR = 1.0
+"""Seconds for which a commit relies on the last look."""
+
 
 class SqlStore:
     """A store whose addresses are `stores`, primary first."""
@@ -41,6 +50,7 @@ class SqlStore:
         self._database = DatabaseManager(stores, in_threads=in_threads)
         self._lock = StoreLock(self._database.addresses, in_threads=in_threads)
         self._engine = ""
+        self._checked = -math.inf  # when it was sure to have the store for itself
 
     @property
     def in_threads(self) -> bool:
@@ -64,7 +74,26 @@ class SqlStore:
 
         return await self._database.with_retry(begin)
 
+    @property
+    def check_every(self) -> float:
+        return math.inf if self._database.kind == "sqlite" else _CHECKED_EVERY
+
+    async def check(self) -> None:
+        if self._database.kind == "sqlite":
+            return  # the lock on its file lasts as long as the process
+        if not await self._lock.check():
+            try:
+                await self._lock.acquire()
+            except Conflict as error:
+                raise StoreBroken(
+                    f"the connection that held the store was lost, and meanwhile: {error.message}"
+                ) from error
+        self._checked = trio.current_time()
+
     async def commit(self, batch: Batch) -> None:
+        if trio.current_time() >= self._checked + _TRUSTED_FOR:
+            await self.check()
+
         def write(connection: Connection) -> None:
             write_batch(batch, self._engine, Statements(self._database.kind, connection))
 

@@ -188,6 +188,14 @@ class Store(Protocol):
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
         """Open, for this engine alone; a new store takes the epoch and the limit that are offered."""
 
+    @property
+    def check_every(self) -> float:
+        """Seconds after which an engine that had nothing to commit should `check`; `math.inf` for never."""
+
+    async def check(self) -> None:
+        """Make sure that this engine still has the store for itself. Where its hold on it was lost, take it
+        again; raises if someone else has it meanwhile."""
+
     async def commit(self, batch: Batch) -> None:
         """Make the batch durable, whole; when this returns it survives a crash."""
 

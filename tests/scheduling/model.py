@@ -15,9 +15,9 @@ Most rules hold at every event, whatever races. These are the races, and all tha
   only what had begun goes on, and what that has called.
 - Runs that are granted slots in the same instant may begin in either order. So order is judged when the
   instant is over: no run has begun while one with a lower place is left queued in the same lane.
-- Among lanes, only the head of a lane that had room throughout the instant counts. A lane had none if its
-  limit was reached at any time, or may have been by a run that was granted a slot and left the queue without
-  beginning, because it was cancelled or timed out just then, or its lane was reset.
+- Among lanes, only the head of a lane counts that had room before any slot was free: the slot may have been
+  granted before there was room. A run that was granted one and left the queue without beginning, because it
+  was cancelled or timed out just then, or its lane was reset, may have taken up the room that the lane had.
 - A clear leaves a run that was granted its slot before, although it may not have begun yet; it begins in the
   same instant.
 - A reset frees the slots of all lanes at once; its events come lane by lane. Until the instant is over,
@@ -28,6 +28,7 @@ Most rules hold at every event, whatever races. These are the races, and all tha
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import trio
@@ -105,13 +106,14 @@ class ToldHandle:
 
 
 class ToldLane:
-    """A lane, with what its limit was in this instant and whether it was ever without room."""
+    """A lane, with what happened to it in this instant."""
 
     def __init__(self, limit: int | None) -> None:
         self.limit = limit
         self.generation = 0
         self.highest = limit
-        self.was_full = False
+        self.full_until = -1  # the last seq of this instant after which it had no room
+        self.lost_grant = False  # whether a run left its queue that may have been granted a slot just before
 
 
 class Story:
@@ -136,6 +138,7 @@ class Story:
         self._drained_throughout = self._drained_sometime = False
         self._begun: list[tuple[int, int, ToldRun]] = []  # in this instant: seq, place and run
         self._reset_now = False
+        self._free_since = 0.0  # the first seq of this instant after which a slot was free
         self._freed_by_reset: set[str] = set()
 
     @property
@@ -193,9 +196,7 @@ class Story:
         for seq, place, begun in self._begun:
             for name, queue in queues.items():
                 head = queue[0]
-                if (head.place or 0) < place and (
-                    name == begun.lane or not (self.lane(name).was_full or self._reset_now)
-                ):
+                if (head.place or 0) < place and (name == begun.lane or self._had_room_first(name)):
                     self.faults.append(f"at {seq}, {begun} began before {head}, which comes first")
         if not self.leaving and len(self.holders()) < self.max_concurrent:
             for name, queue in queues.items():
@@ -215,7 +216,9 @@ class Story:
         self._drained_throughout = self._drained_sometime = self.draining[-1][1]
         for name, lane in self.lanes.items():
             lane.highest = lane.limit
-            lane.was_full = not self._has_room(name)
+            lane.lost_grant = False
+            lane.full_until = -1 if self._has_room(name) else self.seq
+        self._free_since = self.seq if len(self.holders()) < self.max_concurrent else math.inf
 
     # Events.
 
@@ -295,7 +298,7 @@ class Story:
         if to is Status.RUNNING:
             self._begins(event, run)
         elif before is Status.QUEUED:
-            self.lane(run.lane).was_full = True  # it may have been granted a slot that it came too late for
+            self.lane(run.lane).lost_grant = True
         run.status, run.attempt, run.reason = to, event.attempt, event.reason
         run.history.append(to)
         if to is not Status.CANCELLING and to is not Status.RUNNING:
@@ -382,10 +385,17 @@ class Story:
         limit = self.lane(lane).limit
         return limit is None or len(self.holders(lane)) < limit
 
+    def _had_room_first(self, lane: str) -> bool:
+        """Whether a lane had room before any slot was free that a run of another lane has got since."""
+        told = self.lane(lane)
+        return told.full_until < self._free_since and not told.lost_grant and not self._reset_now
+
     def _note_room(self) -> None:
         for name, lane in self.lanes.items():
             if not self._has_room(name):
-                lane.was_full = True
+                lane.full_until = self.seq
+        if self._free_since == math.inf and len(self.holders()) < self._highest:
+            self._free_since = self.seq
 
     def _fault(self, event: Event, why: str) -> None:
         self.faults.append(f"{event}: {why}")

@@ -32,7 +32,7 @@ from greenroom.protocol.records import Snapshot
 from . import clockwork
 from .model import EXECUTES, Story, StoryStore
 
-HANDLES = ("ann", "bob", "cleo")
+HANDLES = ("ann", "bob", "cleo", "dora")
 LANES = ("main", "side", "back")
 MAX_CONCURRENT = 2
 GRACE = 2.0
@@ -377,17 +377,28 @@ simple_steps = st.one_of(
     step("log"),
     step("progress"),
 )
-steps = st.one_of(
-    simple_steps,
+waits = st.one_of(
+    step("hold", moments),
     step("sleep", moments),
     step("ask", st.sampled_from([0.5, 1.5]), st.booleans()),
     step("call", st.sampled_from(HANDLES), st.sampled_from(LANES), st.lists(simple_steps, max_size=2)),
+)
+oddities = st.one_of(
     step("ignore", st.sampled_from([0.5, 10.0])),
     step("save"),
     step("end_interactive"),
     step("raise"),
     step("hold", st.just(1000.0)),
 )
+
+
+def one_kind_of(*kinds: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """One of these, each as likely: `one_of` would count what stands inside of them."""
+    return st.sampled_from(kinds).flatmap(lambda kind: kind)
+
+
+steps = one_kind_of(simple_steps, step("hold", moments), waits, oddities)
+plans = st.lists(steps, max_size=3)
 handles, lanes = st.sampled_from(HANDLES), st.sampled_from(LANES)
 submissions = st.tuples(
     st.just("submit"),
@@ -395,7 +406,7 @@ submissions = st.tuples(
     handles,
     lanes,
     st.sampled_from(["reject", "queue", "replace", "join"]),
-    st.lists(st.lists(steps, max_size=3), min_size=1, max_size=2),
+    st.lists(plans, min_size=1, max_size=2),
 )
 pauses = st.one_of(
     st.tuples(st.just("pause"), moments),
@@ -436,12 +447,10 @@ limits = st.one_of(
     st.tuples(st.just("clear_lane"), lanes),
     st.tuples(st.just("yield"), st.integers(1, 6)),
 )
-hasty_commands = st.lists(st.sampled_from([short_runs, limits]).flatmap(lambda kind: kind), max_size=15)
+hasty_commands = st.lists(one_kind_of(short_runs, limits), max_size=15)
 """Short runs in a hurry, and limits that change under them: much of it in the same instant."""
 
-# `one_of` would flatten these, and submissions would be rare.
-some_command = st.sampled_from([submissions, submissions, pauses, controls]).flatmap(lambda kind: kind)
-commands = st.lists(some_command, max_size=20)
+commands = st.lists(one_kind_of(submissions, submissions, pauses, controls), max_size=20)
 
 
 def play(clients: list[list[Command]], turns: list[int]) -> Play:

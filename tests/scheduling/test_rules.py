@@ -7,7 +7,7 @@ made smaller.
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .play import commands, hasty_commands, play
+from .play import commands, hasty_commands, lanes, plans, play
 
 
 @settings(max_examples=max(400, settings().max_examples), suppress_health_check=[HealthCheck.too_slow])
@@ -31,6 +31,24 @@ def test_whatever_is_commanded_in_whatever_order_the_rules_hold(clients, turns, 
 )
 def test_limits_that_change_all_the_time_lose_no_slot_and_hold_up_no_run(clients, turns, scheduling):
     assert not play(clients, turns).faults
+
+
+@settings(max_examples=max(150, settings().max_examples))
+@given(
+    most=st.integers(1, 3),
+    side=st.sampled_from([1, 2, None]),
+    crowd=st.lists(st.tuples(lanes, plans), min_size=4, max_size=10),
+    changes=hasty_commands,
+    turns=st.lists(st.integers(0, 4), min_size=1, max_size=4),
+    scheduling=st.random_module(),
+)
+def test_a_crowd_on_many_handles_begins_in_order_of_place(most, side, crowd, changes, turns, scheduling):
+    comes = [
+        ("submit", "plain", f"h{number}", lane, "reject", [plan]) for number, (lane, plan) in enumerate(crowd)
+    ]
+    limits = [("set_max_concurrent", most), ("set_concurrency", "side", side)]
+
+    assert not play([[*limits, *comes], [("pause", 1.5), *changes]], turns).faults
 
 
 @settings(max_examples=max(400, settings().max_examples))
