@@ -25,7 +25,10 @@ def _restore_logging():
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
-def test_an_example_prints_what_it_says(name: str, capsys: pytest.CaptureFixture[str]):
+def test_an_example_prints_what_it_says(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)  # some leave files
     example = runpy.run_path(str(FILES[name]))
     clock = None if name in REAL_TIME else trio.testing.MockClock(autojump_threshold=0)
     trio.run(example["main"], clock=clock)

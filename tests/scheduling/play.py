@@ -399,6 +399,7 @@ def one_kind_of(*kinds: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 steps = one_kind_of(simple_steps, step("hold", moments), waits, oddities)
 plans = st.lists(steps, max_size=3)
+slow_plans = st.lists(step("hold", st.sampled_from([0.5, 1.0, 1.5])) | waits, min_size=1, max_size=2)
 handles, lanes = st.sampled_from(HANDLES), st.sampled_from(LANES)
 submissions = st.tuples(
     st.just("submit"),

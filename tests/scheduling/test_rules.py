@@ -7,7 +7,7 @@ made smaller.
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .play import commands, hasty_commands, lanes, plans, play
+from .play import commands, hasty_commands, lanes, play, slow_plans
 
 
 @settings(max_examples=max(400, settings().max_examples), suppress_health_check=[HealthCheck.too_slow])
@@ -37,7 +37,7 @@ def test_limits_that_change_all_the_time_lose_no_slot_and_hold_up_no_run(clients
 @given(
     most=st.integers(1, 3),
     side=st.sampled_from([1, 2, None]),
-    crowd=st.lists(st.tuples(lanes, plans), min_size=4, max_size=10),
+    crowd=st.lists(st.tuples(lanes, slow_plans), min_size=4, max_size=10),
     changes=hasty_commands,
     turns=st.lists(st.integers(0, 4), min_size=1, max_size=4),
     scheduling=st.random_module(),
