@@ -114,15 +114,17 @@ class Lane(Actor):
 
     def _granted(self, message: Grant) -> None:
         id = message.run
-        fits = id in self._eligible() and message.generation == self._generation and self._has_room()
+        eligible = self._eligible()
+        fits = id in eligible and message.generation == self._generation and self._has_room()
         if fits and self._delivery.tell("run", id, Granted(message.generation)):
             self._executing[id] = self._take_out(id)
-        else:
-            self._report.returned.append(message)
-            eligible = self._eligible()
-            if id in eligible and eligible.ahead(id) < self._asked:
-                # To the supervisor it isn't asked for any more; this batch may yet make room.
-                self._report.wants[self._queue.place(id)] = id
+            return
+        self._report.returned.append(message)
+        if fits:
+            self._withdraw(id)  # nobody is there to begin: the run is over, or the engine is being left
+        elif id in eligible and eligible.ahead(id) < self._asked:
+            # To the supervisor it isn't asked for any more; this batch may yet make room.
+            self._report.wants[self._queue.place(id)] = id
 
     def _leave(self, message: Leave) -> None:
         self._report.settled += 1
