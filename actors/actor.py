@@ -35,16 +35,19 @@ class Mailbox:
     __slots__ = ("_alarmed", "_messages", "_sleeper")
 
     def __init__(self) -> None:
-        self._messages: list[Any] = []
+        self._messages: list[Any] | None = None  # most are empty most of the time, and there may be very many
         self._alarmed = False
         self._sleeper: trio.lowlevel.Task | None = None
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return 0 if self._messages is None else len(self._messages)
 
     def put(self, message: object) -> None:
         """Add a message and wake the actor. Never waits."""
-        self._messages.append(message)
+        if self._messages is None:
+            self._messages = [message]
+        else:
+            self._messages.append(message)
         if self._sleeper is not None:
             trio.lowlevel.reschedule(self._sleeper)
             self._sleeper = None
@@ -56,7 +59,7 @@ class Mailbox:
             trio.lowlevel.reschedule(self._sleeper)
             self._sleeper = None
 
-    async def take(self) -> list[Any]:
+    async def take(self) -> Sequence[Any]:
         """Wait for messages and take them all; none, if it is the deadline that has come."""
         if self._messages or self._alarmed:
             await trio.lowlevel.checkpoint()
@@ -65,11 +68,11 @@ class Mailbox:
             await trio.lowlevel.wait_task_rescheduled(self._stop)
         return self.drain()
 
-    def drain(self) -> list[Any]:
+    def drain(self) -> Sequence[Any]:
         """Take all messages that are there, without waiting."""
         self._alarmed = False
-        taken, self._messages = self._messages, []
-        return taken
+        taken, self._messages = self._messages, None
+        return taken or ()
 
     def _stop(self, _: object) -> trio.lowlevel.Abort:
         self._sleeper = None
@@ -219,7 +222,7 @@ class Actor:
                 if self.deadline != alarm:
                     alarm = self.deadline
                     alarms.set(self, alarm)
-                self._handling = messages = []  # let go of what has been handled
+                self._handling = messages = ()  # let go of what has been handled
                 # No checkpoint from here to the end: a message told in between would be lost.
                 if not self.mailbox:
                     if not self.has_work():

@@ -10,6 +10,7 @@ with a reply or a submission may come to stand in a cycle, through an error's tr
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from enum import Enum
 from typing import Any, Literal
 
 import msgspec
@@ -23,6 +24,14 @@ from .jobs import Job
 OnConflict = Literal["reject", "queue", "replace", "join"]
 FilesFate = Literal["keep", "delete"]
 OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
+
+
+class Phase(Enum):
+    """How far a pending run has come."""
+
+    DECIDING = "its handle decides about it"
+    WAITING = "it waits in its handle"
+    QUEUED = "it has entered its lane"
 
 
 class Submission(msgspec.Struct):
@@ -43,6 +52,12 @@ class Submission(msgspec.Struct):
     stored: StoredRun | None = None  # what the store held of it, if it goes on after a restart
     begun: bool = False  # set by the run's actor when it executes for the first time
     over: bool = False  # set by the journal the moment that the run's end is committed
+    phase: Phase = Phase.DECIDING  # how far it has come as far as the supervisor knows, who sets it
+    cleared: bool = False  # set by the supervisor; whoever cleared its lane or handle is cancelling it
+
+    def about(self) -> dict[str, Any]:
+        """What every event of the run begins with; number and time come when it is committed."""
+        return {"seq": 0, "at": 0, "run": self.id, "handle": self.handle, "lane": self.lane}
 
     @property
     def privileged(self) -> bool:

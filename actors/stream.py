@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import trio
 
 from ..protocol.codec import Codec
@@ -17,23 +18,20 @@ from ..protocol.events import Event
 RING_SIZE = 8192
 
 
-class Published:
-    """An event in the ring, with its encodings as far as anyone has asked for them."""
+class Published(msgspec.Struct, gc=False):
+    """An event in the ring, with its encodings as far as anyone has asked for them, by the codec's name."""
 
-    __slots__ = ("_frames", "event")
-
-    def __init__(self, event: Event) -> None:
-        self.event = event
-        self._frames: dict[str, bytes] | None = None
+    event: Event
+    encodings: dict[str, bytes] | None = None
 
     def encoded(self, codec: Codec) -> bytes:
         """The event in this codec; encoded once, however many subscribers there are."""
-        if self._frames is None:
-            self._frames = {}
-        frame = self._frames.get(codec.name)
-        if frame is None:
-            frame = self._frames[codec.name] = codec.encode(self.event)
-        return frame
+        if self.encodings is None:
+            self.encodings = {}
+        encoding = self.encodings.get(codec.name)
+        if encoding is None:
+            encoding = self.encodings[codec.name] = codec.encode(self.event)
+        return encoding
 
 
 class FellBehind(Exception):

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -127,17 +128,16 @@ class _Lane:
         self.runs = 0
 
 
-class _Handle:
-    """A handle as the projection holds it; `runs` counts those of its runs that the projection holds."""
+class _Handle(msgspec.Struct, gc=False):
+    """A handle as the projection holds it; `runs` counts those of its runs that the projection holds.
 
-    __slots__ = ("active", "params", "runs", "status", "waiting")
+    Only plain values hang on it, so it is in no cycle, and the collector need not look at very many."""
 
-    def __init__(self) -> None:
-        self.status = HandleStatus.IDLE
-        self.active: str | None = None
-        self.waiting: OrderedDict[str, None] | None = None  # made when first needed: most handles never do
-        self.params: Any = None
-        self.runs = 0
+    status: HandleStatus = HandleStatus.IDLE
+    active: str | None = None
+    waiting: OrderedDict[str, None] | None = None  # made when first needed: most handles never do
+    params: Any = None
+    runs: int = 0
 
 
 class Projection:

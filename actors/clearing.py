@@ -1,0 +1,47 @@
+"""Clearing what is queued: which runs a clear concerns, and cancelling them in portions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..protocol.errors import GreenroomError
+from .actor import Reply
+from .messages import Cancel, Clear, Phase, Submission
+
+_AT_ONCE = 500
+
+
+def concerned(message: Clear, pending: Iterable[Submission]) -> list[str]:
+    """The runs that a clear concerns, from now on known as cleared: those that are queued in the lane or wait
+    in handles for it, or those that wait in the handle."""
+    by_lane = message.reason == "lane_cleared"
+    phases = (Phase.WAITING, Phase.QUEUED) if by_lane else (Phase.WAITING,)
+    runs: list[str] = []
+    for submission in pending:
+        name = submission.lane if by_lane else submission.handle
+        if (
+            name == message.name
+            and submission.phase in phases
+            and not (submission.cleared or submission.begun)
+        ):
+            submission.cleared = True
+            runs.append(submission.id)
+    return runs
+
+
+async def cancel_all(runs: list[str], message: Clear, tell: Callable[[Cancel], None]) -> None:
+    """Cancel them in portions, so that a long queue doesn't wake all of its runs at once; then answer."""
+    count = 0
+    for start in range(0, len(runs), _AT_ONCE):
+        replies: list[Reply[Any]] = []
+        for run in runs[start : start + _AT_ONCE]:
+            reply: Reply[Any] = Reply()
+            replies.append(reply)
+            tell(Cancel(run, message.by, message.reason, "keep", reply))
+        for reply in replies:
+            try:
+                count += await reply.get() is not None
+            except GreenroomError:
+                continue  # it had ended in another way by then
+    message.reply.set(count)
