@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from sqlalchemy import Connection, column, inspect, select, table, update
+from sqlalchemy import Connection, update
 
 from ..protocol.errors import Invalid
 from . import schema
 from .addresses import Kind
 from .database import DatabaseManager
-from .failures import StoreBroken, newer_version, older_version
+from .failures import StoreBroken, newer_version
 from .locks import StoreLock
 from .pruning import prune
 from .store import Retention
+from .versions import found_version, require_version
 
 _REVISIONS = Path(__file__).with_name("migrations")
-_ALEMBIC_VERSION = table("alembic_version", column("version_num"))
 _PRUNED_AT_ONCE = 500
 
 
@@ -108,27 +108,6 @@ async def prune_all(stores: str | Iterable[str], retention: Retention, now: floa
             forgotten += count
             await trio.lowlevel.checkpoint()
         return forgotten
-
-
-def found_version(connection: Connection) -> int | None:
-    """The schema version that the tables have."""
-    tables = inspect(connection).get_table_names()
-    if schema.meta.name not in tables:
-        return None
-    found = connection.scalar(select(schema.meta.c.schema_version))
-    if found is None and _ALEMBIC_VERSION.name in tables:  # no engine has opened it yet
-        revision = connection.scalar(select(_ALEMBIC_VERSION.c.version_num))
-        return int(revision) if revision is not None else None
-    return schema.SCHEMA_VERSION if found is None else found
-
-
-def require_version(connection: Connection, store: str) -> None:
-    """Refuse tables that are not of the version that this code knows."""
-    found = found_version(connection)
-    if found is None or found < schema.SCHEMA_VERSION:
-        raise older_version(store, "none" if found is None else found, schema.SCHEMA_VERSION)
-    if found > schema.SCHEMA_VERSION:
-        raise newer_version(store, found, schema.SCHEMA_VERSION)
 
 
 def differences(connection: Connection, kind: Kind) -> list[Any]:

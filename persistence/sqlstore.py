@@ -13,14 +13,14 @@ import socket
 from collections.abc import Sequence
 
 import trio
-from sqlalchemy import Connection, inspect, select, update
+from sqlalchemy import Connection, select, update
 
 from ..protocol.errors import Conflict
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.records import RunRecord
 from . import schema
 from .database import DatabaseManager
-from .failures import StoreBroken, newer_version, older_version
+from .failures import StoreBroken
 from .locks import StoreLock
 from .pruning import prune
 from .reading import (
@@ -34,6 +34,7 @@ from .reading import (
 )
 from .statements import Statements
 from .store import Batch, Checkpoint, Retention, RunQuery, Stored
+from .versions import require_version
 from .writing import write_batch
 
 _CHECKED_EVERY = 5.0
@@ -65,7 +66,7 @@ class SqlStore:
         def begin(connection: Connection) -> Stored:
             if self._database.kind == "sqlite":
                 schema.metadata.create_all(connection)
-            check_version(connection, self._database.name)
+            require_version(connection, self._database.name)
             if connection.execute(select(schema.meta.c.id)).first() is None:
                 connection.execute(schema.meta.insert(), _first_row(epoch, max_concurrent))
             holder = f"process {os.getpid()} on {socket.gethostname()}"
@@ -143,17 +144,6 @@ class SqlStore:
                 f"{batch.before}: another engine has written to it, or it is a copy that lags behind"
             )
         return bool(row.last_seq == batch.after) and bool(batch.events)
-
-
-def check_version(connection: Connection, store: str) -> None:
-    """Refuse a database whose tables are not those that this code knows."""
-    if not inspect(connection).has_table(schema.meta.name):
-        raise older_version(store, "none", schema.SCHEMA_VERSION)
-    found = connection.scalar(select(schema.meta.c.schema_version))
-    if found is not None and found > schema.SCHEMA_VERSION:
-        raise newer_version(store, found, schema.SCHEMA_VERSION)
-    if found is not None and found < schema.SCHEMA_VERSION:
-        raise older_version(store, found, schema.SCHEMA_VERSION)
 
 
 def _first_row(epoch: str, max_concurrent: int) -> dict[str, object]:

@@ -258,7 +258,8 @@ class MariaDB(Server):
     def initialize(self) -> None:
         self._run(
             *("mariadb-install-db", "--no-defaults", f"--datadir={self.data}", f"--user={self.owner}"),
-            *("--auth-root-authentication-method=normal", "--skip-test-db"),
+            # In the common temporary folder, its tables would bear the names of another server's.
+            *("--auth-root-authentication-method=normal", "--skip-test-db", f"--tmpdir={self.folder}"),
         )
         self._at_start.write_text(
             f"CREATE USER IF NOT EXISTS '{self.user}'@'%' IDENTIFIED BY '{self.password}';\n"
@@ -290,6 +291,7 @@ class MariaDB(Server):
     def _command(self) -> list[str]:
         settings = {
             "datadir": self.data,
+            "tmpdir": self.folder,
             "user": self.owner,
             "port": self.port,
             "bind-address": "127.0.0.1",

@@ -281,6 +281,19 @@ def test_upgrade_makes_the_tables_of_a_server_and_may_be_repeated(server: Server
     assert server.password not in greenroom("db", "current", "--store", url).stdout
 
 
+async def test_tables_that_no_engine_has_opened_yet_have_a_version_too(server: Server, tmp_path: Path):
+    url = server.fresh_database()
+    await trio.to_thread.run_sync(lambda: greenroom("db", "upgrade", "--store", url))
+    database = DatabaseManager(url)
+    await database.open()
+    await database.run(
+        lambda connection: connection.exec_driver_sql("UPDATE alembic_version SET version_num = '2'")
+    )
+    await database.close()
+    with pytest.raises(GreenroomError, match="made by a newer Greenroom"):
+        await trio.to_thread.run_sync(lambda: run_some(url, tmp_path, 1))
+
+
 async def test_the_migrated_schema_is_that_of_the_metadata(server: Server):
     url = server.fresh_database()
     assert (await in_thread("db", "upgrade", "--store", url)).exit_code == 0
