@@ -97,16 +97,11 @@ class Ledger:
 
     def changed(self, **flags: bool) -> RunChanged:
         """The event that some of the run's flags have changed."""
-        submission = self.submission
-        return RunChanged(
-            seq=0,
-            at=0,
-            by="body",
-            run=submission.id,
-            handle=submission.handle,
-            lane=submission.lane,
-            **flags,
-        )
+        return RunChanged(by="body", **(self.submission.about() | flags))
+
+    def without_body(self) -> RunChanged:
+        """The event that the run has no body now, and so is in no phase of one."""
+        return self.changed(interactive=False, streaming=False, compacting=False)
 
     def _tells(self, to: Status, holds_handle: bool) -> tuple[tuple[Kind, str, object], ...]:
         """Who must hear of it before anyone else: the lane and the supervisor, when the run gives back its

@@ -72,20 +72,15 @@ class Questions:
             self._open[ask.key].answer = ask.answer
             return []
         self._asked += 1
-        submission = self._submission
-        id = f"{submission.id}.{self._asked}"
+        id = f"{self._submission.id}.{self._asked}"
         self._open[ask.key] = Question(id, ask.key, trio.current_time() + ask.timeout, ask.answer)
         opened = InterruptOpened(
-            seq=0,
-            at=0,
             by="body",
-            run=submission.id,
-            handle=submission.handle,
-            lane=submission.lane,
             interrupt=id,
             key=ask.key,
             data=ask.data,
             deadline=None if ask.timeout == math.inf else self._wall_clock() + ask.timeout,
+            **self._submission.about(),
         )
         return [opened]
 
@@ -144,15 +139,6 @@ class Questions:
         del self._open[question.key]
 
     def _closed(self, question: Question, outcome: str, answer: Any, by: str) -> InterruptClosed:
-        submission = self._submission
         return InterruptClosed(
-            seq=0,
-            at=0,
-            by=by,
-            run=submission.id,
-            handle=submission.handle,
-            lane=submission.lane,
-            interrupt=question.id,
-            outcome=outcome,
-            answer=answer,
+            by=by, interrupt=question.id, outcome=outcome, answer=answer, **self._submission.about()
         )

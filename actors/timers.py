@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Literal
 
 import trio
 
-Action = Callable[[], Awaitable[None]]
+Timer = Literal["queue_timeout", "run_timeout", "deadline", "cancel_scope", "abandon", "retry", "wake"]
+"""What a run may have to do when a time has come. The run's actor says what each of them means."""
 
 
 class Timers:
@@ -16,37 +19,38 @@ class Timers:
     __slots__ = ("_due",)
 
     def __init__(self) -> None:
-        self._due: dict[Action, float] = {}
+        self._due: dict[Timer, float] = {}
 
     def __len__(self) -> int:
         return len(self._due)
 
-    def set(self, action: Action, at: float) -> None:
+    def set(self, timer: Timer, at: float) -> None:
         """Do this at that time; what was set for it before is forgotten."""
         if at != math.inf:
-            self._due[action] = at
+            self._due[timer] = at
 
-    def drop(self, action: Action) -> None:
+    def drop(self, timer: Timer) -> None:
         """Don't do it."""
-        self._due.pop(action, None)
+        self._due.pop(timer, None)
 
     def clear(self) -> None:
         """Do nothing of all this."""
         self._due.clear()
 
-    def left(self, action: Action) -> float:
-        """Seconds until it is done."""
-        return self._due.get(action, math.inf) - trio.current_time()
+    def left(self, timer: Timer) -> float:
+        """Seconds until it is due."""
+        return self._due.get(timer, math.inf) - trio.current_time()
 
     def next(self) -> float:
         """When the first is due."""
         return min(self._due.values(), default=math.inf)
 
-    async def act(self, now: float) -> None:
-        """Do what is due, the earliest first. An action may clear what comes after it."""
-        for action, at in sorted(self._due.items(), key=lambda item: item[1]):
-            if at <= now and self._due.pop(action, None) is not None:
-                await action()
+    def take_due(self, now: float) -> Iterator[Timer]:
+        """What is due, the earliest first. Each is taken out when its turn comes, so one that the caller
+        drops while it acts on another doesn't come any more."""
+        for timer, at in sorted(self._due.items(), key=itemgetter(1)):
+            if at <= now and self._due.pop(timer, None) is not None:
+                yield timer
 
 
 class RunClock:

@@ -1,0 +1,149 @@
+"""What a body asks of its run while it executes, and what others tell the body through it.
+
+A body asks to wait without its slot, to be given one again, to put a question to people, to show a phase.
+Others send it messages and answers. Each of these functions handles one such message (`body.py`,
+`messages.py`), in the task of the run's actor, and replies after the commit.
+"""
+
+from __future__ import annotations
+
+from ..persistence.store import Memo, MessagesTaken, WakesAt
+from ..protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun
+from ..protocol.events import Event, RunMessage
+from ..protocol.states import Status
+from .body import Ask, Flag, Resume, Suspend, Taken, Unask
+from .change import Change
+from .comeback import look_for_answers
+from .messages import AnswerInterrupt, Inject
+from .runstate import RunState
+
+# The body's wait without its slot.
+
+
+async def suspend(run: RunState, message: Suspend) -> None:
+    """The body waits, and gives its slot back meanwhile."""
+    if run.verdict is not None:
+        message.reply.set(None)
+    elif run.ledger.status is not Status.RUNNING:
+        message.reply.fail(_second_wait(run))
+    else:
+        memos = () if message.wakes_at is None else (WakesAt(run.id, message.wakes_at),)
+        await _release_slot(run, message.waiting_for, memos)
+        message.reply.set(None)
+
+
+async def resume(run: RunState, message: Resume) -> None:
+    """The body's wait is over: it goes on when there is a slot for it."""
+    if run.verdict is not None or run.ledger.status is not Status.SUSPENDED:
+        message.reply.set(None)
+    else:
+        run.resuming = message.reply
+        run.enter_lane()
+
+
+async def _release_slot(run: RunState, waiting_for: str, memos: tuple[Memo, ...], *before: Event) -> None:
+    await run.ledger.move(
+        Status.SUSPENDED,
+        *before,
+        live_body=True,
+        reason=waiting_for,
+        waiting_for=waiting_for,
+        by="body",
+        memos=memos,
+    )
+    run.run_clock.stop()
+    run.timers.drop("run_timeout")
+
+
+def _second_wait(run: RunState) -> Conflict:
+    return Conflict(f"run {run.id} waits without its slot already: one such wait at a time")
+
+
+# Its questions.
+
+
+async def ask(run: RunState, message: Ask) -> None:
+    """Open a question, unless its answer is known already."""
+    questions = run.questions
+    stopping = run.stopping is not None and not run.submission.job.resumable
+    if run.verdict is not None or stopping:
+        message.answer.set({"approved": False, "reason": "shutdown" if stopping else "cancelled"})
+        message.reply.set(False)
+    elif message.key in questions.answers:
+        message.answer.set(questions.answers[message.key])
+        message.reply.set(False)
+    elif (refusal := _refuses_question(run, message)) is not None:
+        message.reply.fail(refusal)
+    else:
+        opened = questions.open(message)
+        if message.release_slot:
+            await _release_slot(run, "answer", (), *opened)
+        elif opened:
+            await run.ledger.note(*opened)
+        message.reply.set(message.release_slot)
+
+
+def _refuses_question(run: RunState, message: Ask) -> GreenroomError | None:
+    if run.questions.asked_by_body(message.key):
+        return Conflict(f"run {run.id} asks under key {message.key!r} already")
+    if message.release_slot:
+        return None if run.ledger.status is Status.RUNNING else _second_wait(run)
+    left = run.timers.left("run_timeout")
+    if message.timeout >= left and run.submission.terms.run_timeout is not None:
+        return Invalid(
+            f"timeout {message.timeout:g} must be shorter than the {left:g} s that are left of the run's "
+            "own time: shorten it, or wait with release_slot=True",
+            value=message.timeout,
+        )
+    return None
+
+
+async def unask(run: RunState, message: Unask) -> None:
+    """The body doesn't wait for the answer any more."""
+    if run.verdict is not None and run.verdict.to is Status.SUSPENDED:
+        return  # the run asks on while the engine is away
+    event = run.questions.withdraw(message.key)
+    if event is not None and not run.ledger.ended:
+        await run.ledger.note(event)
+
+
+async def answer(run: RunState, message: AnswerInterrupt) -> None:
+    """Somebody answers a question."""
+    message.reply.set(await run.questions.answer(message))
+    look_for_answers(run)
+
+
+# Its phases, and messages for it.
+
+
+async def flag(run: RunState, message: Flag) -> None:
+    """The body begins or ends a phase."""
+    await run.ledger.note(run.ledger.changed(**{message.name: message.value}))
+    run.doorstep.set(message.name, message.value)
+    message.reply.set(None)
+
+
+async def inject(run: RunState, message: Inject) -> None:
+    """Somebody has a message for the body."""
+    if run.ledger.ended:
+        message.reply.fail(NoActiveRun(f"run {run.id} has ended"))
+        return
+    if run.verdict is not None:
+        run.doorstep.no_body()
+    refusal = run.doorstep.refusal()
+    if refusal is not None:
+        message.reply.fail(refusal)
+        return
+    assert run.execution is not None, "an interactive run has a body"
+    event = RunMessage(by=message.by, message=message.message, **run.submission.about())
+    outcome = await run.ledger.note(event)
+    run.doorstep.waiting.append(outcome.seq)
+    run.execution.run.deliver(message.message)
+    message.reply.set("accepted")
+
+
+async def taken(run: RunState, message: Taken) -> None:
+    """The body has taken messages: they need not be kept any longer."""
+    waiting = run.doorstep.waiting
+    memo = MessagesTaken(run.id, tuple(waiting.popleft() for _ in range(message.count)))
+    run.journal.tell(Change((), run=run.id, memos=(memo,)))

@@ -1,0 +1,120 @@
+"""How a run comes back after a restart: what it was, whether it may go on, and what it waits for.
+
+Its last body is gone with the process. If its author said that it may go on, it waits for what that body
+waited for, and then stands in its lane for a slot for a new one; else it ends here.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import trio
+from msgspec.structs import replace
+
+from ..persistence.store import StoredRun
+from ..protocol.states import Status
+from .actor import Countdown, Reply
+from .ending import end
+from .jobs import unknown_job
+from .journal import WatchEnd
+from .messages import Recover, Recovered
+from .runstate import RunState
+
+
+class ChildrenEnded(msgspec.Struct, gc=False):
+    """From a run's actor to itself: the runs that its last body waited for have ended."""
+
+
+def restore(run: RunState, stored: StoredRun) -> None:
+    """Be what the run was when the engine ended, but for its body."""
+    record = stored.record
+    run.ledger.status, run.ledger.attempt = record.status, record.attempt
+    retried = record.reason == "retry" or not run.submission.job.resumable
+    run.next_attempt = record.attempt + (1 if retried else 0)
+    run.questions.restore(stored.questions)
+    run.files_doomed = stored.files_doomed
+    run.doorstep.waiting.extend(seq for seq, _ in stored.messages)
+    run.inbox = [message for _, message in stored.messages]
+    if run.ledger.status is not Status.QUEUED:
+        run.timers.drop("queue_timeout")
+
+
+async def recover(run: RunState, message: Recover, children_ended: Reply[None]) -> None:
+    """The run had begun: let it go on if its author said that it may, else end it. `children_ended` is set
+    when all of the runs have ended that it waits for."""
+    await _go_on_or_end(run, message, children_ended)
+    run.delivery.tell("supervisor", "", Recovered())
+
+
+async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[None]) -> None:
+    stored, job, ledger = run.submission.stored, run.submission.job, run.ledger
+    assert stored is not None, "only a run that was stored can be recovered"
+    unfinished = await run.services.files.remove_parts(run.submission.handle, run.id)
+    run.files = [path for path in stored.files if path not in unfinished]
+    record = stored.record
+    may_go_on = job.resumable or record.attempt < job.max_attempts
+    if ledger.status is Status.CANCELLING or run.files_doomed:
+        run.orphans = message.children
+        await end(run, Status.CANCELLED, reason=record.reason)
+    elif ledger.status is Status.SUSPENDED and not job.registered:
+        await end(run, Status.REJECTED, reason="unknown_job", error=unknown_job(job.name))
+    elif not may_go_on or not job.registered:
+        why = unknown_job(job.name) if not job.registered else "the process ended while it executed"
+        await end(run, Status.FAILED, reason="crashed", error=why)
+    elif ledger.status is Status.RUNNING:
+        await ledger.move(
+            Status.SUSPENDED,
+            *run.questions.closing("ended", None, "engine"),
+            live_body=False,
+            reason="recovered",
+            waiting_for="slot",
+            interactive=False,
+        )
+        run.questions.forget()
+        run.enter_lane()
+    else:
+        await ledger.note(ledger.without_body())
+        _wait_again(run, stored, message.children, children_ended)
+
+
+def _wait_again(run: RunState, stored: StoredRun, children: list[str], children_ended: Reply[None]) -> None:
+    """Wait for what the run waited for, and then for a slot for a new body."""
+    waiting_for, wakes_at = stored.record.waiting_for, stored.wakes_at
+    left = 0.0 if wakes_at is None else max(0.0, wakes_at - run.services.wall_clock())
+    if waiting_for == "retry" and not left:
+        run.ask_for_new_place()
+    elif waiting_for == "retry":
+        run.timers.set("retry", trio.current_time() + left)
+    elif waiting_for == "time" and left:
+        run.timers.set("wake", trio.current_time() + left)
+    elif waiting_for == "answer":
+        look_for_answers(run)
+    elif waiting_for == "child" and children:
+        run.orphans = children
+        each = Countdown([children_ended], len(children))
+        for child in children:
+            run.journal.tell(WatchEnd(child, each))
+    else:
+        run.enter_lane()
+
+
+def look_for_answers(run: RunState) -> None:
+    """A run without a body that waited for an answer goes on when none of its questions is open."""
+    stored = run.submission.stored
+    if (
+        stored is not None
+        and stored.record.waiting_for == "answer"
+        and run.execution is None
+        and run.ledger.status is Status.SUSPENDED
+        and run.questions.deadline() == math.inf
+        and not run.questions.any_open()
+    ):
+        run.submission.stored = replace(stored, record=replace(stored.record, waiting_for="slot"))
+        run.enter_lane()
+
+
+async def go_on_without_children(run: RunState, message: ChildrenEnded) -> None:
+    """The runs have ended that the last body waited for."""
+    if run.ledger.status is Status.SUSPENDED and run.execution is None:
+        run.enter_lane()

@@ -1,0 +1,119 @@
+"""What becomes of a run whose body has ended: its own end, another attempt, or a pause until the next start.
+
+A body that ends by itself decides that by what it returns or raises; one that was told to end, by the
+verdict that told it so, unless it had finished before it noticed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import trio
+
+from ..persistence.store import WakesAt
+from ..protocol.errors import RunCancelled
+from ..protocol.states import Status
+from .body import Run
+from .ending import end, suspend_for_shutdown
+from .execution import BodyEnded, Raised, Returned
+from .failuretext import error_text, log_failure
+from .jobs import exponential
+from .messages import BodyGone
+from .runstate import RunState, Verdict
+
+logger = logging.getLogger("greenroom")
+
+
+async def body_ended(run: RunState, message: BodyEnded) -> None:
+    """No code of the execution is left."""
+    execution, run.execution = run.execution, None
+    assert execution is not None, "a run has one body at a time"
+    run.inbox = execution.run.close("its body has ended")
+    run.files = (*run.files, *execution.run.finished_files)
+    run.resuming = None
+    run.doorstep.no_body()
+    run.timers.drop("cancel_scope")
+    run.timers.drop("abandon")
+    if run.abandoned:
+        run.delivery.tell("handle", run.submission.handle, BodyGone(run.id))
+        return
+    outcome, verdict = message.outcome, run.verdict
+    if verdict is not None and verdict.to is Status.TIMED_OUT:
+        await end(run, Status.TIMED_OUT, reason=verdict.reason)
+    elif isinstance(outcome, Returned):
+        await _returned(run, outcome.value, execution.run)
+    elif isinstance(outcome, Raised) and not _passes_cancel_on(verdict, outcome.error):
+        await _raised(run, outcome.error)
+    else:
+        assert verdict is not None, "a body's scope is cancelled only by a verdict"
+        await _stopped(run, verdict)
+
+
+def _passes_cancel_on(verdict: Verdict | None, error: BaseException) -> bool:
+    """Whether the body raised because a child of it was cancelled together with it."""
+    return verdict is not None and verdict.to is Status.CANCELLED and isinstance(error, RunCancelled)
+
+
+async def _returned(run: RunState, value: Any, body: Run) -> None:
+    verdict = run.verdict
+    if verdict is not None and verdict.to is Status.CANCELLED and body.obeyed_cancel:
+        await end(run, Status.CANCELLED, reason=verdict.reason, by=verdict.by)
+        return
+    await end(run, Status.SUCCEEDED, reason=None, result=value, by="body")
+
+
+async def _raised(run: RunState, error: BaseException) -> None:
+    attempt = run.ledger.attempt
+    may_retry = (
+        run.verdict is None and isinstance(error, Exception) and attempt < run.submission.job.max_attempts
+    )
+    then = "and is tried again" if may_retry else "and has no attempt left"
+    log_failure(run.submission, attempt, error, then)
+    if may_retry:
+        await _wait_for_retry(run, error)
+    else:
+        await end(run, Status.FAILED, reason="error", error=error_text(error), by="body")
+
+
+async def _wait_for_retry(run: RunState, error: BaseException) -> None:
+    ledger, delay = run.ledger, _retry_delay(run)
+    closing = run.questions.closing("ended", None, "body")
+    if ledger.status is Status.RUNNING:
+        wakes_at = run.services.wall_clock() + delay
+        await ledger.move(
+            Status.SUSPENDED,
+            *closing,
+            memos=(WakesAt(run.id, wakes_at),),
+            live_body=False,
+            reason="retry",
+            waiting_for="retry",
+            interactive=False,
+            error=error_text(error),
+            by="body",
+        )
+    else:  # another task of the body had given the slot back to wait
+        await ledger.note(*closing, ledger.without_body())
+    run.questions.forget()
+    run.timers.drop("run_timeout")
+    run.run_clock.reset()
+    run.next_attempt = ledger.attempt + 1
+    run.timers.set("retry", trio.current_time() + delay)
+
+
+def _retry_delay(run: RunState) -> float:
+    job, attempt = run.submission.job, run.ledger.attempt
+    try:
+        return job.delay(attempt)
+    except Exception:  # the job author's mistake; the run goes on with the default
+        logger.exception("backoff of job %r failed for attempt %d", job.name, attempt)
+        return exponential(attempt)
+
+
+async def _stopped(run: RunState, verdict: Verdict) -> None:
+    if verdict.to is not Status.SUSPENDED:
+        await end(run, verdict.to, reason=verdict.reason, by=verdict.by)
+    elif run.ledger.status is Status.RUNNING:
+        await suspend_for_shutdown(run)
+    else:
+        await run.ledger.note(run.ledger.without_body())

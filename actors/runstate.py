@@ -1,0 +1,107 @@
+"""What the engine knows of one run in memory: plain data, and the few things that everyone does with it.
+
+It belongs to the run's actor. The actor hands it to the functions in `outcomes.py`, `ending.py`, `asking.py`
+and `comeback.py`, each of which handles a message or a timer within the actor's own task; nobody else sees
+it. Nothing in it but a live body leads back to the actor, so a run that has ended is freed at once, without
+the garbage collector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ..protocol.states import Status
+from .actor import Delivery, Reply
+from .body import Services
+from .doorstep import Doorstep
+from .execution import Execution, LiveBodies
+from .ledger import Ledger
+from .messages import Enter, Leave, Left, Retry, Stop, Submission
+from .questions import Questions
+from .timers import RunClock, Timers
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """How the run goes on once its body, which has been told to end, has ended."""
+
+    to: Status
+    reason: str
+    by: str
+
+
+class RunState:
+    """See the module's text. There may be very many, so what is mostly empty is a tuple, not a list."""
+
+    __slots__ = (
+        "abandoned",
+        "delivery",
+        "doorstep",
+        "execution",
+        "files",
+        "files_doomed",
+        "id",
+        "inbox",
+        "journal",
+        "ledger",
+        "live_bodies",
+        "next_attempt",
+        "orphans",
+        "questions",
+        "resuming",
+        "run_clock",
+        "services",
+        "stopping",
+        "submission",
+        "timers",
+        "verdict",
+    )
+
+    def __init__(
+        self, submission: Submission, delivery: Delivery, services: Services, live_bodies: LiveBodies
+    ) -> None:
+        self.id = submission.id
+        self.submission = submission
+        self.delivery = delivery
+        self.services = services
+        self.journal = services.journal
+        self.live_bodies = live_bodies
+        self.ledger = Ledger(submission, services.journal)
+        self.doorstep = Doorstep(submission.id, submission.job.accepts)
+        self.questions = Questions(submission, services.journal, services.wall_clock)
+        self.timers = Timers()
+        self.run_clock = RunClock()
+        self.next_attempt = 1  # the number of the attempt that the next slot is for
+        self.execution: Execution | None = None
+        self.verdict: Verdict | None = None
+        self.abandoned = False
+        self.stopping: Stop | None = None
+        self.resuming: Reply[None] | None = None  # of a body whose wait is over, and that needs a slot
+        self.inbox: Sequence[Any] = ()  # the messages that the last body left
+        self.files: Sequence[str] = ()  # those that this run has finished
+        self.files_doomed = False  # whether they are deleted unless the run succeeds
+        self.orphans: Sequence[str] = ()  # the children of a body that a restart has ended
+
+    def enter_lane(self) -> None:
+        """Ask for a slot, at the place that the run has."""
+        submission = self.submission
+        assert submission.place is not None, "a run that executed has a place"
+        self.delivery.tell("lane", submission.lane, Enter(submission, submission.place, False))
+
+    def ask_for_new_place(self) -> None:
+        """Ask for a slot, at a new place: for another attempt."""
+        self.delivery.tell("supervisor", "", Retry(self.id))
+
+    def give_back(self, generation: int) -> None:
+        """Have no use for a slot that was granted."""
+        lane = self.submission.lane
+        self.delivery.tell("lane", lane, Leave(self.id, generation))
+        self.delivery.tell("supervisor", "", Left(self.id, lane, generation, unused=True))
+
+    def go_on(self) -> None:
+        """Let a body go on whose wait is over."""
+        resuming, self.resuming = self.resuming, None
+        if resuming is not None:
+            resuming.set(None)
