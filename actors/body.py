@@ -24,10 +24,10 @@ from ..protocol.names import check_name
 from ..protocol.records import RunRecord
 from ..protocol.values import copied, json_value
 from .actor import Actor, Reply
-from .change import REPORTING, Change
+from .change import REPORTING, Change, ProgressReport
 from .door import Door
 from .jobs import check_seconds
-from .journal import Journal, ProgressReport
+from .journal import Journal
 from .messages import Cancel, OnConflict, Submission
 from .results import raise_unless_succeeded
 

@@ -48,3 +48,14 @@ class Change(msgspec.Struct):
     creates: bool = False
     reply: Reply[Any] | None = None
     answer: object = None
+
+
+class ProgressReport(msgspec.Struct, gc=False):
+    """How far a body has come. One per run waits at most: `latest` is replaced until the journal takes it."""
+
+    run: str
+    handle: str
+    lane: str
+    attempt: int
+    latest: tuple[float | None, float | None, dict[str, Any]] | None = None
+    taken: tuple[float | None, float | None, dict[str, Any]] | None = None  # for deciding once more

@@ -17,16 +17,14 @@ from typing import Any, TypeVar
 
 import msgspec
 import trio
-from msgspec.structs import force_setattr
 
-from ..persistence.store import Batch, Checkpoint, Memo, RunWrite, Store
+from ..persistence.store import Batch, Checkpoint, Store
 from ..protocol.errors import GreenroomError, Unavailable
-from ..protocol.events import Event, LaneChanged, RunEvent, RunProgress, RunStateChanged
-from ..protocol.fold import Projection, next_record
+from ..protocol.fold import Projection
 from ..protocol.records import RunRecord
-from ..protocol.states import ENDED
 from .actor import Actor, Delivery, Reply
-from .change import REPORTING, Change, Outcome
+from .change import Change, Outcome, ProgressReport
+from .draft import Draft
 from .messages import Done, Forget, Leave, NotStored, StoreIsDown
 from .outage import Outage, unavailable
 from .starts import NotStarting, Starting, Starts
@@ -36,17 +34,6 @@ T = TypeVar("T")
 
 _FEW = 8
 _TURNS_TO_START = 6
-
-
-class ProgressReport(msgspec.Struct, gc=False):
-    """How far a body has come. One per run waits at most: `latest` is replaced until the journal takes it."""
-
-    run: str
-    handle: str
-    lane: str
-    attempt: int
-    latest: tuple[float | None, float | None, dict[str, Any]] | None = None
-    taken: tuple[float | None, float | None, dict[str, Any]] | None = None  # for deciding once more
 
 
 class Answer(msgspec.Struct):
@@ -146,10 +133,10 @@ class Journal(Actor):
                 changes += self._starts.without(message.run)
             else:
                 later.append(message)
-        draft = _Draft(self._projection, self._clock(), changes)
+        draft = Draft(self._projection, self._clock(), changes)
         while draft.writes and not await self._outage.commit(draft.batch()):
             changes = self._refuse_new_runs(changes)
-            draft = _Draft(self._projection, self._clock(), changes)
+            draft = Draft(self._projection, self._clock(), changes)
         await self._outage.until_back(Batch(draft.seq, [], {}, []))
         self._show(draft)
         for message in later:
@@ -214,7 +201,7 @@ class Journal(Actor):
             else:
                 self.mailbox.put(message)
 
-    def _show(self, draft: _Draft) -> None:
+    def _show(self, draft: Draft) -> None:
         """The batch is durable: now everyone may know, the actors first."""
         projection = self._projection
         for event, record in zip(draft.events, draft.records, strict=True):
@@ -267,121 +254,3 @@ class Journal(Actor):
 def _wanted_from_outside(change: Change) -> bool:
     """Whether it creates a run that no other run waits for; a body that calls a child waits out an outage."""
     return change.creates and change.submission is not None and not change.submission.terms.ancestors
-
-
-class _Draft:
-    """A batch while it is being decided: the projection, and what the batch has changed so far."""
-
-    def __init__(
-        self, projection: Projection, now: float, changes: Sequence[Change | ProgressReport]
-    ) -> None:
-        self._projection = projection
-        self._now = now
-        self._seq = projection.seq
-        self._fresh: dict[str, RunRecord] = {}
-        self._generations: dict[str, int] = {}
-        self._writes: dict[str, RunWrite] = {}
-        self.events: list[Event] = []
-        self.records: list[RunRecord | None] = []
-        self.memos: list[Memo] = []
-        self.ended: list[RunRecord] = []
-        self.decided: list[tuple[Change, Outcome]] = []
-        for change in changes:
-            if isinstance(change, Change):
-                self.decided.append((change, self._decide(change)))
-            else:
-                self._progress(change)
-
-    @property
-    def seq(self) -> int:
-        """The last seq once the batch is committed."""
-        return self._seq
-
-    @property
-    def writes(self) -> bool:
-        """Whether there is anything to commit."""
-        return bool(self.events or self.memos)
-
-    def batch(self) -> Batch:
-        return Batch(self._projection.seq, self.events, self._writes, self.memos)
-
-    def _decide(self, change: Change) -> Outcome:
-        """Compare, and number the events if everything is as expected."""
-        run = None
-        if change.run is not None:
-            run = self._fresh.get(change.run) or self._projection.runs.get(change.run)
-            if not self._holds(change, run):
-                return Outcome(False, run, self._seq)
-        for event in change.events:
-            run = self._add(event, change)
-        if change.memos:
-            self.memos.extend(change.memos)
-        return Outcome(True, run, self._seq)
-
-    def _progress(self, report: ProgressReport) -> None:
-        """The latest that a body said, if it may still say anything."""
-        latest, report.latest = report.latest or report.taken, None
-        report.taken = latest
-        run = self._fresh.get(report.run) or self._projection.runs.get(report.run)
-        if latest is None or run is None or run.attempt != report.attempt or run.status not in REPORTING:
-            return
-        done, total, stats = latest
-        event = RunProgress(
-            seq=0,
-            at=0,
-            by="body",
-            run=report.run,
-            handle=report.handle,
-            lane=report.lane,
-            attempt=report.attempt,
-            done=done,
-            total=total,
-            stats=stats,
-        )
-        self._add(event, None)
-
-    def _holds(self, change: Change, run: RunRecord | None) -> bool:
-        last = change.events[-1] if change.events else None
-        if type(last) is RunStateChanged and last.from_ is not (None if run is None else run.status):
-            return False
-        if change.expect is not None and (run is None or run.status not in change.expect):
-            return False
-        if change.attempt is not None and (run is None or run.attempt != change.attempt):
-            return False
-        return change.generation is None or run is None or self._generation(run.lane) == change.generation
-
-    def _generation(self, lane: str) -> int:
-        fresh = self._generations.get(lane)
-        return self._projection.generation(lane) if fresh is None else fresh
-
-    def _add(self, event: Event, change: Change | None) -> RunRecord | None:
-        self._seq += 1
-        # Nobody has seen the event yet, so giving it its number and time changes nothing under anyone.
-        force_setattr(event, "seq", self._seq)
-        force_setattr(event, "at", self._now)
-        self.events.append(event)
-        if not isinstance(event, RunEvent):
-            if type(event) is LaneChanged:
-                self._generations[event.lane] = event.generation
-            self.records.append(None)
-            return None
-        id = event.run
-        before = self._fresh.get(id) or self._projection.runs.get(id)
-        record = next_record(before, event)
-        self._fresh[id] = record
-        self.records.append(record)
-        write = self._writes.get(id)
-        if write is None:
-            expected = None
-            if before is not None:
-                expected = REPORTING if change is None else change.expect or frozenset({before.status})
-            terms = change.terms if change is not None else None
-            write = RunWrite(record, expected, terms, self._seq if before is None else None)
-            self._writes[id] = write
-        else:
-            write.record = record
-        if record.status in ENDED and (before is None or before.status not in ENDED):
-            self.ended.append(record)
-            write.ended = self._seq
-            write.holds_handle = isinstance(event, RunStateChanged) and event.holds_handle
-        return record
