@@ -28,6 +28,9 @@ T = TypeVar("T")
 Kind = Literal["supervisor", "handle", "lane", "run", "journal"]
 """An actor's address is its kind and its name."""
 
+observer: Callable[[Kind, str, object], None] | None = None
+"""Sees every message as it is told. Set by a simulation only, for as long as it lasts."""
+
 
 class Mailbox:
     """Messages for one actor, in the order they were told. Unbounded: the door is bounded instead."""
@@ -189,6 +192,8 @@ class Actor:
 
     def tell(self, message: object) -> None:
         """Put a message into the mailbox. Never waits."""
+        if observer is not None:
+            observer(self.kind, self.name, message)
         self.mailbox.put(message)
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
@@ -271,6 +276,8 @@ class Directory:
             if actor is None:
                 return False
             self.add(actor)
+        if observer is not None:
+            observer(kind, name, message)
         actor.mailbox.put(message)
         if actor.resting:
             actor.resting = False

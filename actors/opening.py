@@ -89,9 +89,7 @@ async def open_engine(
     `clock` gives Unix seconds, `ids` the ids of runs (texts that sort in the order they are drawn), and
     `random` the randomness; all have defaults.
     """
-    started = trio.current_time()
-    offset = time.time() - started
-    clock = clock or (lambda: trio.current_time() + offset)
+    clock = clock or _wall_clock()
     random = random or random_module.Random()
     if max_concurrent is not None:
         check_limit("max_concurrent", max_concurrent)
@@ -399,6 +397,12 @@ class _System:
         if self._stop is not None:
             run.tell(self._stop)
         return run
+
+
+def _wall_clock() -> Clock:
+    """Unix seconds, in step with trio's clock."""
+    offset = time.time() - trio.current_time()
+    return lambda: trio.current_time() + offset
 
 
 def _open_store(store: str | Sequence[str] | Store) -> Store:

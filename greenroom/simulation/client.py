@@ -1,0 +1,202 @@
+"""A client in a simulation: the engine's methods, each call traced as a command and its answer.
+
+It survives restarts of the server. While the server is down its calls raise `Unavailable`; so does one that
+is under way when the server dies, and then nobody knows whether it was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any
+
+from ..actors.engine import Engine
+from ..actors.messages import FilesFate, OnConflict, OnWait
+from ..actors.ticket import Ticket
+from ..protocol.events import Event, Filter
+from ..protocol.records import RunRecord, Snapshot
+from .server import Server
+from .trace import Answer, Trace
+
+
+class Client:
+    """See the module's text; the methods are those of `Engine`, and `name` is in the events that it causes."""
+
+    def __init__(self, name: str, server: Server, trace: Trace, look_at_rules: Callable[[], None]) -> None:
+        self.name = name
+        self.server = server
+        self._trace = trace
+        self._look_at_rules = look_at_rules
+
+    async def submit(
+        self,
+        job: str,
+        *,
+        handle: str,
+        params: Any = None,
+        kind: str = "start",
+        lane: str | None = None,
+        on_conflict: OnConflict = "reject",
+        request_id: str | None = None,
+        queue_timeout: float | None = None,
+        run_timeout: float | None = None,
+        deadline: float | None = None,
+        warn_after: float | None = 2,
+        on_wait: OnWait | None = None,
+    ) -> SimulatedTicket:
+        options = {
+            "handle": handle,
+            "params": params,
+            "kind": kind,
+            "lane": lane,
+            "on_conflict": on_conflict,
+            "request_id": request_id,
+            "queue_timeout": queue_timeout,
+            "run_timeout": run_timeout,
+            "deadline": deadline,
+            "warn_after": warn_after,
+            "on_wait": on_wait,
+        }
+        return SimulatedTicket(await self._command("submit", job, **options), self)
+
+    async def rerun(self, run_id: str) -> SimulatedTicket:
+        return SimulatedTicket(await self._command("rerun", run_id), self)
+
+    async def cancel(self, run_id: str, files: FilesFate = "keep") -> RunRecord:
+        record: RunRecord = await self._command("cancel", run_id, files)
+        return record
+
+    async def inject(self, run_or_handle: str, message: Any) -> str:
+        accepted: str = await self._command("inject", run_or_handle, message)
+        return accepted
+
+    async def answer(self, interrupt_id: str, data: Any) -> str:
+        outcome: str = await self._command("answer", interrupt_id, data)
+        return outcome
+
+    async def set_params(self, handle: str, params: Any) -> None:
+        await self._command("set_params", handle, params)
+
+    async def set_concurrency(self, lane: str, limit: int | None) -> None:
+        await self._command("set_concurrency", lane, limit)
+
+    async def set_max_concurrent(self, limit: int) -> None:
+        await self._command("set_max_concurrent", limit)
+
+    async def clear_lane(self, lane: str) -> int:
+        count: int = await self._command("clear_lane", lane)
+        return count
+
+    async def clear_handle(self, handle: str) -> int:
+        count: int = await self._command("clear_handle", handle)
+        return count
+
+    async def release_handle(self, handle: str) -> bool:
+        released: bool = await self._command("release_handle", handle)
+        return released
+
+    async def reset_lanes(self) -> None:
+        await self._command("reset_lanes")
+
+    async def drain(self) -> None:
+        await self._command("drain")
+
+    async def resume(self) -> None:
+        await self._command("resume")
+
+    async def wait_for_active(self, timeout: float | None = 15) -> bool:
+        drained: bool = await self._ask("wait_for_active", timeout)
+        return drained
+
+    async def snapshot(self) -> Snapshot:
+        snapshot: Snapshot = await self._ask("snapshot")
+        self.server.rules.shown_snapshot(snapshot)
+        self._look_at_rules()
+        return snapshot
+
+    async def get_run(self, run_id: str) -> RunRecord:
+        run: RunRecord = await self._ask("get_run", run_id)
+        return run
+
+    async def list_runs(
+        self,
+        *,
+        handle: str | None = None,
+        lane: str | None = None,
+        status: str | Iterable[str] | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> list[RunRecord]:
+        asked = {"handle": handle, "lane": lane, "status": status, "limit": limit, "before": before}
+        runs: list[RunRecord] = await self._ask("list_runs", **asked)
+        return runs
+
+    async def history(self, run_id: str) -> list[Event]:
+        events: list[Event] = await self._ask("history", run_id)
+        return events
+
+    async def events(
+        self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None
+    ) -> AsyncIterator[Event | Snapshot]:
+        """As `Engine.events`; ends when the server does, and raises `Unavailable` when it dies."""
+        with self.server.connection() as engine:
+            iterator = engine.events(after, filter)
+        server = self.server
+        while True:
+            with server.connection() as now:
+                if now is not engine:
+                    return
+                try:
+                    item = await anext(iterator)
+                except StopAsyncIteration:
+                    return
+            if isinstance(item, Snapshot):
+                server.rules.shown_snapshot(item)
+            else:
+                server.rules.shown(item)
+            self._look_at_rules()
+            yield item
+
+    async def _command(self, name: str, *arguments: Any, **options: Any) -> Any:
+        return await self._ask(name, *arguments, by=self.name, **options)
+
+    async def _ask(self, name: str, *arguments: Any, **options: Any) -> Any:
+        def call(engine: Engine) -> Any:
+            return getattr(engine, name)(*arguments, **options)
+
+        shown = {key: value for key, value in options.items() if key != "by"}
+        return await self.traced(name, [*arguments, shown] if shown else list(arguments), call)
+
+    async def traced(self, name: str, arguments: Any, call: Callable[[Engine], Any]) -> Any:
+        """Call the engine, and keep in the trace what was asked and what came of it."""
+        number = self._trace.command(self.name, name, arguments)
+        try:
+            with self.server.connection() as engine:
+                value = await call(engine)
+        except Exception as error:
+            self._trace.add("reply", self.name, Answer(number, error))
+            raise
+        self._trace.add("reply", self.name, Answer(number, value))
+        return value
+
+
+class SimulatedTicket:
+    """What a client holds for a run. When the server has died it knows no more: ask for the run by its id."""
+
+    def __init__(self, ticket: Ticket, client: Client) -> None:
+        self.id = ticket.id
+        self.joined = ticket.joined
+        self._ticket = ticket
+        self._client = client
+
+    async def result(self) -> Any:
+        """See `Ticket.result`."""
+        return await self._client.traced("result", [self.id], lambda _: self._ticket.result())
+
+    async def wait(self, timeout: float | None = 15) -> bool:
+        """See `Ticket.wait`."""
+        ended: bool = await self._client.traced("wait", [self.id], lambda _: self._ticket.wait(timeout))
+        return ended
+
+    async def cancel(self, files: FilesFate = "keep") -> RunRecord:
+        """See `Ticket.cancel`."""
+        return await self._client.cancel(self.id, files)

@@ -1,0 +1,281 @@
+"""A server in a simulation: a process with an engine in it that can be started, stopped and crashed, any number
+of times, on one disk.
+
+A crash comes at any moment and spares nothing: everything that the engine and its bodies were doing ends where
+it stands, and what of it still unwinds reaches neither the disk nor anybody.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+
+from ..actors.body import Run
+from ..actors.engine import Engine
+from ..actors.jobs import Job, Jobs
+from ..actors.opening import open_engine
+from ..persistence.store import Stored
+from ..protocol.errors import GreenroomError, Invalid, Unavailable
+from .crash import below, cut_off, unshield
+from .disk import SimulatedDisk
+from .rules import Rules
+
+if TYPE_CHECKING:
+    from .world import World
+
+_MOST_ROUNDS = 5_000
+"""In which what was cut off must have unwound."""
+
+
+class Server:
+    """See the module's text. `options` are those of `open_engine`."""
+
+    def __init__(
+        self, world: World, name: str, jobs: Jobs, disk: SimulatedDisk, rules: Rules, options: dict[str, Any]
+    ) -> None:
+        self.name = name
+        self.disk = disk
+        self.jobs = jobs
+        self.options = options
+        self.rules = rules
+        self.failure: BaseException | None = None
+        """What stopped the engine by itself, in its last life."""
+        self._world = world
+        self._life: Life | None = None
+        self.lives = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether there is an engine that takes commands."""
+        return self._life is not None and self._life.engine is not None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; `Unavailable` while there is none. Clients are made by `World.client`."""
+        if self._life is None or self._life.engine is None:
+            raise Unavailable(f"{self.name} is down")
+        return self._life.engine
+
+    async def start(self, **options: Any) -> None:
+        """Start the engine, on whatever the disk holds; `options` change those it was made with. Raises
+        what opening it raises."""
+        if self._life is not None:
+            await self._life.gone.wait()
+        self.options |= options
+        self.failure = None
+        self.lives += 1
+        life = self._life = Life(self, self._world, self.lives)
+        self._world.begin(life)
+        await life.begun.wait()
+        if not life.running and self.failure is not None:
+            raise self.failure
+
+    async def stop(self) -> None:
+        """Leave the engine in order, and wait until it has ended."""
+        if self._life is not None:
+            self._life.leave()
+            await self._life.gone.wait()
+
+    async def crash(self) -> None:
+        """Kill the process, and wait until nothing of it is left."""
+        if self._life is not None:
+            self._life.die("killed")
+            await self._life.gone.wait()
+
+    def abandon(self) -> None:
+        """The simulation ends: whatever still lives here dies."""
+        if self._life is not None:
+            self._life.die("the simulation ends")
+
+    async def ended(self) -> None:
+        """Wait until the engine has ended, for whatever reason."""
+        if self._life is not None:
+            await self._life.gone.wait()
+
+    @contextmanager
+    def connection(self) -> Iterator[Engine]:
+        """The engine, for as long as it lives; what is awaited when it dies ends with `Unavailable`."""
+        engine, life = self.engine, self._life
+        assert life is not None
+        with trio.CancelScope() as scope:
+            life.connections[scope] = None
+            try:
+                yield engine
+                return
+            finally:
+                del life.connections[scope]
+        if scope.cancelled_caught:
+            raise Unavailable(f"{self.name} has died; nobody knows whether it has done what it was asked")
+
+    def say(self, what: str) -> None:
+        """For the trace: something has happened to this server."""
+        self._world.trace.add("life", self.name, what)
+
+
+class Life:
+    """One life of a server: from the start of its process until nothing of it is left."""
+
+    def __init__(self, server: Server, world: World, number: int) -> None:
+        self.number = number
+        self.dead = False
+        self.engine: Engine | None = None
+        self.begun = trio.Event()
+        self.gone = trio.Event()
+        self.connections: dict[trio.CancelScope, None] = {}
+        self._server = server
+        self._world = world
+        self._scope = trio.CancelScope()
+        self._leaving = trio.Event()
+        self._task: trio.lowlevel.Task | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.engine is not None
+
+    async def run(self) -> None:
+        """The process."""
+        server, disk = self._server, self._server.disk
+        self._task = trio.lowlevel.current_task()
+        server.say("starts")
+        try:
+            with self._scope:
+                async with open_engine(
+                    TracedJobs(server.jobs, self, self._world),
+                    disk.store_of(self),
+                    data_dir=disk.files_of(self),
+                    clock=self._world.clock,
+                    random=self._world.derived("engine", server.name, self.number),
+                    **server.options,
+                ) as self.engine:
+                    server.say("is up")
+                    self.begun.set()
+                    await self._leaving.wait()
+                    server.rules.leaving()
+                server.rules.stopped()
+                server.say("has stopped")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._ends_with(error)
+        finally:
+            self.engine = None
+            self.dead = True
+            self.begun.set()
+            self.gone.set()
+
+    def leave(self) -> None:
+        """The engine is left in order."""
+        if not self._leaving.is_set():
+            self._server.say("is being stopped")
+            self._leaving.set()
+
+    def die(self, why: str) -> None:
+        """The process dies here and now."""
+        if self.dead:
+            return
+        self.dead = True
+        self.engine = None
+        self._server.say(f"dies: {why}")
+        self._server.rules.crashed()
+        for scope in list(self.connections):
+            scope.cancel()
+        if self._task is None:  # it has not even begun
+            self._scope.cancel()
+        else:
+            cut_off(self._task, self._scope)
+        self._world.spawn(self._bury)
+
+    def opened(self, stored: Stored) -> None:
+        """The engine has opened its store."""
+        options = self._server.options
+        self._server.rules.opened(
+            stored, self._server.jobs.recall, options.get("max_concurrent"), options.get("lanes") or {}
+        )
+
+    def body_begins(self, run: Run) -> None:
+        if not self.dead:
+            self._world.trace.add("body", run.id, f"attempt {run.attempt} begins")
+            self._server.rules.body_begins(run)
+            self._world.look_at_rules()
+
+    def body_ends(self, run: Run, how: str) -> None:
+        if not self.dead:
+            self._world.trace.add("body", run.id, f"attempt {run.attempt} {how}")
+            self._server.rules.body_ends(run.id)
+            self._world.look_at_rules()
+
+    async def _bury(self) -> None:
+        """What unwinds may put up new shields: take them away until nothing is left."""
+        for _ in range(_MOST_ROUNDS):
+            if self.gone.is_set():
+                return
+            await trio.lowlevel.checkpoint()
+            if self._task is not None:
+                unshield(self._task, self._scope)
+        left = [] if self._task is None else [task.name for task in below(self._task)]
+        self._world.give_up(f"{self._server.name} was killed, and these go on for ever: {', '.join(left)}")
+
+    def _ends_with(self, error: BaseException) -> None:
+        if self.dead:
+            return  # whatever comes out of a dead process
+        server = self._server
+        server.failure = error
+        server.say(f"ends with {type(error).__name__}: {error}")
+        server.rules.crashed()
+        if isinstance(error, Exception) and not isinstance(error, GreenroomError) and self.begun.is_set():
+            self._world.fail(f"the engine crashed with {type(error).__name__}: {error}", error)
+
+
+class TracedJobs(Jobs):
+    """The jobs of a server, with the begins and ends of their bodies reported."""
+
+    def __init__(self, jobs: Jobs, life: Life, world: World) -> None:
+        super().__init__()
+        self._given = jobs
+        self._life = life
+        self._traced: dict[Job, Job] = {}
+
+    def get(self, name: object) -> Job:
+        return self._trace(self._given.get(name))
+
+    def recall(self, name: str) -> Job:
+        return self._trace(self._given.recall(name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._given
+
+    def _trace(self, job: Job) -> Job:
+        if not job.registered:
+            return job
+        if job.in_thread:
+            raise Invalid(
+                f"job {job.name!r} is a plain def and needs a thread, which a simulation hasn't got"
+            )
+        traced = self._traced.get(job)
+        if traced is None:
+            traced = self._traced[job] = attrs.evolve(job, function=self._reporting(job))
+        return traced
+
+    def _reporting(self, job: Job) -> Any:
+        life = self._life
+
+        @functools.wraps(job.function)
+        async def body(run: Run, *params: Any) -> Any:
+            life.body_begins(run)
+            how = "is stopped"
+            try:
+                result = await job.function(run, *params)
+                how = "returns"
+                return result
+            except Exception as error:
+                how = f"raises {type(error).__name__}: {error}"
+                raise
+            finally:
+                life.body_ends(run, how)
+
+        return body

@@ -1,0 +1,144 @@
+"""What happened in a simulation, in order: commands and replies, events as they were committed, messages between
+actors, faults, lives of servers and bodies.
+
+An entry keeps objects and costs next to nothing; text is made when somebody asks for it. The text holds
+nothing that differs from one process to the next (addresses, hashes, real time), so a seed's trace is the
+same everywhere, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import trio
+
+from ..protocol.events import Event
+from ..protocol.records import RunRecord, Snapshot
+
+Kind = Literal["step", "command", "reply", "event", "message", "body", "life", "fault", "note"]
+
+
+class Entry(NamedTuple):
+    """One thing that happened: when (simulated seconds since the beginning), to or by whom, and what."""
+
+    at: float
+    kind: Kind
+    who: str
+    what: Any
+
+
+class Command(NamedTuple):
+    """A client's call of one of the engine's methods; `arguments` are JSON."""
+
+    number: int
+    name: str
+    arguments: bytes
+
+
+class Answer(NamedTuple):
+    """What came of a command: a value, or an error that was raised."""
+
+    number: int
+    value: Any
+
+
+class Told(NamedTuple):
+    """A message that an actor was told, by the task `by`."""
+
+    by: str
+    message: str
+    run: str | None
+
+
+class Trace:
+    """The entries so far."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._commands = 0
+
+    def add(self, kind: Kind, who: str, what: Any) -> None:
+        """Something has happened just now."""
+        self.entries.append(Entry(trio.current_time(), kind, who, what))
+
+    def command(self, client: str, name: str, arguments: Any) -> int:
+        """A client calls the engine; returns the number that the answer will have."""
+        self._commands += 1
+        self.add("command", client, Command(self._commands, name, _json(arguments)))
+        return self._commands
+
+    def message(self, kind: str, name: str, message: object) -> None:
+        """The observer of what actors are told (`actors/actor.py`)."""
+        teller = trio.lowlevel.current_task().name
+        run = getattr(message, "run", None)
+        told = Told(teller, type(message).__name__, run if isinstance(run, str) else None)
+        self.add("message", f"{kind} {name}" if name else kind, told)
+
+    def text(self) -> str:
+        """One line for each entry, but for the messages between actors."""
+        return "".join(f"{line(entry)}\n" for entry in self.entries if entry.kind != "message")
+
+    def story(self) -> str:
+        """As `text`, with the messages between actors in between."""
+        return "".join(f"{line(entry)}\n" for entry in self.entries)
+
+    def events(self) -> Iterator[Event]:
+        """The events, in the order in which they were committed."""
+        return (entry.what for entry in self.entries if entry.kind == "event")
+
+
+def line(entry: Entry) -> str:
+    """An entry as a line of text."""
+    return f"{entry.at:14.6f}  {_WRITERS.get(entry.kind, _other)(entry.who, entry.what)}"
+
+
+def _command(who: str, what: Command) -> str:
+    return f"{who} #{what.number}: {what.name} {what.arguments.decode()}"
+
+
+def _reply(who: str, what: Answer) -> str:
+    return f"{who} #{what.number} <- {_shown(what.value)}"
+
+
+def _event(who: str, what: Event) -> str:
+    return f"{who} commits {_json(what).decode()}"
+
+
+def _message(who: str, what: Told) -> str:
+    about = f" about {what.run}" if what.run is not None else ""
+    return f"    {what.by} -> {who}: {what.message}{about}"
+
+
+def _other(who: str, what: Any) -> str:
+    return f"{who}: {what}" if who else str(what)
+
+
+_WRITERS: dict[str, Callable[[str, Any], str]] = {
+    "command": _command,
+    "reply": _reply,
+    "event": _event,
+    "message": _message,
+}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, BaseException):
+        return f"{type(value).__name__}: {value}"
+    if isinstance(value, RunRecord):
+        return f"run {value.id} {value.status}"
+    if isinstance(value, Snapshot):
+        return f"snapshot at {value.seq}"
+    return _json(value).decode()
+
+
+def _json(value: Any) -> bytes:
+    return _encoder.encode(value)
+
+
+def _stand_in(value: Any) -> str:
+    return f"<{getattr(value, '__qualname__', None) or type(value).__qualname__}>"
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_stand_in, order="deterministic")

@@ -1,0 +1,248 @@
+"""A world: all that a scenario is given, and the watch over it.
+
+A scenario is an async function of a world. It serves jobs, talks to the servers as clients, goes through its
+steps, crashes and restarts what it likes. Whatever breaks a rule meanwhile ends it at once, with the rule's
+words as the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from random import Random
+from typing import Any, TypeVar
+
+import attrs
+import trio
+
+from ..actors.jobs import Jobs
+from ..persistence.store import Batch, Store
+from .client import Client
+from .crash import cut_off
+from .determinism import SimulatedClock, derived
+from .disk import SimulatedDisk
+from .rules import Rules
+from .server import Life, Server
+from .trace import Trace
+
+Scenario = Callable[["World"], Awaitable[object]]
+Invariant = Callable[[], object]
+I = TypeVar("I", bound=Invariant)  # noqa: E741
+
+BEGINNING = 1_000_000_000.0
+"""The Unix time at which every world begins."""
+
+
+class RuleBroken(AssertionError):
+    """A rule or an invariant does not hold; the simulation has ended with it."""
+
+
+class WallClock:
+    """The time of day in a world. Unlike the time that passes, it can jump."""
+
+    def __init__(self) -> None:
+        self._offset = BEGINNING
+
+    def __call__(self) -> float:
+        return trio.current_time() + self._offset
+
+    def jump(self, seconds: float) -> None:
+        """Set the clocks on the walls forward, or back."""
+        self._offset += seconds
+
+
+@attrs.frozen
+class Step:
+    """One step of a scenario. Its `random` depends on the seed and its number only, so other steps can be
+    left out without changing this one."""
+
+    number: int
+    random: Random
+
+
+@attrs.define
+class Figures:
+    """How much has happened."""
+
+    steps: int = 0
+    commands: int = 0
+    events: int = 0
+    commits: int = 0
+    lives: int = 0
+    crashes: int = 0
+    faults: int = 0
+    simulated_seconds: float = 0.0
+    real_seconds: float = 0.0
+
+
+class World:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        seed: int,
+        scenario: Scenario,
+        steps: int | None,
+        keep: Collection[int] | None,
+        make_store: Callable[[], Store],
+    ) -> None:
+        self.seed = seed
+        self.random = derived(seed, "scenario")
+        """Randomness for what is no step: it changes when steps are left out."""
+        self.clock = WallClock()
+        self.trace = Trace()
+        self.figures = Figures()
+        self.failure: tuple[str, BaseException | None] | None = None
+        self.servers: list[Server] = []
+        self.ticking = SimulatedClock(self._end_instant, self._stuck)
+        self._scenario = scenario
+        self._steps = steps
+        self._keep = None if keep is None else frozenset(keep)
+        self._make_store = make_store
+        self._step = 0
+        self._invariants: list[tuple[str, Invariant]] = []
+        self._scope = trio.CancelScope()
+        self._nursery: trio.Nursery
+        self._task: trio.lowlevel.Task
+
+    # For scenarios.
+
+    async def serve(
+        self, jobs: Jobs, *, name: str | None = None, disk: SimulatedDisk | None = None, **options: Any
+    ) -> Server:
+        """A server with an engine for these jobs, which is up. `options` are those of `open_engine`. Without
+        a disk of another server it gets a new one."""
+        name = name or ("server" if not self.servers else f"server {len(self.servers) + 1}")
+        rules = Rules()
+        if disk is None:
+            disk = self._make_disk(name, rules)
+        server = Server(self, name, jobs, disk, rules, options)
+        self.servers.append(server)
+        await server.start()
+        return server
+
+    def client(self, name: str, server: Server | None = None) -> Client:
+        """Somebody who calls a server: the only one, if none is named."""
+        if server is None:
+            [server] = self.servers
+        return Client(name, server, self.trace, self.look_at_rules)
+
+    async def steps(self, count: int) -> AsyncIterator[Step]:
+        """The steps of the scenario, so many unless whoever simulates wants another number."""
+        for _ in range(count if self._steps is None else self._steps):
+            self._step += 1
+            if self._keep is None or self._step in self._keep:
+                self.figures.steps += 1
+                self.trace.add("step", "", f"step {self._step}")
+                yield Step(self._step, derived(self.seed, "step", self._step))
+            await trio.lowlevel.checkpoint()
+
+    def derived(self, *names: object) -> Random:
+        """A source of randomness of its own for a name."""
+        return derived(self.seed, *names)
+
+    def note(self, text: str) -> None:
+        """Put a remark into the trace."""
+        self.trace.add("note", "note", text)
+
+    def check(self, condition: object, text: str) -> None:
+        """Fail with this text unless the condition holds."""
+        if not condition:
+            self.fail(text)
+            raise RuleBroken(text)
+
+    def invariant(self, function: I) -> I:
+        """Have something checked whenever everything has come to rest: that it returns neither False nor a
+        text that says what is wrong, and raises nothing."""
+        self._invariants.append((getattr(function, "__name__", repr(function)), function))
+        return function
+
+    # For the parts of the world.
+
+    def fail(self, text: str, cause: BaseException | None = None) -> None:
+        """A rule is broken: everything ends. Only the first failure counts."""
+        if self.failure is not None:
+            return
+        self.failure = (text, cause)
+        self.trace.add("fault", "", f"FAILED: {text}")
+        for server in self.servers:
+            server.abandon()
+        cut_off(self._task, self._scope)
+
+    def look_at_rules(self) -> None:
+        """Fail if a rule has found a fault."""
+        for server in self.servers:
+            if server.rules.faults:
+                self.fail(server.rules.faults[0])
+
+    def give_up(self, text: str) -> None:
+        """Nothing helps any more: end the run of trio where it stands."""
+        self.fail(text)
+        self.ticking.break_off(RuleBroken(text))
+
+    def begin(self, life: Life) -> None:
+        """A server's process begins."""
+        self.figures.lives += 1
+        self.spawn(life.run)
+
+    def spawn(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Start something that outlives whoever wants it."""
+        self._nursery.start_soon(function)
+
+    async def run(self) -> None:
+        """Play the scenario, and let everything end."""
+        async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self._play)
+
+    async def _play(self) -> None:
+        self._task = trio.lowlevel.current_task()
+        with self._scope:
+            try:
+                await self._scenario(self)
+                for server in self.servers:
+                    await server.stop()
+                self._end_instant()
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                if self.failure is None:
+                    self.fail(f"the scenario raised {type(error).__name__}: {error}", error)
+                if isinstance(error, trio.Cancelled):
+                    raise
+        self.figures.simulated_seconds = trio.current_time()
+        for server in self.servers:
+            server.abandon()
+
+    def _make_disk(self, name: str, rules: Rules) -> SimulatedDisk:
+        def committed(batch: Batch) -> None:
+            self.figures.commits += 1
+            self.figures.events += len(batch.events)
+            for event in batch.events:
+                self.trace.add("event", name, event)
+            rules.commit(batch)
+            self.look_at_rules()
+
+        def fault(what: str) -> None:
+            self.figures.faults += 1
+            self.trace.add("fault", name, what)
+
+        return SimulatedDisk(self._make_store(), self.derived("disk", name), committed, fault)
+
+    def _end_instant(self) -> None:
+        """Everything rests."""
+        for server in self.servers:
+            if server.disk.at_rest and server.running:
+                server.rules.end_instant(trio.current_time())
+        self.look_at_rules()
+        for name, invariant in self._invariants:
+            try:
+                found = invariant()
+            except Exception as error:
+                self.fail(f"{name}: {type(error).__name__}: {error}", error)
+            else:
+                if found is False or isinstance(found, str):
+                    self.fail(f"{name} does not hold" if found is False else f"{name}: {found}")
+
+    def _stuck(self, why: str) -> None:
+        if self.failure is not None:
+            self.ticking.break_off(RuleBroken(why))
+        self.fail(f"it hangs: {why}")
