@@ -11,7 +11,7 @@ from ..persistence.store import Memo, MessagesTaken, WakesAt
 from ..protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun
 from ..protocol.events import Event, RunMessage
 from ..protocol.states import Status
-from .body import Ask, Flag, Resume, Suspend, Taken, Unask
+from .bodymessages import Ask, Flag, Resume, Suspend, Taken, Unask
 from .change import Change
 from .comeback import look_for_answers
 from .messages import AnswerInterrupt, Inject
@@ -137,13 +137,12 @@ async def inject(run: RunState, message: Inject) -> None:
     assert run.execution is not None, "an interactive run has a body"
     event = RunMessage(by=message.by, message=message.message, **run.submission.about())
     outcome = await run.ledger.note(event)
-    run.doorstep.waiting.append(outcome.seq)
+    run.doorstep.add(outcome.seq)
     run.execution.run.deliver(message.message)
     message.reply.set("accepted")
 
 
 async def taken(run: RunState, message: Taken) -> None:
     """The body has taken messages: they need not be kept any longer."""
-    waiting = run.doorstep.waiting
-    memo = MessagesTaken(run.id, tuple(waiting.popleft() for _ in range(message.count)))
+    memo = MessagesTaken(run.id, run.doorstep.take(message.count))
     run.journal.tell(Change((), run=run.id, memos=(memo,)))

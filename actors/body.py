@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeVar
 
@@ -24,11 +23,12 @@ from ..protocol.names import check_name
 from ..protocol.records import RunRecord
 from ..protocol.values import copied, json_value
 from .actor import Actor, Reply
+from .bodymessages import Ask, Flag, Resume, Suspend, Taken, Unask, cancel_child
 from .change import REPORTING, Change, ProgressReport
 from .door import Door
 from .jobs import check_seconds
 from .journal import Journal
-from .messages import Cancel, OnConflict, Submission
+from .messages import OnConflict, Submission
 from .results import raise_unless_succeeded
 
 T = TypeVar("T")
@@ -37,57 +37,6 @@ logger = logging.getLogger("greenroom")
 
 _CLEANUP = 5.0
 """Seconds that a body's shielded cleanup may take."""
-
-
-class Suspend(msgspec.Struct):
-    """From a body: it waits for `waiting_for` without needing its slot."""
-
-    waiting_for: Literal["time", "child"]
-    wakes_at: float | None
-    reply: Reply[None]
-
-
-class Resume(msgspec.Struct):
-    """From a body: its wait is over; answered when it has a slot again, or needs none any more."""
-
-    reply: Reply[None]
-
-
-class Ask(msgspec.Struct):
-    """From a body: a question. `timeout` is `math.inf` for none. `reply` is answered when it is open, with
-    whether the body has no slot meanwhile; `answer` when it is closed."""
-
-    data: Any
-    timeout: float
-    key: str
-    release_slot: bool
-    reply: Reply[bool]
-    answer: Reply[Any]
-
-
-class Unask(msgspec.Struct, gc=False):
-    """From a body: it doesn't wait for the answer any more."""
-
-    key: str
-
-
-class Flag(msgspec.Struct):
-    """From a body: it begins or ends a phase."""
-
-    name: Literal["interactive", "streaming", "compacting"]
-    value: bool
-    reply: Reply[None]
-
-
-class Taken(msgspec.Struct, gc=False):
-    """From a body: it has taken this many messages."""
-
-    count: int
-
-
-def cancel_child(run: str) -> Cancel:
-    """The message that cancels a child whose parent is ending or doesn't wait for it any more."""
-    return Cancel(run, "engine", "parent_cancelled", "keep", Reply())
 
 
 class RunFile:
@@ -125,7 +74,7 @@ class Run:
         submission: Submission,
         attempt: int,
         checkpoint: Any,
-        inbox: list[Any],
+        inbox: Sequence[Any],
         actor: Actor,
         services: Services,
     ) -> None:
@@ -142,7 +91,7 @@ class Run:
         self._actor = actor
         self._services = services
         self._journal = services.journal
-        self._inbox = deque(inbox)
+        self._inbox = inbox  # messages that it hasn't taken; at most as many as the doorstep lets in
         self._news: trio.lowlevel.ParkingLot | None = None  # made when first needed: few bodies are told
         self._progress: ProgressReport | None = None  # likewise
         self._parts: dict[PartFile, None] = {}
@@ -185,15 +134,11 @@ class Run:
         """Say something to people. Returns when it is committed."""
         await self.check_open()
         event = RunLog(
-            seq=0,
-            at=0,
             by="body",
-            run=self.id,
-            handle=self.handle,
-            lane=self.lane,
             attempt=self.attempt,
             text=self._value(str(text), "log"),
             level=check_name("level", level),
+            **self._submission.about(),
         )
         await self._commit(Change((event,)))
 
@@ -208,8 +153,7 @@ class Run:
     async def messages(self) -> list[Any]:
         """All messages that wait, oldest first; perhaps none."""
         await self.check_open()
-        taken = list(self._inbox)
-        self._inbox.clear()
+        taken, self._inbox = list(self._inbox), ()
         if taken:
             self._actor.tell(Taken(len(taken)))
         return taken
@@ -222,7 +166,7 @@ class Run:
                 self._news = trio.lowlevel.ParkingLot()
             await self._news.park()
             self._check()
-        message = self._inbox.popleft()
+        message, *self._inbox = self._inbox
         self._actor.tell(Taken(1))
         return message
 
@@ -382,18 +326,18 @@ class Run:
 
     def deliver(self, message: Any) -> None:
         """A message was accepted and committed."""
-        self._inbox.append(copied(message))
+        self._inbox = (*self._inbox, copied(message))
         if self._news is not None:
             self._news.unpark()
 
-    def close(self, why: str) -> list[Any]:
+    def close(self, why: str) -> Sequence[Any]:
         """Take nothing from this body any more; returns the messages that it hasn't taken."""
         self._closed = why
         if self._news is not None:
             self._news.unpark_all()
         for reply in self._pending:
             reply.fail(self._abandoned())
-        return list(self._inbox)
+        return self._inbox
 
     def go_on_later(self) -> None:
         """The body is being stopped, but its run and its children go on at the engine's next start."""

@@ -34,7 +34,7 @@ def restore(run: RunState, stored: StoredRun) -> None:
     run.next_attempt = record.attempt + (1 if retried else 0)
     run.questions.restore(stored.questions)
     run.files_doomed = stored.files_doomed
-    run.doorstep.waiting.extend(seq for seq, _ in stored.messages)
+    run.doorstep.waiting = tuple(seq for seq, _ in stored.messages)
     run.inbox = [message for _, message in stored.messages]
     if run.ledger.status is not Status.QUEUED:
         run.timers.drop("queue_timeout")

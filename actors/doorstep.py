@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Literal
+
+import msgspec
 
 from ..protocol.errors import Compacting, GreenroomError, NotInteractive, NotStreaming, QueueFull
 
@@ -13,18 +14,24 @@ MAX_MESSAGES = 1000
 Phase = Literal["interactive", "streaming", "compacting"]
 
 
-class Doorstep:
+class Doorstep(msgspec.Struct, gc=False):
     """The phases, as committed."""
 
-    __slots__ = ("_accepts", "_run", "compacting", "interactive", "streaming", "waiting")
+    run: str
+    accepts: str
+    interactive: bool = False
+    streaming: bool = False
+    compacting: bool = False
+    waiting: tuple[int, ...] = ()  # the seqs of the messages that its body hasn't taken
 
-    def __init__(self, run: str, accepts: str) -> None:
-        self._run = run
-        self._accepts = accepts
-        self.interactive = False
-        self.streaming = False
-        self.compacting = False
-        self.waiting: deque[int] = deque()  # the seqs of the messages that its body hasn't taken
+    def add(self, seq: int) -> None:
+        """A message waits."""
+        self.waiting = (*self.waiting, seq)
+
+    def take(self, count: int) -> tuple[int, ...]:
+        """The body has taken the oldest of those that wait."""
+        taken, self.waiting = self.waiting[:count], self.waiting[count:]
+        return taken
 
     def new_body(self) -> None:
         """A body begins: it is interactive and in no other phase."""
@@ -40,10 +47,10 @@ class Doorstep:
 
     def refusal(self) -> GreenroomError | None:
         """Why no message is accepted, if none is."""
-        id = self._run
+        id = self.run
         if not self.interactive:
             return NotInteractive(f"run {id} takes no messages now: it waits, is ending, or post-processes")
-        if self._accepts == "streaming" and not self.streaming:
+        if self.accepts == "streaming" and not self.streaming:
             return NotStreaming(f"run {id} takes messages only while it streams")
         if self.compacting:
             return Compacting(f"run {id} is compacting and takes no messages meanwhile: try again later")

@@ -17,7 +17,7 @@ from ..protocol.errors import Conflict, NotInteractive, RunAbandoned
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
 from .actor import Reply
-from .body import cancel_child
+from .bodymessages import cancel_child
 from .messages import Cancel, Forget, Reject, Stop
 from .runstate import RunState, Verdict
 

@@ -1,6 +1,6 @@
 """What the actors say to each other. Each message says who sends it, and what is true when it arrives.
 
-The journal's messages stand in `journal.py`, those between a body and its run in `run.py`: nobody else
+The journal's messages stand in `journal.py`, those of a body to its run in `bodymessages.py`: nobody else
 speaks them. A `reply` is answered exactly once, and never before the state it names is committed.
 
 Messages of plain values are not tracked by the garbage collector (`gc=False`): they live for one hop. Those

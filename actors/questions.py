@@ -12,7 +12,7 @@ import trio
 from ..persistence.store import Question as StoredQuestion
 from ..protocol.events import Event, InterruptClosed, InterruptOpened
 from .actor import Reply
-from .body import Ask
+from .bodymessages import Ask
 from .change import REPORTING, Change
 from .journal import Journal
 from .messages import AnswerInterrupt, Submission

@@ -19,7 +19,8 @@ from ..protocol.states import Status
 from ..protocol.values import copied
 from . import asking, comeback, ending, outcomes
 from .actor import Actor, Delivery, Reply, TellWhenSet
-from .body import Ask, Flag, Resume, Run, Services, Suspend, Taken, Unask
+from .body import Run, Services
+from .bodymessages import Ask, Flag, Resume, Suspend, Taken, Unask
 from .execution import BodyEnded, Execution, LiveBodies
 from .journal import LoadCheckpoint
 from .messages import (

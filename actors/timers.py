@@ -7,19 +7,17 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Literal
 
+import msgspec
 import trio
 
 Timer = Literal["queue_timeout", "run_timeout", "deadline", "cancel_scope", "abandon", "retry", "wake"]
 """What a run may have to do when a time has come. The run's actor says what each of them means."""
 
 
-class Timers:
+class Timers(msgspec.Struct, gc=False):
     """What to do when, in trio's time."""
 
-    __slots__ = ("_due",)
-
-    def __init__(self) -> None:
-        self._due: dict[Timer, float] = {}
+    _due: dict[Timer, float] = {}
 
     def __len__(self) -> int:
         return len(self._due)
@@ -53,14 +51,11 @@ class Timers:
                 yield timer
 
 
-class RunClock:
+class RunClock(msgspec.Struct, gc=False):
     """Seconds of executing in this attempt; waits without a slot don't count."""
 
-    __slots__ = ("_since", "_until_now")
-
-    def __init__(self) -> None:
-        self._until_now = 0.0
-        self._since: float | None = None
+    _until_now: float = 0.0
+    _since: float | None = None
 
     def start(self) -> float:
         """Go on; returns the seconds counted so far."""
