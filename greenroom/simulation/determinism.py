@@ -31,7 +31,7 @@ class SimulatedClock(trio.abc.Clock):
     """
 
     def __init__(self, before_jump: Callable[[], None], stuck: Callable[[str], None]) -> None:
-        self._now = 0.0
+        self.now = 0.0
         self._before_jump = before_jump
         self._stuck = stuck
         self._looks = 0
@@ -57,21 +57,21 @@ class SimulatedClock(trio.abc.Clock):
             if self._looked >= _MOST_LOOKS:
                 self._looked = 0
                 self._stuck("there is always some task that goes on, so that the clock can't move")
-        return self._now
+        return self.now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Asked by trio's loop when no task can go on."""
         runner = _run.GLOBAL_RUN_CONTEXT.runner
         if runner.waiting_for_idle or runner.entry_queue.size():
             return math.inf  # somebody goes on without the clock: trio's own end, or Ctrl-C
-        if deadline > self._now:
+        if deadline > self.now:
             if deadline == math.inf:
                 self._stuck("everything waits for what never comes")
             else:
                 self._before_jump()
                 if not runner.runq:
                     self._looked = 0
-                    self._now = deadline
+                    self.now = deadline
         return 0.0
 
 

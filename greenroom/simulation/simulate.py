@@ -13,6 +13,7 @@ import trio
 from ..actors import actor
 from .determinism import determined
 from .disk import make_store
+from .guard import guarded
 from .schedule import Chooser, Scheduling, SeededChooser
 from .trace import Trace
 from .world import Figures, Scenario, World
@@ -61,7 +62,8 @@ def simulate(
     try:
         with determined(str(seed)):
             trio.run(
-                world.run,
+                _guarded_run,
+                world,
                 clock=world.ticking,
                 instruments=[Scheduling(chooser or SeededChooser(f"{seed}/schedule"))],
             )
@@ -78,3 +80,9 @@ def simulate(
         invariant, reason = world.failure
         raise SimulationFailed(seed, invariant, world.trace, world.figures) from (reason or cause)
     return Simulated(seed, world.trace, world.figures)
+
+
+async def _guarded_run(world: World) -> None:
+    """Guarded from within: trio itself needs sockets and randomness before it begins and after it has ended."""
+    with guarded(world.touched, world.clock):
+        await world.run()

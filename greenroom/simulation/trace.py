@@ -16,6 +16,7 @@ import trio
 
 from ..protocol.events import Event
 from ..protocol.records import RunRecord, Snapshot
+from .determinism import SimulatedClock
 
 Kind = Literal["step", "command", "reply", "event", "message", "body", "life", "fault", "note"]
 
@@ -55,13 +56,14 @@ class Told(NamedTuple):
 class Trace:
     """The entries so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: SimulatedClock) -> None:
         self.entries: list[Entry] = []
+        self._clock = clock
         self._commands = 0
 
     def add(self, kind: Kind, who: str, what: Any) -> None:
         """Something has happened just now."""
-        self.entries.append(Entry(trio.current_time(), kind, who, what))
+        self.entries.append(Entry(self._clock.now, kind, who, what))
 
     def command(self, client: str, name: str, arguments: Any) -> int:
         """A client calls the engine; returns the number that the answer will have."""

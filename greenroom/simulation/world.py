@@ -89,11 +89,11 @@ class World:
         self.random = derived(seed, "scenario")
         """Randomness for what is no step: it changes when steps are left out."""
         self.clock = WallClock()
-        self.trace = Trace()
         self.figures = Figures()
         self.failure: tuple[str, BaseException | None] | None = None
         self.servers: list[Server] = []
         self.ticking = SimulatedClock(self._end_instant, self._stuck)
+        self.trace = Trace(self.ticking)
         self._scenario = scenario
         self._steps = steps
         self._keep = None if keep is None else frozenset(keep)
@@ -173,6 +173,10 @@ class World:
         for server in self.servers:
             if server.rules.faults:
                 self.fail(server.rules.faults[0])
+
+    def touched(self, text: str) -> None:
+        """Code under test has left the simulation."""
+        self.fail(f"the real world was touched: {text}")
 
     def give_up(self, text: str) -> None:
         """Nothing helps any more: end the run of trio where it stands."""
