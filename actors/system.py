@@ -1,0 +1,315 @@
+"""The parts of one engine, and their lives: two nurseries, and an end in order.
+
+The actors live in one nursery inside that of the bodies, both shielded from whatever cancels the caller:
+leaving is a procedure (see `_shut_down`), not an accident. A failure of an actor ends both at once.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from ..persistence.files import Files
+from ..persistence.runs_dir import RunFiles
+from ..persistence.store import Retention, Store
+from .actor import Actor, Directory, Reply
+from .alarms import Alarms
+from .body import Services
+from .change import Change
+from .door import Door
+from .engine import Engine
+from .execution import Execution, LiveBodies
+from .handle import Handle
+from .housekeeping import Housekeeping
+from .jobs import Jobs
+from .journal import Answer, Journal
+from .lane import Lane
+from .messages import Closing, Stop, WaitForActive
+from .ownership import LocalOwnership
+from .recovery import consequences, picture, submissions
+from .run import RunActor
+from .runs_dir import RunsDir
+from .stream import Stream
+from .supervisor import Supervisor
+
+logger = logging.getLogger("greenroom")
+
+Clock = Callable[[], float]
+
+_MAX_CONCURRENT = 3
+"""The global limit, unless somebody set one."""
+
+_NAMED_AFTER = 15.0
+"""Seconds after which a body that holds up the end is named in the log."""
+
+
+class System:
+    """See the module's text. `leave` ends it, and what made it fail is `failure`."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        store: Store,
+        *,
+        max_concurrent: int | None,
+        limits: dict[str, int | None],
+        files: Files,
+        run_files: RunFiles | None,
+        retention: Retention | None,
+        max_pending: int,
+        max_value_bytes: int,
+        shutdown_timeout: float,
+        clock: Clock,
+        ids: Callable[[], str],
+        epoch: str,
+    ) -> None:
+        self.failure: BaseException | None = None
+        self._jobs = jobs
+        self._store = store
+        self._epoch = epoch
+        self._max_concurrent = max_concurrent
+        self._limits = limits
+        self._clock = clock
+        self._shutdown_timeout = shutdown_timeout
+        self._leaving = trio.Event()
+        self._ended = trio.Event()
+        self._patience = trio.CancelScope()  # around waiting for what executes
+        self._stop: Stop | None = None
+        self._live_bodies = LiveBodies()
+        self._alarms = Alarms()
+        self._directory = Directory(self._start)
+        stream = self._stream = Stream()
+        self._journal = Journal(store, stream, self._directory, clock)
+        self._runs_dir = RunsDir(run_files, store, stream, self._journal) if run_files else None
+        self._housekeeping = None
+        if retention is not None:
+            pruned = self._runs_dir.pruned if self._runs_dir is not None else lambda _: None
+            self._housekeeping = Housekeeping(retention, store, stream, clock, pruned)
+        self._supervisor = Supervisor(
+            max_pending=max_pending,
+            directory=self._directory,
+            journal=self._journal,
+            spawn=self._spawn_helper,
+        )
+        door = self._door = Door(jobs, self._supervisor, self._journal, ids, max_value_bytes)
+        self._services = Services(door, self._journal, files, clock)
+        self._ownership = LocalOwnership()
+        self._directory.makes("handle", self._make_handle)
+        self._directory.makes("lane", self._make_lane)
+        self._directory.makes("run", self._make_run)
+        self.engine = Engine(door, self._journal, stream, store, self._directory)
+
+    # Lives.
+
+    @trio.lowlevel.enable_ki_protection
+    async def run(
+        self, block: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Live until the block has been left and everything has ended, or until an actor fails."""
+        self._block = block
+        opened = False
+        with trio.CancelScope(shield=True):
+            try:
+                async with trio.open_nursery() as self._bodies:
+                    async with trio.open_nursery() as self._actors:
+                        self._actors.start_soon(self._alarms.run)
+                        await self._recover()
+                        self._begin_beside()
+                        task_status.started()
+                        opened = True
+                        await self._leaving.wait()
+                        await self._shut_down()
+                        if self._runs_dir is not None:
+                            await self._runs_dir.finish()
+                        self._actors.cancel_scope.cancel()
+                    self._bodies.cancel_scope.cancel()
+            except BaseException:
+                if self.failure is None:
+                    raise
+            finally:
+                self._silence()
+                try:
+                    await self._store.close()
+                except Exception as error:
+                    self.failure = self.failure or error
+                finally:
+                    self._ended.set()
+                    if not opened:
+                        task_status.started()  # the block has been cancelled, and the failure comes out
+
+    async def leave(self, *, at_once: bool) -> None:
+        """End everything; `at_once` gives what executes no more time. Returns when it has ended."""
+        if at_once:
+            self._patience.cancel()
+        self._leaving.set()
+        await self._ended.wait()
+
+    def interrupt(self, error: BaseException) -> None:
+        """A body raised what is no mere failure: end in order, but at once, and let it come out."""
+        if self.failure is None:
+            self.failure = error
+        self._patience.cancel()
+        self._leaving.set()
+        self._block.cancel()
+
+    async def _recover(self) -> None:
+        """Begin where the store ends, or let what prevents it come out."""
+        collects = gc.isenabled()
+        gc.disable()  # all that is made here stays: looking for garbage in it would take as long as the rest
+        try:
+            await self._take_up()
+        except Exception as error:
+            self.failure = self.failure or error
+            self._block.cancel()
+            raise
+        finally:
+            if collects:
+                gc.enable()
+
+    async def _take_up(self) -> None:
+        """Take up what the store holds: first the picture of it, then what follows from the restart."""
+        now = self._clock()
+        stored = await self._store.open(self._epoch, self._max_concurrent or _MAX_CONCURRENT, now)
+        limit = stored.max_concurrent if self._max_concurrent is None else self._max_concurrent
+        self._stream.begin(stored.last_seq)
+        self._journal.begin(picture(stored))
+        if self._runs_dir is not None:
+            self._runs_dir.begin(stored)
+        self._directory.add(self._journal)
+        for event in consequences(stored, limit, self._limits):
+            self._journal.tell(Change((event,)))
+        supervisor = self._supervisor
+        supervisor.slots.limit = limit
+        supervisor.slots.generations = {
+            lane: generation for lane, (_, generation) in stored.lanes.items() if generation
+        }
+        supervisor.limits = {lane: slots for lane, (slots, _) in stored.lanes.items()} | self._limits
+        self._directory.add(supervisor)
+        supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
+        await self._journal.look(lambda committed: committed.seq)
+
+    def _begin_beside(self) -> None:
+        """Start what goes on beside the actors, and what none of them waits for."""
+        if self._runs_dir is not None:
+            self._actors.start_soon(self._runs_dir.follow)
+            self._actors.start_soon(self._runs_dir.write)
+        if self._housekeeping is not None:
+            self._actors.start_soon(self._housekeeping.run)
+
+    async def _shut_down(self) -> None:
+        """Take nothing new; let what executes finish for a while; then suspend or cancel it, and wait until
+        every body has ended or been abandoned. What is committed by then is all that happened."""
+        patience = 0.0 if self._patience.cancel_called else self._shutdown_timeout
+        self._journal.hurry(trio.current_time() + patience)
+        self._supervisor.tell(Closing())
+        self._tell_runs(Stop(now=False))
+        with self._patience:
+            self._patience.deadline = trio.current_time() + self._shutdown_timeout
+            await self._nothing_executes()
+        self._tell_runs(Stop(now=True))
+        with trio.move_on_after(_NAMED_AFTER):
+            await self._directory.none_awake("run")
+        self._name_leftovers()
+        while True:  # the last words of one run may be about another
+            await self._directory.none_awake("run")
+            said: Reply[None] = Reply()
+            self._supervisor.tell(Answer(said))
+            await said.get()
+            if not self._directory.awake("run"):
+                return
+
+    async def _nothing_executes(self) -> None:
+        while True:
+            idle: Reply[bool] = Reply()
+            self._supervisor.tell(WaitForActive(idle))
+            await idle.get()
+            await self._live_bodies.none()
+            if not self._supervisor.slots.executing:
+                return
+
+    def _tell_runs(self, stop: Stop) -> None:
+        self._stop = stop  # for those that wake up later, too
+        for id in list(self._directory.awake("run")):
+            self._directory.tell("run", id, stop)
+
+    def _name_leftovers(self) -> None:
+        for execution in self._live_bodies:
+            logger.error(
+                "the body of run %s, attempt %d, can't be ended; the engine waits for it",
+                execution.run.id,
+                execution.run.attempt,
+            )
+
+    def _silence(self) -> None:
+        """Nobody is going to answer any more: let go of all who wait."""
+        for execution in self._live_bodies:
+            execution.run.close("the engine has stopped")
+        self._door.close()
+        self._journal.close()
+
+    def _start(self, actor: Actor) -> None:
+        self._actors.start_soon(self._live, actor, name=f"{actor.kind} {actor.name}")
+
+    @trio.lowlevel.enable_ki_protection
+    async def _live(self, actor: Actor) -> None:
+        try:
+            await actor.run(self._alarms, self._directory.remove)
+        except trio.Cancelled:
+            raise
+        except BaseException as error:
+            if self.failure is None:
+                self.failure = error
+            self._silence()
+            self._block.cancel()
+            raise
+
+    def _spawn_helper(self, call: Callable[[], Awaitable[object]]) -> None:
+        self._actors.start_soon(self._help, call)
+
+    @trio.lowlevel.enable_ki_protection
+    async def _help(self, call: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await call()
+        except trio.Cancelled:
+            raise
+        except BaseException as error:
+            self.interrupt(error)
+
+    def _spawn_body(self, execution: Execution) -> None:
+        self._live_bodies.add(execution)
+        if self.failure is not None:
+            execution.run.close("the engine has stopped")
+        self._bodies.start_soon(execution, self._live_bodies, name=f"body of run {execution.run.id}")
+
+    # Makers.
+
+    def _make_handle(self, name: str) -> Handle:
+        return Handle(name, self._ownership, self._directory, self._journal)
+
+    def _make_lane(self, name: str) -> Lane:
+        supervisor = self._supervisor
+        generation = supervisor.slots.generations.get(name, 0)
+        return Lane(
+            name, supervisor.limit(name), generation, supervisor.holding, self._directory, self._journal
+        )
+
+    def _make_run(self, id: str) -> RunActor | None:
+        submission = self._supervisor.submission(id)
+        if submission is None or submission.over:
+            return None
+        if submission.begun and self._stop is not None:
+            return None  # it was suspended when the engine began to be left, and goes on at its next start
+        run = RunActor(
+            submission,
+            self._directory,
+            self._services,
+            self._live_bodies,
+            self._spawn_body,
+            self.interrupt,
+        )
+        if self._stop is not None:
+            run.tell(self._stop)
+        return run
