@@ -10,9 +10,9 @@ the function itself raises leaves as it is, after a rollback.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -24,6 +24,7 @@ from .failures import StoreDown, failure
 from .retry import with_retry
 
 T = TypeVar("T")
+Connect = Callable[[Sequence[Address]], Any]
 
 POOL_SIZE = 5
 MAX_OVERFLOW = 10
@@ -34,9 +35,17 @@ class DatabaseManager:
     """One store's database. `stores` are its addresses, primary first; they are checked at once.
 
     With `in_threads=False` every call is made where it is awaited, and blocks: for simulation and `:memory:`.
+    `connect` makes a connection to the first of the addresses that gives one.
     """
 
-    def __init__(self, stores: str | Iterable[str | Address], *, in_threads: bool = True) -> None:
+    def __init__(
+        self,
+        stores: str | Iterable[str | Address],
+        *,
+        in_threads: bool = True,
+        connect: Connect = connect,
+    ) -> None:
+        self._connect = connect
         self.addresses = parse_addresses(stores)
         self.kind = self.addresses[0].kind
         self.name = str(self.addresses[0])
@@ -114,7 +123,7 @@ class DatabaseManager:
     def _make_engine(self) -> Engine:
         driver(self.kind)  # a missing one is named before SQLAlchemy stumbles over it
         url = SQLALCHEMY_URL[self.kind]
-        creator = partial(connect, self.addresses)
+        creator = partial(self._connect, self.addresses)
         if self.addresses[0].in_memory:
             engine = create_engine(url, creator=creator, poolclass=StaticPool, hide_parameters=True)
         else:

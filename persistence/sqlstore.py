@@ -10,7 +10,7 @@ import math
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 from sqlalchemy import Connection, select, update
@@ -19,7 +19,8 @@ from ..protocol.errors import Conflict
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.records import RunRecord
 from . import schema
-from .database import DatabaseManager
+from .database import Connect, DatabaseManager
+from .drivers import connect
 from .failures import StoreBroken
 from .locks import StoreLock
 from .pruning import prune
@@ -44,11 +45,24 @@ _TRUSTED_FOR = 1.0
 """Seconds for which a commit relies on the last look."""
 
 
-class SqlStore:
-    """A store whose addresses are `stores`, primary first."""
+def _new_engine_id() -> str:
+    return secrets.token_hex(16)
 
-    def __init__(self, stores: str | Sequence[str], *, in_threads: bool = True) -> None:
-        self._database = DatabaseManager(stores, in_threads=in_threads)
+
+class SqlStore:
+    """A store whose addresses are `stores`, primary first. For simulation, connections and the ids that tell
+    engines apart can be made in another way."""
+
+    def __init__(
+        self,
+        stores: str | Sequence[str],
+        *,
+        in_threads: bool = True,
+        connect: Connect = connect,
+        new_engine_id: Callable[[], str] = _new_engine_id,
+    ) -> None:
+        self._database = DatabaseManager(stores, in_threads=in_threads, connect=connect)
+        self._new_engine_id = new_engine_id
         self._lock = StoreLock(self._database.addresses, in_threads=in_threads)
         self._engine = ""
         self._checked = -math.inf  # when it was sure to have the store for itself
@@ -61,7 +75,7 @@ class SqlStore:
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
         await self._lock.acquire()
         await self._database.open()
-        self._engine = secrets.token_hex(16)
+        self._engine = self._new_engine_id()
 
         def begin(connection: Connection) -> Stored:
             if self._database.kind == "sqlite":

@@ -17,6 +17,9 @@ from ..protocol.records import RunRecord, Snapshot
 from .server import Server
 from .trace import Answer, Trace
 
+_USUAL = {"kind": "start", "on_conflict": "reject", "warn_after": 2, "limit": 100}
+"""What options are when nobody says anything; they are left out of the trace, as `None` is."""
+
 
 class Client:
     """See the module's text; the methods are those of `Engine`, and `name` is in the events that it causes."""
@@ -157,13 +160,16 @@ class Client:
             yield item
 
     async def _command(self, name: str, *arguments: Any, **options: Any) -> Any:
-        return await self._ask(name, *arguments, by=self.name, **options)
+        return await self._call(name, arguments, options, by=self.name)
 
     async def _ask(self, name: str, *arguments: Any, **options: Any) -> Any:
-        def call(engine: Engine) -> Any:
-            return getattr(engine, name)(*arguments, **options)
+        return await self._call(name, arguments, options)
 
-        shown = {key: value for key, value in options.items() if key != "by"}
+    async def _call(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any], **by: str) -> Any:
+        def call(engine: Engine) -> Any:
+            return getattr(engine, name)(*arguments, **options, **by)
+
+        shown = {key: value for key, value in options.items() if value != _USUAL.get(key)}
         return await self.traced(name, [*arguments, shown] if shown else list(arguments), call)
 
     async def traced(self, name: str, arguments: Any, call: Callable[[Engine], Any]) -> Any:

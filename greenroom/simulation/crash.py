@@ -42,6 +42,11 @@ def unshield(root: Task, scope: trio.CancelScope) -> None:
             status = status._parent  # type: ignore[assignment]  # None beyond the outermost
 
 
+def cancelled() -> trio.Cancelled:
+    """For whoever must go no further, in a scope that was just cut off."""
+    return trio.Cancelled._create(source="explicit", reason="the process has died")
+
+
 def _tree(task: Task) -> Iterator[Task]:
     yield task
     for nursery in task.child_nurseries:
@@ -50,12 +55,11 @@ def _tree(task: Task) -> Iterator[Task]:
 
 
 def _cancel_runnable(task: Task) -> None:
-    cancelled = trio.Cancelled._create(source="explicit", reason="the process has died")
     if inspect.getcoroutinestate(task.coro) == inspect.CORO_CREATED:
-        task._next_send_fn, task._next_send = task.coro.throw, cancelled
+        task._next_send_fn, task._next_send = task.coro.throw, cancelled()
         return
     if any(frame.f_code.co_name == "_nested_child_finished" for frame, _ in task.iter_await_frames()):
         nursery = task.child_nurseries[-1]
-        nursery._pending_excs.append(cancelled)  # it is leaving the nursery, and must do so in order
+        nursery._pending_excs.append(cancelled())  # it is leaving the nursery, and must do so in order
         return
-    task._next_send = Error(cancelled)
+    task._next_send = Error(cancelled())

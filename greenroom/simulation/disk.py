@@ -12,23 +12,18 @@ import math
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import Literal, Protocol
+from typing import NoReturn, Protocol
 
 import trio
 
-from ..persistence.failures import StoreBroken, StoreDown
-from ..persistence.memory import MemoryStore
+from ..persistence.failures import StoreDown
 from ..persistence.store import Batch, Checkpoint, Retention, RunQuery, Store, Stored
+from ..protocol.errors import Conflict
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.records import RunRecord
+from .crash import cancelled
 from .files import DiskFiles, StoredFile
-
-Trouble = Literal[
-    "crash_before", "crash_within", "crash_after", "lost_request", "lost_reply", "refused", "broken"
-]
-"""What can come to a commit: the process dies before, within or after it; the connection is lost and nobody
-knows whether it was made (it was not: `lost_request`; it was: `lost_reply`); it is refused for a passing
-reason; or the store is broken for good."""
+from .medium import Medium, Trouble, copied, copied_batch
 
 
 class Owner(Protocol):
@@ -47,7 +42,7 @@ class SimulatedDisk:
     """See the module's text. Set the attributes at any time; they hold from the next operation on."""
 
     def __init__(
-        self, store: Store, random: Random, committed: Callable[[Batch], None], fault: Callable[[str], None]
+        self, medium: Medium, random: Random, committed: Callable[[Batch], None], fault: Callable[[str], None]
     ) -> None:
         self.down = False
         """Nothing can be read or written."""
@@ -61,12 +56,11 @@ class SimulatedDisk:
         """Finished files, by handle and path."""
         self.parts: dict[tuple[str, str, str], StoredFile] = {}
         """Unfinished ones, by handle, path and run."""
-        self.commits = 0
-        self._store = store
+        self._medium = medium
         self._random = random
         self._committed = committed
         self._fault = fault
-        self._holder: Owner | None = None
+        self._holder: DiskStore | None = None
         self._planned: deque[Trouble | None] = deque()
         self._under_way = 0
         self._outage = False
@@ -140,21 +134,17 @@ class DiskStore:
     def __init__(self, disk: SimulatedDisk, owner: Owner) -> None:
         self._disk = disk
         self._owner = owner
-        self._store = disk._store
-
-    async def _reach(self) -> Store:
-        await self._disk.reach(self._owner)
-        if self._disk.down:
-            raise self._disk.refuse("the disk is down")
-        return self._store
+        self._store: Store | None = None
 
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
-        store = await self._reach()
+        await self._come()
         disk = self._disk
-        if disk._holder is not None and disk._holder.dead:
-            await store.close()  # the process that had it has died, and its hold on the store with it
-        stored = await store.open(epoch, max_concurrent, now)
-        disk._holder = self._owner
+        if disk._holder is None or disk._holder._owner.dead:
+            disk._holder = self
+            self._store = await disk._medium.store()
+        else:
+            raise Conflict("this simulated disk is in use by another engine: one engine per store")
+        stored = copied(await self._store.open(epoch, max_concurrent, now), Stored)
         disk._outage = False
         self._owner.opened(stored)
         return stored
@@ -164,7 +154,7 @@ class DiskStore:
         return math.inf
 
     async def check(self) -> None:
-        await self._reach()
+        await self._come()
 
     async def commit(self, batch: Batch) -> None:
         disk = self._disk
@@ -175,32 +165,13 @@ class DiskStore:
             disk._under_way -= 1
 
     async def _commit(self, batch: Batch) -> None:
-        store, disk = await self._reach(), self._disk
+        disk = self._disk
+        store = await self._reach()
         if disk.full and (batch.events or batch.memos):
             raise disk.refuse("the disk is full")
-        trouble = disk.next_trouble()
-        if trouble == "broken":
-            disk._fault("the store breaks")
-            raise StoreBroken("the simulated store is broken")
-        if trouble == "refused":
-            raise disk.refuse("a commit is refused")
-        if trouble == "lost_request":
-            raise disk.refuse("a commit is lost before it was made", outcome_known=False)
-        if trouble in ("crash_before", "crash_within"):
-            await self._die(f"crash {trouble[6:]} a commit")
-        await store.commit(batch)
-        disk.commits += 1
-        disk._outage = False
-        disk._committed(batch)
-        if trouble == "crash_after":
-            await self._die("crash after a commit")
-        if trouble == "lost_reply":
-            raise disk.refuse("a commit was made, but the reply is lost", outcome_known=False)
+        batch = copied_batch(batch)
+        await disk._medium.commit(store, batch, disk.next_trouble(), _Moments(disk, self._owner, batch))
         await disk.reach(self._owner)
-
-    async def _die(self, why: str) -> None:
-        self._owner.die(why)
-        await trio.sleep_forever()
 
     async def committed(self, batch: Batch) -> bool:
         committed = await (await self._reach()).committed(batch)
@@ -209,33 +180,63 @@ class DiskStore:
         return committed
 
     async def run(self, id: str) -> RunRecord | None:
-        return await (await self._reach()).run(id)
+        found = await (await self._reach()).run(id)
+        return None if found is None else copied(found, RunRecord)
 
     async def runs(self, query: RunQuery) -> list[RunRecord]:
-        return await (await self._reach()).runs(query)
+        return copied(await (await self._reach()).runs(query), list[RunRecord])
 
     async def history(self, run: str) -> list[Event]:
-        return await (await self._reach()).history(run)
+        return copied(await (await self._reach()).history(run), list[Event])
 
     async def events(self, after: int, limit: int) -> list[Event]:
-        return await (await self._reach()).events(after, limit)
+        return copied(await (await self._reach()).events(after, limit), list[Event])
 
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
-        return await (await self._reach()).checkpoint(handle, job)
+        found = await (await self._reach()).checkpoint(handle, job)
+        return None if found is None else copied(found, Checkpoint)
 
     async def closed_interrupt(self, id: str) -> InterruptClosed | None:
-        return await (await self._reach()).closed_interrupt(id)
+        found = await (await self._reach()).closed_interrupt(id)
+        return None if found is None else copied(found, InterruptClosed)
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         return await (await self._reach()).prune(retention, now, most)
 
     async def close(self) -> None:
         await self._disk.reach(self._owner)
-        await self._store.close()
-        self._disk._holder = None
+        if self._store is not None:
+            await self._store.close()
+        if self._disk._holder is self:
+            self._disk._holder = None
+
+    async def _reach(self) -> Store:
+        await self._come()
+        assert self._store is not None, "it has been opened"
+        return self._store
+
+    async def _come(self) -> None:
+        await self._disk.reach(self._owner)
+        if self._disk.down:
+            raise self._disk.refuse("the disk is down")
 
 
-def make_store(kind: Literal["memory", "sqlite"]) -> Store:
-    """The store inside of the disk."""
-    assert kind == "memory"
-    return MemoryStore()
+class _Moments:
+    """What the disk does at the moments of a commit (`medium.Moments`)."""
+
+    def __init__(self, disk: SimulatedDisk, owner: Owner, batch: Batch) -> None:
+        self._disk = disk
+        self._owner = owner
+        self._batch = batch
+
+    def made(self) -> None:
+        self._disk._outage = False
+        self._disk._committed(self._batch)
+
+    def dies(self, why: str) -> NoReturn:
+        self._owner.die(why)
+        raise cancelled()
+
+    def fails(self, why: str) -> None:
+        self._disk._outage = True
+        self._disk._fault(why)

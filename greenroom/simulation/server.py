@@ -87,6 +87,22 @@ class Server:
             self._life.die("killed")
             await self._life.gone.wait()
 
+    def end_instant(self, now: float) -> None:
+        """For the rules: everything has had its effect."""
+        self._show_files(at_rest=False)
+        self.rules.end_instant(now)
+
+    def ends(self) -> None:
+        """For the rules: the engine has been left in order."""
+        self._show_files(at_rest=True)
+        self.rules.stopped()
+        self._world.look_at_rules()
+
+    def _show_files(self, *, at_rest: bool) -> None:
+        disk = self.disk
+        if disk.files or disk.parts:
+            self.rules.files(disk.parts, {key: file.run for key, file in disk.files.items()}, at_rest=at_rest)
+
     def abandon(self) -> None:
         """The simulation ends: whatever still lives here dies."""
         if self._life is not None:
@@ -156,7 +172,7 @@ class Life:
                     self.begun.set()
                     await self._leaving.wait()
                     server.rules.leaving()
-                server.rules.stopped()
+                server.ends()
                 server.say("has stopped")
         except KeyboardInterrupt:
             raise
@@ -180,6 +196,7 @@ class Life:
             return
         self.dead = True
         self.engine = None
+        self._world.figures.crashes += 1
         self._server.say(f"dies: {why}")
         self._server.rules.crashed()
         for scope in list(self.connections):
@@ -198,12 +215,14 @@ class Life:
         )
 
     def body_begins(self, run: Run) -> None:
+        """A body takes its first step."""
         if not self.dead:
             self._world.trace.add("body", run.id, f"attempt {run.attempt} begins")
             self._server.rules.body_begins(run)
             self._world.look_at_rules()
 
     def body_ends(self, run: Run, how: str) -> None:
+        """A body has taken its last step."""
         if not self.dead:
             self._world.trace.add("body", run.id, f"attempt {run.attempt} {how}")
             self._server.rules.body_ends(run.id)

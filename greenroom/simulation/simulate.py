@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from functools import partial
-from typing import Literal
 
 import attrs
 import trio
 
 from ..actors import actor
 from .determinism import determined
-from .disk import make_store
 from .guard import guarded
 from .schedule import Chooser, Scheduling, SeededChooser
 from .trace import Trace
-from .world import Figures, Scenario, World
+from .world import Figures, Scenario, StoreKind, World
 
 _real_time = time.perf_counter  # the guard forbids it to everyone else
 
@@ -47,7 +44,7 @@ def simulate(
     *,
     steps: int | None = None,
     keep: Collection[int] | None = None,
-    store: Literal["memory", "sqlite"] = "memory",
+    store: StoreKind = "memory",
     chooser: Chooser | None = None,
 ) -> Simulated:
     """Play a scenario in a run of trio of its own, and return when it has ended; `SimulationFailed` if a rule
@@ -57,7 +54,7 @@ def simulate(
     A `chooser` decides which task goes on, instead of the seed.
     """
     began = _real_time()
-    world = World(seed, scenario, steps, keep, partial(make_store, store))
+    world = World(seed, scenario, steps, keep, store)
     actor.observer = world.trace.message
     try:
         with determined(str(seed)):

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import trio
 
+from ..actors.ticket import Ticket
 from ..protocol.events import Event
 from ..protocol.records import RunRecord, Snapshot
 from .determinism import SimulatedClock
@@ -59,7 +60,7 @@ class Trace:
     def __init__(self, clock: SimulatedClock) -> None:
         self.entries: list[Entry] = []
         self._clock = clock
-        self._commands = 0
+        self.commands = 0
 
     def add(self, kind: Kind, who: str, what: Any) -> None:
         """Something has happened just now."""
@@ -67,9 +68,9 @@ class Trace:
 
     def command(self, client: str, name: str, arguments: Any) -> int:
         """A client calls the engine; returns the number that the answer will have."""
-        self._commands += 1
-        self.add("command", client, Command(self._commands, name, _json(arguments)))
-        return self._commands
+        self.commands += 1
+        self.add("command", client, Command(self.commands, name, _json(arguments)))
+        return self.commands
 
     def message(self, kind: str, name: str, message: object) -> None:
         """The observer of what actors are told (`actors/actor.py`)."""
@@ -128,6 +129,8 @@ _WRITERS: dict[str, Callable[[str, Any], str]] = {
 def _shown(value: Any) -> str:
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
+    if isinstance(value, Ticket):
+        return f"run {value.id}{' joined' if value.joined else ''}"
     if isinstance(value, RunRecord):
         return f"run {value.id} {value.status}"
     if isinstance(value, Snapshot):

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import attrs
 import trio
 
 from ..actors.jobs import Jobs
-from ..persistence.store import Batch, Store
+from ..persistence.store import Batch
 from .client import Client
 from .crash import cut_off
 from .determinism import SimulatedClock, derived
 from .disk import SimulatedDisk
+from .medium import MemoryMedium, SqliteMedium
 from .rules import Rules
 from .server import Life, Server
 from .trace import Trace
 
+StoreKind = Literal["memory", "sqlite"]
 Scenario = Callable[["World"], Awaitable[object]]
 Invariant = Callable[[], object]
 I = TypeVar("I", bound=Invariant)  # noqa: E741
@@ -83,7 +85,7 @@ class World:
         scenario: Scenario,
         steps: int | None,
         keep: Collection[int] | None,
-        make_store: Callable[[], Store],
+        store: StoreKind,
     ) -> None:
         self.seed = seed
         self.random = derived(seed, "scenario")
@@ -97,7 +99,7 @@ class World:
         self._scenario = scenario
         self._steps = steps
         self._keep = None if keep is None else frozenset(keep)
-        self._make_store = make_store
+        self._store: StoreKind = store
         self._step = 0
         self._invariants: list[tuple[str, Invariant]] = []
         self._scope = trio.CancelScope()
@@ -213,6 +215,7 @@ class World:
                 if isinstance(error, trio.Cancelled):
                     raise
         self.figures.simulated_seconds = trio.current_time()
+        self.figures.commands = self.trace.commands
         for server in self.servers:
             server.abandon()
 
@@ -229,13 +232,14 @@ class World:
             self.figures.faults += 1
             self.trace.add("fault", name, what)
 
-        return SimulatedDisk(self._make_store(), self.derived("disk", name), committed, fault)
+        medium = MemoryMedium() if self._store == "memory" else SqliteMedium(self.derived("sqlite", name))
+        return SimulatedDisk(medium, self.derived("disk", name), committed, fault)
 
     def _end_instant(self) -> None:
         """Everything rests."""
         for server in self.servers:
             if server.disk.at_rest and server.running:
-                server.rules.end_instant(trio.current_time())
+                server.end_instant(self.ticking.now)
         self.look_at_rules()
         for name, invariant in self._invariants:
             try:
