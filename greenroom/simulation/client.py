@@ -22,13 +22,12 @@ _USUAL = {"kind": "start", "on_conflict": "reject", "warn_after": 2, "limit": 10
 
 
 class Client:
-    """See the module's text; the methods are those of `Engine`, and `name` is in the events that it causes."""
+    """See the module's text; the methods are those of `Engine`. `name` is in the events that it causes."""
 
-    def __init__(self, name: str, server: Server, trace: Trace, look_at_rules: Callable[[], None]) -> None:
+    def __init__(self, name: str, server: Server, trace: Trace) -> None:
         self.name = name
         self.server = server
         self._trace = trace
-        self._look_at_rules = look_at_rules
 
     async def submit(
         self,
@@ -112,8 +111,7 @@ class Client:
 
     async def snapshot(self) -> Snapshot:
         snapshot: Snapshot = await self._ask("snapshot")
-        self.server.rules.shown_snapshot(snapshot)
-        self._look_at_rules()
+        self.server.judge(self.server.rules.shown_snapshot, snapshot)
         return snapshot
 
     async def get_run(self, run_id: str) -> RunRecord:
@@ -153,10 +151,9 @@ class Client:
                 except StopAsyncIteration:
                     return
             if isinstance(item, Snapshot):
-                server.rules.shown_snapshot(item)
+                server.judge(server.rules.shown_snapshot, item)
             else:
-                server.rules.shown(item)
-            self._look_at_rules()
+                server.judge(server.rules.shown, item)
             yield item
 
     async def _command(self, name: str, *arguments: Any, **options: Any) -> Any:

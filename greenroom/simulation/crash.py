@@ -7,15 +7,18 @@ From the crash on no line of theirs runs any more, except what stands in `finall
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import trio
 from outcome import Error
 
 Task = trio.lowlevel.Task
 
+_MOST_ROUNDS = 5_000
+"""In which what was cut off must have unwound."""
 
-def below(task: Task) -> list[Task]:
+
+def _below(task: Task) -> list[Task]:
     """A task and all that it has started, in the order in which they were spawned."""
     return sorted(_tree(task), key=lambda one: one._counter)
 
@@ -23,18 +26,31 @@ def below(task: Task) -> list[Task]:
 def cut_off(root: Task, scope: trio.CancelScope) -> None:
     """Cancel the scope, which `root` is in, with everything below it, and have nobody go on as if it had not
     happened: whoever had been woken for another reason finds itself cancelled."""
-    unshield(root, scope)
+    _unshield(root, scope)
     scope.cancel()
     current = trio.lowlevel.current_task() if trio.lowlevel.in_trio_task() else None
-    for task in below(root):
+    for task in _below(root):
         if task._next_send_fn is not None and task is not current:
             _cancel_runnable(task)
 
 
-def unshield(root: Task, scope: trio.CancelScope) -> None:
+async def bury(root: Callable[[], Task | None], scope: trio.CancelScope) -> list[str]:
+    """Wait until nothing is left of what was cut off, which `root` tells by `None`, and take away the shields
+    that it puts up meanwhile. Returns the names of the tasks that don't end for all that."""
+    for _ in range(_MOST_ROUNDS):
+        task = root()
+        if task is None:
+            return []
+        await trio.lowlevel.checkpoint()
+        _unshield(task, scope)
+    task = root()
+    return [] if task is None else [left.name for left in _below(task)]
+
+
+def _unshield(root: Task, scope: trio.CancelScope) -> None:
     """Take away all shields inside a scope, also those that were put up since it was cancelled."""
     end = scope._cancel_status
-    for task in below(root):
+    for task in _below(root):
         status = task._cancel_status
         while status is not None and status is not end:
             if status._scope.shield:

@@ -83,7 +83,7 @@ def determined(seed: str) -> Iterator[None]:
     numbers = itertools.count()
     gc.disable()  # what finalizers do would happen at any time; the clock collects in its own rhythm
     _run._r.seed(seed)
-    # Of two deadlines at the same time, the one that was set first comes first, not the one at the lower address.
+    # Of two deadlines at the same time, the one set first comes first, not the one at the lower address.
     vars(_run)["id"] = lambda thing: next(numbers)
     try:
         yield

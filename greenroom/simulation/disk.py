@@ -24,6 +24,7 @@ from ..protocol.records import RunRecord
 from .crash import cancelled
 from .files import DiskFiles, StoredFile
 from .medium import Medium, Trouble, copied, copied_batch
+from .rules import Rules
 
 
 class Owner(Protocol):
@@ -42,7 +43,12 @@ class SimulatedDisk:
     """See the module's text. Set the attributes at any time; they hold from the next operation on."""
 
     def __init__(
-        self, medium: Medium, random: Random, committed: Callable[[Batch], None], fault: Callable[[str], None]
+        self,
+        medium: Medium,
+        random: Random,
+        rules: Rules,
+        committed: Callable[[Batch], None],
+        fault: Callable[[str], None],
     ) -> None:
         self.down = False
         """Nothing can be read or written."""
@@ -56,6 +62,10 @@ class SimulatedDisk:
         """Finished files, by handle and path."""
         self.parts: dict[tuple[str, str, str], StoredFile] = {}
         """Unfinished ones, by handle, path and run."""
+        self.rules = rules
+        """What judges everything that is committed here."""
+        self.injured = False
+        """Whether anything has gone wrong with the disk since its engine was started."""
         self._medium = medium
         self._random = random
         self._committed = committed
@@ -101,13 +111,18 @@ class SimulatedDisk:
         if owner.dead:
             await trio.sleep_forever()
 
+    def fails(self, why: str) -> None:
+        """Something goes wrong, as it was told to."""
+        self.injured = True
+        self._fault(why)
+
     def refuse_file(self, what: str, writes: bool) -> None:
         """Raise if an operation on files can't be done now."""
         if self.down:
-            self._fault(f"can't {what}: the disk is down")
+            self.fails(f"can't {what}: the disk is down")
             raise OSError(errno.EIO, "the simulated disk is down")
         if self.full and writes:
-            self._fault(f"can't {what}: the disk is full")
+            self.fails(f"can't {what}: the disk is full")
             raise OSError(errno.ENOSPC, "the simulated disk is full")
 
     def next_trouble(self) -> Trouble | None:
@@ -123,7 +138,7 @@ class SimulatedDisk:
 
     def refuse(self, why: str, *, outcome_known: bool = True) -> StoreDown:
         """The error for an operation that fails for a passing reason."""
-        self._fault(why)
+        self.fails(why)
         self._outage = True
         return StoreDown(f"the simulated store is unavailable: {why}", outcome_known=outcome_known)
 
@@ -137,8 +152,9 @@ class DiskStore:
         self._store: Store | None = None
 
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
-        await self._come()
         disk = self._disk
+        disk.injured = False
+        await self._come()
         if disk._holder is None or disk._holder._owner.dead:
             disk._holder = self
             self._store = await disk._medium.store()
@@ -239,4 +255,4 @@ class _Moments:
 
     def fails(self, why: str) -> None:
         self._disk._outage = True
-        self._disk._fault(why)
+        self._disk.fails(why)

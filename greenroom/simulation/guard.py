@@ -2,10 +2,10 @@
 
 Real time, real randomness, files, threads, sockets and processes would make two runs of one seed differ.
 Whoever uses them is told so where it happens, and the simulation ends with a text that names what was
-touched, and from where. Python's own audit events tell of files, sockets, threads and processes; the functions
-of time and randomness are exchanged while a simulation lasts.
+touched, and from where. Python's own audit events tell of files, sockets and processes; the functions of
+time, randomness and threads are exchanged while a simulation lasts.
 
-Let through are imports, the lines of source that tracebacks show, and log records (their time is the world's).
+Let through are imports, the lines of source that tracebacks show, and log records (with the world's time).
 Not noticed are: what was opened before the simulation began; a function of time or randomness that is kept in
 an object or a default value; what C libraries do by themselves; and when the garbage collector runs the
 finalizers of cycles, which the simulation makes regular, but not for the code under test's own caches.
@@ -218,7 +218,8 @@ def guarded(report: _Report, wall_clock: Callable[[], float]) -> Iterator[None]:
     """Watch this thread while the block lasts. `report` is told of the first thing touched, and of each more;
     whoever touches gets a `RealWorldTouched`."""
     global _active, _hooked
-    assert _active is None, "one simulation at a time"
+    if _active is not None:
+        raise RuntimeError("a simulation is under way in this process, which can have only one at a time")
     if not _hooked:
         sys.addaudithook(_audit)  # it stays for as long as the process lives, and sleeps
         _hooked = True

@@ -1,8 +1,8 @@
 """What a simulated disk keeps a store on: dictionaries, or a real SQLite database in memory.
 
-Both do the same things to a commit that the disk has trouble for. With SQLite the trouble comes from below the
-store, as errors of single statements and of COMMIT, so that the code which sorts them out and tries again is
-simulated as well.
+Both do the same things to a commit that the disk has trouble for. With SQLite the trouble comes from below
+the store, as errors of single statements and of COMMIT, so that the code which sorts them out and tries again
+is simulated as well.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from random import Random
-from typing import Any, Literal, NoReturn, Protocol, TypeVar
+from typing import Any, Literal, NoReturn, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -183,11 +183,11 @@ class _Connection(sqlite3.Connection):
 class _Cursor(sqlite3.Cursor):
     """Lets the errand know of each statement that writes."""
 
-    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+    def execute(self, sql: str, parameters: Any = (), /) -> Self:
         self._tell(sql)
         return super().execute(sql, parameters)
 
-    def executemany(self, sql: str, rows: Iterable[Any], /) -> sqlite3.Cursor:
+    def executemany(self, sql: str, rows: Iterable[Any], /) -> Self:
         self._tell(sql)
         return super().executemany(sql, rows)
 

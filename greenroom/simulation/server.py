@@ -1,14 +1,14 @@
-"""A server in a simulation: a process with an engine in it that can be started, stopped and crashed, any number
-of times, on one disk.
+"""A server in a simulation: a process with an engine in it that can be started, stopped and crashed, any
+number of times, on one disk.
 
-A crash comes at any moment and spares nothing: everything that the engine and its bodies were doing ends where
-it stands, and what of it still unwinds reaches neither the disk nor anybody.
+A crash comes at any moment and spares nothing: everything that the engine and its bodies were doing ends
+where it stands, and what of it still unwinds reaches neither the disk nor anybody.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,28 +21,24 @@ from ..actors.jobs import Job, Jobs
 from ..actors.opening import open_engine
 from ..persistence.store import Stored
 from ..protocol.errors import GreenroomError, Invalid, Unavailable
-from .crash import below, cut_off, unshield
+from .crash import bury, cut_off
 from .disk import SimulatedDisk
-from .rules import Rules
 
 if TYPE_CHECKING:
     from .world import World
-
-_MOST_ROUNDS = 5_000
-"""In which what was cut off must have unwound."""
 
 
 class Server:
     """See the module's text. `options` are those of `open_engine`."""
 
     def __init__(
-        self, world: World, name: str, jobs: Jobs, disk: SimulatedDisk, rules: Rules, options: dict[str, Any]
+        self, world: World, name: str, jobs: Jobs, disk: SimulatedDisk, options: dict[str, Any]
     ) -> None:
         self.name = name
         self.disk = disk
         self.jobs = jobs
         self.options = options
-        self.rules = rules
+        self.rules = disk.rules
         self.failure: BaseException | None = None
         """What stopped the engine by itself, in its last life."""
         self._world = world
@@ -63,7 +59,9 @@ class Server:
 
     async def start(self, **options: Any) -> None:
         """Start the engine, on whatever the disk holds; `options` change those it was made with. Raises
-        what opening it raises."""
+        what opening it raises, and `Unavailable` if it dies before it is up."""
+        if self.running:
+            raise RuntimeError(f"{self.name} is running: stop it, or crash it, before you start it again")
         if self._life is not None:
             await self._life.gone.wait()
         self.options |= options
@@ -72,13 +70,14 @@ class Server:
         life = self._life = Life(self, self._world, self.lives)
         self._world.begin(life)
         await life.begun.wait()
-        if not life.running and self.failure is not None:
-            raise self.failure
+        if not life.running:
+            raise self.failure or Unavailable(f"{self.name} has died while it was starting")
 
-    async def stop(self) -> None:
-        """Leave the engine in order, and wait until it has ended."""
+    async def stop(self, *, at_once: bool = False) -> None:
+        """Leave the engine in order, and wait until it has ended. `at_once` cancels whoever holds it open, so
+        that what executes gets no more time."""
         if self._life is not None:
-            self._life.leave()
+            self._life.leave(at_once)
             await self._life.gone.wait()
 
     async def crash(self) -> None:
@@ -90,18 +89,22 @@ class Server:
     def end_instant(self, now: float) -> None:
         """For the rules: everything has had its effect."""
         self._show_files(at_rest=False)
-        self.rules.end_instant(now)
+        self.judge(self.rules.end_instant, now)
 
     def ends(self) -> None:
         """For the rules: the engine has been left in order."""
         self._show_files(at_rest=True)
-        self.rules.stopped()
-        self._world.look_at_rules()
+        self.judge(self.rules.stopped)
+
+    def judge(self, look: Callable[..., object], *arguments: Any, **options: Any) -> None:
+        """Have the rules look at something; see `World.judge`."""
+        self._world.judge(self.rules, look, *arguments, **options)
 
     def _show_files(self, *, at_rest: bool) -> None:
         disk = self.disk
         if disk.files or disk.parts:
-            self.rules.files(disk.parts, {key: file.run for key, file in disk.files.items()}, at_rest=at_rest)
+            files = {key: file.run for key, file in disk.files.items()}
+            self.judge(self.rules.files, list(disk.parts), files, at_rest=at_rest)
 
     def abandon(self) -> None:
         """The simulation ends: whatever still lives here dies."""
@@ -146,6 +149,7 @@ class Life:
         self._server = server
         self._world = world
         self._scope = trio.CancelScope()
+        self._holding_open = trio.CancelScope()
         self._leaving = trio.Event()
         self._task: trio.lowlevel.Task | None = None
 
@@ -155,23 +159,13 @@ class Life:
 
     async def run(self) -> None:
         """The process."""
-        server, disk = self._server, self._server.disk
+        server = self._server
         self._task = trio.lowlevel.current_task()
         server.say("starts")
         try:
             with self._scope:
-                async with open_engine(
-                    TracedJobs(server.jobs, self, self._world),
-                    disk.store_of(self),
-                    data_dir=disk.files_of(self),
-                    clock=self._world.clock,
-                    random=self._world.derived("engine", server.name, self.number),
-                    **server.options,
-                ) as self.engine:
-                    server.say("is up")
-                    self.begun.set()
-                    await self._leaving.wait()
-                    server.rules.leaving()
+                with self._holding_open:
+                    await self._hold_open()
                 server.ends()
                 server.say("has stopped")
         except KeyboardInterrupt:
@@ -184,11 +178,29 @@ class Life:
             self.begun.set()
             self.gone.set()
 
-    def leave(self) -> None:
+    async def _hold_open(self) -> None:
+        server, disk = self._server, self._server.disk
+        async with open_engine(
+            TracedJobs(server.jobs, self),
+            disk.store_of(self),
+            data_dir=disk.files_of(self),
+            clock=self._world.clock,
+            random=self._world.derived("engine", server.name, self.number),
+            **server.options,
+        ) as self.engine:
+            server.say("is up")
+            self.begun.set()
+            await self._leaving.wait()
+            server.judge(server.rules.leaving)
+
+    def leave(self, at_once: bool) -> None:
         """The engine is left in order."""
-        if not self._leaving.is_set():
-            self._server.say("is being stopped")
+        if not self._leaving.is_set() and not self.dead:
+            self._server.say("is being cancelled" if at_once else "is being stopped")
             self._leaving.set()
+        if at_once and not self.dead:
+            self._server.judge(self._server.rules.leaving)
+            self._holding_open.cancel()
 
     def die(self, why: str) -> None:
         """The process dies here and now."""
@@ -198,7 +210,7 @@ class Life:
         self.engine = None
         self._world.figures.crashes += 1
         self._server.say(f"dies: {why}")
-        self._server.rules.crashed()
+        self._server.judge(self._server.rules.crashed)
         for scope in list(self.connections):
             scope.cancel()
         if self._task is None:  # it has not even begun
@@ -209,35 +221,27 @@ class Life:
 
     def opened(self, stored: Stored) -> None:
         """The engine has opened its store."""
-        options = self._server.options
-        self._server.rules.opened(
-            stored, self._server.jobs.recall, options.get("max_concurrent"), options.get("lanes") or {}
-        )
+        server, options = self._server, self._server.options
+        limits = options.get("max_concurrent"), options.get("lanes") or {}
+        server.judge(server.rules.opened, stored, server.jobs.recall, *limits)
 
     def body_begins(self, run: Run) -> None:
         """A body takes its first step."""
         if not self.dead:
             self._world.trace.add("body", run.id, f"attempt {run.attempt} begins")
-            self._server.rules.body_begins(run)
-            self._world.look_at_rules()
+            self._server.judge(self._server.rules.body_begins, run)
 
     def body_ends(self, run: Run, how: str) -> None:
         """A body has taken its last step."""
         if not self.dead:
             self._world.trace.add("body", run.id, f"attempt {run.attempt} {how}")
-            self._server.rules.body_ends(run.id)
-            self._world.look_at_rules()
+            self._server.judge(self._server.rules.body_ends, run.id)
 
     async def _bury(self) -> None:
         """What unwinds may put up new shields: take them away until nothing is left."""
-        for _ in range(_MOST_ROUNDS):
-            if self.gone.is_set():
-                return
-            await trio.lowlevel.checkpoint()
-            if self._task is not None:
-                unshield(self._task, self._scope)
-        left = [] if self._task is None else [task.name for task in below(self._task)]
-        self._world.give_up(f"{self._server.name} was killed, and these go on for ever: {', '.join(left)}")
+        left = await bury(lambda: None if self.gone.is_set() else self._task, self._scope)
+        if left:
+            self._world.give_up(f"{self._server.name} was killed, and these go on: {', '.join(left)}")
 
     def _ends_with(self, error: BaseException) -> None:
         if self.dead:
@@ -245,15 +249,16 @@ class Life:
         server = self._server
         server.failure = error
         server.say(f"ends with {type(error).__name__}: {error}")
-        server.rules.crashed()
-        if isinstance(error, Exception) and not isinstance(error, GreenroomError) and self.begun.is_set():
-            self._world.fail(f"the engine crashed with {type(error).__name__}: {error}", error)
+        server.judge(server.rules.crashed)
+        disk_is_to_blame = isinstance(error, GreenroomError) and server.disk.injured
+        if self.begun.is_set() and isinstance(error, Exception) and not disk_is_to_blame:
+            self._world.fail(f"the engine stopped with {type(error).__name__}: {error}", error)
 
 
 class TracedJobs(Jobs):
     """The jobs of a server, with the begins and ends of their bodies reported."""
 
-    def __init__(self, jobs: Jobs, life: Life, world: World) -> None:
+    def __init__(self, jobs: Jobs, life: Life) -> None:
         super().__init__()
         self._given = jobs
         self._life = life

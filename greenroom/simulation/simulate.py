@@ -80,6 +80,6 @@ def simulate(
 
 
 async def _guarded_run(world: World) -> None:
-    """Guarded from within: trio itself needs sockets and randomness before it begins and after it has ended."""
+    """Guarded from within: trio itself needs sockets before it begins, and closes them at its end."""
     with guarded(world.touched, world.clock):
         await world.run()

@@ -1,5 +1,5 @@
-"""What happened in a simulation, in order: commands and replies, events as they were committed, messages between
-actors, faults, lives of servers and bodies.
+"""What happened in a simulation, in order: commands and replies, events as they were committed, messages
+between actors, faults, lives of servers and bodies.
 
 An entry keeps objects and costs next to nothing; text is made when somebody asks for it. The text holds
 nothing that differs from one process to the next (addresses, hashes, real time), so a seed's trace is the

@@ -17,7 +17,7 @@ import trio
 from ..actors.jobs import Jobs
 from ..persistence.store import Batch
 from .client import Client
-from .crash import cut_off
+from .crash import bury, cut_off
 from .determinism import SimulatedClock, derived
 from .disk import SimulatedDisk
 from .medium import MemoryMedium, SqliteMedium
@@ -101,6 +101,7 @@ class World:
         self._keep = None if keep is None else frozenset(keep)
         self._store: StoreKind = store
         self._step = 0
+        self._over = False
         self._invariants: list[tuple[str, Invariant]] = []
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery
@@ -114,10 +115,7 @@ class World:
         """A server with an engine for these jobs, which is up. `options` are those of `open_engine`. Without
         a disk of another server it gets a new one."""
         name = name or ("server" if not self.servers else f"server {len(self.servers) + 1}")
-        rules = Rules()
-        if disk is None:
-            disk = self._make_disk(name, rules)
-        server = Server(self, name, jobs, disk, rules, options)
+        server = Server(self, name, jobs, disk or self._make_disk(name), options)
         self.servers.append(server)
         await server.start()
         return server
@@ -126,7 +124,7 @@ class World:
         """Somebody who calls a server: the only one, if none is named."""
         if server is None:
             [server] = self.servers
-        return Client(name, server, self.trace, self.look_at_rules)
+        return Client(name, server, self.trace)
 
     async def steps(self, count: int) -> AsyncIterator[Step]:
         """The steps of the scenario, so many unless whoever simulates wants another number."""
@@ -169,12 +167,16 @@ class World:
         for server in self.servers:
             server.abandon()
         cut_off(self._task, self._scope)
+        self.spawn(self._bury)
 
-    def look_at_rules(self) -> None:
-        """Fail if a rule has found a fault."""
-        for server in self.servers:
-            if server.rules.faults:
-                self.fail(server.rules.faults[0])
+    def judge(self, rules: Rules, look: Callable[..., object], *arguments: Any, **options: Any) -> None:
+        """Have rules look at something; the simulation fails if they find fault with it."""
+        try:
+            look(*arguments, **options)
+        except Exception as error:
+            self.fail(f"the rules stumble: {type(error).__name__}: {error}", error)
+        if rules.faults:
+            self.fail(rules.faults[0])
 
     def touched(self, text: str) -> None:
         """Code under test has left the simulation."""
@@ -214,33 +216,39 @@ class World:
                     self.fail(f"the scenario raised {type(error).__name__}: {error}", error)
                 if isinstance(error, trio.Cancelled):
                     raise
+        self._over = True
         self.figures.simulated_seconds = trio.current_time()
         self.figures.commands = self.trace.commands
         for server in self.servers:
             server.abandon()
 
-    def _make_disk(self, name: str, rules: Rules) -> SimulatedDisk:
+    async def _bury(self) -> None:
+        left = await bury(lambda: None if self._over else self._task, self._scope)
+        if left:
+            self.give_up(f"the scenario was cancelled, and these go on: {', '.join(left)}")
+
+    def _make_disk(self, name: str) -> SimulatedDisk:
+        rules = Rules()
+
         def committed(batch: Batch) -> None:
             self.figures.commits += 1
             self.figures.events += len(batch.events)
             for event in batch.events:
                 self.trace.add("event", name, event)
-            rules.commit(batch)
-            self.look_at_rules()
+            self.judge(rules, rules.commit, batch)
 
         def fault(what: str) -> None:
             self.figures.faults += 1
             self.trace.add("fault", name, what)
 
         medium = MemoryMedium() if self._store == "memory" else SqliteMedium(self.derived("sqlite", name))
-        return SimulatedDisk(medium, self.derived("disk", name), committed, fault)
+        return SimulatedDisk(medium, self.derived("disk", name), rules, committed, fault)
 
     def _end_instant(self) -> None:
         """Everything rests."""
         for server in self.servers:
             if server.disk.at_rest and server.running:
                 server.end_instant(self.ticking.now)
-        self.look_at_rules()
         for name, invariant in self._invariants:
             try:
                 found = invariant()
