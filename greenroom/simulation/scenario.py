@@ -1,0 +1,264 @@
+"""The built-in scenario: every command, in random order, from several clients, while everything fails.
+
+Each step draws what one client does, and most don't wait for it to be done before the next begins. Some steps
+are faults: the server crashes at a commit or anywhere, is stopped and started again, its disk fails, is slow
+or full, the clocks on the walls jump, a follower stalls or comes back. In the end every obstacle is taken
+away; then all bodies end, and nothing may be left. What callers are told is judged in `callers.py`, and what
+followers see in `followers.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import trio
+
+from ..protocol.errors import GreenroomError, Unavailable
+from . import bodies
+from .bodies import LANES, Bodies
+from .callers import Caller
+from .disk import Trouble
+from .followers import Follower
+from .world import Step, World
+
+MAX_CONCURRENT = 2
+PATIENCE = 60.0
+"""Seconds; longer than anything in it that ends by itself."""
+
+LONGEST_STEP = 20.0
+"""Seconds after which a step is not waited for any more."""
+
+Deed = Callable[["Play", Random], Awaitable[None]]
+
+
+async def everything(world: World) -> None:
+    """The scenario."""
+    await Play(world).play(40)
+
+
+class Play:
+    """One simulation of the built-in scenario."""
+
+    def __init__(self, world: World, *, max_concurrent: int = MAX_CONCURRENT) -> None:
+        self.world = world
+        self.bodies = Bodies()
+        self.max_concurrent = max_concurrent
+        self.followers: list[Follower] = []
+        self._callers = 0
+        self._requests: set[str] = set()
+        self._nursery: trio.Nursery
+
+    async def play(self, steps: int) -> None:
+        """Go through the steps, and let everything end."""
+        await self.begin()
+        async with trio.open_nursery() as followers:
+            for number in range(3):
+                self.followers.append(Follower(f"follower {number}", self.world))
+                followers.start_soon(self.followers[-1].follow)
+            async with trio.open_nursery() as self._nursery:
+                async for step in self.world.steps(steps):
+                    await self.step(step)
+                self._nursery.cancel_scope.cancel()
+            await self.let_everything_end()
+            followers.cancel_scope.cancel()
+
+    async def begin(self) -> None:
+        """Start the server."""
+        self.server = await self.world.serve(
+            self.bodies.jobs, max_concurrent=self.max_concurrent, shutdown_timeout=3
+        )
+        self.bodies.rules = self.server.rules
+
+    async def step(self, step: Step) -> None:
+        """Let something happen."""
+        random = step.random
+        if not self.server.running and random.random() < 0.7:
+            await self.start(random)
+        deed = random.choice(random.choice(_DEEDS))
+        if random.random() < 0.8:
+            self._nursery.start_soon(deed, self, random)
+        else:
+            with trio.move_on_after(LONGEST_STEP):
+                await deed(self, random)
+        await pause(random)
+
+    def caller(self) -> Caller:
+        """Somebody who does one thing. The name, which is in all events that it causes, is his alone."""
+        self._callers += 1
+        return Caller(self.world.client(f"caller {self._callers}"), self.world, self._requests)
+
+    async def start(self, random: Random | None = None) -> None:
+        """Bring the server up, whatever has happened to its disk."""
+        options: dict[str, Any] = {}
+        if random is not None and random.random() < 0.3:
+            options["max_concurrent"] = random.choice((None, 1, 2, 3))
+            options["lanes"] = random.choice(({}, {"side": 2}, {"side": 0, "back": 1}))
+        while not self.server.running:
+            try:
+                await self.server.start(**options)
+            except GreenroomError:  # the disk was not there
+                await trio.sleep(1)
+
+    # The end.
+
+    async def let_everything_end(self) -> None:
+        """Take every obstacle away; then all bodies end, and nothing may be left."""
+        self.server.disk.repair()
+        self.bodies.letting_go.set()
+        for follower in self.followers:
+            follower.go_on()
+        await self._until_up(self._take_obstacles_away)
+        await trio.sleep(PATIENCE)
+        told = self.server.rules.told
+        left = list(told.pending.values())
+        if left and not any(run.reason == "child" for run in left):
+            self.world.fail(f"{left} are left, although every body has ended")
+        client = self.world.client("the end")
+        for run in left:  # two whose children wait for each other's handles wait for ever, rightly
+            try:
+                await client.cancel(run.id)
+            except GreenroomError:
+                continue
+        await trio.sleep(PATIENCE)
+        await self._check_nothing_is_left()
+        await self._check_that_every_slot_is_there()
+
+    async def _until_up(self, do: Callable[[], Awaitable[None]]) -> None:
+        if self.server.rules.is_left:
+            await self.server.ended()
+        while True:
+            await self.start()
+            try:
+                await do()
+            except Unavailable:
+                await trio.sleep(1)
+            else:
+                return
+
+    async def _take_obstacles_away(self) -> None:
+        client = self.world.client("the end")
+        await client.resume()
+        await client.set_max_concurrent(self.max_concurrent)
+        for lane in LANES:
+            await client.set_concurrency(lane, None if lane == "main" else 1)
+
+    async def _check_nothing_is_left(self) -> None:
+        snapshot = await self.world.client("the end").snapshot()
+        left: list[Any] = [run for run in snapshot.runs.values() if not run.ended]
+        left += [handle for handle in snapshot.handles.values() if handle.active_run or handle.waiting]
+        left += [lane for lane in snapshot.lanes.values() if lane.executing or lane.queued]
+        left += [*snapshot.interrupts, *self.server.disk.parts]
+        self.world.check(
+            not (left or snapshot.engine.executing or snapshot.engine.queued),
+            f"left at the end: {left}, {snapshot.engine}",
+        )
+        torn = [key for key, file in self.server.disk.files.items() if file.content != bodies.WHOLE]
+        self.world.check(not torn, f"these files are not whole: {torn}")
+        for follower in self.followers:
+            follower.check(snapshot)
+
+    async def _check_that_every_slot_is_there(self) -> None:
+        self.bodies.letting_go = trio.Event()
+        client, told = self.world.client("the end"), self.server.rules.told
+        for number in range(self.max_concurrent):
+            params = {"tries": [[["hold", 1.0]]]}
+            await client.submit("plain", handle=f"last-{number}", lane="main", params=params)
+        await trio.sleep(0.5)
+        executing = len(told.holders())
+        self.world.check(executing == self.max_concurrent, f"only {executing} execute: slots were lost")
+        for lane in LANES[1:]:
+            ticket = await client.submit("plain", handle=f"last-{lane}", lane=lane, params={"tries": [[]]})
+            self.world.check(await ticket.wait(5), f"the slot of lane {lane} was lost")
+
+    # Faults.
+
+    async def crash(self, random: Random) -> None:
+        """Kill the server after some turns of the scheduler."""
+        for _ in range(random.randint(0, 40)):
+            await trio.lowlevel.checkpoint()
+        await self.server.crash()
+
+    async def crash_at_a_commit(self, random: Random) -> None:
+        trouble: Trouble = random.choice(("crash_before", "crash_within", "crash_after"))
+        self.server.disk.fail_commit(trouble, after=random.randint(0, 5))
+
+    async def lose_a_commit(self, random: Random) -> None:
+        trouble: Trouble = random.choice(("lost_request", "lost_reply", "refused"))
+        self.server.disk.fail_commit(trouble, after=random.randint(0, 5))
+
+    async def break_the_store(self, random: Random) -> None:
+        if random.random() < 0.3:
+            self.server.disk.fail_commit("broken", after=random.randint(0, 5))
+
+    async def stop(self, random: Random) -> None:
+        await self.server.stop()
+
+    async def trouble_the_disk(self, random: Random) -> None:
+        """For a while."""
+        disk = self.server.disk
+        what = random.choice(("down", "full", "slow"))
+        if what == "slow":
+            disk.delay = (0.0, random.choice((0.1, 1.0)))
+        else:
+            setattr(disk, what, True)
+        await trio.sleep(random.choice((0.5, 3.0, 12.0)))
+        if what == "slow":
+            disk.delay = None
+        else:
+            setattr(disk, what, False)
+
+    async def jump(self, random: Random) -> None:
+        """Set the clocks forward or back."""
+        self.world.clock.jump(random.choice((-3600.0, -1.0, 1.0, 5.0, 3600.0)))
+
+    async def trouble_a_follower(self, random: Random) -> None:
+        """Have it stall, go on, or drop its connection and resume by number."""
+        follower = random.choice(self.followers[1:])  # the first one always follows
+        random.choice((follower.stall, follower.go_on, follower.drop))()
+
+
+async def pause(random: Random) -> None:
+    """Between two steps: nothing, some turns of the scheduler, or some time."""
+    draw = random.random()
+    if draw < 0.3:
+        for _ in range(random.randint(1, 12)):
+            await trio.lowlevel.checkpoint()
+    elif draw < 0.6:
+        await trio.sleep(bodies.draw_moment(random))
+
+
+def _calls(name: str) -> Deed:
+    async def deed(play: Play, random: Random) -> None:
+        await play.caller().call(name, random)
+
+    deed.__name__ = name
+    return deed
+
+
+_SUBMITS = tuple(map(_calls, ("submit",)))
+_CONTROLS = tuple(
+    map(
+        _calls,
+        (
+            *("cancel", "cancel", "set_concurrency", "set_max_concurrent", "clear_lane", "clear_handle"),
+            *("reset_lanes", "drain", "resume", "release_handle", "set_params", "wait_for_active"),
+        ),
+    )
+)
+_TALKS = tuple(map(_calls, ("inject", "answer", "answer", "snapshot", "rerun")))
+_LOOKS = tuple(map(_calls, ("get_run", "history", "list_runs", "snapshot")))
+_FAULTS: tuple[Deed, ...] = (
+    Play.crash,
+    Play.crash,
+    Play.crash_at_a_commit,
+    Play.crash_at_a_commit,
+    Play.lose_a_commit,
+    Play.break_the_store,
+    Play.stop,
+    Play.trouble_the_disk,
+    Play.jump,
+    Play.trouble_a_follower,
+)
+_DEEDS = (_SUBMITS, _SUBMITS, _SUBMITS, _SUBMITS, _CONTROLS, _CONTROLS, _CONTROLS, _TALKS, _LOOKS, _FAULTS)

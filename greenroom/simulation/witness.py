@@ -1,0 +1,249 @@
+"""Rules 1, 5, 6, 9 and 10, as bodies, files and clients show them: what no event tells.
+
+Bodies are counted from their first step to their last. What a client is shown must have been committed, and
+be what a fold of the events gives; that is the one place where `protocol.fold` is used, because it is judged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, Protocol
+
+from ..protocol.events import Event
+from ..protocol.fold import Projection, fold
+from ..protocol.records import Snapshot
+from ..protocol.states import Status
+from .told import EXECUTES, Told, ToldRun
+
+WaitsFor = Literal["time", "answer", "child"]
+
+
+class Body(Protocol):
+    """What a body can say of its run."""
+
+    id: str
+    handle: str
+    attempt: int
+    kind: str
+    params: Any
+
+    @property
+    def checkpoint(self) -> Any: ...
+
+
+class Witness:
+    """See the module's text."""
+
+    def __init__(self, told: Told, fault: Callable[[str], None]) -> None:
+        self.seen = 0
+        """The last seq that anyone was shown."""
+        self._told = told
+        self._fault = fault
+        self._bodies: defaultdict[str, set[str]] = defaultdict(set)  # by handle
+        self._executing: set[str] = set()
+        self._just_ended: set[str] = set()  # runs whose bodies have ended in this instant
+        self._released: set[str] = set()  # runs whose handles were freed from their bodies
+        self._inboxes: dict[str, deque[Any]] = {}  # messages that each body is still to get
+        self._waits: dict[str, tuple[WaitsFor, float]] = {}  # of bodies that need no slot meanwhile
+        self._files: dict[tuple[str, str], str] = {}
+        self._first: Snapshot | None = None
+        self._projection: Projection | None = None
+
+    def new_life(self) -> None:
+        """Whatever executed is gone."""
+        self._bodies.clear()
+        self._executing.clear()
+        self._just_ended.clear()
+        self._waits.clear()
+
+    def stopped(self) -> None:
+        """The engine has ended in order."""
+        if self._executing:
+            self._fault(f"the engine has ended, but the bodies of {self._executing} have not")
+
+    # Bodies.
+
+    def executes(self, run: str) -> bool:
+        """Whether a run has a body."""
+        return run in self._executing
+
+    def has_no_body(self, run: str) -> bool:
+        """Whether it is known to have none: of one that has ended just now, its run may not know yet."""
+        return run not in self._executing and run not in self._just_ended
+
+    def released(self, run: str) -> None:
+        """A handle was freed from the body of a run."""
+        self._released.add(run)
+
+    def begins(self, body: Body) -> None:
+        """A body takes its first step."""
+        told, run = self._told, self._told.runs[body.id]
+        others = self._bodies[body.handle] - self._released
+        if others:
+            self._fault(f"a body of {run} begins beside those of {others}")
+        if told.handle(body.handle).holder != body.id:
+            self._fault(f"a body of {run} begins, which does not hold its handle")
+        if run.status not in EXECUTES or body.attempt != run.attempt:
+            self._fault(f"a body begins attempt {body.attempt} of {run}")
+        if isinstance(body.params, dict) and body.params != run.params:
+            self._fault(f"a body of {run} begins with {body.params}, not {run.params}")
+        saver, saved = told.checkpoints.get((run.handle, run.job), (None, None))
+        if body.kind == "start" and saver != run.id:
+            saved = None
+        if body.checkpoint != saved:
+            self._fault(f"a body of {run} goes on from {body.checkpoint}, not {saved}")
+        self._bodies[body.handle].add(body.id)
+        self._executing.add(body.id)
+        self._inboxes[body.id] = deque(run.messages.values())
+
+    def ends(self, run: str) -> None:
+        """A body has taken its last step."""
+        self._executing.discard(run)
+        self._just_ended.add(run)
+        self._bodies[self._told.runs[run].handle].discard(run)
+
+    def message(self, run: str, message: Any) -> None:
+        """A message was accepted for a body."""
+        if run in self._executing:
+            self._inboxes[run].append(message)
+
+    def took(self, run: str, messages: Sequence[Any]) -> None:
+        """A body took these messages."""
+        inbox = self._inboxes[run]
+        expected = [inbox.popleft() for _ in messages if inbox]
+        if expected != list(messages):
+            self._fault(f"a body of {self._told.runs[run]} took {messages}, but {expected} came first")
+
+    def goes_on(self, run: str, attempt: int) -> None:
+        """A body goes on only while its run has a slot, or is being ended, or goes on without it."""
+        told = self._told.runs[run]
+        if told.status is Status.SUSPENDED or (told.attempt != attempt and not told.ended):
+            self._fault(f"a body of attempt {attempt} goes on in {told}")
+
+    @contextmanager
+    def waiting(self, run: str, waits_for: WaitsFor, until: float = math.inf) -> Iterator[None]:
+        """A body waits, and needs no slot meanwhile."""
+        self._waits[run] = (waits_for, until)
+        waits = self._waits
+        try:
+            yield
+        finally:
+            waits.pop(run, None)
+
+    def awake(self, now: float) -> set[str]:
+        """The suspended runs whose waits are over, so that they only wait for a slot."""
+        return {run.id for run in self._told.pending.values() if self._is_awake(run, now)}
+
+    def _is_awake(self, run: ToldRun, now: float) -> bool:
+        if run.status is not Status.SUSPENDED or run.waits_for_slot:
+            return False
+        waits_for, until = self._waits.get(run.id, (run.reason if run.restored else None, math.inf))
+        if waits_for != run.reason:
+            return False
+        if waits_for == "answer":
+            return not run.questions
+        if waits_for == "child":
+            return (run.called or run.restored) and not self._told.children(run.id)
+        return waits_for == "time" and until <= now
+
+    # At the end of an instant.
+
+    def end_instant(self, cooperative: Callable[[ToldRun], bool]) -> None:
+        """A body that waits without needing its slot has given it back, and one that has ended its handle.
+        A `cooperative` one may be on its way out, and wait with its slot."""
+        for id, (waits_for, _) in self._waits.items():
+            run = self._told.runs[id]
+            if waits_for == "child" and not self._told.children(id):
+                continue  # it has joined another's
+            if run.status is Status.RUNNING and not cooperative(run):
+                self._fault(f"{run} waits for {waits_for} and keeps its slot")
+        for name, handle in self._told.handles.items():
+            holder = handle.holder
+            if holder is not None and self._told.runs[holder].ended and holder not in self._executing:
+                self._fault(
+                    f"handle {name} is held by the body of {self._told.runs[holder]}, which has ended"
+                )
+        self._just_ended.clear()
+
+    def files(
+        self, parts: Iterable[tuple[str, str, str]], files: Mapping[tuple[str, str], str], at_rest: bool
+    ) -> None:
+        """What lies on the disk: unfinished files as handle, path and run; finished ones with their run."""
+        for handle, path, id in parts:
+            if at_rest or id not in self._executing or self._told.runs[id].ended:
+                self._fault(f"{path} of handle {handle} is left unfinished by {self._told.runs[id]}")
+        for (handle, path), id in files.items():
+            if self._is_deleted(id):
+                self._fault(f"{path} of handle {handle} is left, but {self._told.runs[id]} was to delete it")
+            if (id, path) not in self._told.recorded:
+                self._fault(f"{path} of handle {handle} has its name, which {id} has not recorded")
+        for (handle, path), id in self._files.items():
+            if (handle, path) not in files and not self._is_deleted(id):
+                self._fault(f"{path} of handle {handle} is gone, which {self._told.runs[id]} had finished")
+        self._files = dict(files)
+
+    def _is_deleted(self, id: str) -> bool:
+        run = self._told.runs[id]
+        return run.doomed and run.ended and run.status is not Status.SUCCEEDED
+
+    # Clients.
+
+    def shown(self, event: Event) -> None:
+        """A client was shown an event."""
+        self.seen = max(self.seen, event.seq)
+        if self._told.events[event.seq - 1 : event.seq] != [event]:
+            self._fault(f"{event} was shown, and is not what was committed")
+
+    def shown_snapshot(self, snapshot: Snapshot) -> None:
+        """A client was shown a snapshot."""
+        told = self._told
+        if snapshot.seq > told.seq or snapshot.epoch != told.epoch:
+            self._fault(f"a snapshot of {snapshot.epoch} at {snapshot.seq} was shown, after {told.seq}")
+            return
+        folded = self._folded(snapshot)
+        if folded != snapshot:
+            self._fault(f"the fold up to {snapshot.seq} gives {folded}, but {snapshot} was shown")
+        if snapshot.seq == told.seq:
+            self._compare(snapshot)
+
+    def _folded(self, snapshot: Snapshot) -> Snapshot:
+        if self._first is None or self._projection is None:
+            self._first, self._projection = snapshot, Projection.from_snapshot(snapshot)
+        first, projection, events = self._first, self._projection, self._told.events
+        if snapshot.seq < projection.seq:
+            return fold(first, events[first.seq : snapshot.seq]) if snapshot.seq >= first.seq else snapshot
+        for event in events[projection.seq : snapshot.seq]:
+            projection.apply(event)
+        return projection.snapshot()
+
+    def _compare(self, snapshot: Snapshot) -> None:
+        told, queues = self._told, self._told.queues()
+        questions = {question for run in told.pending.values() for question in run.questions}
+        pairs: list[tuple[str, Any, Any]] = [
+            ("pending runs", {id for id, run in snapshot.runs.items() if not run.ended}, set(told.pending)),
+            ("executing", snapshot.engine.executing, len(told.holders())),
+            ("limit", snapshot.engine.max_concurrent, told.max_concurrent),
+            ("draining", snapshot.engine.draining, told.draining[-1][1]),
+            ("questions", set(snapshot.interrupts), questions),
+        ]
+        for id, record in snapshot.runs.items():
+            run = told.runs[id]
+            shown = (record.status, record.reason, record.attempt, record.place, record.params)
+            pairs.append((f"run {id}", shown, (run.status, run.reason, run.attempt, run.place, run.params)))
+        for name, lane in snapshot.lanes.items():
+            known = told.lane(name)
+            queued = [run.id for run in queues.get(name, []) if run.status is Status.QUEUED]
+            holders = {run.id for run in told.holders(name)}
+            shown_lane = (lane.limit, lane.generation, set(lane.executing), lane.queued)
+            pairs.append((f"lane {name}", shown_lane, (known.limit, known.generation, holders, queued)))
+        for name, handle in snapshot.handles.items():
+            held = told.handle(name)
+            shown_handle = (handle.active_run, handle.locked, handle.waiting, handle.params)
+            expected = (held.holder, held.holder is not None, held.waiting, held.draft)
+            pairs.append((f"handle {name}", shown_handle, expected))
+        for what, shown_as, was_told in pairs:
+            if shown_as != was_told:
+                self._fault(f"{what} was shown as {shown_as}, but at {told.seq} it is {was_told}")
