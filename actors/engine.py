@@ -5,8 +5,8 @@ Every command is one message and one reply; what an answer says is committed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 import trio
@@ -14,6 +14,7 @@ import trio
 from ..persistence.store import RunQuery, Store
 from ..protocol.errors import Conflict, Invalid, NotFound, Unavailable
 from ..protocol.events import Event, Filter
+from ..protocol.fold import Projection
 from ..protocol.names import check_name, lane_name
 from ..protocol.records import RunRecord, Snapshot
 from ..protocol.states import Status
@@ -40,6 +41,8 @@ from .messages import (
 )
 from .stream import Cursor, FellBehind, Published, Stream
 from .ticket import Ticket
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -239,6 +242,15 @@ class Engine:
             except msgspec.ValidationError as error:
                 raise Invalid(f"filter: {error}") from None
         return _Events(self, self._stream.cursor(self._stream.last_seq if after is None else after), filter)
+
+    @property
+    def stream(self) -> Stream:
+        """The events in the form that many subscribers share; for the gateway."""
+        return self._stream
+
+    async def look(self, read: Callable[[Projection], T]) -> T:
+        """Ask about what is committed; `read` must neither keep nor change what it sees. For the gateway."""
+        return await self._door.look(read)
 
     def report(self) -> list[dict[str, Any]]:
         """What every awake actor is doing, to ask a stuck engine why."""

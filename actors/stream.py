@@ -7,7 +7,7 @@ on past its cursor, it is told so and starts again from a snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import trio
@@ -47,7 +47,13 @@ class Stream:
         self._size = size
         self._ring: list[Published | None] = [None] * size
         self._news = trio.lowlevel.ParkingLot()
+        self._listeners: dict[Callable[[], None], None] = {}
         self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more events come."""
+        return self._closed
 
     def begin(self, last_seq: int) -> None:
         """Numbering goes on after this."""
@@ -59,12 +65,28 @@ class Stream:
         for event in events:
             self._ring[event.seq % self._size] = Published(event)
         self.last_seq += len(events)
-        self._news.unpark_all()
+        self._tell()
 
     def close(self) -> None:
         """No more events come: subscribers end when they have taken what there is."""
         self._closed = True
+        self._tell()
+
+    def listen(self, hear: Callable[[], None]) -> None:
+        """Call `hear` at news, in the turn of the journal: it may wake a task, and must do nothing more.
+
+        For those who wait for other things as well; whoever waits for events alone has a cursor.
+        """
+        self._listeners[hear] = None
+
+    def unlisten(self, hear: Callable[[], None]) -> None:
+        """Call it no longer."""
+        del self._listeners[hear]
+
+    def _tell(self) -> None:
         self._news.unpark_all()
+        for hear in self._listeners:
+            hear()
 
     def cursor(self, after: int) -> Cursor:
         """A cursor behind event `after`."""

@@ -106,7 +106,7 @@ class ListRuns(CommandBase, frozen=True, kw_only=True, tag="list_runs"):
 
     handle: str | None = None
     lane: str | None = None
-    status: str | None = None
+    status: str | list[str] | None = None
     limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
     before: str | None = None
 
@@ -254,7 +254,10 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
 
     `run_id` and `joined` answer submit; `run` cancel, wait and get_run; `ended` wait; `runs` list_runs;
     `events` history; `snapshot` snapshot; `outcome` inject (`accepted`) and answer (`resolved`,
-    `not_found`, `already_resolved`); `count` clear_lane and clear_handle.
+    `not_found`, `already_resolved`); `count` clear_lane and clear_handle; `released` release_handle.
+
+    A large snapshot goes out in parts (see `parts`), each in an `ok` of its own with the same `id`; `more`
+    says that another one follows.
     """
 
     id: Id
@@ -268,6 +271,8 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     snapshot: Snapshot | None = None
     outcome: str | None = None
     count: int | None = None
+    released: bool | None = None
+    more: bool = False
 
 
 class Error(ServerBase, frozen=True, kw_only=True, tag="error"):
@@ -287,10 +292,14 @@ class Events(ServerBase, frozen=True, kw_only=True, rename={"from_": "from"}, ta
     events: list[Event]
 
 
-class Resync(ServerBase, frozen=True, kw_only=True, tag="resync"):
-    """What the client followed has moved on without it; it begins again from this snapshot."""
+class Resync(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="resync"):
+    """What the client followed has moved on without it; it begins again from this snapshot.
+
+    A large one goes out in parts (see `parts`): `more` says that another one follows.
+    """
 
     snapshot: Snapshot
+    more: bool = False
 
 
 ServerMessage = Welcome | Ok | Error | Events | Resync

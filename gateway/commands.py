@@ -1,0 +1,200 @@
+"""The table of commands: one entry each, of which WebSocket and HTTP are two skins.
+
+An entry says what the command looks like on the wire (`protocol.commands`), which role may give it, what it
+calls on the engine, and under which path HTTP has it. A new command is written here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import attrs
+
+from ..actors.engine import Engine
+from ..actors.messages import FilesFate, OnConflict
+from ..protocol import commands as wire
+from ..protocol.commands import CommandBase, timeout_from_wire
+from .endings import Endings
+from .tokens import Role
+
+Fields = dict[str, Any]
+"""What a reply says: fields of `protocol.commands.Ok`."""
+
+
+@attrs.frozen
+class Context:
+    """What a command works on, and in whose name."""
+
+    engine: Engine
+    endings: Endings
+    by: str
+
+
+Call = Callable[[Context, Any], Awaitable[Fields]]
+
+
+@attrs.frozen
+class Http:
+    """A command's place in HTTP. Names in the path are fields of the command; the others come in the body, a
+    JSON object, or for GET in the query."""
+
+    method: str
+    path: str
+    body: str | None = None
+    """The field of the reply that is the whole body of the answer, where it isn't all of them."""
+    status: int = 200
+    also: dict[str, str] = attrs.field(factory=dict)
+    """Other names that fields of the request have in HTTP, after what they are called in a GET."""
+
+
+@attrs.frozen
+class Entry:
+    """One command. Those without a `call` are about the connection itself, which answers them."""
+
+    wire: type[CommandBase]
+    role: Role
+    call: Call | None = None
+    http: Http | None = None
+    heavy: bool = False
+    """Whether its reply may be large, so that a connection may not ask for many at once."""
+
+
+async def _submit(context: Context, command: wire.Submit) -> Fields:
+    ticket = await context.engine.submit(
+        command.job,
+        handle=command.handle,
+        params=command.params,
+        kind=command.kind,
+        lane=command.lane,
+        on_conflict=cast(OnConflict, command.on_conflict),  # the engine checks it
+        request_id=command.request_id,
+        queue_timeout=timeout_from_wire(command.queue_timeout),
+        run_timeout=timeout_from_wire(command.run_timeout),
+        deadline=timeout_from_wire(command.deadline),
+        warn_after=timeout_from_wire(command.warn_after),
+        by=context.by,
+    )
+    return {"run_id": ticket.id, "joined": ticket.joined}
+
+
+async def _cancel(context: Context, command: wire.Cancel) -> Fields:
+    files = cast(FilesFate, command.files)  # the engine checks it
+    return {"run": await context.engine.cancel(command.run_id, files, by=context.by)}
+
+
+async def _inject(context: Context, command: wire.Inject) -> Fields:
+    outcome = await context.engine.inject(command.run_or_handle, command.message, by=context.by)
+    return {"outcome": outcome}
+
+
+async def _answer(context: Context, command: wire.Answer) -> Fields:
+    return {"outcome": await context.engine.answer(command.interrupt_id, command.data, by=context.by)}
+
+
+async def _wait(context: Context, command: wire.Wait) -> Fields:
+    run = await context.endings.wait(command.run_id, timeout_from_wire(command.timeout))
+    return {"run": run, "ended": run.ended}
+
+
+async def _get_run(context: Context, command: wire.GetRun) -> Fields:
+    return {"run": await context.engine.get_run(command.run_id)}
+
+
+async def _list_runs(context: Context, command: wire.ListRuns) -> Fields:
+    runs = await context.engine.list_runs(
+        handle=command.handle,
+        lane=command.lane,
+        status=command.status,
+        limit=100 if command.limit is None else command.limit,
+        before=command.before,
+    )
+    return {"runs": runs}
+
+
+async def _history(context: Context, command: wire.History) -> Fields:
+    return {"events": await context.engine.history(command.run_id)}
+
+
+async def _snapshot(context: Context, command: wire.GetSnapshot) -> Fields:
+    return {"snapshot": await context.engine.snapshot()}
+
+
+async def _set_params(context: Context, command: wire.SetParams) -> Fields:
+    await context.engine.set_params(command.handle, command.params, by=context.by)
+    return {}
+
+
+async def _set_concurrency(context: Context, command: wire.SetConcurrency) -> Fields:
+    await context.engine.set_concurrency(command.lane, command.n, by=context.by)
+    return {}
+
+
+async def _set_max_concurrent(context: Context, command: wire.SetMaxConcurrent) -> Fields:
+    await context.engine.set_max_concurrent(command.n, by=context.by)
+    return {}
+
+
+async def _clear_lane(context: Context, command: wire.ClearLane) -> Fields:
+    return {"count": await context.engine.clear_lane(command.lane, by=context.by)}
+
+
+async def _clear_handle(context: Context, command: wire.ClearHandle) -> Fields:
+    return {"count": await context.engine.clear_handle(command.handle, by=context.by)}
+
+
+async def _release_handle(context: Context, command: wire.ReleaseHandle) -> Fields:
+    return {"released": await context.engine.release_handle(command.handle, by=context.by)}
+
+
+async def _reset_lanes(context: Context, command: wire.ResetLanes) -> Fields:
+    await context.engine.reset_lanes(by=context.by)
+    return {}
+
+
+async def _drain(context: Context, command: wire.Drain) -> Fields:
+    await context.engine.drain(by=context.by)
+    return {}
+
+
+async def _resume(context: Context, command: wire.Resume) -> Fields:
+    await context.engine.resume(by=context.by)
+    return {}
+
+
+_VIEWER, _OPERATOR, _ADMIN = Role.VIEWER, Role.OPERATOR, Role.ADMIN
+
+TABLE: tuple[Entry, ...] = (
+    Entry(wire.Submit, _OPERATOR, _submit, Http("POST", "/api/runs", status=201)),
+    Entry(wire.Cancel, _OPERATOR, _cancel, Http("POST", "/api/runs/{run_id}/cancel")),
+    Entry(wire.Inject, _OPERATOR, _inject, Http("POST", "/api/runs/{run_or_handle}/inject")),
+    Entry(wire.Answer, _OPERATOR, _answer, Http("POST", "/api/interrupts/{interrupt_id}/answer")),
+    Entry(wire.Wait, _VIEWER, _wait),
+    Entry(wire.GetRun, _VIEWER, _get_run, Http("GET", "/api/runs/{run_id}", body="run")),
+    Entry(wire.ListRuns, _VIEWER, _list_runs, Http("GET", "/api/runs"), heavy=True),
+    Entry(wire.History, _VIEWER, _history, Http("GET", "/api/runs/{run_id}/events"), heavy=True),
+    Entry(wire.GetSnapshot, _VIEWER, _snapshot, Http("GET", "/api/state", body="snapshot"), heavy=True),
+    Entry(wire.Subscribe, _VIEWER),
+    Entry(wire.Unsubscribe, _VIEWER),
+    Entry(wire.SetParams, _OPERATOR, _set_params, Http("PUT", "/api/handles/{handle}/params")),
+    Entry(
+        wire.SetConcurrency,
+        _ADMIN,
+        _set_concurrency,
+        Http("PUT", "/api/lanes/{lane}", also={"limit": "n"}),
+    ),
+    Entry(
+        wire.SetMaxConcurrent,
+        _ADMIN,
+        _set_max_concurrent,
+        Http("PUT", "/api/max_concurrent", also={"max_concurrent": "n"}),
+    ),
+    Entry(wire.ClearLane, _OPERATOR, _clear_lane, Http("POST", "/api/lanes/{lane}/clear")),
+    Entry(wire.ClearHandle, _OPERATOR, _clear_handle, Http("POST", "/api/handles/{handle}/clear")),
+    Entry(wire.ReleaseHandle, _OPERATOR, _release_handle, Http("POST", "/api/handles/{handle}/release")),
+    Entry(wire.ResetLanes, _ADMIN, _reset_lanes, Http("POST", "/api/reset")),
+    Entry(wire.Drain, _ADMIN, _drain, Http("POST", "/api/drain")),
+    Entry(wire.Resume, _ADMIN, _resume, Http("POST", "/api/resume")),
+)
+
+BY_TYPE: dict[type, Entry] = {entry.wire: entry for entry in TABLE}

@@ -1,0 +1,189 @@
+"""What subscribers are sent, prepared once for all who want the same.
+
+A feed is one form (a codec's WebSocket frames, or server-sent events) of one filter's events. It has no
+subscribers' queues, only the stream's ring: each subscriber remembers how far it has come and asks for what
+is next, and those who stand at the same place get the same bytes. So under load many events share a frame
+and many subscribers a frame's bytes, while a single event at rest leaves at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Protocol
+
+import msgspec
+
+from ..actors.stream import Published, Stream
+from ..protocol.codec import JSON, Codec
+from ..protocol.events import Event, Filter
+from .frames import message_frame
+
+_MOST_BYTES = 1 << 18
+_REMEMBERED = 8
+_QUIET = 1024
+
+
+class Chunk(msgspec.Struct, frozen=True, gc=False):
+    """What comes next: bytes (empty where nothing passed the filter), how far the events have been read, and
+    the `to` that the client has been told."""
+
+    data: bytes
+    read: int
+    told: int
+
+
+class Form(Protocol):
+    """How a batch of events looks. `told` is the `to` of the batch before."""
+
+    def batch(self, told: int, to: int, events: Sequence[Published]) -> bytes: ...
+
+    def size(self, event: Published) -> int: ...
+
+
+class _Events(msgspec.Struct, frozen=True, tag_field="type", tag="events", rename={"from_": "from"}):
+    """`protocol.commands.Events` with the events already encoded."""
+
+    from_: int
+    to: int
+    events: list[msgspec.Raw]
+
+
+class Frames:
+    """A WebSocket frame per batch, in one codec."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+
+    def batch(self, told: int, to: int, events: Sequence[Published]) -> bytes:
+        codec = self._codec
+        raw = [msgspec.Raw(event.encoded(codec)) for event in events]
+        return message_frame(codec.encode(_Events(told, to, raw)), binary=codec.binary)
+
+    def size(self, event: Published) -> int:
+        return len(event.encoded(self._codec))
+
+
+class ServerSent:
+    """Each event as `text/event-stream` has it."""
+
+    def __init__(self, epoch: str) -> None:
+        self._epoch = epoch.encode()
+
+    def batch(self, told: int, to: int, events: Sequence[Published]) -> bytes:
+        if not events:
+            return b"id: %b:%d\n\n" % (self._epoch, to)  # for the client to resume from; no event for it
+        return b"".join(self._event(event) for event in events)
+
+    def size(self, event: Published) -> int:
+        return len(event.encoded(JSON))
+
+    def _event(self, event: Published) -> bytes:
+        kind = event.event.type.encode()
+        data = event.encoded(JSON)
+        return b"id: %b:%d\nevent: %b\ndata: %b\n\n" % (self._epoch, event.event.seq, kind, data)
+
+
+class Feed:
+    """See the module's text. `wakers` are called at news."""
+
+    def __init__(self, stream: Stream, form: Form, filter: Filter | None, most_events: int) -> None:
+        self.key = (form, filter, most_events)
+        self.wakers: dict[Callable[[], None], None] = {}
+        self._stream = stream
+        self._form = form
+        self._passes = None if filter is None else predicate(filter)
+        self._most = most_events
+        self._chunks: dict[tuple[int, int], Chunk] = {}
+
+    def news(self) -> None:
+        """The stream has news. Called in the journal's turn, so it does nothing but wake."""
+        for wake in self.wakers:
+            wake()
+
+    def after(self, told: int, read: int) -> Chunk | None:
+        """What comes after the event `read`, or `None` if that was the last. Raises `FellBehind`."""
+        chunk = self._chunks.get((told, read))
+        if chunk is None:
+            if read == self._stream.last_seq:
+                return None
+            chunk = self._prepare(told, read)
+            if len(self._chunks) >= _REMEMBERED:
+                del self._chunks[next(iter(self._chunks))]
+            self._chunks[told, read] = chunk
+        return chunk
+
+    def rest(self, told: int, read: int) -> bytes:
+        """A batch without events that tells how far they have been read."""
+        return self._form.batch(told, read, ())
+
+    def _prepare(self, told: int, read: int) -> Chunk:
+        come = self._stream.between(read, max(256, self._most))
+        form, passes, most = self._form, self._passes, self._most
+        data: list[bytes] = []
+        batch: list[Published] = []
+        size = total = 0
+        for published in come:
+            if passes is None or passes(published.event):
+                piece = form.size(published)
+                if batch and (len(batch) >= most or size + piece > _MOST_BYTES):
+                    data.append(form.batch(told, read, batch))
+                    told, batch, total, size = read, [], total + size, 0
+                    if total + piece > _MOST_BYTES:
+                        break
+                batch.append(published)
+                size += piece
+            read += 1
+        if batch or read - told >= _QUIET:
+            data.append(form.batch(told, read, batch))
+            told = read
+        return Chunk(b"".join(data), read, told)
+
+
+class Feeds:
+    """The feeds that somebody wants, each once."""
+
+    def __init__(self, stream: Stream, most_events: Callable[[], int]) -> None:
+        self._stream = stream
+        self._most_events = most_events
+        self._feeds: dict[tuple[Form, Filter | None, int], Feed] = {}
+
+    def join(self, form: Form, filter: Filter | None, wake: Callable[[], None]) -> Feed:
+        """The feed for a form and a filter; `wake` is called at news from now on."""
+        most = self._most_events()
+        feed = self._feeds.get((form, filter, most))
+        if feed is None:
+            feed = Feed(self._stream, form, filter, most)
+            self._feeds[feed.key] = feed
+            self._stream.listen(feed.news)
+        feed.wakers[wake] = None
+        return feed
+
+    def leave(self, feed: Feed, wake: Callable[[], None]) -> None:
+        """Want it no longer."""
+        del feed.wakers[wake]
+        if not feed.wakers:
+            self._stream.unlisten(feed.news)
+            del self._feeds[feed.key]
+
+
+def predicate(filter: Filter) -> Callable[[Event], bool]:
+    """`filter.passes`, made quick: it is asked for every event by every filter."""
+    wanted = {
+        "handle": filter.handles,
+        "lane": filter.lanes,
+        "run": filter.runs,
+    }
+    given = [(name, names) for name, names in wanted.items() if names is not None]
+    if filter.types is not None or len(given) != 1:
+        return filter.passes
+    [(name, names)] = given
+    get = attrgetter(name)
+
+    def passes(event: Event) -> bool:
+        try:
+            return get(event) in names
+        except AttributeError:
+            return True  # it has no such field
+
+    return passes

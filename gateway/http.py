@@ -1,0 +1,203 @@
+"""HTTP on one connection: requests and their answers in turn, until one side has had enough.
+
+What is refused before its body was read closes the connection, because the rest of it would be taken for the
+next request.
+"""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+
+import h11
+import trio
+
+from ..protocol.errors import Forbidden, GreenroomError, Internal, RateLimited, Unauthorized
+from .head import BadRequest, Request, Requests
+from .limits import Rate
+from .responses import Response, fault, header_list, refusal
+from .routes import Call, Route, find
+from .shared import Shared
+from .tokens import EVERYONE, Caller
+
+logger = logging.getLogger("greenroom.gateway")
+
+
+class Http:
+    """The requests of one connection that don't become a WebSocket."""
+
+    def __init__(self, shared: Shared, stream: trio.abc.Stream, requests: Requests, *, secure: bool) -> None:
+        self.finishing = False
+        self._shared = shared
+        self._stream = stream
+        self._requests = requests
+        self._machine = requests.machine
+        self._secure = secure
+        self._rate = Rate(shared.limits.burst)
+        self._streaming = trio.CancelScope()
+        self._writing = False
+
+    def finish(self) -> None:
+        """Answer what has been asked, and nothing more; an answer without end ends now."""
+        self.finishing = True
+        self._streaming.cancel()
+
+    async def respond(self, request: Request) -> bool:
+        """Answer one request. Returns whether the connection can be used for another."""
+        try:
+            response = await self._answer(request)
+        except BadRequest as error:
+            response = fault(error.status, error.message)
+        except GreenroomError as error:
+            response = refusal(error)
+        except Exception:
+            logger.exception("%s %s failed", request.method, request.path)
+            response = refusal(Internal("a fault of the gateway, which has been logged"))
+        await self.send(response, request)
+        if self._machine.our_state is h11.DONE and self._machine.their_state is h11.DONE:
+            self._machine.start_next_cycle()
+            return not self.finishing
+        return False
+
+    async def send(self, response: Response, request: Request | None = None) -> None:
+        """Send an answer, to a request that could be read or to one that couldn't."""
+        machine = self._machine
+        if machine.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        headers = header_list(response) + self._cross_origin(request)
+        if response.stream is None and response.status != 204:
+            headers.append(("Content-Length", str(len(response.body))))
+        if machine.their_state is not h11.DONE or self.finishing:
+            headers.append(("Connection", "close"))
+        data = (
+            machine.send(
+                h11.Response(
+                    status_code=response.status,
+                    headers=headers,
+                    reason=HTTPStatus(response.status).phrase.encode(),
+                )
+            )
+            or b""
+        )
+        if response.stream is not None and (request is None or request.method != "HEAD"):
+            await self._send_all(data)
+            await self._stream_body(response)
+            return
+        if response.body and (request is None or request.method != "HEAD"):
+            data += machine.send(h11.Data(data=response.body)) or b""
+        data += machine.send(h11.EndOfMessage()) or b""
+        await self._send_all(data)
+
+    async def _answer(self, request: Request) -> Response:
+        shared = self._shared
+        has_body = "transfer-encoding" in request.headers or request.header("content-length") not in (
+            None,
+            "0",
+        )
+        body = b"" if has_body else await self._requests.body()
+        shared.access.check_page(
+            ", ".join(request.headers["host"]), request.header("origin"), secure=self._secure
+        )
+        if request.method == "OPTIONS" and request.path == "*":
+            return Response(204, headers=(("Allow", "GET, HEAD, OPTIONS, POST, PUT"),))
+        try:
+            segments = request.segments
+        except UnicodeDecodeError:
+            raise BadRequest(400, "the path is not UTF-8") from None
+        methods, names = find(segments)
+        allow = ("Allow", ", ".join(sorted({*methods, "OPTIONS"})))
+        if request.method == "OPTIONS":
+            return Response(204, headers=(allow,))
+        route = methods.get(request.method)
+        if route is None:
+            return fault(405, f"{request.path} has no {request.method}", (allow,))
+        limits = shared.limits
+        if self._rate.take(limits.rate, limits.burst):
+            raise RateLimited(f"more than {limits.rate:g} requests per second: slow down")
+        caller = self._caller(route, request)
+        if has_body:
+            self._check_body(request)
+            body = await self._requests.body()
+        return await route.run(Call(shared, caller, request, names, body))
+
+    def _caller(self, route: Route, request: Request) -> Caller:
+        if route.role is None:
+            return EVERYONE
+        tickets = request.query.get("ticket", [])
+        if route.tickets and len(tickets) == 1:
+            caller: Caller | None = self._shared.tickets.redeem(tickets[0])
+        else:
+            caller = self._shared.access.caller(request.header("authorization"))
+        if caller is None:
+            raise Unauthorized("a token is needed: send it as `Authorization: Bearer <token>`")
+        if not caller.role.permits(route.role):
+            raise Forbidden(
+                f"this needs the role {route.role}, and the token's is {caller.role}", role=caller.role
+            )
+        return caller
+
+    def _check_body(self, request: Request) -> None:
+        """See before it is read whether the body could be taken at all."""
+        length = request.header("content-length")
+        most = self._shared.limits.max_message_bytes
+        if length is not None and int(length) > most:
+            raise BadRequest(413, f"the body has {length} bytes; at most {most} are allowed")
+        kind = (request.header("content-type") or "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise BadRequest(415, f"the body must be application/json, not {kind[:100] or 'of no type'}")
+        if request.tokens("content-encoding") not in ([], ["identity"]):
+            raise BadRequest(415, "the body must not be compressed")
+
+    def _cross_origin(self, request: Request | None) -> list[tuple[str, str]]:
+        """What lets a page of an allowed origin read the answer."""
+        origin = None if request is None else request.header("origin")
+        if request is None or origin is None:
+            return []
+        try:
+            self._shared.access.check_page(", ".join(request.headers["host"]), origin, secure=self._secure)
+        except Forbidden:
+            return []
+        headers = [("Access-Control-Allow-Origin", origin), ("Vary", "Origin")]
+        if request.method == "OPTIONS":
+            headers += [
+                ("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT"),
+                ("Access-Control-Allow-Headers", "authorization, content-type, last-event-id"),
+                ("Access-Control-Max-Age", "600"),
+            ]
+        return headers
+
+    # Sending.
+
+    async def _stream_body(self, response: Response) -> None:
+        """Send what the stream writes, for as long as the client stays."""
+        assert response.stream is not None, "only called with one"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._until_gone, nursery.cancel_scope)
+            with self._streaming:
+                await response.stream(self._write)
+            if not self._writing:
+                await self._send_all(self._machine.send(h11.EndOfMessage()) or b"")
+            nursery.cancel_scope.cancel()
+
+    async def _until_gone(self, scope: trio.CancelScope) -> None:
+        while await self._stream.receive_some(4096):
+            pass  # whatever it says meanwhile: an answer without end is its last
+        scope.cancel()
+
+    async def _write(self, data: bytes) -> None:
+        self._writing = True
+        await self._send_all(self._machine.send(h11.Data(data=data)) or b"")
+        self._writing = False
+
+    async def _send_all(self, data: bytes) -> None:
+        limits = self._shared.limits
+        for start in range(0, len(data), _PIECE):
+            with trio.move_on_after(limits.stall_timeout) as patience:
+                await self._stream.send_all(data[start : start + _PIECE])
+            if patience.cancelled_caught:
+                self._shared.metrics.stalled.inc()
+                raise trio.BrokenResourceError("the client takes nothing of what is sent to it")
+
+
+_PIECE = 1 << 16
+"""A client that takes less than this in `stall_timeout` has stalled."""

@@ -1,0 +1,58 @@
+"""Judging `Host` and `Origin`: pure functions over the text of the two headers.
+
+A page anywhere on the web may send requests to a gateway on the reader's own machine. Its browser says so in
+`Origin`. And a page may have its own name point to 127.0.0.1, so that requests to us look like its own; then
+`Host` says that name. An address in numbers can't be made to point elsewhere, so it is always accepted.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host to listen on can be reached from this machine only."""
+    name = host.lower()
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def is_known_host(host: str, allowed: frozenset[str]) -> bool:
+    """Whether a `Host` header names this machine, as far as we know."""
+    if host.lower() in allowed:
+        return True
+    name = _split(f"http://{host}")
+    if name is None:
+        return False
+    if name[1] in allowed or name[1] == "localhost" or name[1].endswith(".localhost"):
+        return True
+    try:
+        ip_address(name[1])
+    except ValueError:
+        return False
+    return True
+
+
+def same(origin: str, other: str) -> bool:
+    """Whether two origins are the same, with their default ports."""
+    first, second = _split(origin), _split(other)
+    return first is not None and first == second
+
+
+def _split(origin: str) -> tuple[str, str, int | None] | None:
+    """Scheme, name and port, if the text is nothing more than an origin."""
+    try:
+        parts = urlsplit(origin)
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.hostname or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+        return None
+    return parts.scheme, parts.hostname.lower(), port or _DEFAULT_PORTS.get(parts.scheme)

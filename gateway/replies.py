@@ -1,0 +1,82 @@
+"""How replies look on a wire: one message each, or several where a snapshot is large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ..protocol.codec import Codec
+from ..protocol.commands import Error, Id, Ok
+from ..protocol.errors import GreenroomError
+from ..protocol.events import Filter
+from ..protocol.parts import Part, parts
+from ..protocol.records import Snapshot
+from .snapshots import filtered
+
+_MOST_BYTES = 1 << 18
+
+
+class _OkPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="ok"):
+    """`protocol.commands.Ok` with a part of a snapshot, its entries already encoded."""
+
+    id: Id
+    seq: int
+    snapshot: Part
+    more: bool = False
+
+
+class _ResyncPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="resync"):
+    """`protocol.commands.Resync` in the same way."""
+
+    snapshot: Part
+    more: bool = False
+
+
+class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="ok"):
+    """`protocol.commands.Ok` with a part of a list."""
+
+    id: Id
+    seq: int
+    runs: list[msgspec.Raw] | None = None
+    events: list[msgspec.Raw] | None = None
+    more: bool = False
+
+
+def resyncs(snapshot: Snapshot, filter: Filter | None, codec: Codec) -> Iterator[bytes]:
+    """The messages that say: begin again from this snapshot."""
+    for part, more in parts(filtered(snapshot, filter), codec.encode, _MOST_BYTES):
+        yield codec.encode(_ResyncPart(part, more))
+
+
+def snapshot_replies(id: Id, seq: int, snapshot: Snapshot, codec: Codec) -> Iterator[bytes]:
+    """The messages that answer with a snapshot."""
+    for part, more in parts(snapshot, codec.encode, _MOST_BYTES):
+        yield codec.encode(_OkPart(id, seq, part, more))
+
+
+def list_replies(id: Id, seq: int, name: str, items: Iterable[Any], codec: Codec) -> Iterator[bytes]:
+    """The messages that answer with a list, of runs or of events."""
+    make: Callable[..., _OkList] = partial(_OkList, id, seq)
+    portion: list[msgspec.Raw] = []
+    size = 0
+    for item in items:
+        encoded = codec.encode(item)
+        if portion and size + len(encoded) > _MOST_BYTES:
+            yield codec.encode(make(**{name: portion}, more=True))
+            portion, size = [], 0
+        portion.append(msgspec.Raw(encoded))
+        size += len(encoded)
+    yield codec.encode(make(**{name: portion}))
+
+
+def reply(id: Id, seq: int, fields: dict[str, Any], codec: Codec) -> bytes:
+    """The message that answers with these fields."""
+    return codec.encode(Ok(id=id, seq=seq, **fields))
+
+
+def refusal(id: Id | None, error: GreenroomError, codec: Codec) -> bytes:
+    """The message that refuses."""
+    return codec.encode(Error(id=id, code=error.code, message=error.message, details=dict(error.details)))

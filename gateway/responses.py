@@ -1,0 +1,68 @@
+"""What HTTP requests are answered with, and the headers that every answer has."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import attrs
+
+from ..protocol.codec import JSON
+from ..protocol.errors import GreenroomError
+from .version import SERVER
+
+Write = Callable[[bytes], Awaitable[None]]
+"""Sends a piece of a body that has no end of its own."""
+
+
+@attrs.frozen
+class Response:
+    """An answer; with `stream`, its body is what that writes until the client goes away."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+    stream: Callable[[Write], Awaitable[None]] | None = None
+
+
+_ALWAYS = (
+    ("Server", SERVER),
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
+)
+
+_EXTRA = {
+    401: (("WWW-Authenticate", "Bearer"),),
+    429: (("Retry-After", "1"),),
+    503: (("Retry-After", "5"),),
+}
+
+_CODES = {404: "not_found", 413: "too_large", 431: "too_large", 503: "unavailable"}
+
+
+def header_list(response: Response) -> list[tuple[str, str]]:
+    """All headers of an answer, but those about how long it is."""
+    given = {name.lower() for name, _ in response.headers}
+    common = [(name, value) for name, value in _ALWAYS if name.lower() not in given]
+    typed = [("Content-Type", response.content_type)] if response.body or response.stream else []
+    return [*common, *typed, *_EXTRA.get(response.status, ()), *response.headers]
+
+
+def answer(value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+    """A Struct or JSON value as the whole body."""
+    return Response(status, JSON.encode(value), headers=headers)
+
+
+def refusal(error: GreenroomError) -> Response:
+    """An error as HTTP has it."""
+    body = {"code": error.code, "message": error.message, "details": dict(error.details)}
+    return answer(body, error.http_status)
+
+
+def fault(status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+    """An error that is about HTTP itself."""
+    return answer({"code": _CODES.get(status, "invalid"), "message": message, "details": {}}, status, headers)

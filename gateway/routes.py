@@ -1,0 +1,173 @@
+"""Which request is what: the paths of the command table, and the few that HTTP has for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import attrs
+import msgspec
+import trio
+
+from ..protocol.codec import JSON, place_and_reason
+from ..protocol.errors import Invalid, NotFound, Unavailable
+from ..protocol.names import check_name, lane_name
+from ..protocol.records import LaneState, default_limit
+from .commands import TABLE, Entry
+from .head import Request
+from .responses import Response, answer
+from .shared import Shared
+from .sse import events
+from .tokens import Caller, Role
+
+_READY_WITHIN = 2.0
+
+
+@attrs.frozen
+class Call:
+    """A request that may be carried out."""
+
+    shared: Shared
+    caller: Caller
+    request: Request
+    names: dict[str, str]
+    body: bytes
+
+
+@attrs.frozen
+class Route:
+    """What answers a request. `role` is `None` where nobody is asked who they are."""
+
+    role: Role | None
+    run: Callable[[Call], Awaitable[Response]]
+    tickets: bool = False
+    """Whether a one-time ticket in the query is as good as a token."""
+
+
+async def _command(entry: Entry, call: Call) -> Response:
+    """Carry out a command of the table."""
+    http, act = entry.http, entry.call
+    assert http is not None, "it stands in the routes"
+    assert act is not None, "only what WebSocket connections do themselves has no call"
+    command = _command_in(entry, call)
+    fields = await act(call.shared.context(call.caller), command)
+    if http.body is not None:
+        return answer(fields[http.body])
+    status = 200 if fields.get("joined") else http.status
+    return answer({"seq": call.shared.engine.stream.last_seq, **fields}, status)
+
+
+def _command_in(entry: Entry, call: Call) -> Any:
+    http = entry.http
+    assert http is not None, "it stands in the routes"
+    reads = http.method == "GET"
+    given = _query(call.request) if reads else _object(call.body)
+    for name, meant in http.also.items():
+        if name in given and meant not in given:
+            given[meant] = given.pop(name)
+    for name, value in call.names.items():
+        if given.setdefault(name, value) != value:
+            raise Invalid(f"{name}: {value!r} in the path, and something else beside it", path=name)
+    for name in ("id", "type"):
+        if name in given:
+            raise Invalid(f"message: object contains unknown field {name}", path=name)
+    try:
+        return msgspec.convert({"id": 0, **given}, entry.wire, strict=not reads)
+    except msgspec.ValidationError as error:
+        place, reason = place_and_reason(error)
+        path = place.lstrip(".")
+        raise Invalid(f"{path or 'message'}: {reason}", path=path) from None
+
+
+def _query(request: Request) -> dict[str, Any]:
+    return {name: values[0] if len(values) == 1 else values for name, values in request.query.items()}
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    return JSON.decode(body, dict[str, Any]) if body else {}
+
+
+async def _lane(call: Call) -> Response:
+    name = check_name("lane", lane_name(call.names["lane"]))
+    snapshot = await call.shared.engine.snapshot()
+    lane = snapshot.lanes.get(name)
+    return answer(lane if lane is not None else LaneState(default_limit(name), 0, [], []))
+
+
+async def _ticket(call: Call) -> Response:
+    return answer({"ticket": call.shared.tickets.issue(call.caller)}, 201)
+
+
+async def _healthz(call: Call) -> Response:
+    return answer({"status": "ok"})
+
+
+async def _readyz(call: Call) -> Response:
+    if call.shared.closing:
+        raise Unavailable("the gateway is being closed")
+    with trio.move_on_after(_READY_WITHIN):
+        draining = await call.shared.engine.look(lambda committed: committed.draining)
+        if draining:
+            raise Unavailable("the engine is draining")
+        return answer({"status": "ready"})
+    raise Unavailable("the engine doesn't answer, which may be for its store")
+
+
+async def _metrics(call: Call) -> Response:
+    text, content_type = await call.shared.metrics.exposition(call.shared)
+    return Response(200, text, content_type)
+
+
+async def _events(call: Call) -> Response:
+    return events(call.shared, call.request)
+
+
+def _table() -> dict[tuple[str, ...], dict[str, Route]]:
+    table: dict[tuple[str, ...], dict[str, Route]] = {}
+
+    def add(method: str, path: str, route: Route) -> None:
+        table.setdefault(tuple(path.split("/")[1:]), {})[method] = route
+
+    for entry in TABLE:
+        if entry.http is not None:
+            add(entry.http.method, entry.http.path, Route(entry.role, partial(_command, entry)))
+    add("GET", "/api/events", Route(Role.VIEWER, _events, tickets=True))
+    add("POST", "/api/tickets", Route(Role.VIEWER, _ticket))
+    add("GET", "/api/lanes/{lane}", Route(Role.VIEWER, _lane))
+    add("GET", "/healthz", Route(None, _healthz))
+    add("GET", "/readyz", Route(None, _readyz))
+    add("GET", "/metrics", Route(Role.VIEWER, _metrics))
+    for methods in table.values():
+        if "GET" in methods:
+            methods["HEAD"] = methods["GET"]
+    return table
+
+
+_TABLE = _table()
+
+
+def find(segments: tuple[str, ...]) -> tuple[dict[str, Route], dict[str, str]]:
+    """The methods that a path has, and the names in it. Raises `NotFound`."""
+    methods: dict[str, Route] = {}
+    names: dict[str, str] = {}
+    for template, offered in _TABLE.items():
+        found = _match(template, segments)
+        if found is not None:
+            methods |= {method: route for method, route in offered.items() if method not in methods}
+            names |= found
+    if not methods:
+        raise NotFound(f"there is nothing at /{'/'.join(segments)}", value="/".join(segments)[:200])
+    return methods, names
+
+
+def _match(template: tuple[str, ...], segments: tuple[str, ...]) -> dict[str, str] | None:
+    if len(template) != len(segments):
+        return None
+    names = {}
+    for wanted, segment in zip(template, segments, strict=True):
+        if wanted.startswith("{"):
+            names[wanted[1:-1]] = segment
+        elif wanted != segment:
+            return None
+    return names

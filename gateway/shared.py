@@ -1,0 +1,51 @@
+"""What all connections of a gateway share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..actors.engine import Engine
+from ..protocol.codec import CODECS
+from .access import Access
+from .commands import Context
+from .config import GatewayConfig, Limits
+from .endings import Endings
+from .feeds import Feeds, Frames, ServerSent
+from .heartbeats import Heartbeats
+from .metrics import Metrics
+from .snapshots import Snapshots
+from .tickets import Tickets
+from .tokens import Caller
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+class Shared:
+    """One per gateway."""
+
+    def __init__(self, engine: Engine, epoch: str, config: GatewayConfig) -> None:
+        self.engine = engine
+        self.epoch = epoch
+        self.config = config
+        self.access = Access(config)
+        self.tickets = Tickets()
+        self.metrics = Metrics(engine)
+        self.endings = Endings(engine, self.metrics.heard)
+        self.snapshots = Snapshots(engine)
+        self.feeds = Feeds(engine.stream, lambda: self.limits.max_batch)
+        self.frames = {name: Frames(codec) for name, codec in CODECS.items()}
+        self.server_sent = ServerSent(epoch)
+        self.heartbeats = Heartbeats()
+        self.sessions: dict[Session, None] = {}
+        self.subscriptions = 0
+        self.closing = False
+
+    @property
+    def limits(self) -> Limits:
+        """As they are now."""
+        return self.config.limits
+
+    def context(self, caller: Caller) -> Context:
+        """For a command of this caller."""
+        return Context(self.engine, self.endings, caller.name)

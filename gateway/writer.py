@@ -1,0 +1,297 @@
+"""The writer of a WebSocket connection: the one actor that sends on it.
+
+Replies come to it as messages, events by its place in a feed; it puts both in one order. Everything up to a
+reply's `seq` goes out before the reply (read your writes), if only as an empty batch. What has gathered by
+the time it may send again goes out in one piece, so a busy connection needs few writes and an idle one no
+delay.
+
+It holds no queue of events: a client that takes nothing costs what was being sent to it at that moment, and
+is dropped when it has taken nothing for `stall_timeout`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import trio
+
+from ..actors.actor import Mailbox, Reply
+from ..actors.stream import FellBehind
+from ..protocol.codec import Codec
+from ..protocol.commands import Id, Ok
+from ..protocol.events import Filter
+from .feeds import Feed, Frames
+from .frames import is_close, message_frame
+from .replies import resyncs
+from .shared import Shared
+
+_ENOUGH = 1 << 18
+
+
+class Said(msgspec.Struct):
+    """A reply; `cost` is given back once it is sent."""
+
+    seq: int
+    payload: bytes
+    cost: int
+
+
+class SaidInParts(msgspec.Struct):
+    """A reply of several messages, made one by one as the client takes them."""
+
+    seq: int
+    payloads: Iterator[bytes]
+    cost: int
+
+
+class Begin(msgspec.Struct):
+    """Follow the events, in place of what was followed before."""
+
+    id: Id
+    after: int | None
+    epoch: str | None
+    filter: Filter | None
+    cost: int
+
+
+class End(msgspec.Struct):
+    """Follow them no longer."""
+
+    id: Id
+    seq: int
+    cost: int
+
+
+class Bytes(msgspec.Struct):
+    """What trio-websocket sends."""
+
+    data: bytes
+    sent: Reply[None]
+
+
+class Stalled(Exception):
+    """The client takes nothing."""
+
+
+class _Subscription:
+    """Which feed, and how far: `read` of its events, of which the client has been `told`."""
+
+    __slots__ = ("feed", "filter", "read", "told")
+
+    def __init__(self, feed: Feed, filter: Filter | None, after: int) -> None:
+        self.feed = feed
+        self.filter = filter
+        self.told = after
+        self.read = after
+
+
+class Writer:
+    """See the module's text. `paid` hears what has arrived of what replies cost."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        transport: trio.abc.Stream,
+        codec: Codec,
+        form: Frames,
+        paid: Callable[[int], None],
+    ) -> None:
+        self.mailbox = Mailbox()
+        self._shared = shared
+        self._stream = shared.engine.stream
+        self._transport = transport
+        self._descriptor = descriptor(transport)
+        self._codec = codec
+        self._form = form
+        self._paid = paid
+        self._subscription: _Subscription | None = None
+        self._out: list[bytes] = []
+        self._size = 0
+        self._cost = 0
+        self._sent: list[Reply[None]] = []
+        self.closing = False  # whether the closing frame has been sent, after which nothing may follow
+
+    @property
+    def behind(self) -> int | None:
+        """How many events have happened that the client has not been sent; `None` if it follows none."""
+        subscription = self._subscription
+        return None if subscription is None else self._stream.last_seq - subscription.read
+
+    def send(self, data: bytes, sent: Reply[None]) -> None:
+        """Send bytes of trio-websocket's in their turn, and reply when they are sent."""
+        self.mailbox.put(Bytes(data, sent))
+
+    async def run(self) -> None:
+        """Send until cancelled. Raises `Stalled`, or what the transport raises."""
+        messages: Sequence[Any] = []
+        try:
+            while True:
+                for message in messages:
+                    await _HANDLERS[type(message)](self, message)
+                if self._subscription is not None:
+                    await self._follow(self._stream.last_seq)
+                if self._out or self._sent:
+                    await self._flush()
+                    messages = self.mailbox.drain()
+                else:
+                    messages = await self.mailbox.take()
+        finally:
+            self._leave()
+
+    # Messages.
+
+    async def _say(self, message: Said) -> None:
+        if self._subscription is not None:
+            await self._follow(message.seq)
+            self._tell_all_read(message.seq)
+        self._append(message_frame(message.payload, binary=self._codec.binary))
+        self._cost += message.cost
+
+    async def _say_in_parts(self, message: SaidInParts) -> None:
+        if self._subscription is not None:
+            await self._follow(message.seq)
+            self._tell_all_read(message.seq)
+        await self._append_all(message.payloads)
+        self._cost += message.cost
+
+    async def _begin(self, message: Begin) -> None:
+        self._leave()
+        after = self._stream.last_seq if message.after is None else message.after
+        feed = self._shared.feeds.join(self._form, message.filter, self.mailbox.wake)
+        subscription = self._subscription = _Subscription(feed, message.filter, after)
+        try:
+            if message.after is not None and message.epoch not in (None, self._shared.epoch):
+                raise FellBehind("it is about another numbering")
+            self._stream.between(after, 0)
+        except FellBehind:
+            await self._resync(subscription)
+        ok = Ok(id=message.id, seq=subscription.told)
+        self._append(message_frame(self._codec.encode(ok), binary=self._codec.binary))
+        self._cost += message.cost
+
+    async def _end(self, message: End) -> None:
+        await self._say(
+            Said(message.seq, self._codec.encode(Ok(id=message.id, seq=message.seq)), message.cost)
+        )
+        self._leave()
+
+    async def _pass_on(self, message: Bytes) -> None:
+        if self.closing:
+            message.sent.fail(trio.ClosedResourceError("the closing frame has been sent"))
+            return
+        self._append(message.data)
+        self._sent.append(message.sent)
+        if is_close(message.data):
+            await self._flush()
+            self.closing = True
+
+    # Events.
+
+    async def _follow(self, seq: int) -> None:
+        """Take up what the feed has, at least up to `seq`; stop beyond that where it is enough for now."""
+        subscription = self._subscription
+        assert subscription is not None, "only called while there is one"
+        while True:
+            try:
+                chunk = subscription.feed.after(subscription.told, subscription.read)
+            except FellBehind:
+                await self._resync(subscription)
+                continue
+            if chunk is None:
+                return
+            subscription.read = chunk.read
+            subscription.told = chunk.told
+            if chunk.data:
+                self._append(chunk.data)
+                if self._size >= _ENOUGH:
+                    if chunk.read >= seq:
+                        return
+                    await self._flush()
+
+    def _tell_all_read(self, seq: int) -> None:
+        """Let the client know that it has everything up to `seq`, where no event has told it so."""
+        subscription = self._subscription
+        if subscription is not None and subscription.told < seq:
+            self._append(subscription.feed.rest(subscription.told, subscription.read))
+            subscription.told = subscription.read
+
+    async def _resync(self, subscription: _Subscription) -> None:
+        snapshot = await self._shared.snapshots.recent()
+        self._shared.metrics.resyncs.inc()
+        await self._append_all(resyncs(snapshot, subscription.filter, self._codec))
+        subscription.told = subscription.read = snapshot.seq
+
+    def _leave(self) -> None:
+        if self._subscription is not None:
+            self._shared.feeds.leave(self._subscription.feed, self.mailbox.wake)
+            self._subscription = None
+
+    # Sending.
+
+    def _append(self, data: bytes) -> None:
+        self._out.append(data)
+        self._size += len(data)
+
+    async def _append_all(self, payloads: Iterator[bytes]) -> None:
+        for payload in payloads:
+            self._append(message_frame(payload, binary=self._codec.binary))
+            if self._size >= _ENOUGH:
+                await self._flush()
+
+    async def _flush(self) -> None:
+        out, self._out, self._size = self._out, [], 0
+        cost, self._cost = self._cost, 0
+        sent, self._sent = self._sent, []
+        if out and not self.closing:
+            await self._send(out[0] if len(out) == 1 else b"".join(out))
+        if cost:
+            self._paid(cost)
+        for reply in sent:
+            reply.set(None)
+
+    async def _send(self, data: bytes) -> None:
+        """Send: at once as far as the system takes it, which it nearly always does."""
+        start = self._send_now(data)
+        if start == len(data):
+            return
+        limits = self._shared.limits
+        rest = memoryview(data)
+        while start < len(data):
+            with trio.move_on_after(limits.stall_timeout) as patience:
+                await self._transport.send_all(rest[start : start + _PIECE])
+                start += _PIECE
+            if patience.cancelled_caught:
+                raise Stalled
+
+    def _send_now(self, data: bytes) -> int:
+        if self._descriptor is None:
+            return 0
+        try:
+            return os.write(self._descriptor, data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
+
+
+_PIECE = 1 << 16
+"""A client that takes less than this in `stall_timeout` has stalled."""
+
+
+def descriptor(transport: trio.abc.Stream) -> int | None:
+    """The number of a plain socket, on which a write needs no turn of the scheduler."""
+    if os.name == "posix" and isinstance(transport, trio.SocketStream):
+        return transport.socket.fileno()
+    return None
+
+
+_HANDLERS: dict[type, Callable[[Writer, Any], Awaitable[None]]] = {
+    Said: Writer._say,
+    SaidInParts: Writer._say_in_parts,
+    Begin: Writer._begin,
+    End: Writer._end,
+    Bytes: Writer._pass_on,
+}

@@ -1,0 +1,98 @@
+"""A large snapshot in parts: how the gateway cuts one, and how a client puts it together again.
+
+Each part is a snapshot of the same epoch, seq and engine that holds some of the entries. Put together in
+their order, the entries of `lanes`, `handles`, `interrupts` and `runs` stand as in the whole. A lane or
+handle whose lists are long comes in several parts: its lists go on where those of the part before end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from .records import EngineState, HandleState, LaneState, Snapshot
+
+_IDS = 1000
+"""How many ids of a lane's or handle's list stand in one entry; those of runs have 32 characters."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part as it is sent, its entries already encoded."""
+
+    epoch: str
+    seq: int
+    engine: EngineState
+    lanes: dict[str, msgspec.Raw]
+    handles: dict[str, msgspec.Raw]
+    interrupts: dict[str, msgspec.Raw]
+    runs: dict[str, msgspec.Raw]
+
+
+def parts(snapshot: Snapshot, encode: Callable[[Any], bytes], most: int) -> Iterator[tuple[Part, bool]]:
+    """The parts of a snapshot, of about `most` bytes each, and with each whether another one follows.
+
+    Made one by one, as they are asked for, so that a large snapshot is never held in its encoded form.
+    """
+    part = _empty(snapshot)
+    size = 0
+    for field, name, entry in _entries(snapshot):
+        encoded = encode(entry)
+        taken = getattr(part, field)
+        if size and (size + len(encoded) > most or name in taken):
+            yield part, True
+            part = _empty(snapshot)
+            size = 0
+            taken = getattr(part, field)
+        taken[name] = msgspec.Raw(encoded)
+        size += len(encoded) + len(name)
+    yield part, False
+
+
+def joined(received: Iterable[Snapshot]) -> Snapshot:
+    """The whole snapshot, from its parts in their order."""
+    several = iter(received)
+    whole = next(several)
+    for part in several:
+        for name, lane in part.lanes.items():
+            before = whole.lanes.get(name)
+            whole.lanes[name] = lane if before is None else _longer_lane(before, lane)
+        for name, handle in part.handles.items():
+            held = whole.handles.get(name)
+            whole.handles[name] = handle if held is None else _longer_handle(held, handle)
+        whole.interrupts.update(part.interrupts)
+        whole.runs.update(part.runs)
+    return whole
+
+
+def _empty(snapshot: Snapshot) -> Part:
+    return Part(snapshot.epoch, snapshot.seq, snapshot.engine, {}, {}, {}, {})
+
+
+def _entries(snapshot: Snapshot) -> Iterator[tuple[str, str, Any]]:
+    for name, lane in snapshot.lanes.items():
+        for executing, queued in _cut(lane.executing, lane.queued):
+            yield "lanes", name, LaneState(lane.limit, lane.generation, executing, queued)
+    for name, handle in snapshot.handles.items():
+        for _, waiting in _cut([], handle.waiting):
+            yield "handles", name, replace(handle, waiting=waiting)
+    for name, interrupt in snapshot.interrupts.items():
+        yield "interrupts", name, interrupt
+    for name, run in snapshot.runs.items():
+        yield "runs", name, run
+
+
+def _cut(first: list[str], second: list[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """Both lists in portions; a single one where they are short."""
+    for start in range(0, max(len(first), len(second), 1), _IDS):
+        yield first[start : start + _IDS], second[start : start + _IDS]
+
+
+def _longer_lane(before: LaneState, lane: LaneState) -> LaneState:
+    return replace(before, executing=before.executing + lane.executing, queued=before.queued + lane.queued)
+
+
+def _longer_handle(before: HandleState, handle: HandleState) -> HandleState:
+    return replace(before, waiting=before.waiting + handle.waiting)
