@@ -248,6 +248,16 @@ class Engine:
         """The events in the form that many subscribers share; for the gateway."""
         return self._stream
 
+    @property
+    def commit_seconds(self) -> float:
+        """How long the last commit took; for the gateway's metrics."""
+        return self._journal.commit_seconds
+
+    @property
+    def store_is_down(self) -> bool:
+        """Whether the store can't be written just now, so that no runs are taken or started."""
+        return self._journal.store_is_down
+
     async def look(self, read: Callable[[Projection], T]) -> T:
         """Ask about what is committed; `read` must neither keep nor change what it sees. For the gateway."""
         return await self._door.look(read)

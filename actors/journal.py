@@ -90,6 +90,16 @@ class Journal(Actor):
         """Go on from what is committed."""
         self._projection = projection
 
+    @property
+    def commit_seconds(self) -> float:
+        """How long the last commit took."""
+        return self._outage.took
+
+    @property
+    def store_is_down(self) -> bool:
+        """Whether everything waits for the store to come back."""
+        return self._outage.down
+
     async def ask(self, change: Change) -> Outcome:
         """Have a change decided and committed."""
         reply: Reply[Outcome] = Reply()

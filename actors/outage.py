@@ -32,6 +32,7 @@ class Outage:
     lasts, to answer those who can be answered."""
 
     def __init__(self, store: Store, tell: Callable[[bool], None], meanwhile: Callable[[], None]) -> None:
+        self.took = 0.0  # how many seconds the last commit needed
         self.patience = math.inf  # until when a store that is down is waited for, in trio's time
         self._store = store
         self._tell = tell
@@ -39,10 +40,16 @@ class Outage:
         self._down = False
         self._pause = 0.0
 
+    @property
+    def down(self) -> bool:
+        """Whether the store could not be written the last time."""
+        return self._down
+
     async def commit(self, batch: Batch) -> bool:
         """Commit the batch. False if the store is down and has nothing of it; call again then, with what is
         to be kept. Raises when the store is broken, or patience is at its end."""
         await self._wait()
+        began = trio.current_time()
         try:
             with trio.CancelScope(shield=True):  # a commit must not be left with its outcome unknown
                 await self._store.commit(batch)
@@ -52,6 +59,7 @@ class Outage:
                 return False
             if not await self._is_committed(batch):
                 return False
+        self.took = trio.current_time() - began
         self._comes_back()
         return True
 

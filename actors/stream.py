@@ -73,7 +73,7 @@ class Stream:
         self._tell()
 
     def listen(self, hear: Callable[[], None]) -> None:
-        """Call `hear` at news, in the turn of the journal: it may wake a task, and must do nothing more.
+        """Call `hear` at news, in the turn of the journal: it must be quick, and must not raise.
 
         For those who wait for other things as well; whoever waits for events alone has a cursor.
         """

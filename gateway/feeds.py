@@ -13,7 +13,9 @@ from operator import attrgetter
 from typing import Protocol
 
 import msgspec
+import trio
 
+from ..actors.actor import Mailbox
 from ..actors.stream import Published, Stream
 from ..protocol.codec import JSON, Codec
 from ..protocol.events import Event, Filter
@@ -22,6 +24,7 @@ from .frames import message_frame
 _MOST_BYTES = 1 << 18
 _REMEMBERED = 8
 _QUIET = 1024
+_AT_ONCE = 200
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
@@ -84,22 +87,24 @@ class ServerSent:
         return b"id: %b:%d\nevent: %b\ndata: %b\n\n" % (self._epoch, event.event.seq, kind, data)
 
 
+class Follower(Protocol):
+    """Someone who follows a feed."""
+
+    def news(self) -> None:
+        """There may be more to take. Must not wait, and must not raise."""
+
+
 class Feed:
-    """See the module's text. `wakers` are called at news."""
+    """See the module's text."""
 
     def __init__(self, stream: Stream, form: Form, filter: Filter | None, most_events: int) -> None:
         self.key = (form, filter, most_events)
-        self.wakers: dict[Callable[[], None], None] = {}
+        self.followers: dict[Follower, None] = {}
         self._stream = stream
         self._form = form
         self._passes = None if filter is None else predicate(filter)
         self._most = most_events
         self._chunks: dict[tuple[int, int], Chunk] = {}
-
-    def news(self) -> None:
-        """The stream has news. Called in the journal's turn, so it does nothing but wake."""
-        for wake in self.wakers:
-            wake()
 
     def after(self, told: int, read: int) -> Chunk | None:
         """What comes after the event `read`, or `None` if that was the last. Raises `FellBehind`."""
@@ -141,30 +146,46 @@ class Feed:
 
 
 class Feeds:
-    """The feeds that somebody wants, each once."""
+    """The feeds that somebody wants, each once, and the task that tells their followers of news."""
 
     def __init__(self, stream: Stream, most_events: Callable[[], int]) -> None:
         self._stream = stream
         self._most_events = most_events
         self._feeds: dict[tuple[Form, Filter | None, int], Feed] = {}
+        self._woken = Mailbox()
 
-    def join(self, form: Form, filter: Filter | None, wake: Callable[[], None]) -> Feed:
-        """The feed for a form and a filter; `wake` is called at news from now on."""
+    def join(self, form: Form, filter: Filter | None, follower: Follower) -> Feed:
+        """The feed for a form and a filter; the follower hears of news from now on."""
         most = self._most_events()
         feed = self._feeds.get((form, filter, most))
         if feed is None:
             feed = Feed(self._stream, form, filter, most)
             self._feeds[feed.key] = feed
-            self._stream.listen(feed.news)
-        feed.wakers[wake] = None
+        feed.followers[follower] = None
         return feed
 
-    def leave(self, feed: Feed, wake: Callable[[], None]) -> None:
-        """Want it no longer."""
-        del feed.wakers[wake]
-        if not feed.wakers:
-            self._stream.unlisten(feed.news)
+    def leave(self, feed: Feed, follower: Follower) -> None:
+        """Hear of it no longer."""
+        del feed.followers[follower]
+        if not feed.followers:
             del self._feeds[feed.key]
+
+    async def run(self) -> None:
+        """Tell followers of news until cancelled."""
+        self._stream.listen(self._woken.wake)
+        try:
+            while True:
+                told = 0
+                for feed in list(self._feeds.values()):
+                    for follower in list(feed.followers):
+                        if follower in feed.followers:  # it may have left in the pause
+                            follower.news()
+                        told += 1
+                        if told % _AT_ONCE == 0:
+                            await trio.lowlevel.checkpoint()
+                await self._woken.take()
+        finally:
+            self._stream.unlisten(self._woken.wake)
 
 
 def predicate(filter: Filter) -> Callable[[Event], bool]:

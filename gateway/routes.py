@@ -8,20 +8,18 @@ from typing import Any
 
 import attrs
 import msgspec
-import trio
 
 from ..protocol.codec import JSON, place_and_reason
-from ..protocol.errors import Invalid, NotFound, Unavailable
+from ..protocol.errors import Draining, Invalid, NotFound, Unavailable
 from ..protocol.names import check_name, lane_name
 from ..protocol.records import LaneState, default_limit
 from .commands import TABLE, Entry
 from .head import Request
+from .metrics import CONTENT_TYPE
 from .responses import Response, answer
 from .shared import Shared
 from .sse import events
 from .tokens import Caller, Role
-
-_READY_WITHIN = 2.0
 
 
 @attrs.frozen
@@ -106,17 +104,18 @@ async def _healthz(call: Call) -> Response:
 async def _readyz(call: Call) -> Response:
     if call.shared.closing:
         raise Unavailable("the gateway is being closed")
-    with trio.move_on_after(_READY_WITHIN):
-        draining = await call.shared.engine.look(lambda committed: committed.draining)
-        if draining:
-            raise Unavailable("the engine is draining")
-        return answer({"status": "ready"})
-    raise Unavailable("the engine doesn't answer, which may be for its store")
+    if call.shared.engine.store_is_down:
+        raise Unavailable("the store can't be written just now")
+    if await call.shared.engine.look(lambda committed: committed.draining):
+        raise Draining("the engine is draining")
+    return answer({"status": "ready"})
 
 
 async def _metrics(call: Call) -> Response:
-    text, content_type = await call.shared.metrics.exposition(call.shared)
-    return Response(200, text, content_type)
+    shared = call.shared
+    snapshot = await shared.engine.snapshot()
+    text = shared.metrics.exposition(snapshot, lag=shared.lag)
+    return Response(200, text, CONTENT_TYPE)
 
 
 async def _events(call: Call) -> Response:

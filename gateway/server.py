@@ -45,15 +45,16 @@ async def open_gateway(
     requests that have begun, and waits for all that `close_timeout` seconds.
     """
     config = config or GatewayConfig()
-    epoch, seq = await engine.look(lambda committed: (committed.epoch, committed.seq))
-    shared = Shared(engine, epoch, config)
+    snapshot = await engine.snapshot()
+    shared = Shared(engine, snapshot.epoch, config)
+    shared.metrics.begin(snapshot)
     tls = _tls(config)
     if listeners is None:
         listeners = await trio.open_tcp_listeners(config.port, host=config.host)
     gateway = Gateway(shared, listeners, tls)
     error: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        await gateway._start(nursery, seq)
+        await gateway._start(nursery, snapshot.seq)
         try:
             yield gateway
         except BaseException as raised:  # raised again below, when the gateway is closed
@@ -129,6 +130,7 @@ class Gateway:
 
     async def _start(self, nursery: trio.Nursery, seq: int) -> None:
         nursery.start_soon(self._shared.heartbeats.run)
+        nursery.start_soon(self._shared.feeds.run)
         nursery.start_soon(self._follow, seq)
         if self._listeners:
             await nursery.start(self._accept)
@@ -156,7 +158,12 @@ class Gateway:
         await self.serve_stream(encrypted, secure=True)
 
     async def _follow(self, seq: int) -> None:
-        await self._shared.endings.follow(seq)
+        stream, committed = self._shared.engine.stream, self._shared.metrics.committed
+        stream.listen(committed)
+        try:
+            await self._shared.endings.follow(seq)
+        finally:
+            stream.unlisten(committed)
         for session in list(self._shared.sessions):
             session.end(GOING_AWAY, "the engine has stopped")
 

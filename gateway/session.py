@@ -99,13 +99,16 @@ class Session:
                 wire.accepted(self.writer.send)
                 self._nursery.start_soon(self._write)
                 self._shared.sessions[self] = None
+                self._shared.metrics.websockets.inc()
                 self._shared.heartbeats.add(self, limits.ping_interval)
                 with self._reading:
                     await self._read(socket)
                 await self._close(socket)
                 self._nursery.cancel_scope.cancel()
         finally:
-            self._shared.sessions.pop(self, None)
+            if self in self._shared.sessions:
+                del self._shared.sessions[self]
+                self._shared.metrics.websockets.dec()
             self._shared.heartbeats.remove(self)
             if self._subscribed:
                 self._shared.subscriptions -= 1

@@ -46,6 +46,11 @@ class Shared:
         """As they are now."""
         return self.config.limits
 
+    @property
+    def lag(self) -> int:
+        """How many events the subscriber that is furthest behind has not been sent."""
+        return max((session.writer.behind or 0 for session in self.sessions), default=0)
+
     def context(self, caller: Caller) -> Context:
         """For a command of this caller."""
         return Context(self.engine, self.endings, caller.name)

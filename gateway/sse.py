@@ -76,12 +76,17 @@ class _Following:
         self._write = write
         self._woken = Mailbox()
 
+    def news(self) -> None:
+        """There may be more to send."""
+        self._woken.wake()
+
     async def run(self) -> None:
         """Send events until cancelled, or until the engine ends."""
         shared = self._shared
         stream = shared.engine.stream
-        feed = shared.feeds.join(shared.server_sent, self._filter, self._woken.wake)
+        feed = shared.feeds.join(shared.server_sent, self._filter, self)
         shared.subscriptions += 1
+        shared.metrics.server_sent.inc()
         try:
             if self._read < 0:
                 await self._resync(_RETRY)
@@ -100,7 +105,8 @@ class _Following:
                     self._told = self._read
         finally:
             shared.subscriptions -= 1
-            shared.feeds.leave(feed, self._woken.wake)
+            shared.metrics.server_sent.dec()
+            shared.feeds.leave(feed, self)
 
     async def _catch_up(self, feed: Feed) -> None:
         while True:
