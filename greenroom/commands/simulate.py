@@ -1,0 +1,199 @@
+"""`greenroom simulate`: play a seed, or hunt for one that fails; make that small, and tell its story."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import Any, Literal
+
+import attrs
+import click
+
+from ..simulation.hunting import Hunt, NotRepeatable, again, quiet, search
+from ..simulation.naming import BUILT_IN, NoScenario, find
+from ..simulation.shrinking import shrink
+from ..simulation.simulate import SimulationFailed
+from ..simulation.simulate import simulate as play
+from ..simulation.story import Storyteller
+from ..simulation.world import Figures, Scenario
+
+_REPORT_EVERY = 5.0
+"""Seconds between two lines about a hunt."""
+
+_LONGEST = 1_000
+
+
+class Steps(click.ParamType[frozenset[int]]):
+    """Numbers of steps."""
+
+    name = "steps"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[int]:
+        numbers = [number.strip() for number in str(value).split(",") if number.strip()]
+        if not all(number.isdecimal() for number in numbers):
+            self.fail(f"{value!r} are no numbers of steps: write 3,7,12, or '' for none", param, ctx)
+        return frozenset(map(int, numbers))
+
+
+@attrs.frozen
+class _Wanted:
+    """What is to be played."""
+
+    name: str
+    scenario: Scenario
+    steps: int | None
+    store: Literal["memory", "sqlite"]
+
+    def again(self, failed: SimulationFailed) -> str:
+        """The command that plays it again."""
+        words = ["greenroom", "simulate", "--seed", str(failed.seed)]
+        words += [] if failed.keep is None else ["--keep", ",".join(map(str, failed.keep))]
+        words += [] if self.name == BUILT_IN else ["--scenario", self.name]
+        words += [] if self.steps is None else ["--steps", str(self.steps)]
+        words += [] if self.store == "memory" else ["--store", self.store]
+        return shlex.join(words)
+
+
+@click.command()
+@click.option("--seed", type=int, metavar="N", help="The seed to play, or the first one of a hunt (1).")
+@click.option("--steps", type=click.IntRange(0), metavar="K", help="How many steps the scenario takes.")
+@click.option("--keep", type=Steps(), metavar="3,7,12", help="Take these of its steps only.")
+@click.option(
+    "--scenario",
+    "name",
+    metavar="MODULE:NAME",
+    default=BUILT_IN,
+    show_default=True,
+    help="What is played; a module is looked for in the current folder first.",
+)
+@click.option(
+    "--store",
+    type=click.Choice(["memory", "sqlite"]),
+    default="memory",
+    show_default=True,
+    help="Which store the simulated disk holds.",
+)
+@click.option(
+    "--hunt",
+    "seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Play seed after seed for so long, on every core, until one fails.",
+)
+def simulate(
+    seed: int | None,
+    steps: int | None,
+    keep: frozenset[int] | None,
+    name: str,
+    store: Literal["memory", "sqlite"],
+    seconds: float | None,
+) -> None:
+    """Play an engine in a simulated world, from a seed: the same seed gives the same story.
+
+    Exits with 0 if every rule held, with 1 if one was broken; then steps that the failure doesn't need are
+    left out for as long as half a minute, and the story of what is left is told. With --keep it is played
+    as it is.
+
+    \b
+    Examples:
+      greenroom simulate --seed 7
+      greenroom simulate --hunt 60
+      greenroom simulate --hunt 600 --seed 100000 --store sqlite
+      greenroom simulate --seed 1187 --keep 3,7,12
+      greenroom simulate --hunt 60 --scenario shop:two_customers
+    """
+    if seed is None and seconds is None:
+        raise click.UsageError(
+            "say which seed to play with --seed N, or how long to hunt with --hunt SECONDS"
+        )
+    if keep is not None and seconds is not None:
+        raise click.UsageError("--keep is for one seed: leave --hunt out")
+    wanted = _Wanted(name, _find(name), steps, store)
+    with quiet():
+        if seconds is not None:
+            failed = _hunt(wanted, seconds, 1 if seed is None else seed)
+        else:
+            assert seed is not None, "one of the two was given"
+            failed = _play(wanted, seed, keep)
+        if failed is None:
+            return
+        click.echo(f"Seed {failed.seed} fails: {_cut(failed.invariant)}")
+        if keep is None:
+            failed = _shrink(wanted, failed)
+    storyteller = Storyteller()
+    click.echo(f"\n{storyteller.tell(failed.trace.entries)}")
+    click.echo(f"Broken: {_cut(storyteller.named(failed.invariant))}")
+    click.echo(f"Again:  {wanted.again(failed)}")
+    sys.exit(1)
+
+
+def _find(name: str) -> Scenario:
+    sys.path.insert(0, os.getcwd())
+    try:
+        return find(name)
+    except NoScenario as error:
+        raise click.UsageError(str(error)) from error
+    except Exception as error:
+        raise click.UsageError(f"{name} can't be imported: {type(error).__name__}: {error}") from error
+
+
+def _play(wanted: _Wanted, seed: int, keep: frozenset[int] | None) -> SimulationFailed | None:
+    """Play one seed; returns its failure."""
+    try:
+        played = play(seed, wanted.scenario, steps=wanted.steps, keep=keep, store=wanted.store)
+    except SimulationFailed as failed:
+        return failed
+    click.echo(f"Seed {seed} survives: {_told(played.figures)}.")
+    return None
+
+
+def _hunt(wanted: _Wanted, seconds: float, first_seed: int) -> SimulationFailed | None:
+    """Hunt, and play the seed again that has failed."""
+    said = 0.0
+
+    def report(hunt: Hunt) -> None:
+        nonlocal said
+        if hunt.seconds - said >= _REPORT_EVERY:
+            said = hunt.seconds
+            click.echo(f"{hunt.seconds:6.0f} s: {hunt.seeds} seeds, {_told(hunt.figures)}")
+
+    steps, store = wanted.steps, wanted.store
+    hunt = search(
+        wanted.scenario, seconds=seconds, first_seed=first_seed, steps=steps, store=store, report=report
+    )
+    processes = "one process" if hunt.processes == 1 else f"{hunt.processes} processes"
+    click.echo(f"{hunt.seeds} seeds in {hunt.seconds:.0f} s and {processes}: {_told(hunt.figures)}.")
+    if hunt.failed is None:
+        click.echo("Every rule held.")
+        return None
+    try:
+        return again(hunt.failed, wanted.scenario, steps, store)
+    except NotRepeatable as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _shrink(wanted: _Wanted, failed: SimulationFailed) -> SimulationFailed:
+    small = shrink(failed, wanted.scenario, steps=wanted.steps, store=wanted.store)
+    needed = small.figures.steps if small.keep is None else len(small.keep)
+    click.echo(
+        f"Of the {failed.figures.steps} steps that it took until then, {needed} are needed. The story:"
+    )
+    return small
+
+
+def _told(figures: Figures) -> str:
+    return (
+        f"{figures.steps:,} steps, {figures.commands:,} commands ({_speed(figures):,.0f} per second), "
+        f"{figures.events:,} events, {figures.lives:,} starts, {figures.crashes:,} crashes, "
+        f"{figures.faults:,} faults, {figures.simulated_seconds / 3600:,.1f} simulated hours"
+    )
+
+
+def _speed(figures: Figures) -> float:
+    """Commands per second of real time, of each process."""
+    return figures.commands / figures.real_seconds if figures.real_seconds else 0.0
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

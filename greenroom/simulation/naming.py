@@ -1,0 +1,51 @@
+"""Scenarios by name, `module:function`: for a command line, and for other processes that are to find one."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+from .world import Scenario
+
+BUILT_IN = "greenroom.simulation.scenario:everything"
+"""The scenario that plays every command of the API."""
+
+
+class NoScenario(ValueError):
+    """There is no scenario of this name; the text says why."""
+
+
+def find(name: str) -> Scenario:
+    """The scenario of a name."""
+    module_name, colon, path = name.partition(":")
+    if not (module_name and colon and path):
+        raise NoScenario(f"{name!r} names no scenario: write module:function, as in {BUILT_IN}")
+    try:
+        found: Any = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there, and lacks another
+        raise NoScenario(f"there is no module {error.name!r} here, which {name!r} names") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise NoScenario(f"module {module_name!r} has no {path!r}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise NoScenario(f"{name!r} is no function, but {type(found).__name__}")
+    scenario: Scenario = found
+    return scenario
+
+
+def name_of(scenario: Scenario) -> str | None:
+    """The name by which another process finds a scenario; `None` if none does, as for one that is defined
+    in a function, or in the program that was started."""
+    module = getattr(scenario, "__module__", None)
+    path = getattr(scenario, "__qualname__", None)
+    if module in (None, "__main__") or path is None or "<" in path:
+        return None
+    name = f"{module}:{path}"
+    try:
+        return name if module in sys.modules and find(name) is scenario else None
+    except NoScenario:
+        return None
