@@ -1,0 +1,308 @@
+"""The client that an application holds: the engine's methods, each one command over the connection.
+
+Arguments are judged by the gateway, as the embedded engine judges them; here only what could not be sent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+import trio
+
+from ...actors.engine import check_limit, check_text
+from ...actors.jobs import check_seconds
+from ...actors.messages import FilesFate, OnConflict, OnWait
+from ...protocol import commands as wire
+from ...protocol.commands import timeout_to_wire
+from ...protocol.errors import Invalid
+from ...protocol.events import Event, Filter, RunStateChanged, RunWaiting
+from ...protocol.fold import Projection
+from ...protocol.names import check_name
+from ...protocol.parameters import plain_params
+from ...protocol.parts import joined
+from ...protocol.records import RunRecord, Snapshot
+from ...protocol.states import Status
+from ...protocol.values import json_value
+from .iterating import Iterating, still_executing
+from .link import Link
+from .ticket import ClientTicket
+
+logger = logging.getLogger("greenroom.client")
+
+
+class Client:
+    """See `connect`, which makes one.
+
+    Every method raises what the engine's raises. Beyond that: `Unavailable` if there is no connection and
+    none comes for `patience` seconds (nothing was changed), and its kind `OutcomeUnknown` if the connection
+    was lost before the answer came and the command can't be repeated without harm.
+    """
+
+    def __init__(self, link: Link, nursery: trio.Nursery) -> None:
+        self._link = link
+        self._nursery = nursery
+
+    @property
+    def state(self) -> Projection:
+        """The fold of everything that the gateway has told, equal to the engine's at the same `seq`.
+
+        It changes while the program waits for anything; `state.snapshot()` gives what stays. After the reply
+        to a command it holds what the command has done.
+        """
+        state = self._link.following.state if self._link.follows else None
+        if state is None:
+            raise Invalid("this client doesn't follow the events: connect with follow=True")
+        return state
+
+    @property
+    def url(self) -> str:
+        """Where the gateway is."""
+        return self._link.url.geturl()
+
+    @property
+    def role(self) -> str:
+        """What the token permits: `viewer`, `operator`, `admin` or `worker`."""
+        return self._link.welcome.role
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now; if not, one is being made."""
+        return self._link.connected
+
+    # Runs.
+
+    async def submit(
+        self,
+        job: str,
+        *,
+        handle: str,
+        params: Any = None,
+        kind: str = "start",
+        lane: str | None = None,
+        on_conflict: OnConflict = "reject",
+        request_id: str | None = None,
+        queue_timeout: float | None = None,
+        run_timeout: float | None = None,
+        deadline: float | None = None,
+        warn_after: float | None = 2,
+        on_wait: OnWait | None = None,
+    ) -> ClientTicket:
+        """Submit a run of a job; returns when it is committed.
+
+        It is sent again if the connection is lost, and still happens once: without a `request_id`, one is
+        drawn. `on_wait` is called when the gateway tells that the run waits for long.
+        """
+        check_name("handle", handle)
+        if request_id is not None:
+            check_name("request_id", request_id)
+        if on_wait is not None and not callable(on_wait):
+            raise Invalid(f"on_wait must be callable, not {on_wait!r}")
+        if params is not None:
+            params = json_value(plain_params(params, None), "params", None)
+        before = self._link.following.seq
+        ok = await self._link.ask(
+            wire.Submit(
+                id=self._link.number(),
+                job=job,
+                handle=handle,
+                params=params,
+                kind=kind,
+                lane=lane,
+                on_conflict=on_conflict,
+                request_id=request_id or self._link.draw_id(),
+                queue_timeout=_seconds("queue_timeout", queue_timeout),
+                run_timeout=_seconds("run_timeout", run_timeout),
+                deadline=_seconds("deadline", deadline),
+                warn_after=_seconds("warn_after", warn_after),
+            ),
+            repeatable=True,
+        )
+        assert ok.run_id is not None, "it is what answers submit"
+        # A submit that was sent twice joins itself; under an id that nobody else has, that means nothing.
+        was_there = bool(ok.joined) and (request_id is not None or on_conflict == "join")
+        if on_wait is not None and self._link.follows:
+            self._nursery.start_soon(self._tell_of_wait, ok.run_id, before, on_wait)
+        return ClientTicket(ok.run_id, was_there, self)
+
+    async def rerun(self, run_id: str) -> ClientTicket:
+        """Submit a run anew, with the same job, handle, lane, kind and parameters."""
+        run = await self.get_run(run_id)
+        return await self.submit(run.job, handle=run.handle, params=run.params, kind=run.kind, lane=run.lane)
+
+    async def cancel(self, run_id: str, files: FilesFate = "keep") -> RunRecord:
+        """See `Engine.cancel`."""
+        check_text("run_id", run_id)
+        ok = await self._link.ask(wire.Cancel(id=self._link.number(), run_id=run_id, files=files))
+        return _run(ok)
+
+    async def inject(self, run_or_handle: str, message: Any) -> str:
+        """See `Engine.inject`."""
+        check_text("run_or_handle", run_or_handle)
+        plain = json_value(message, "message", None)
+        ok = await self._link.ask(
+            wire.Inject(id=self._link.number(), run_or_handle=run_or_handle, message=plain)
+        )
+        return ok.outcome or ""
+
+    async def answer(self, interrupt_id: str, data: Any) -> str:
+        """See `Engine.answer`."""
+        check_text("interrupt_id", interrupt_id)
+        plain = json_value(data, "answer", None)
+        ok = await self._link.ask(wire.Answer(id=self._link.number(), interrupt_id=interrupt_id, data=plain))
+        return ok.outcome or ""
+
+    async def get_run(self, run_id: str) -> RunRecord:
+        """See `Engine.get_run`."""
+        check_text("run_id", run_id)
+        ok = await self._link.ask(wire.GetRun(id=self._link.number(), run_id=run_id), repeatable=True)
+        return _run(ok)
+
+    async def list_runs(
+        self,
+        *,
+        handle: str | None = None,
+        lane: str | None = None,
+        status: str | Iterable[str] | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> list[RunRecord]:
+        """See `Engine.list_runs`."""
+        try:
+            statuses = status if status is None or isinstance(status, str) else [str(one) for one in status]
+        except TypeError:
+            raise Invalid(f"status must be one or several of {', '.join(Status)}, not {status!r}") from None
+        command = wire.ListRuns(
+            id=self._link.number(), handle=handle, lane=lane, status=statuses, limit=limit, before=before
+        )
+        parts = await self._link.ask_for_parts(command)
+        return [run for part in parts for run in part.runs or ()]
+
+    async def history(self, run_id: str) -> list[Event]:
+        """See `Engine.history`."""
+        check_text("run_id", run_id)
+        parts = await self._link.ask_for_parts(wire.History(id=self._link.number(), run_id=run_id))
+        return [event for part in parts for event in part.events or ()]
+
+    # Handles, lanes and the engine.
+
+    async def set_params(self, handle: str, params: Any) -> None:
+        """See `Engine.set_params`."""
+        plain = json_value(params, "params", None)
+        await self._link.ask(
+            wire.SetParams(id=self._link.number(), handle=check_name("handle", handle), params=plain)
+        )
+
+    async def set_concurrency(self, lane: str, limit: int | None) -> None:
+        """See `Engine.set_concurrency`."""
+        check_text("lane", lane)
+        n = None if limit is None else check_limit("limit", limit)
+        await self._link.ask(wire.SetConcurrency(id=self._link.number(), lane=lane, n=n))
+
+    async def set_max_concurrent(self, limit: int) -> None:
+        """See `Engine.set_max_concurrent`."""
+        n = check_limit("max_concurrent", limit)
+        await self._link.ask(wire.SetMaxConcurrent(id=self._link.number(), n=n))
+
+    async def clear_lane(self, lane: str) -> int:
+        """See `Engine.clear_lane`."""
+        check_text("lane", lane)
+        return (await self._link.ask(wire.ClearLane(id=self._link.number(), lane=lane))).count or 0
+
+    async def clear_handle(self, handle: str) -> int:
+        """See `Engine.clear_handle`."""
+        command = wire.ClearHandle(id=self._link.number(), handle=check_name("handle", handle))
+        return (await self._link.ask(command)).count or 0
+
+    async def release_handle(self, handle: str) -> bool:
+        """See `Engine.release_handle`."""
+        command = wire.ReleaseHandle(id=self._link.number(), handle=check_name("handle", handle))
+        return bool((await self._link.ask(command)).released)
+
+    async def reset_lanes(self) -> None:
+        """See `Engine.reset_lanes`."""
+        await self._link.ask(wire.ResetLanes(id=self._link.number()))
+
+    async def wait_for_active(self, timeout: float | None = 15) -> bool:
+        """Wait for the runs that execute now, and no others: whether they were done in time."""
+        with trio.move_on_after(check_seconds("timeout", timeout, 15)):
+            await self._link.catch_up()
+            executing = {run for lane in self.state.snapshot().lanes.values() for run in lane.executing}
+            if executing:
+                async for item in self.events(after=self.state.seq):
+                    executing = still_executing(executing, item)
+                    if not executing:
+                        break
+            return True
+        return False
+
+    async def drain(self) -> None:
+        """See `Engine.drain`."""
+        await self._link.ask(wire.Drain(id=self._link.number()))
+
+    async def resume(self) -> None:
+        """See `Engine.resume`."""
+        await self._link.ask(wire.Resume(id=self._link.number()))
+
+    # What is there to see.
+
+    async def snapshot(self) -> Snapshot:
+        """Everything that clients follow, as of one seq, from the engine itself."""
+        parts = await self._link.ask_for_parts(wire.GetSnapshot(id=self._link.number()))
+        return joined(part.snapshot for part in parts if part.snapshot is not None)
+
+    def events(
+        self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None
+    ) -> AsyncIterator[Event | Snapshot]:
+        """The events from now on, or from the one after `after`.
+
+        Where they are not at hand any more (the number is too old, the reader too slow, or the gateway had
+        moved on while there was no connection), a `Snapshot` comes instead, and then the events after it.
+        Ends when the client does, and raises what ends it, if the gateway refuses it.
+        """
+        if filter is not None and not isinstance(filter, Filter):
+            try:
+                filter = msgspec.convert(filter, Filter)
+            except msgspec.ValidationError as error:
+                raise Invalid(f"filter: {error}") from None
+        start = self.state.seq if after is None else check_limit("after", after)
+        return Iterating(self._link, start, filter)
+
+    async def ended(self, run_id: str) -> RunRecord:
+        """Wait for a run's end, however long; its last state."""
+        following = self._link.following
+        while True:
+            run = None if following.state is None else following.state.runs.get(run_id)
+            if run is None:
+                wait = wire.Wait(id=self._link.number(), run_id=run_id, timeout="none")
+                run = _run(await self._link.ask(wait, repeatable=True))
+            elif not run.ended:
+                run = await following.end(run_id).get()
+            if run is not None and run.ended:
+                return run
+
+    async def _tell_of_wait(self, run_id: str, after: int, on_wait: OnWait) -> None:
+        """Call `on_wait` when the run is said to wait for long, unless it begins before that."""
+        wanted = Filter(runs=frozenset({run_id}), types=frozenset({"run_waiting", "run_state_changed"}))
+        async for event in self.events(after, wanted):
+            if isinstance(event, RunStateChanged) and event.to is not Status.QUEUED:
+                return
+            if isinstance(event, RunWaiting):
+                try:
+                    result = on_wait(event.waited, event.ahead, list(event.blockers))
+                    if isinstance(result, Awaitable):
+                        await result
+                except Exception:
+                    logger.exception("on_wait of run %s failed", run_id)
+                return
+
+
+def _run(ok: wire.Ok) -> RunRecord:
+    assert ok.run is not None, "it is what answers these commands"
+    return ok.run
+
+
+def _seconds(what: str, timeout: float | None) -> wire.Timeout:
+    return None if timeout is None else timeout_to_wire(check_seconds(what, timeout, 0))

@@ -1,0 +1,126 @@
+"""What a client follows: the fold of all that it has been told, the latest events, and who waits for an end.
+
+Theory of operation. The gateway sends batches of events, each from where the last one ended, so a gap
+shows. If the client has missed what the gateway has no more, a snapshot comes instead (`resync`). Sometimes
+events come a second time, because somebody wants to iterate from a number that the ring here no longer
+reaches: then the client subscribes anew, from there. So an event is folded if the fold hasn't come to it,
+and goes into the ring if the ring hasn't.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from ...actors.actor import Reply
+from ...protocol.commands import Events, Resync, Subscribe
+from ...protocol.errors import GreenroomError
+from ...protocol.events import Filter, RunStateChanged
+from ...protocol.fold import Projection
+from ...protocol.parts import joined
+from ...protocol.records import RunRecord, Snapshot
+from ...protocol.states import ENDED
+from .errors import ConnectionLost
+from .ring import Ring
+
+_NO_EPOCH = "-"
+
+
+class Following:
+    """See the module's text. Under a filter by handles, lanes or runs, the fold is of what passes."""
+
+    def __init__(self, filter: Filter | None) -> None:
+        self.filter = filter
+        self.state: Projection | None = None
+        self.ring = Ring(0)
+        self.failure: Callable[[], GreenroomError] | None = None
+        self._told = 0
+        self._asked: deque[int] = deque()  # where the subscriptions begin that have not been answered
+        self._parts: list[Snapshot] = []
+        self._ends: dict[str, Reply[RunRecord | None]] = {}
+
+    @property
+    def seq(self) -> int:
+        """The number up to which the state is known."""
+        return 0 if self.state is None else self.state.seq
+
+    def subscribe(self, id: int, after: int | None = None) -> Subscribe:
+        """The command to go on with, or to begin; or to begin again after an older number."""
+        if self.state is None:
+            return Subscribe(id=id, after=0, epoch=_NO_EPOCH, filter=self.filter)
+        start = self._told if after is None else after
+        return Subscribe(id=id, after=start, epoch=self.state.epoch, filter=self.filter)
+
+    # What the connection tells.
+
+    def asked(self, command: Subscribe) -> None:
+        """A subscription is on its way."""
+        self._asked.append(command.after or 0)
+
+    def subscribed(self, seq: int) -> None:
+        """A subscription has been answered: the next batch is from `seq`."""
+        self._asked.popleft()
+        self._told = seq
+        if seq < self.ring.after:
+            self.ring.restart(seq)
+
+    def lost(self) -> None:
+        """The connection is gone, and with it what was half said."""
+        self._asked.clear()
+        self._parts.clear()
+
+    def take(self, batch: Events) -> None:
+        """Take a batch. Raises `ConnectionLost` if there is a gap before it."""
+        state = self.state
+        if state is None or batch.from_ != self._told:
+            raise ConnectionLost(f"it sent events from {batch.from_}, where those from {self._told} were due")
+        last = self.ring.last
+        self.ring.extend([event for event in batch.events if event.seq > last])
+        for event in batch.events:
+            if event.seq > state.seq:
+                if self.filter is not None:
+                    state.seq = event.seq - 1  # those between did not pass
+                state.apply(event)
+                if type(event) is RunStateChanged and event.to in ENDED:
+                    self._ended(event.run, state.runs[event.run])
+        self._told = batch.to
+        state.seq = max(state.seq, batch.to)
+
+    def resync(self, message: Resync) -> None:
+        """Take a snapshot, or a part of one."""
+        self._parts.append(message.snapshot)
+        if message.more:
+            return
+        snapshot = joined(self._parts)
+        self._parts = []
+        start = min(self._told, *self._asked) if self._asked else self._told
+        known = self.state
+        self._told = snapshot.seq
+        if known is not None and known.epoch == snapshot.epoch and start <= snapshot.seq <= known.seq:
+            return  # older than what is known; and what follows it comes, too
+        self.state = Projection.from_snapshot(snapshot)
+        ring, self.ring = self.ring, Ring(snapshot.seq)
+        ring.close()
+        for run_id in list(self._ends):
+            run = snapshot.runs.get(run_id)
+            if run is None or run.ended:
+                self._ended(run_id, run)
+
+    def close(self, error: Callable[[], GreenroomError]) -> None:
+        """Nothing more will be told."""
+        self.failure = error
+        self.ring.close()
+        for reply in self._ends.values():
+            reply.fail(error())
+        self._ends.clear()
+
+    # What callers ask.
+
+    def end(self, run_id: str) -> Reply[RunRecord | None]:
+        """Replies with a pending run when it has ended; with `None` if its end was missed."""
+        return self._ends.setdefault(run_id, Reply())
+
+    def _ended(self, run_id: str, run: RunRecord | None) -> None:
+        reply = self._ends.pop(run_id, None)
+        if reply is not None:
+            reply.set(run)

@@ -1,0 +1,79 @@
+"""Iterating over what a client follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import trio
+
+from ...protocol.events import Event, Filter, RunChanged, RunStateChanged
+from ...protocol.records import Snapshot
+from ...protocol.states import Status
+
+if TYPE_CHECKING:
+    from .link import Link
+
+
+class Iterating:
+    """The events after a number, from the client's ring; or a snapshot, and those after it."""
+
+    def __init__(self, link: Link, after: int, filter: Filter | None) -> None:
+        self._link = link
+        self._ring = link.following.ring
+        self._seq = after
+        self._filter = filter
+        self._taken: list[Event] = []  # the latest first
+        self._reached = not self._ring.behind(after) and after <= link.following.seq
+
+    def __aiter__(self) -> Iterating:
+        return self
+
+    async def __anext__(self) -> Event | Snapshot:
+        await trio.lowlevel.checkpoint()
+        if not self._reached:
+            await self._link.reach(self._seq)
+            self._reached = True
+            self._ring = self._link.following.ring
+            if self._seq > self._link.following.seq:
+                return self._snapshot()
+        while True:
+            while self._taken:
+                event = self._taken.pop()
+                self._seq = event.seq
+                if self._filter is None or self._filter.passes(event):
+                    return event
+            if self._ring.behind(self._seq):
+                return self._snapshot()
+            self._taken = self._ring.next(self._seq)
+            self._taken.reverse()
+            if self._taken:
+                continue
+            following = self._link.following
+            if self._ring is not following.ring:
+                return self._snapshot()
+            if self._ring.closed:
+                if following.failure is not None and not self._link.left:
+                    raise following.failure()
+                raise StopAsyncIteration
+            await self._ring.news()
+
+    def _snapshot(self) -> Snapshot:
+        """Begin again from the state as it is."""
+        following = self._link.following
+        assert following.state is not None, "a client without a state gives out no iterator"
+        self._ring = following.ring
+        snapshot = following.state.snapshot()
+        self._seq = snapshot.seq
+        return snapshot
+
+
+def still_executing(executing: Iterable[str], item: Event | Snapshot) -> set[str]:
+    """Which of these runs have kept their slots all the time, after what an iterator gave."""
+    if isinstance(item, Snapshot):
+        holding = {run for lane in item.lanes.values() for run in lane.executing}
+        return holding.intersection(executing)
+    gone = (isinstance(item, RunChanged) and item.detached) or (
+        isinstance(item, RunStateChanged) and item.to not in (Status.RUNNING, Status.CANCELLING)
+    )
+    return {run for run in executing if not (gone and run == item.run)}  # type: ignore[union-attr]

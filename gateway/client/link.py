@@ -1,0 +1,261 @@
+"""The connection of a client, mended whenever it is lost.
+
+One task lives through connection after connection: it opens one, says where it wants to go on, sends again
+what has not been answered, and takes what comes, until the connection is lost. Then it tries again, after a
+time that doubles and is partly drawn at random, so that many clients don't come back at the same moment.
+"""
+
+from __future__ import annotations
+
+import logging
+import random as random_module
+from collections.abc import Awaitable, Callable
+from urllib.parse import SplitResult
+
+import trio
+
+from ...actors.actor import Reply
+from ...protocol.codec import MSGPACK
+from ...protocol.commands import (
+    CommandBase,
+    Error,
+    Events,
+    ListRuns,
+    Ok,
+    Resync,
+    ServerMessage,
+    Subscribe,
+    Welcome,
+)
+from ...protocol.errors import GreenroomError, Invalid, TooLarge, Unavailable
+from ...protocol.events import Filter
+from .calls import Call, Calls
+from .errors import ConnectionLost, Refused, refusal
+from .following import Following
+from .socket import Socket, open_socket
+
+logger = logging.getLogger("greenroom.client")
+
+OpenStream = Callable[[], Awaitable[trio.abc.Stream]]
+
+CONNECT_WITHIN = 10.0
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_STABLE = 5.0  # after so long a connection is held to have been a good one
+
+
+class Link:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        url: SplitResult,
+        token: str | None,
+        open_stream: OpenStream,
+        *,
+        follow: bool,
+        filter: Filter | None,
+        patience: float,
+        random: random_module.Random,
+    ) -> None:
+        self.follows = follow
+        self.following = Following(filter)
+        self.left = False
+        self.welcome: Welcome
+        self.url = url
+        self._token = token
+        self._open_stream = open_stream
+        self._patience = patience
+        self._random = random
+        self._calls = Calls()
+        self._socket: Socket | None = None
+        self._failure: Callable[[], GreenroomError] | None = None
+        self._ready: Reply[None] = Reply()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the gateway has welcomed us, and the connection is not lost since."""
+        return self._socket is not None
+
+    # Asking.
+
+    def number(self) -> int:
+        """An id for a command."""
+        return self._calls.number()
+
+    def draw_id(self) -> str:
+        """A request id that nobody else has."""
+        return f"{self._random.getrandbits(128):032x}"
+
+    async def ask(self, command: CommandBase, *, repeatable: bool = False) -> Ok:
+        """Give a command; returns the answer, or raises the refusal."""
+        return (await self._ask(command, repeatable))[-1]
+
+    async def ask_for_parts(self, command: CommandBase) -> list[Ok]:
+        """The same for what only reads, and may be answered in parts."""
+        return await self._ask(command, True)
+
+    async def catch_up(self) -> None:
+        """Have the state include all that the engine had committed at the call."""
+        await self.ask_for_parts(ListRuns(id=self.number(), limit=1))  # any answer comes behind the events
+
+    async def reach(self, seq: int) -> None:
+        """Have the ring begin after `seq`, or later if the gateway has no older events any more."""
+        if seq > self.following.seq:
+            await self.catch_up()
+        if self.following.ring.behind(seq):
+            await self._ask(self.following.subscribe(self.number(), seq), True)
+
+    async def _ask(self, command: CommandBase, repeatable: bool) -> list[Ok]:
+        if self._failure is not None:
+            raise self._failure()
+        call = self._calls.add(command, repeatable=repeatable)
+        if self._socket is not None:
+            self._send(self._socket, call)
+        try:
+            return await call.reply.get()
+        finally:
+            self._calls.forget(call)
+
+    # Living.
+
+    async def run(self) -> None:
+        """Be connected until cancelled, or until the gateway refuses us for good."""
+        failures = 0
+        while True:
+            began = trio.current_time()
+            try:
+                await self._connect_and_serve()
+            except ConnectionLost as error:
+                why = f"{self.url.geturl()} can't be reached: {error}"
+            except Refused as refused:
+                self.close(refused.make)
+                return
+            if not self._ready.done:
+                self.close(lambda why=why: Unavailable(why))  # type: ignore[misc]
+                return
+            logger.info("%s", why)
+            if trio.current_time() - began > _STABLE:
+                failures = 0
+            self._calls.give_up(trio.current_time() - self._patience, why)
+            pause = min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2.0**failures)
+            await trio.sleep(pause * (0.5 + self._random.random() / 2))
+            failures = min(failures + 1, 10)
+
+    async def ready(self) -> None:
+        """Wait for the first connection, and for the state as it was then. Raises what prevents it."""
+        await self._ready.get()
+
+    def close(self, error: Callable[[], GreenroomError]) -> None:
+        """There will be no connection any more; whoever waits gets the error."""
+        self._failure = error
+        if not self._ready.done:
+            self._ready.fail(error())
+        self._calls.close(error)
+        self.following.close(error)
+
+    async def _connect_and_serve(self) -> None:
+        """One connection, from its beginning to its end."""
+        socket = None
+        try:
+            with trio.move_on_after(CONNECT_WITHIN) as patience:
+                socket = await self._connect()
+                welcome = MSGPACK.decode(await socket.receive(), ServerMessage)
+            if patience.cancelled_caught or socket is None:
+                raise ConnectionLost(f"it didn't answer within {CONNECT_WITHIN:g} seconds")
+            if not isinstance(welcome, Welcome):
+                raise ConnectionLost(f"it began with {welcome.__struct_config__.tag}, not with a welcome")
+            self.welcome = welcome
+            await self._serve(socket)
+        except Invalid as error:
+            raise ConnectionLost(f"it sent what can't be read: {error}") from None
+        finally:
+            self._socket = None
+            self.following.lost()
+            self._calls.lost()
+            if socket is not None:
+                await socket.aclose()
+
+    async def _connect(self) -> Socket:
+        try:
+            stream = await self._open_stream()
+        except (OSError, trio.BrokenResourceError) as error:
+            raise ConnectionLost(str(error) or repr(error)) from None
+        try:
+            return await open_socket(stream, self.url, MSGPACK.subprotocol, self._token)
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+
+    async def _serve(self, socket: Socket) -> None:
+        """Take up the work on a new connection, and take what comes until it is lost."""
+        lost: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(socket.write)
+            if self.follows:
+                self._send(socket, self._calls.add(self.following.subscribe(self.number()), repeatable=False))
+            elif not self._ready.done:
+                self._ready.set(None)
+            self._socket = socket
+            for call in self._calls:
+                if call.waits_since is not None:
+                    self._send(socket, call)
+            if self.following.filter is not None and not self._ready.done:
+                nursery.start_soon(self._tell_when_caught_up)
+            try:
+                while True:
+                    self._take(MSGPACK.decode(await socket.receive(), ServerMessage))
+                    self._tell_when_ready()
+            except (ConnectionLost, Refused, Invalid) as error:  # raised below, not in a group
+                lost = error
+            nursery.cancel_scope.cancel()
+        if lost is not None:
+            raise lost
+
+    def _tell_when_ready(self) -> None:
+        """The first state is there when all is folded that there was at the welcome."""
+        following = self.following
+        if not self._ready.done and following.filter is None and following.seq >= self.welcome.seq:
+            self._ready.set(None)
+
+    async def _tell_when_caught_up(self) -> None:
+        """The same under a filter, where the gateway tells how far we are when it answers something."""
+        try:
+            await self.catch_up()
+        except GreenroomError as error:
+            self._ready.fail(error)
+        else:
+            self._ready.set(None)
+
+    def _send(self, socket: Socket, call: Call) -> None:
+        """Send a call, unless it is too large for the gateway, which would close the connection for it."""
+        payload = MSGPACK.encode(call.command)
+        most = self.welcome.limits.get("max_message_bytes", len(payload))
+        if len(payload) > most:
+            self._calls.fail(
+                call,
+                TooLarge(
+                    f"{call.name}: {len(payload)} bytes; the gateway takes messages of at most {most:g}",
+                    size=len(payload),
+                    limit=most,
+                ),
+            )
+            return
+        if isinstance(call.command, Subscribe):
+            self.following.asked(call.command)
+        call.sent = True
+        call.waits_since = None
+        socket.put(payload)
+
+    def _take(self, message: ServerMessage) -> None:
+        if isinstance(message, Events):
+            self.following.take(message)
+        elif isinstance(message, Ok):
+            call = self._calls.answered(message)
+            if call is not None and isinstance(call.command, Subscribe):
+                self.following.subscribed(message.seq)
+        elif isinstance(message, Error):
+            call = self._calls.refused(message)
+            if call is not None and isinstance(call.command, Subscribe):
+                raise refusal(message)
+        elif isinstance(message, Resync):
+            self.following.resync(message)

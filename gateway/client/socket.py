@@ -1,0 +1,196 @@
+"""A WebSocket to a gateway, on any trio stream: whole messages in, whole messages out.
+
+The protocol itself is wsproto's. Sending never waits: what is to go out gathers, and one task writes it,
+many messages at once. One other task receives, answers pings, and notices when the other side is gone:
+after a while without a word it pings, and after the same time again it gives up.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Sequence
+from urllib.parse import SplitResult
+
+import trio
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Ping,
+    Pong,
+    RejectConnection,
+    RejectData,
+    Request,
+    TextMessage,
+)
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+
+from ...actors.actor import Mailbox
+from .errors import ConnectionLost, Refused
+
+_MAX_MESSAGE = 64 << 20
+_MAX_REFUSAL = 1 << 16
+_QUIET = 20.0
+_CLOSE_WITHIN = 2.0
+_UNAUTHORIZED = 4401
+_CODES = {400: "invalid", 401: "unauthorized", 403: "forbidden", 404: "invalid"}
+"""How a gateway says that it would be of no use to try again."""
+
+
+async def open_socket(
+    stream: trio.abc.Stream, url: SplitResult, subprotocol: str, token: str | None
+) -> Socket:
+    """Shake hands on a stream. Raises `Refused` and `ConnectionLost`."""
+    headers = [] if token is None else [(b"Authorization", b"Bearer " + token.encode())]
+    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    machine = WSConnection(ConnectionType.CLIENT)
+    request = Request(host=url.netloc, target=target, subprotocols=[subprotocol], extra_headers=headers)
+    try:
+        await stream.send_all(machine.send(request))
+        await _accepted(stream, machine, subprotocol)
+    except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        raise ConnectionLost(str(error.__cause__ or error)) from None
+    except (RemoteProtocolError, LocalProtocolError) as error:
+        raise Refused("invalid", f"{url.geturl()} is no gateway: {error}") from None
+    return Socket(stream, machine)
+
+
+async def _accepted(stream: trio.abc.Stream, machine: WSConnection, subprotocol: str) -> None:
+    """Wait until the handshake has been answered."""
+    status = None
+    body = b""
+    while True:
+        data = await stream.receive_some()
+        if not data:
+            raise _refusal(status, body) if status is not None else ConnectionLost("it closed the connection")
+        machine.receive_data(bytes(data))
+        for event in machine.events():
+            if isinstance(event, AcceptConnection):
+                if event.subprotocol != subprotocol:
+                    raise Refused("invalid", f"the server speaks {event.subprotocol}, and not {subprotocol}")
+                return  # what has come with it stays in the machine
+            if isinstance(event, RejectConnection):
+                status = event.status_code
+                if not event.has_body:
+                    raise _refusal(status, b"")
+            elif isinstance(event, RejectData) and status is not None:
+                body += event.data
+                if event.body_finished or len(body) > _MAX_REFUSAL:
+                    raise _refusal(status, body)
+
+
+def _refusal(status: int, body: bytes) -> Exception:
+    try:
+        said = json.loads(body)
+        code, message = str(said["code"]), str(said["message"])
+    except (ValueError, TypeError, KeyError):
+        code, message = "invalid", f"the server answered with HTTP status {status}, and not as a gateway"
+    if status in _CODES:
+        return Refused(_CODES[status], message)
+    return ConnectionLost(message if code != "invalid" else f"HTTP status {status}")
+
+
+class Socket:
+    """See the module's text. `write` and `receive` are for one task each."""
+
+    def __init__(self, stream: trio.abc.Stream, machine: WSConnection) -> None:
+        self._stream = stream
+        self._machine = machine
+        self._outbox = Mailbox()
+        self._fragments: list[bytes] = []
+        self._size = 0
+        self._events = machine.events()
+        self._closed = False
+
+    def put(self, payload: bytes) -> None:
+        """Send a message, as soon as the stream takes it."""
+        self._put(BytesMessage(data=payload))
+
+    async def write(self) -> None:
+        """Send what is put, until cancelled. Returns if the stream is broken; `receive` then says so."""
+        try:
+            while True:
+                await self._write(await self._outbox.take())
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            await trio.aclose_forcefully(self._stream)
+
+    async def receive(self) -> bytes:
+        """The next message. Raises `ConnectionLost`, and `Refused` where the other side said so in
+        closing."""
+        while True:
+            for event in self._events:
+                message = self._handle(event)
+                if message is not None:
+                    return message
+            await self._read()
+
+    async def aclose(self) -> None:
+        """Say goodbye, wait for the answer, but not for long, and close the stream."""
+        with trio.move_on_after(_CLOSE_WITHIN, shield=True):
+            try:
+                self._put(CloseConnection(code=1000))
+                await self._write(self._outbox.drain())
+                while not self._closed:
+                    await self.receive()
+            except (ConnectionLost, Refused, trio.BrokenResourceError, trio.ClosedResourceError):
+                self._closed = True
+        await trio.aclose_forcefully(self._stream)
+
+    def _put(self, event: BytesMessage | Ping | Pong | CloseConnection) -> None:
+        try:
+            self._outbox.put(self._machine.send(event))
+        except LocalProtocolError:
+            self._closed = True  # the other side has closed it; `receive` says so
+
+    async def _write(self, pieces: Sequence[bytes]) -> None:
+        await self._stream.send_all(b"".join(pieces))
+
+    async def _read(self) -> None:
+        if self._closed:
+            raise ConnectionLost("the connection is closed")
+        for patience in ("ping", "give up"):
+            with trio.move_on_after(_QUIET):
+                try:
+                    data = bytes(await self._stream.receive_some())
+                except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                    raise ConnectionLost(_why(error)) from None
+                if not data:
+                    raise ConnectionLost("the other side is gone")
+                self._machine.receive_data(data)
+                self._events = self._machine.events()
+                return
+            if patience == "ping":
+                self._put(Ping())
+        raise ConnectionLost(f"nothing was heard for {2 * _QUIET:g} seconds")
+
+    def _handle(self, event: object) -> bytes | None:
+        if isinstance(event, BytesMessage | TextMessage):
+            if isinstance(event, TextMessage):
+                raise ConnectionLost("it sent text, where binary messages were agreed on")
+            self._fragments.append(bytes(event.data))
+            self._size += len(event.data)
+            if self._size > _MAX_MESSAGE:
+                raise ConnectionLost(f"it sent a message of more than {_MAX_MESSAGE} bytes")
+            if event.message_finished:
+                message = b"".join(self._fragments)
+                self._fragments.clear()
+                self._size = 0
+                return message
+        elif isinstance(event, Ping):
+            self._put(event.response())
+        elif isinstance(event, CloseConnection):
+            self._put(event.response())
+            self._closed = True
+            if event.code == _UNAUTHORIZED:
+                raise Refused("unauthorized", event.reason or "the token is not in force")
+            raise ConnectionLost(f"it closed the connection: {event.reason or event.code}")
+        return None
+
+
+def _why(error: BaseException) -> str:
+    cause = error.__cause__
+    if isinstance(cause, ssl.SSLError):
+        return f"TLS: {cause}"
+    return str(cause or error) or "the connection broke"

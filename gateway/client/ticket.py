@@ -1,0 +1,40 @@
+"""The client's ticket: the same as the engine's, and good for as long as the client is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ...actors.jobs import check_seconds
+from ...actors.messages import FilesFate
+from ...actors.results import raise_unless_succeeded
+from ...protocol.records import RunRecord
+
+if TYPE_CHECKING:
+    from .client import Client
+
+
+class ClientTicket:
+    """`id` is the run's; `joined` says that the run was there before."""
+
+    def __init__(self, id: str, joined: bool, client: Client) -> None:
+        self.id = id
+        self.joined = joined
+        self._client = client
+
+    async def result(self) -> Any:
+        """Wait for the end, also while the gateway can't be reached; return the result, or raise `RunFailed`,
+        `RunCancelled`, `RunTimedOut` or `RunRejected`, each with the run's last state."""
+        return raise_unless_succeeded(await self._client.ended(self.id))
+
+    async def wait(self, timeout: float | None = 15) -> bool:
+        """Whether the run ends within `timeout` seconds."""
+        with trio.move_on_after(check_seconds("timeout", timeout, 15)):
+            await self._client.ended(self.id)
+            return True
+        return False
+
+    async def cancel(self, files: FilesFate = "keep") -> RunRecord:
+        """See `Client.cancel`."""
+        return await self._client.cancel(self.id, files)
