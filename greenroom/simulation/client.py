@@ -135,26 +135,11 @@ class Client:
         events: list[Event] = await self._ask("history", run_id)
         return events
 
-    async def events(
+    def events(
         self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None
     ) -> AsyncIterator[Event | Snapshot]:
-        """As `Engine.events`; ends when the server does, and raises `Unavailable` when it dies."""
-        with self.server.connection() as engine:
-            iterator = engine.events(after, filter)
-        server = self.server
-        while True:
-            with server.connection() as now:
-                if now is not engine:
-                    return
-                try:
-                    item = await anext(iterator)
-                except StopAsyncIteration:
-                    return
-            if isinstance(item, Snapshot):
-                server.judge(server.rules.shown_snapshot, item)
-            else:
-                server.judge(server.rules.shown, item)
-            yield item
+        """As `Engine.events`; raises `Unavailable` when the server dies, and ends when it is stopped."""
+        return _Events(self.server, self.server.engine.events(after, filter))
 
     async def _command(self, name: str, *arguments: Any, **options: Any) -> Any:
         return await self._call(name, arguments, options, by=self.name)
@@ -180,6 +165,27 @@ class Client:
             raise
         self._trace.add("reply", self.name, Answer(number, value))
         return value
+
+
+class _Events:
+    """The events of one life of a server. What they show is judged."""
+
+    def __init__(self, server: Server, events: AsyncIterator[Event | Snapshot]) -> None:
+        self._server = server
+        self._life = server.lives
+        self._events = events
+
+    def __aiter__(self) -> _Events:
+        return self
+
+    async def __anext__(self) -> Event | Snapshot:
+        server = self._server
+        if server.lives != self._life:
+            raise StopAsyncIteration
+        with server.connection():
+            item = await anext(self._events)
+        server.judge(server.rules.shown_snapshot if isinstance(item, Snapshot) else server.rules.shown, item)
+        return item
 
 
 class SimulatedTicket:

@@ -6,16 +6,20 @@ From the crash on no line of theirs runs any more, except what stands in `finall
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Iterator
+from typing import NoReturn
 
 import trio
 from outcome import Error
+from trio._core._run import GLOBAL_RUN_CONTEXT
 
 Task = trio.lowlevel.Task
 
-_MOST_ROUNDS = 5_000
-"""In which what was cut off must have unwound."""
+_PATIENCE = 500
+"""Turns in which what was cut off may unwind by itself."""
 
 
 def _below(task: Task) -> list[Task]:
@@ -34,17 +38,19 @@ def cut_off(root: Task, scope: trio.CancelScope) -> None:
             _cancel_runnable(task)
 
 
-async def bury(root: Callable[[], Task | None], scope: trio.CancelScope) -> list[str]:
-    """Wait until nothing is left of what was cut off, which `root` tells by `None`, and take away the shields
-    that it puts up meanwhile. Returns the names of the tasks that don't end for all that."""
-    for _ in range(_MOST_ROUNDS):
-        task = root()
-        if task is None:
-            return []
+async def bury(root: Task, scope: trio.CancelScope) -> None:
+    """Wait until nothing is left of what was cut off. Shields that it puts up meanwhile are taken away, and a
+    task that swallows every cancellation is made to vanish."""
+    runner = GLOBAL_RUN_CONTEXT.runner
+    for turn in itertools.count():
         await trio.lowlevel.checkpoint()
-        _unshield(task, scope)
-    task = root()
-    return [] if task is None else [left.name for left in _below(task)]
+        if root not in runner.tasks:
+            return
+        _unshield(root, scope)
+        if turn >= _PATIENCE:
+            for left in _below(root):
+                if not left.child_nurseries:
+                    _make_vanish(left)
 
 
 def _unshield(root: Task, scope: trio.CancelScope) -> None:
@@ -79,3 +85,16 @@ def _cancel_runnable(task: Task) -> None:
         nursery._pending_excs.append(cancelled())  # it is leaving the nursery, and must do so in order
         return
     task._next_send = Error(cancelled())
+
+
+def _make_vanish(task: Task) -> None:
+    """Have a task end without asking it."""
+
+    def end(_: object) -> NoReturn:
+        with contextlib.suppress(BaseException):  # whatever it has to say: its process is dead
+            task.coro.close()
+        raise StopIteration
+
+    if task._next_send_fn is None:
+        GLOBAL_RUN_CONTEXT.runner.reschedule(task)
+    task._next_send_fn = end

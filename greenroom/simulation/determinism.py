@@ -36,21 +36,13 @@ class SimulatedClock(trio.abc.Clock):
         self._stuck = stuck
         self._looks = 0
         self._looked = 0
-        self._broken: Exception | None = None
 
     def start_clock(self) -> None:
         pass
 
-    def break_off(self, error: Exception) -> None:
-        """End the whole run where it stands, for tasks that can't be ended in any other way."""
-        self._broken = error
-        self._looks = _COLLECTED_EVERY
-
     def current_time(self) -> float:
         self._looks += 1
         if self._looks >= _COLLECTED_EVERY:
-            if self._broken is not None:
-                raise self._broken
             self._looked += self._looks
             self._looks = 0
             gc.collect(1)

@@ -218,8 +218,7 @@ def guarded(report: _Report, wall_clock: Callable[[], float]) -> Iterator[None]:
     """Watch this thread while the block lasts. `report` is told of the first thing touched, and of each more;
     whoever touches gets a `RealWorldTouched`."""
     global _active, _hooked
-    if _active is not None:
-        raise RuntimeError("a simulation is under way in this process, which can have only one at a time")
+    assert _active is None, "a process can have one guard at a time"
     if not _hooked:
         sys.addaudithook(_audit)  # it stays for as long as the process lives, and sleeps
         _hooked = True

@@ -7,9 +7,9 @@ where it stands, and what of it still unwinds reaches neither the disk nor anybo
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -159,15 +159,11 @@ class Life:
 
     async def run(self) -> None:
         """The process."""
-        server = self._server
         self._task = trio.lowlevel.current_task()
-        server.say("starts")
         try:
             with self._scope:
-                with self._holding_open:
-                    await self._hold_open()
-                server.ends()
-                server.say("has stopped")
+                if not self.dead:
+                    await self._live()
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -177,6 +173,13 @@ class Life:
             self.dead = True
             self.begun.set()
             self.gone.set()
+
+    async def _live(self) -> None:
+        self._server.say("starts")
+        with self._holding_open:
+            await self._hold_open()
+        self._server.ends()
+        self._server.say("has stopped")
 
     async def _hold_open(self) -> None:
         server, disk = self._server, self._server.disk
@@ -213,11 +216,9 @@ class Life:
         self._server.judge(self._server.rules.crashed)
         for scope in list(self.connections):
             scope.cancel()
-        if self._task is None:  # it has not even begun
-            self._scope.cancel()
-        else:
+        if self._task is not None:  # it has begun
             cut_off(self._task, self._scope)
-        self._world.spawn(self._bury)
+            self._world.spawn(partial(bury, self._task, self._scope))
 
     def opened(self, stored: Stored) -> None:
         """The engine has opened its store."""
@@ -236,12 +237,6 @@ class Life:
         if not self.dead:
             self._world.trace.add("body", run.id, f"attempt {run.attempt} {how}")
             self._server.judge(self._server.rules.body_ends, run.id)
-
-    async def _bury(self) -> None:
-        """What unwinds may put up new shields: take them away until nothing is left."""
-        left = await bury(lambda: None if self.gone.is_set() else self._task, self._scope)
-        if left:
-            self._world.give_up(f"{self._server.name} was killed, and these go on: {', '.join(left)}")
 
     def _ends_with(self, error: BaseException) -> None:
         if self.dead:
@@ -288,7 +283,7 @@ class TracedJobs(Jobs):
     def _reporting(self, job: Job) -> Any:
         life = self._life
 
-        @functools.wraps(job.function)
+        @wraps(job.function)
         async def body(run: Run, *params: Any) -> Any:
             life.body_begins(run)
             how = "is stopped"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from contextlib import ExitStack
 
 import attrs
 import trio
@@ -28,11 +29,21 @@ class Simulated:
 
 
 class SimulationFailed(Exception):
-    """A rule was broken: `invariant` says which, and the seed brings it back."""
+    """A rule was broken: `invariant` says which, and the seed brings it back, with those of the scenario's
+    steps that are in `keep` (`None`: all of them)."""
 
-    def __init__(self, seed: int, invariant: str, trace: Trace, figures: Figures) -> None:
-        super().__init__(f"seed {seed}: {invariant}")
+    def __init__(
+        self,
+        seed: int,
+        invariant: str,
+        trace: Trace,
+        figures: Figures,
+        keep: Collection[int] | None = None,
+    ) -> None:
+        kept = "" if keep is None else f" with steps {', '.join(map(str, sorted(keep))) or 'none'}"
+        super().__init__(f"seed {seed}{kept}: {invariant}")
         self.seed = seed
+        self.keep = None if keep is None else tuple(sorted(keep))
         self.invariant = invariant
         self.trace = trace
         self.figures = figures
@@ -53,33 +64,34 @@ def simulate(
     `steps` goes before the number that the scenario asks for; of its steps only those in `keep` are taken.
     A `chooser` decides which task goes on, instead of the seed.
     """
+    if actor.observer is not None:
+        raise RuntimeError("a simulation is under way in this process, which can have only one at a time")
     began = _real_time()
     world = World(seed, scenario, steps, keep, store)
     actor.observer = world.trace.message
     try:
-        with determined(str(seed)):
+        with determined(str(seed)), ExitStack() as guarding:
             trio.run(
                 _guarded_run,
                 world,
+                guarding,
                 clock=world.ticking,
                 instruments=[Scheduling(chooser or SeededChooser(f"{seed}/schedule"))],
             )
-    except BaseException as error:
-        if world.failure is None:
-            raise
-        cause: BaseException | None = error
-    else:
-        cause = None
     finally:
         actor.observer = None
+        world.figures.commands = world.trace.commands
+        world.figures.simulated_seconds = world.ticking.now
         world.figures.real_seconds = _real_time() - began
     if world.failure is not None:
         invariant, reason = world.failure
-        raise SimulationFailed(seed, invariant, world.trace, world.figures) from (reason or cause)
+        raise SimulationFailed(seed, invariant, world.trace, world.figures, keep) from reason
     return Simulated(seed, world.trace, world.figures)
 
 
-async def _guarded_run(world: World) -> None:
-    """Guarded from within: trio itself needs sockets before it begins, and closes them at its end."""
-    with guarded(world.touched, world.clock):
-        await world.run()
+async def _guarded_run(world: World, guarding: ExitStack) -> None:
+    """Guarded from within: trio itself needs sockets before it begins. A run that is broken off doesn't come
+    back here, so whoever has called it sees to the guard's end."""
+    guarding.enter_context(guarded(world.touched, world.clock))
+    await world.run()
+    guarding.close()

@@ -18,6 +18,7 @@ from ..actors.ticket import Ticket
 from ..protocol.events import Event
 from ..protocol.records import RunRecord, Snapshot
 from .determinism import SimulatedClock
+from .story import tell
 
 Kind = Literal["step", "command", "reply", "event", "message", "body", "life", "fault", "note"]
 
@@ -60,11 +61,18 @@ class Trace:
     def __init__(self, clock: SimulatedClock) -> None:
         self.entries: list[Entry] = []
         self._clock = clock
+        self._ended = False
         self.commands = 0
 
     def add(self, kind: Kind, who: str, what: Any) -> None:
         """Something has happened just now."""
-        self.entries.append(Entry(self._clock.now, kind, who, what))
+        if not self._ended:
+            self.entries.append(Entry(self._clock.now, kind, who, what))
+
+    def end(self, text: str) -> None:
+        """This is the last entry: what happens while everything is cleared away belongs to nothing."""
+        self.add("fault", "", text)
+        self._ended = True
 
     def command(self, client: str, name: str, arguments: Any) -> int:
         """A client calls the engine; returns the number that the answer will have."""
@@ -74,18 +82,18 @@ class Trace:
 
     def message(self, kind: str, name: str, message: object) -> None:
         """The observer of what actors are told (`actors/actor.py`)."""
-        teller = trio.lowlevel.current_task().name
+        teller = trio.lowlevel.current_task().name.strip()
         run = getattr(message, "run", None)
         told = Told(teller, type(message).__name__, run if isinstance(run, str) else None)
         self.add("message", f"{kind} {name}" if name else kind, told)
 
-    def text(self) -> str:
-        """One line for each entry, but for the messages between actors."""
-        return "".join(f"{line(entry)}\n" for entry in self.entries if entry.kind != "message")
+    def text(self, *, messages: bool = False) -> str:
+        """One line for each entry, if wanted also for the messages between actors."""
+        return "".join(f"{line(entry)}\n" for entry in self.entries if messages or entry.kind != "message")
 
     def story(self) -> str:
-        """As `text`, with the messages between actors in between."""
-        return "".join(f"{line(entry)}\n" for entry in self.entries)
+        """All of it in words, with the messages between actors; what is long is cut."""
+        return tell(self.entries)
 
     def events(self) -> Iterator[Event]:
         """The events, in the order in which they were committed."""

@@ -8,11 +8,13 @@ words as the reason.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from functools import partial
 from random import Random
 from typing import Any, Literal, TypeVar
 
 import attrs
 import trio
+import trio.testing
 
 from ..actors.jobs import Jobs
 from ..persistence.store import Batch
@@ -101,7 +103,6 @@ class World:
         self._keep = None if keep is None else frozenset(keep)
         self._store: StoreKind = store
         self._step = 0
-        self._over = False
         self._invariants: list[tuple[str, Invariant]] = []
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery
@@ -126,15 +127,18 @@ class World:
             [server] = self.servers
         return Client(name, server, self.trace)
 
-    async def steps(self, count: int) -> AsyncIterator[Step]:
+    def steps(self, count: int) -> AsyncIterator[Step]:
         """The steps of the scenario, so many unless whoever simulates wants another number."""
-        for _ in range(count if self._steps is None else self._steps):
-            self._step += 1
-            if self._keep is None or self._step in self._keep:
-                self.figures.steps += 1
-                self.trace.add("step", "", f"step {self._step}")
-                yield Step(self._step, derived(self.seed, "step", self._step))
-            await trio.lowlevel.checkpoint()
+        return _Steps(self, count if self._steps is None else self._steps)
+
+    def next_step(self) -> Step | None:
+        """The next one; `None` for one that is left out."""
+        self._step += 1
+        if self._keep is not None and self._step not in self._keep:
+            return None
+        self.figures.steps += 1
+        self.trace.add("step", "", f"step {self._step}")
+        return Step(self._step, derived(self.seed, "step", self._step))
 
     def derived(self, *names: object) -> Random:
         """A source of randomness of its own for a name."""
@@ -163,11 +167,11 @@ class World:
         if self.failure is not None:
             return
         self.failure = (text, cause)
-        self.trace.add("fault", "", f"FAILED: {text}")
+        self.trace.end(f"FAILED: {text}")
         for server in self.servers:
             server.abandon()
         cut_off(self._task, self._scope)
-        self.spawn(self._bury)
+        self.spawn(partial(bury, self._task, self._scope))
 
     def judge(self, rules: Rules, look: Callable[..., object], *arguments: Any, **options: Any) -> None:
         """Have rules look at something; the simulation fails if they find fault with it."""
@@ -181,11 +185,6 @@ class World:
     def touched(self, text: str) -> None:
         """Code under test has left the simulation."""
         self.fail(f"the real world was touched: {text}")
-
-    def give_up(self, text: str) -> None:
-        """Nothing helps any more: end the run of trio where it stands."""
-        self.fail(text)
-        self.ticking.break_off(RuleBroken(text))
 
     def begin(self, life: Life) -> None:
         """A server's process begins."""
@@ -209,23 +208,13 @@ class World:
                 for server in self.servers:
                     await server.stop()
                 self._end_instant()
-            except KeyboardInterrupt:
+            except (trio.Cancelled, KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:
-                if self.failure is None:
-                    self.fail(f"the scenario raised {type(error).__name__}: {error}", error)
-                if isinstance(error, trio.Cancelled):
-                    raise
-        self._over = True
-        self.figures.simulated_seconds = trio.current_time()
-        self.figures.commands = self.trace.commands
+                await trio.testing.wait_all_tasks_blocked()  # an engine that crashes may be the reason
+                self.fail(f"the scenario raised {type(error).__name__}: {error}", error)
         for server in self.servers:
             server.abandon()
-
-    async def _bury(self) -> None:
-        left = await bury(lambda: None if self._over else self._task, self._scope)
-        if left:
-            self.give_up(f"the scenario was cancelled, and these go on: {', '.join(left)}")
 
     def _make_disk(self, name: str) -> SimulatedDisk:
         rules = Rules()
@@ -259,6 +248,24 @@ class World:
                     self.fail(f"{name} does not hold" if found is False else f"{name}: {found}")
 
     def _stuck(self, why: str) -> None:
-        if self.failure is not None:
-            self.ticking.break_off(RuleBroken(why))
         self.fail(f"it hangs: {why}")
+
+
+class _Steps:
+    """Goes through steps; no generator, which trio would complain of when it is left half way."""
+
+    def __init__(self, world: World, count: int) -> None:
+        self._world = world
+        self._left = count
+
+    def __aiter__(self) -> _Steps:
+        return self
+
+    async def __anext__(self) -> Step:
+        while self._left:
+            self._left -= 1
+            await trio.lowlevel.checkpoint()
+            step = self._world.next_step()
+            if step is not None:
+                return step
+        raise StopAsyncIteration

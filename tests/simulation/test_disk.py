@@ -1,0 +1,335 @@
+"""The simulated disk: what was committed survives, what was not is gone, and it fails as it was told to."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from greenroom import Jobs, Run
+from greenroom.errors import Conflict, NotFound, RunFailed, Unavailable
+from greenroom.persistence.failures import StoreBroken
+from greenroom.simulation import World, simulate
+
+jobs = Jobs()
+
+
+@jobs.job("nothing")
+async def nothing(run: Run) -> str:
+    return "done"
+
+
+@jobs.job("writes", resumable=True)
+async def writes(run: Run) -> None:
+    async with run.open_file("finished.txt", overwrite=True) as file:
+        await file.write(b"all of it")
+    if run.checkpoint is None:
+        await run.save_checkpoint("the first file is done")
+        async with run.open_file("unfinished.txt") as file:
+            await file.write(b"some of it")
+            await trio.sleep_forever()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def play(request) -> Callable[..., Any]:
+    def play(scenario, seed: int = 1):
+        return simulate(seed, scenario, store=request.param)
+
+    return play
+
+
+async def submitted(world: World, trouble: str) -> tuple[str, str | None]:
+    """What a submission was told whose commit meets with trouble, and what became of it after a restart."""
+    server = await world.serve(jobs, max_concurrent=0, shutdown_timeout=60)
+    ann = world.client("ann")
+    server.disk.fail_commit(trouble)
+    try:
+        await ann.submit("nothing", handle="a", request_id="mine")
+        told = "accepted"
+    except Unavailable:
+        told = "unavailable"
+    if server.running:
+        await server.crash()
+    await server.start()
+    runs = await ann.list_runs()
+    if not runs:
+        return told, None
+    [run] = runs
+    world.check(len(await ann.history(run.id)) == 1, "it was submitted once")
+    return told, run.status
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("trouble", "survives"), [("crash_before", False), ("crash_within", False), ("crash_after", True)]
+)
+def test_a_crash_keeps_what_was_committed_and_nothing_else(play, trouble, survives, seed):
+    async def scenario(world: World) -> None:
+        told, status = await submitted(world, trouble)
+        world.check(told == "unavailable", "nobody could tell ann")
+        world.check(status == ("queued" if survives else None), f"it is {status}")
+
+    play(scenario, seed)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "outcome"),
+    [("lost_reply", ("accepted", "queued")), ("lost_request", ("unavailable", None))],
+)
+def test_an_engine_finds_out_what_came_of_a_commit_whose_reply_was_lost(play, trouble, outcome):
+    async def scenario(world: World) -> None:
+        found = await submitted(world, trouble)
+        world.check(found == outcome, f"it was {found}")
+
+    assert play(scenario).figures.faults == 1
+
+
+def test_a_refused_commit_is_tried_again_where_the_real_store_does_so(play, request):
+    retries = "sqlite" in request.node.name
+
+    async def scenario(world: World) -> None:
+        found = await submitted(world, "refused")
+        world.check(
+            found == (("accepted", "queued") if retries else ("unavailable", None)), f"it was {found}"
+        )
+
+    simulated = play(scenario)
+    assert (simulated.figures.simulated_seconds >= 1.0) == retries
+
+
+def test_a_store_that_breaks_stops_the_engine_and_that_is_no_failure_of_the_simulation(play):
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs)
+        ann = world.client("ann")
+        server.disk.fail_commit("broken")
+        with pytest.raises(Unavailable):
+            await ann.submit("nothing", handle="a")
+        await server.ended()
+        world.check(isinstance(server.failure, StoreBroken), f"it was {server.failure!r}")
+        await server.start()
+        world.check(await (await ann.submit("nothing", handle="a")).result() == "done", "it works again")
+
+    play(scenario)
+
+
+def test_a_trouble_comes_to_the_commit_that_it_was_meant_for(play):
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs, max_concurrent=0)
+        ann = world.client("ann")
+        server.disk.fail_commit("crash_before", after=2)
+        await ann.set_params("a", 1)
+        await ann.set_params("a", 2)
+        with pytest.raises(Unavailable):
+            await ann.set_params("a", 3)
+        await server.start()
+        world.check((await ann.snapshot()).handles["a"].params == 2, "two were committed")
+
+    play(scenario)
+
+
+def test_while_the_disk_is_down_nothing_is_accepted_and_afterwards_everything_goes_on(play):
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs, max_concurrent=1)
+        ann = world.client("ann")
+        server.disk.down = True
+        with pytest.raises(Unavailable):
+            await ann.submit("nothing", handle="a")
+        await trio.sleep(60)
+        server.disk.down = False
+        await trio.sleep(10)
+        world.check(await (await ann.submit("nothing", handle="a")).result() == "done", "it goes on")
+
+    play(scenario)
+
+
+def test_a_full_disk_can_be_read_but_not_written(play):
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs)
+        ann = world.client("ann")
+        done = await ann.submit("nothing", handle="a")
+        await done.result()
+        working = await ann.submit("writes", handle="b", on_conflict="queue")
+        await trio.sleep(1)
+        server.disk.full = True
+        with pytest.raises(Unavailable):
+            await ann.submit("nothing", handle="a")
+        world.check(len(await ann.history(done.id)) == 3, "it can be read")
+        server.disk.full = False
+        await trio.sleep(10)
+        await ann.cancel(working.id)
+
+    play(scenario)
+
+
+def test_a_body_is_told_that_the_disk_is_full(play):
+    filling = Jobs()
+
+    async def scenario(world: World) -> None:
+        server = await world.serve(filling)
+
+        @filling.job("fills")
+        async def fills(run: Run) -> None:
+            async with run.open_file("a.txt") as file:
+                server.disk.full = True
+                try:
+                    await file.write(b"too much")
+                finally:
+                    server.disk.full = False
+
+        ticket = await world.client("ann").submit("fills", handle="a")
+        with pytest.raises(RunFailed, match="simulated disk is full"):
+            await ticket.result()
+        world.check(not server.disk.files and not server.disk.parts, "nothing is left of it")
+
+    play(scenario)
+
+
+def test_a_slow_disk_takes_its_time_in_the_simulation(play):
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs)
+        server.disk.delay = (3.0, 3.0)
+        before = trio.current_time()
+        await world.client("ann").set_params("a", 1)
+        world.check(trio.current_time() - before >= 3.0, "it was too fast")
+        server.disk.repair()
+        before = trio.current_time()
+        await world.client("ann").set_params("a", 2)
+        world.check(trio.current_time() == before, "it is repaired")
+
+    play(scenario)
+
+
+def test_rates_bring_trouble_now_and_then_and_the_same_for_a_seed(play):
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs, max_concurrent=1)
+        server.disk.rates = {"refused": 0.1, "lost_reply": 0.1, "crash_after": 0.05}
+        ann = world.client("ann")
+        for number in range(30):
+            try:
+                await ann.set_params("a", number)
+            except Unavailable:
+                await server.start()
+        server.disk.repair()
+
+    figures = [play(scenario).figures for _ in range(2)]
+
+    assert figures[0].faults > 1
+    assert figures[0].crashes > 0
+    assert figures[0].faults == figures[1].faults
+
+
+def test_what_a_body_does_to_its_values_changes_nothing_that_is_stored(play):
+    mutating = Jobs()
+
+    @mutating.job("mutates")
+    async def mutates(run: Run, params: dict) -> None:
+        params["list"].append("mine")
+        run.params["list"].append("mine, too")
+        await run.sleep(1)
+
+    async def scenario(world: World) -> None:
+        server = await world.serve(mutating)
+        ann = world.client("ann")
+        given = {"list": ["given"]}
+        ticket = await ann.submit("mutates", handle="a", params=given)
+        given["list"].append("later")
+        await trio.sleep(0.5)
+        await server.crash()
+        await server.start()
+        run = await ann.get_run(ticket.id)
+        world.check(run.params == {"list": ["given"]}, f"it has {run.params}")
+
+    play(scenario)
+
+
+def test_files_outlive_a_crash_and_recovery_clears_up_what_was_unfinished(play):
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs)
+        disk = server.disk
+        ticket = await world.client("ann").submit("writes", handle="a")
+        await trio.sleep(1)
+        world.check(list(disk.parts) == [("a", "unfinished.txt", ticket.id)], f"parts: {disk.parts}")
+        await server.crash()
+        await trio.sleep(1)
+        world.check(
+            list(disk.parts) == [("a", "unfinished.txt", ticket.id)], "a dead process removes nothing"
+        )
+        world.check(disk.files["a", "finished.txt"].content == b"all of it", "it was finished")
+        world.check(disk.files["a", "finished.txt"].run == ticket.id, "by this run")
+        await server.start()
+        await trio.sleep(1)
+        world.check(not disk.parts, f"parts: {disk.parts}")
+        world.check(list(disk.files) == [("a", "finished.txt")], f"files: {disk.files}")
+
+    play(scenario)
+
+
+def test_an_existing_file_is_refused_unless_it_may_be_overwritten(play):
+    careless = Jobs()
+
+    @careless.job("careless")
+    async def careless_job(run: Run) -> None:
+        async with run.open_file("a.txt") as file:
+            await file.write(b"mine")
+
+    async def scenario(world: World) -> None:
+        await world.serve(careless)
+        ann = world.client("ann")
+        await (await ann.submit("careless", handle="a")).result()
+        with pytest.raises(RunFailed, match="overwrite=True"):
+            await (await ann.submit("careless", handle="a")).result()
+
+    play(scenario)
+
+
+def test_two_engines_can_t_have_one_disk(play):
+    async def scenario(world: World) -> None:
+        first = await world.serve(jobs)
+        with pytest.raises(Conflict, match="in use by another engine"):
+            await world.serve(jobs, disk=first.disk)
+        await first.stop()
+        await world.servers[1].start()
+
+    play(scenario)
+
+
+def test_the_store_answers_queries_as_it_does_outside(play):
+    async def scenario(world: World) -> None:
+        await world.serve(jobs)
+        ann = world.client("ann")
+        first = await ann.submit("nothing", handle="a", request_id="one")
+        await first.result()
+        second = await ann.rerun(first.id)
+        await second.result()
+        world.check(
+            [run.id for run in await ann.list_runs(handle="a")] == [second.id, first.id], "newest first"
+        )
+        again = await ann.submit("nothing", handle="a", request_id="one")
+        world.check(again.id == first.id and again.joined, "one request is one run")
+        with pytest.raises(NotFound):
+            await ann.get_run("unknown")
+        world.check(await ann.answer("unknown.1", 1) == "not_found", "nobody has asked that")
+
+    play(scenario)
+
+
+def test_housekeeping_works_on_a_simulated_disk(play):
+    async def scenario(world: World) -> None:
+        await world.serve(jobs, keep_runs=2)
+        ann = world.client("ann")
+        for _ in range(6):
+            await (await ann.submit("nothing", handle="a")).result()
+            await trio.sleep(2)
+        world.check(len(await ann.list_runs()) <= 3, "the old ones are forgotten")
+
+    play(scenario)
+
+
+def test_a_disk_that_is_never_repaired_does_not_keep_the_simulation_from_ending(play):
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs, shutdown_timeout=5)
+        server.disk.down = True
+        with pytest.raises(Unavailable):
+            await world.client("ann").submit("nothing", handle="a")
+
+    assert play(scenario).figures.simulated_seconds < 60

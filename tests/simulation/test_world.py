@@ -1,0 +1,475 @@
+"""Worlds, servers and clients: what a scenario can do, and what it can rely on."""
+
+import contextlib
+
+import pytest
+import trio
+
+from greenroom import Jobs, Run
+from greenroom.actors.stream import Stream
+from greenroom.errors import GreenroomError, RunCancelled, Unavailable
+from greenroom.protocol.events import EventBase, RunLog
+from greenroom.protocol.records import Snapshot
+from greenroom.simulation import SimulationFailed, World, simulate
+from greenroom.simulation.rules import Rules
+
+jobs = Jobs()
+
+
+@jobs.job("waits", resumable=True)
+async def waits(run: Run) -> str:
+    await run.sleep(10)
+    return "done"
+
+
+@jobs.job("nothing")
+async def nothing(run: Run) -> str:
+    return "done"
+
+
+@jobs.job("says")
+async def says(run: Run) -> None:
+    await run.log("something")
+
+
+def fails(scenario, match: str, **options) -> SimulationFailed:
+    with pytest.raises(SimulationFailed, match=match) as failed:
+        simulate(1, scenario, **options)
+    return failed.value
+
+
+# Servers.
+
+
+def test_what_was_accepted_goes_on_after_a_crash_and_after_a_stop():
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs)
+        ann = world.client("ann")
+        ticket = await ann.submit("waits", handle="a")
+        await trio.sleep(4)
+        await server.crash()
+        await server.start()
+        await trio.sleep(4)
+        await server.stop()
+        await server.start(shutdown_timeout=1)
+        await trio.sleep(20)
+        run = await ann.get_run(ticket.id)
+        world.check((run.status, run.result) == ("succeeded", "done"), f"it is {run}")
+
+    figures = simulate(1, scenario).figures
+
+    assert (figures.lives, figures.crashes, figures.commands) == (3, 1, 2)
+
+
+def test_a_server_that_is_cancelled_gives_what_executes_no_time():
+    async def scenario(world: World) -> None:
+        server = await world.serve(holding)
+        ann = world.client("ann")
+        await ann.submit("holds", handle="a")
+        await trio.sleep(1)
+        await server.stop(at_once=True)
+        world.check(trio.current_time() == 1, "it took no time")
+        await server.start()
+        [run] = await ann.list_runs()
+        world.check((run.status, run.reason) == ("cancelled", "shutdown"), f"it is {run}")
+
+    simulate(1, scenario)
+
+
+def test_a_server_that_runs_can_t_be_started_again():
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs)
+        await server.start()
+
+    fails(scenario, "server is running: stop it, or crash it")
+
+
+def test_what_opening_an_engine_refuses_comes_out_of_serve():
+    async def scenario(world: World) -> None:
+        with pytest.raises(GreenroomError, match="max_concurrent"):
+            await world.serve(jobs, max_concurrent=-1)
+
+    simulate(1, scenario)
+
+
+def test_servers_have_disks_of_their_own():
+    async def scenario(world: World) -> None:
+        first = await world.serve(jobs)
+        second = await world.serve(jobs, name="the other")
+        ann, bob = world.client("ann", first), world.client("bob", second)
+        await (await ann.submit("nothing", handle="a")).result()
+        world.check(len(await ann.list_runs()) == 1, "the first has a run")
+        world.check(await bob.list_runs() == [], "the other has none")
+        await first.crash()
+        world.check(await (await bob.submit("nothing", handle="a")).result() == "done", "the other lives")
+
+    simulate(1, scenario)
+
+
+# Crashes.
+
+holding = Jobs()
+
+
+@holding.job("holds")
+async def holds(run: Run) -> None:
+    await trio.sleep_forever()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_of_a_crashed_engine_nothing_goes_on_whatever_it_was_doing(seed):
+    restless = Jobs()
+    alive: list[bool] = []
+
+    async def scenario(world: World) -> None:
+        server = await world.serve(restless, max_concurrent=4)
+
+        @restless.job("restless")
+        async def restless_job(run: Run) -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(step)
+                with trio.CancelScope(shield=True):
+                    await step()
+
+        async def step() -> None:
+            while True:
+                alive.append(server.running)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(trio.lowlevel.checkpoint)
+                alive.append(server.running)
+
+        for handle in "abc":
+            await world.client("ann").submit("restless", handle=handle)
+        for _ in range(30):
+            await trio.lowlevel.checkpoint()
+        await server.crash()
+
+    simulate(seed, scenario)
+
+    assert len(alive) > 10
+    assert all(alive)
+
+
+@pytest.mark.parametrize(
+    ("seed", "store"), [(seed, store) for seed in range(5) for store in ("memory", "sqlite")]
+)
+def test_what_unwinds_after_a_crash_reaches_nothing(seed, store):
+    stubborn = Jobs()
+    unwound: list[str] = []
+
+    async def scenario(world: World) -> None:
+        server = await world.serve(stubborn)
+
+        @stubborn.job("stubborn", resumable=True)
+        async def stubborn_job(run: Run) -> None:
+            if run.attempt == 1 and not unwound:
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    unwound.append("begins")
+                    with trio.CancelScope(shield=True):
+                        await run.log("said after death")
+                        await run.save_checkpoint("saved after death")
+                        unwound.append("could speak")
+
+        ann = world.client("ann")
+        ticket = await ann.submit("stubborn", handle="a")
+        await trio.sleep(1)
+        await server.crash()
+        world.check(trio.current_time() == 1, "dying takes no time")
+        await server.start()
+        await trio.sleep(1)
+        said = [event for event in await ann.history(ticket.id) if isinstance(event, RunLog)]
+        world.check(not said, f"it said {said}")
+
+    simulate(seed, scenario, store=store)
+
+    assert unwound == ["begins"]
+
+
+def test_a_body_that_swallows_every_cancellation_dies_with_its_process():
+    clinging = Jobs()
+
+    @clinging.job("clings")
+    async def clings(run: Run) -> None:
+        while True:
+            with contextlib.suppress(trio.Cancelled):
+                await trio.sleep_forever()
+
+    async def scenario(world: World) -> None:
+        server = await world.serve(clinging)
+        ann = world.client("ann")
+        ticket = await ann.submit("clings", handle="a")
+        await trio.sleep(1)
+        await server.crash()
+        await server.start()
+        run = await ann.get_run(ticket.id)
+        world.check((run.status, run.reason) == ("failed", "crashed"), f"it is {run}")
+
+    simulate(1, scenario)
+
+
+def test_a_crash_while_the_engine_is_being_stopped_and_while_it_starts():
+    async def scenario(world: World) -> None:
+        server = await world.serve(holding, shutdown_timeout=10)
+        await world.client("ann").submit("holds", handle="a")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.stop)
+            await trio.sleep(5)
+            await server.crash()
+        world.check(trio.current_time() == 5, "it did not get its ten seconds")
+        server.disk.delay = (2, 2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(start_in_vain, server)
+            await trio.sleep(1)
+            await server.crash()
+        server.disk.repair()
+        await server.start()
+
+    async def start_in_vain(server) -> None:
+        with pytest.raises(Unavailable, match="died while it was starting"):
+            await server.start()
+
+    simulate(1, scenario)
+
+
+# Clients.
+
+
+def test_a_client_is_told_that_the_server_is_down_and_survives_that():
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs)
+        ann = world.client("ann")
+        await server.stop()
+        with pytest.raises(Unavailable, match="server is down"):
+            await ann.submit("nothing", handle="a")
+        await server.start()
+        world.check(await (await ann.submit("nothing", handle="a")).result() == "done", "it is back")
+
+    simulate(1, scenario)
+
+
+def test_whoever_waits_for_an_answer_when_the_server_dies_is_told_so():
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs)
+        ann = world.client("ann")
+        ticket = await ann.submit("waits", handle="a")
+        outcomes: list[str] = []
+
+        async def wait() -> None:
+            try:
+                await ticket.result()
+            except Unavailable as error:
+                outcomes.append(error.message)
+
+        async def follow() -> None:
+            try:
+                async for _ in ann.events():
+                    pass
+            except Unavailable as error:
+                outcomes.append(error.message)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            nursery.start_soon(follow)
+            await trio.sleep(1)
+            await server.crash()
+        world.check(len(outcomes) == 2 and all("has died" in one for one in outcomes), f"told: {outcomes}")
+
+    simulate(1, scenario)
+
+
+def test_a_client_follows_events_until_the_server_stops():
+    shown: list[str] = []
+
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs)
+        ann = world.client("ann")
+
+        async def follow() -> None:
+            async for event in ann.events(after=0):
+                shown.append("snapshot" if isinstance(event, Snapshot) else event.by)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow)
+            await (await ann.submit("nothing", handle="a")).result()
+            await server.stop()
+
+    simulate(1, scenario)
+
+    assert shown[:2] == ["ann", "engine"]
+
+
+def test_every_command_is_in_the_trace_with_what_came_of_it():
+    async def scenario(world: World) -> None:
+        await world.serve(jobs, max_concurrent=1)
+        ann = world.client("ann")
+        ticket = await ann.submit("waits", handle="a", params=None, lane="side")
+        await ann.inject("a", {"text": "hello"})
+        await ann.set_params("b", {"draft": 1})
+        await ann.set_concurrency("side", 2)
+        await ann.set_max_concurrent(2)
+        await ann.clear_lane("side")
+        await ann.clear_handle("a")
+        await ann.release_handle("a")
+        await ann.reset_lanes()
+        await ann.drain()
+        await ann.resume()
+        await ann.snapshot()
+        await ann.wait_for_active(1)
+        await ticket.cancel()
+        with pytest.raises(RunCancelled):
+            await ticket.result()
+        world.check(await ticket.wait(1), "it has ended")
+        world.note("that was all")
+
+    trace = simulate(1, scenario).trace
+    text = trace.text()
+
+    assert 'ann #1: submit ["waits",{"handle":"a","lane":"side"}]' in text
+    assert "ann #1 <- run " in text
+    assert 'ann #2: inject ["a",{"text":"hello"}]' in text
+    assert "ann #2 <- " in text
+    assert "ann #15 <- RunCancelled: " in text
+    assert "note: that was all" in text
+    for name in "clear_lane clear_handle release_handle reset_lanes drain resume snapshot".split():
+        assert f": {name}" in text
+    assert [event.seq for event in trace.events()] == list(range(1, len(list(trace.events())) + 1))
+    assert all(isinstance(event, EventBase) and event.by for event in trace.events())
+
+
+def test_the_messages_between_actors_are_in_the_trace_but_not_in_its_text():
+    runs: list[str] = []
+
+    async def scenario(world: World) -> None:
+        await world.serve(jobs)
+        ticket = await world.client("ann").submit("nothing", handle="a")
+        await ticket.result()
+        runs.append(ticket.id)
+
+    trace = simulate(1, scenario).trace
+    [run] = runs
+    told = {
+        (entry.what.by, entry.who, entry.what.message) for entry in trace.entries if entry.kind == "message"
+    }
+
+    assert ("handle a", "supervisor", "Entering") in told
+    assert (f"body of run {run}", f"run {run}", "BodyEnded") in told
+    assert "Entering" not in trace.text()
+
+
+# What fails.
+
+
+def test_a_check_that_does_not_hold_fails_with_its_text():
+    async def scenario(world: World) -> None:
+        world.check(1 + 1 == 2, "arithmetics")
+        world.check(1 + 1 == 3, "one and one is not three")
+
+    failed = fails(scenario, "seed 1: one and one is not three")
+    assert failed.invariant == "one and one is not three"
+    assert failed.trace.text().endswith("FAILED: one and one is not three\n")
+
+
+def test_a_check_in_a_body_fails_the_simulation_and_not_just_the_run():
+    checking = Jobs()
+
+    async def scenario(world: World) -> None:
+        @checking.job("checks")
+        async def checks(run: Run) -> None:
+            world.check(run.attempt == 2, "attempts begin with two")
+
+        await world.serve(checking)
+        await world.client("ann").submit("checks", handle="a")
+        await trio.sleep(1)
+
+    fails(scenario, "attempts begin with two")
+
+
+@pytest.mark.parametrize(
+    ("broken", "match"),
+    [
+        (lambda: False, "small_enough does not hold"),
+        (lambda: "it is too large", "small_enough: it is too large"),
+        (lambda: 1 / 0, "small_enough: ZeroDivisionError"),
+    ],
+)
+def test_an_invariant_is_looked_at_whenever_everything_rests(broken, match):
+    async def scenario(world: World) -> None:
+        now = [0]
+
+        @world.invariant
+        def small_enough() -> object:
+            return broken() if now[0] > 2 else None
+
+        for second in range(10):
+            await trio.sleep(1)
+            now[0] = second
+
+    failed = fails(scenario, match)
+    assert failed.figures.simulated_seconds == 4
+
+
+def test_what_a_scenario_raises_is_the_failure():
+    async def scenario(world: World) -> None:
+        await world.serve(jobs)
+        raise LookupError("nothing to see")
+
+    failed = fails(scenario, "the scenario raised LookupError: nothing to see")
+    assert isinstance(failed.__cause__, LookupError)
+
+
+def test_an_engine_that_crashes_by_itself_is_a_failure(monkeypatch):
+    def publish(self, events) -> None:
+        raise RuntimeError("a bug in the engine")
+
+    async def scenario(world: World) -> None:
+        await world.serve(jobs)
+        monkeypatch.setattr(Stream, "publish", publish)
+        await world.client("ann").submit("nothing", handle="a")
+
+    fails(scenario, "the engine stopped with RuntimeError: a bug in the engine")
+
+
+def test_a_fault_that_the_rules_find_in_what_is_committed_is_a_failure(monkeypatch):
+    commits = Rules.commit
+
+    def commit(self, batch) -> None:
+        commits(self, batch)
+        if any(isinstance(event, RunLog) for event in batch.events):
+            self.faults.append("nothing must be said")
+
+    async def scenario(world: World) -> None:
+        await world.serve(jobs)
+        monkeypatch.setattr(Rules, "commit", commit)
+        await (await world.client("ann").submit("says", handle="a")).result()
+
+    failed = fails(scenario, "nothing must be said")
+    assert [entry.kind for entry in failed.trace.entries[-2:]] == ["event", "fault"]
+
+
+def test_rules_that_stumble_are_a_failure_too(monkeypatch):
+    def commit(self, batch) -> None:
+        raise LookupError("no such run")
+
+    async def scenario(world: World) -> None:
+        await world.serve(jobs)
+        monkeypatch.setattr(Rules, "commit", commit)
+        await world.client("ann").submit("nothing", handle="a")
+
+    fails(scenario, "the rules stumble: LookupError: no such run")
+
+
+def test_simulations_are_fast():
+    """The figure that is promised is 2,000 commands per second; this leaves room for a busy machine."""
+
+    async def scenario(world: World) -> None:
+        await world.serve(jobs, max_concurrent=4)
+        ann = world.client("ann")
+        for number in range(300):
+            await ann.submit("nothing", handle=f"h{number % 20}", on_conflict="queue")
+
+    figures = simulate(1, scenario).figures
+
+    assert figures.commands == 300
+    assert figures.commands / figures.real_seconds > 400
