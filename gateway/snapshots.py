@@ -1,21 +1,25 @@
 """Snapshots for subscribers: under their filter, and shared by all who need one at the same time.
 
 When a thousand clients come back at once, each needs a snapshot that the ring's events follow, but not each a
-fresh one. So the latest is kept for as long as the stream goes on from it.
+fresh one. So the latest is given out again for a moment.
 """
 
 from __future__ import annotations
 
+import trio
 from msgspec.structs import replace
 
 from ..actors.engine import Engine
 from ..protocol.events import Filter
+from ..protocol.names import MAIN
 from ..protocol.records import EngineState, HandleState, LaneState, RunRecord, Snapshot, default_limit
 from ..protocol.states import HandleStatus, Status
 
+_FRESH_FOR = 0.1
+"""For how many seconds a snapshot is given out again although there have been events since."""
+
 _FRESH = 1024
-"""How many events may follow a snapshot that is given out again; they have to stay in the ring for long
-enough to be sent after it."""
+"""How many events may follow it then; they must stay in the ring for long enough to be sent after it."""
 
 
 class Snapshots:
@@ -24,13 +28,18 @@ class Snapshots:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._latest: Snapshot | None = None
+        self._taken_at = 0.0
 
     async def recent(self) -> Snapshot:
         """One that is recent enough to go on from with the events after it."""
-        latest = self._latest
-        if latest is None or self._engine.stream.last_seq - latest.seq > _FRESH:
-            latest = self._latest = await self._engine.snapshot()
-        return latest
+        if self._latest is not None:
+            since = self._engine.stream.last_seq - self._latest.seq
+            fresh = trio.current_time() - self._taken_at < _FRESH_FOR and since <= _FRESH
+            if fresh or not since:
+                return self._latest
+        snapshot = self._latest = await self._engine.snapshot()
+        self._taken_at = trio.current_time()
+        return snapshot
 
 
 def filtered(snapshot: Snapshot, filter: Filter | None) -> Snapshot:
@@ -48,7 +57,8 @@ def filtered(snapshot: Snapshot, filter: Filter | None) -> Snapshot:
         for name, lane in snapshot.lanes.items()
         if filter.lanes is None or name in filter.lanes
     }
-    used = {run.lane for run in runs.values()} | {"main"}
+    used = {run.lane for run in runs.values()} | {MAIN}
+    lanes.setdefault(MAIN, LaneState(default_limit(MAIN), 0, [], []))  # every fold has it
     return Snapshot(
         epoch=snapshot.epoch,
         seq=snapshot.seq,

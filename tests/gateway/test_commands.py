@@ -1,0 +1,287 @@
+"""Every command, over WebSocket and over HTTP: both do the same, and answer the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import msgspec
+import pytest
+import trio
+
+from greenroom.gateway.commands import TABLE
+from tests.support import Bodies, until
+
+from .support import House, Refused, Talk, house
+
+
+class Skin(Protocol):
+    """A way to give commands."""
+
+    async def __call__(self, type: str, **fields: Any) -> dict[str, Any]: ...
+
+
+class OverSocket:
+    """Commands over WebSocket, with or without MessagePack."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+
+    async def __call__(self, type: str, **fields: Any) -> dict[str, Any]:
+        return await self._talk.call(type, **fields)
+
+
+class OverHttp:
+    """Commands over HTTP, with what is there the whole body put back into its field."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def __call__(self, type: str, **fields: Any) -> dict[str, Any]:
+        [entry] = [one for one in TABLE if one.wire.__struct_config__.tag == type]
+        assert entry.http is not None
+        path = entry.http.path
+        for name in [name for name in fields if "{" + name + "}" in path]:
+            path = path.replace("{" + name + "}", fields.pop(name).replace("/", "%2F"))
+        if entry.http.method == "GET":
+            query = "&".join(f"{name}={value}" for name, value in fields.items())
+            answer = await self._house.http("GET", f"{path}?{query}")
+        else:
+            answer = await self._house.http(entry.http.method, path, fields)
+        if answer.status >= 400:
+            raise Refused(answer.json)
+        return answer.json if entry.http.body is None else {entry.http.body: answer.json}
+
+
+@asynccontextmanager
+async def skin_of(kind: str, home: House) -> AsyncIterator[Skin]:
+    if kind == "http":
+        yield OverHttp(home)
+        return
+    async with home.socket(f"greenroom.v1.{kind}") as talk:
+        yield OverSocket(talk)
+
+
+@pytest.fixture(params=["json", "msgpack", "http"])
+async def both(request: pytest.FixtureRequest) -> AsyncIterator[tuple[House, Skin]]:
+    bodies = Bodies()
+
+    @bodies.jobs.job("ask")
+    async def ask(run: Any, params: dict[str, Any]) -> Any:
+        return await run.interrupt({"may I": True}, timeout=100)
+
+    @bodies.jobs.job("listen")
+    async def listen(run: Any, params: dict[str, Any]) -> Any:
+        return await run.next_message()
+
+    async with house(bodies) as home, skin_of(request.param, home) as skin:
+        yield home, skin
+
+
+async def test_submit_starts_a_run_and_get_run_shows_it(both):
+    _, command = both
+    said = await command("submit", job="wait", handle="alice", params={"n": 1})
+    assert said["joined"] is False
+    run = (await command("get_run", run_id=said["run_id"]))["run"]
+    assert (run["handle"], run["lane"], run["params"]) == ("alice", "main", {"n": 1})
+
+
+async def test_submit_takes_all_that_the_engine_takes(both):
+    home, command = both
+    said = await command(
+        "submit",
+        job="wait",
+        handle="alice",
+        params={},
+        kind="continue",
+        lane="slow",
+        on_conflict="queue",
+        request_id="one",
+        queue_timeout=5,
+        run_timeout="none",
+        deadline=100.5,
+        warn_after=3,
+    )
+    again = await command(
+        "submit", job="wait", handle="alice", params={}, kind="continue", lane="slow", request_id="one"
+    )
+    assert (again["run_id"], again["joined"]) == (said["run_id"], True)
+    run = await home.engine.get_run(said["run_id"])
+    assert (run.kind, run.lane) == ("continue", "slow")
+
+
+async def test_a_conflict_names_the_active_run(both):
+    _, command = both
+    said = await command("submit", job="wait", handle="alice", params={})
+    with pytest.raises(Refused) as refused:
+        await command("submit", job="wait", handle="alice", params={})
+    assert refused.value.code == "conflict"
+    assert refused.value.details["active_run"] == said["run_id"]
+
+
+async def test_cancel_ends_a_run(both):
+    home, command = both
+    await home.engine.set_max_concurrent(0)
+    said = await command("submit", job="wait", handle="alice", params={})
+    assert (await command("cancel", run_id=said["run_id"], files="delete"))["run"]["status"] == "cancelled"
+    with pytest.raises(Refused) as refused:
+        await command("cancel", run_id=said["run_id"])
+    assert refused.value.code == "conflict"
+    assert refused.value.details["run"]["status"] == "cancelled"
+
+
+async def test_inject_reaches_the_body(both):
+    home, command = both
+    ticket = await home.engine.submit("listen", handle="alice", params={})
+    await until(home.engine, lambda now: now.runs[ticket.id].interactive)
+    assert (await command("inject", run_or_handle="alice", message={"hello": [1]}))["outcome"] == "accepted"
+    assert await ticket.result() == {"hello": [1]}
+
+
+async def test_inject_without_a_run_is_refused(both):
+    _, command = both
+    with pytest.raises(Refused) as refused:
+        await command("inject", run_or_handle="nobody", message=None)
+    assert refused.value.code == "no_active_run"
+
+
+async def test_answer_resolves_a_question(both):
+    home, command = both
+    ticket = await home.engine.submit("ask", handle="alice", params={})
+    asked = await until(home.engine, lambda now: now.interrupts)
+    [question] = asked.interrupts
+    assert (await command("answer", interrupt_id=question, data={"approved": True}))["outcome"] == "resolved"
+    assert await ticket.result() == {"approved": True}
+    assert (await command("answer", interrupt_id=question, data=1))["outcome"] == "already_resolved"
+    assert (await command("answer", interrupt_id="x.1", data=1))["outcome"] == "not_found"
+
+
+async def test_list_runs_filters_and_pages(both):
+    home, command = both
+    runs = [await home.engine.submit("wait", handle=f"h{n}", params={}) for n in range(5)]
+    listed = (await command("list_runs", limit=2))["runs"]
+    assert [run["id"] for run in listed] == [runs[4].id, runs[3].id]
+    further = (await command("list_runs", limit=2, before=listed[-1]["id"]))["runs"]
+    assert [run["id"] for run in further] == [runs[2].id, runs[1].id]
+    assert [run["id"] for run in (await command("list_runs", handle="h0"))["runs"]] == [runs[0].id]
+    assert (await command("list_runs", status="failed"))["runs"] == []
+
+
+async def test_history_gives_the_events_of_a_run(both):
+    home, command = both
+    ticket = await home.engine.submit("wait", handle="alice", params={})
+    home.bodies.end(ticket)
+    await ticket.result()
+    events = (await command("history", run_id=ticket.id))["events"]
+    assert [event["to"] for event in events] == ["queued", "running", "succeeded"]
+
+
+async def test_snapshot_is_the_engines(both):
+    home, command = both
+    await home.engine.submit("wait", handle="alice", params={})
+    await until(home.engine, lambda now: now.engine.executing == 1)
+    whole = await home.engine.snapshot()
+    assert (await command("snapshot"))["snapshot"] == msgspec.to_builtins(whole)
+
+
+async def test_set_params_sets_the_draft(both):
+    home, command = both
+    await command("set_params", handle="a/b", params={"url": "x"})
+    assert (await home.engine.snapshot()).handles["a/b"].params == {"url": "x"}
+    await command("set_params", handle="a/b", params=None)
+    assert "a/b" not in (await home.engine.snapshot()).handles
+
+
+async def test_a_locked_draft_is_refused(both):
+    home, command = both
+    await home.engine.submit("wait", handle="alice", params={})
+    with pytest.raises(Refused) as refused:
+        await command("set_params", handle="alice", params={})
+    assert refused.value.code == "handle_locked"
+
+
+async def test_limits_are_set(both):
+    home, command = both
+    await command("set_concurrency", lane="slow", n=4)
+    await command("set_max_concurrent", n=7)
+    now = await home.engine.snapshot()
+    assert (now.lanes["slow"].limit, now.engine.max_concurrent) == (4, 7)
+    await command("set_concurrency", lane="slow", n=None)
+    assert (await home.engine.snapshot()).lanes["slow"].limit is None
+
+
+async def test_clears_count(both):
+    home, command = both
+    await home.engine.set_max_concurrent(0)
+    for _ in range(2):
+        await home.engine.submit("wait", handle="alice", params={}, on_conflict="queue")
+    assert (await command("clear_handle", handle="alice"))["count"] == 1
+    assert (await command("clear_lane", lane="main"))["count"] == 1
+
+
+async def test_release_handle_says_whether_there_was_a_body(both):
+    _, command = both
+    assert (await command("release_handle", handle="alice"))["released"] is False
+
+
+async def test_reset_drain_and_resume(both):
+    home, command = both
+    await command("drain")
+    with pytest.raises(Refused) as refused:
+        await command("submit", job="wait", handle="alice", params={})
+    assert refused.value.code == "draining"
+    await command("resume")
+    await command("submit", job="wait", handle="alice", params={})
+    await command("reset_lanes")
+    assert (await home.engine.snapshot()).lanes["main"].generation == 1
+
+
+async def test_unknown_runs_are_not_found(both):
+    _, command = both
+    for type in ("get_run", "history", "cancel"):
+        with pytest.raises(Refused) as refused:
+            await command(type, run_id="nothing")
+        assert refused.value.code == "not_found"
+
+
+async def test_a_field_that_does_not_fit_is_named(both):
+    _, command = both
+    with pytest.raises(Refused) as refused:
+        await command("set_max_concurrent", n=-1)
+    assert refused.value.code == "invalid"
+    assert refused.value.message == "n: expected int >= 0"
+    with pytest.raises(Refused) as refused:
+        await command("drain", now=True)
+    assert refused.value.message == "message: object contains unknown field now"
+
+
+async def test_every_reply_of_a_command_says_how_far_the_engine_is(both):
+    home, command = both
+    said = await command("set_max_concurrent", n=5)
+    assert said["seq"] == home.engine.stream.last_seq == 1
+
+
+# `wait`, which only WebSocket has.
+
+
+async def test_wait_answers_when_the_run_has_ended():
+    async with house() as home, home.socket() as talk:
+        ticket = await home.engine.submit("wait", handle="alice", params={})
+        waiting = await talk.post("wait", run_id=ticket.id, timeout=1000)
+        await talk.call("snapshot")
+        home.bodies.end(ticket)
+        said = await talk.reply(waiting)
+        assert (said["ended"], said["run"]["status"]) == (True, "succeeded")
+        assert (await talk.call("wait", run_id=ticket.id, timeout="none"))["ended"] is True
+
+
+async def test_wait_gives_up_after_its_timeout(autojump_clock):
+    async with house(listen=False) as home:
+        talk = await home.memory_socket()
+        ticket = await home.engine.submit("wait", handle="alice", params={})
+        begun = trio.current_time()
+        said = await talk.call("wait", run_id=ticket.id)
+        assert (said["ended"], said["run"]["status"]) == (False, "running")
+        assert trio.current_time() - begun == 15
+        assert (await talk.call("wait", run_id=ticket.id, timeout=0))["ended"] is False
