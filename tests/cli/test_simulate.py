@@ -1,0 +1,131 @@
+"""`greenroom simulate`: what it plays, what it says, and with which code it ends."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from greenroom.cli import main
+
+CARELESS = "tests.simulation.shop:careless"
+CAREFUL = "tests.simulation.shop:careful"
+
+
+def simulate(*arguments: object) -> Result:
+    """The command, as a terminal shows it. Whatever it ends with, it is no traceback."""
+    result = CliRunner().invoke(main, ["simulate", *map(str, arguments)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def found(*arguments: object) -> list[str]:
+    """The lines in which a command tells of a failure."""
+    result = simulate(*arguments)
+    assert result.exit_code == 1
+    return result.stdout.splitlines()
+
+
+def test_it_tells_of_itself_with_examples():
+    shown = simulate("--help").stdout
+    assert "Examples:" in shown
+    assert "greenroom simulate --hunt 60" in shown
+
+
+def test_a_seed_that_survives_ends_with_0_and_its_figures():
+    result = simulate("--seed", 1, "--scenario", CAREFUL)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Seed 1 survives: 20 steps, ")
+    for figure in ("commands (", "per second)", "events", "starts", "crashes", "faults", "simulated hours"):
+        assert figure in result.stdout
+
+
+def test_as_many_steps_are_taken_as_are_asked_for():
+    assert "survives: 3 steps," in simulate("--seed", 1, "--scenario", CAREFUL, "--steps", 3).stdout
+    kept = simulate("--seed", 1, "--scenario", CAREFUL, "--keep", "3, 7,12")
+    assert "survives: 3 steps," in kept.stdout
+    assert "survives: 0 steps," in simulate("--seed", 1, "--scenario", CAREFUL, "--keep", "").stdout
+
+
+def test_a_failure_is_hunted_made_small_told_and_can_be_played_again():
+    lines = found("--hunt", 60, "--seed", 50, "--scenario", CARELESS)
+
+    assert " processes: " in lines[0] or "one process: " in lines[0]
+    seed = next(line for line in lines if line.startswith("Seed ")).split()[1]
+    assert int(seed) >= 50
+    assert any(line.startswith("Of the ") and line.endswith("are needed. The story:") for line in lines)
+    assert any("customer asks #1: submit" in line for line in lines)
+    assert any("supervisor -> handle" in line for line in lines)
+    assert any("body of run 1: attempt 1 begins" in line for line in lines)
+    assert any("server: dies: killed" in line for line in lines)
+    broken, again = lines[-2:]
+    assert broken.startswith("Broken: ")
+    assert "nobody_is_charged_twice" in broken
+
+    command = again.removeprefix("Again:  greenroom simulate ").split()
+    assert command[:2] == ["--seed", seed]
+    assert command[2] == "--keep"
+    assert command[4:] == ["--scenario", CARELESS]
+    replayed = found(*command)
+    assert replayed[-2:] == [broken, again]
+    assert lines[-len(replayed) + 1 :] == replayed[1:]
+
+
+def test_a_single_seed_is_made_small_as_well():
+    seed = next(s for s in range(1, 100) if simulate("--seed", s, "--scenario", CARELESS).exit_code)
+    lines = found("--seed", seed, "--scenario", CARELESS)
+    assert lines[0].startswith(f"Seed {seed} fails: ")
+    assert lines[1].startswith("Of the ")
+
+
+def test_a_hunt_in_which_every_rule_holds_ends_with_0():
+    result = simulate("--hunt", 1, "--scenario", CAREFUL, "--steps", 4)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "Every rule held."
+
+
+def test_what_is_wrong_with_a_seed_that_never_ends_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("greenroom.simulation.hunting.PATIENCE", 1.0)
+    monkeypatch.setattr("greenroom.simulation.hunting.cores", lambda: 2)
+    result = simulate("--hunt", 1, "--scenario", "tests.simulation.shop:endless")
+    assert result.exit_code == 1
+    assert "it has not ended 1 s after the hunt" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ((), "--seed N"),
+        (("--hunt", "5", "--keep", "3"), "--keep is for one seed"),
+        (("--hunt", "0"), "0"),
+        (("--hunt", "soon"), "soon"),
+        (("--seed", "x"), "x"),
+        (("--seed", "1", "--keep", "3-7"), "'3-7' are no numbers of steps"),
+        (("--seed", "1", "--steps", "-1"), "-1"),
+        (("--seed", "1", "--store", "postgresql"), "postgresql"),
+        (("--seed", "1", "--scenario", "shop"), "write module:function"),
+        (("--seed", "1", "--scenario", "no_such_module:shop"), "there is no module 'no_such_module'"),
+    ],
+)
+def test_what_is_not_understood_ends_with_2(arguments: tuple[str, ...], why: str):
+    result = simulate(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert why in result.stderr.replace("\n", " ")
+
+
+def test_a_module_is_found_in_the_current_folder(tmp_path: Path):
+    (tmp_path / "my_shop.py").write_text("async def nothing(world):\n    world.note('hello')\n")
+    (tmp_path / "my_broken_shop.py").write_text("1 / 0\n")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "greenroom", "simulate", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert "Seed 3 survives" in run("--seed", "3", "--scenario", "my_shop:nothing").stdout
+    hunted = run("--hunt", "0.5", "--scenario", "my_shop:nothing")
+    assert hunted.returncode == 0, hunted.stderr
+    assert hunted.stdout.endswith("Every rule held.\n")
+    broken = run("--seed", "3", "--scenario", "my_broken_shop:nothing")
+    assert broken.returncode == 2
+    assert "my_broken_shop:nothing can't be imported: ZeroDivisionError" in broken.stderr

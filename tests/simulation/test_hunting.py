@@ -1,0 +1,158 @@
+"""A hunt plays seed after seed, here or in several processes, and stops at the first that fails."""
+
+import logging
+import sys
+
+import pytest
+
+from greenroom.simulation import SimulationFailed, World, hunt, hunting, simulate
+from greenroom.simulation.hunting import Hunt, NotRepeatable, search
+from greenroom.simulation.naming import NoScenario, find, name_of
+from tests.simulation import shop
+
+TWICE = "nobody_is_charged_twice"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_hunt_names_a_seed_that_fails(processes: int):
+    found = search(shop.careless, seconds=60, processes=processes)
+
+    assert found.failed is not None
+    assert TWICE in found.failed.invariant
+    with pytest.raises(SimulationFailed, match=TWICE):
+        simulate(found.failed.seed, shop.careless)
+
+
+def test_in_one_process_it_is_the_first_seed_that_fails():
+    found = search(shop.careless, seconds=60, processes=1, first_seed=100)
+    assert found.failed is not None
+    for seed in range(100, found.failed.seed):
+        simulate(seed, shop.careless)
+    assert found.seeds == found.failed.seed - 99
+
+
+def test_what_a_hunt_raises_is_small_and_can_be_played_again():
+    with pytest.raises(SimulationFailed, match=TWICE) as info:
+        hunt(shop.careless, seconds=60, processes=1)
+
+    assert info.value.keep is not None
+    assert len(info.value.keep) <= 3
+    with pytest.raises(SimulationFailed) as again:
+        simulate(info.value.seed, shop.careless, keep=info.value.keep)
+    assert again.value.trace.text() == info.value.trace.text()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_hunt_in_which_nothing_fails_tells_how_much_was_played(processes: int):
+    reports: list[int] = []
+    found = hunt(
+        shop.careful,
+        seconds=1.5,
+        steps=5,
+        processes=processes,
+        report=lambda so_far: reports.append(so_far.seeds),
+    )
+
+    assert found.processes == processes
+    assert found.failed is None
+    assert found.figures.steps == 5 * found.seeds > 0
+    assert found.figures.commands > 0
+    assert len(reports) >= 2
+    assert reports == sorted(reports)
+
+
+def test_what_a_scenario_prints_does_not_disturb_the_hunt(capfd: pytest.CaptureFixture[str]):
+    assert hunt(shop.talkative, seconds=1, processes=2).seeds > 0
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "this is no line of JSON" in captured.err
+
+
+def test_a_seed_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hunting, "PATIENCE", 2.0)
+    found = search(shop.endless, seconds=1, processes=2, first_seed=7)
+    assert found.failed is not None
+    assert found.failed.endless
+    assert found.failed.seed in (7, 8)
+    with pytest.raises(NotRepeatable, match="has not ended 2 s after"):
+        hunt(shop.endless, seconds=1, processes=2)
+
+
+def test_a_failure_that_does_not_come_back_is_told_as_such():
+    shop.played.clear()
+    with pytest.raises(NotRepeatable, match="survives when it is played again"):
+        hunt(shop.forgetful, seconds=60, processes=1)
+
+
+def test_a_scenario_that_only_this_program_can_find_is_hunted_here():
+    seeds: list[int] = []
+
+    async def scenario(world: World) -> None:
+        seeds.append(world.seed)
+
+    found = search(scenario, seconds=0.2, processes=4, first_seed=10)
+    assert found.processes == 1
+    assert seeds == list(range(10, 10 + found.seeds))
+
+
+def test_the_engines_log_is_silent_while_it_hunts(caplog: pytest.LogCaptureFixture):
+    async def scenario(world: World) -> None:
+        logging.getLogger("greenroom").error("as provoked")
+
+    assert hunt(scenario, seconds=0.1).seeds > 0
+    assert not caplog.records
+    logging.getLogger("greenroom").error("afterwards")
+    assert caplog.messages == ["afterwards"]
+
+
+def test_a_hunt_counts_what_all_of_its_seeds_did():
+    one, two = simulate(1, shop.careful).figures, simulate(2, shop.careful).figures
+    together = Hunt(1)
+    together.count(one)
+    together.count(two)
+    assert together.seeds == 2
+    assert together.figures.commands == one.commands + two.commands
+    assert together.figures.simulated_seconds == one.simulated_seconds + two.simulated_seconds
+
+
+# Names.
+
+
+def test_a_scenario_is_found_by_the_name_that_it_has():
+    name = name_of(shop.careful)
+    assert name == "tests.simulation.shop:careful"
+    assert find(name) is shop.careful
+
+
+def test_what_another_process_would_not_find_has_no_name(monkeypatch: pytest.MonkeyPatch):
+    async def local(world: World) -> None: ...
+
+    assert name_of(local) is None
+    monkeypatch.setattr(shop.careful, "__module__", "__main__")
+    assert name_of(shop.careful) is None
+    monkeypatch.setattr(shop.careful, "__module__", "never.imported")
+    assert name_of(shop.careful) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("shop", "write module:function"),
+        (":shop", "write module:function"),
+        ("no_such_module:shop", "there is no module 'no_such_module'"),
+        ("tests.no_such_module:shop", "there is no module 'tests.no_such_module'"),
+        ("tests.simulation.shop:nothing", "has no 'nothing'"),
+        ("tests.simulation.shop:played", "is no function, but list"),
+    ],
+)
+def test_a_name_that_names_no_scenario_is_refused(name: str, why: str):
+    with pytest.raises(NoScenario, match=why):
+        find(name)
+
+
+def test_a_module_that_lacks_another_is_not_taken_for_one_that_is_not_there(tmp_path, monkeypatch):
+    (tmp_path / "lacking_scenario.py").write_text("import no_such_module_either\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_module_either"):
+        find("lacking_scenario:shop")
+    sys.modules.pop("lacking_scenario", None)

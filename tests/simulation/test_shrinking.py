@@ -1,0 +1,118 @@
+"""A failing seed is made small by leaving steps out, as long as it fails in the same way."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from greenroom.simulation import SimulationFailed, World, simulate
+from greenroom.simulation.shrinking import minimize, shrink
+
+
+def failure(scenario, seed: int = 1, **options) -> SimulationFailed:
+    with pytest.raises(SimulationFailed) as info:
+        simulate(seed, scenario, **options)
+    return info.value
+
+
+@given(st.sets(st.integers(1, 60)), st.integers(1, 60))
+def test_what_is_needed_is_found_and_nothing_else(needed: set[int], count: int):
+    needed = {number for number in needed if number <= count}
+    smallest = list(range(1, count + 1))
+
+    def fails(kept: Sequence[int]) -> bool:
+        nonlocal smallest
+        if needed <= set(kept):
+            smallest = list(kept)
+            return True
+        return False
+
+    minimize(smallest, fails, lambda: True)
+    assert smallest == sorted(needed)
+
+
+@given(st.integers(1, 60), st.integers(0, 20))
+def test_no_more_is_tried_than_there_is_time_for(count: int, tries: int):
+    tried: list[Sequence[int]] = []
+
+    def fails(kept: Sequence[int]) -> bool:
+        tried.append(kept)
+        return len(tried) % 3 == 0
+
+    minimize(range(1, count + 1), fails, lambda: len(tried) < tries)
+    assert len(tried) <= max(tries, 0)
+
+
+@given(st.integers(1, 40), st.randoms(use_true_random=False))
+def test_an_order_of_steps_is_never_changed(count: int, random):
+    def fails(kept: Sequence[int]) -> bool:
+        assert list(kept) == sorted(set(kept))
+        return random.random() < 0.5
+
+    minimize(range(1, count + 1), fails, lambda: True)
+
+
+async def needs_three_and_seven(world: World) -> None:
+    seen = []
+    async for step in world.steps(10):
+        seen.append(step.number)
+        world.check(not {3, 7} <= set(seen), f"step {step.number} came after step 3")
+
+
+def test_steps_that_a_failure_does_not_need_are_left_out():
+    small = shrink(failure(needs_three_and_seven), needs_three_and_seven)
+    assert small.keep == (3, 7)
+    assert small.seed == 1
+
+
+def test_a_failure_that_needs_no_step_keeps_none():
+    async def scenario(world: World) -> None:
+        async for _ in world.steps(10):
+            pass
+        world.check(False, "it fails in any case")
+
+    assert shrink(failure(scenario), scenario).keep == ()
+
+
+def test_a_different_failure_is_not_taken_for_the_same():
+    async def scenario(world: World) -> None:
+        seen = []
+        async for step in world.steps(10):
+            seen.append(step.number)
+        world.check(5 in seen, "a scenario has to get through its fifth step, or it makes no sense")
+        world.check(9 not in seen, "somebody was charged twice")
+
+    small = shrink(failure(scenario), scenario)
+    assert small.keep == (5, 9)
+    assert small.invariant == "somebody was charged twice"
+
+
+def test_details_may_differ_as_long_as_the_rule_is_the_same():
+    async def scenario(world: World) -> None:
+        seen = []
+        async for step in world.steps(10):
+            seen.append(step.number)
+        world.check(4 not in seen, f"run {len(seen)} ({seen}) took what belongs to 'handle {max(seen)}'")
+
+    small = shrink(failure(scenario), scenario)
+    assert small.keep == (4,)
+
+
+def test_what_was_kept_before_is_made_smaller_still():
+    failed = failure(needs_three_and_seven, keep=[2, 3, 7, 9])
+    assert shrink(failed, needs_three_and_seven).keep == (3, 7)
+
+
+def test_without_time_a_failure_stays_as_it_is():
+    failed = failure(needs_three_and_seven)
+    assert shrink(failed, needs_three_and_seven, seconds=0) is failed
+
+
+def test_more_steps_than_the_scenario_asks_for_are_made_smaller_too():
+    async def scenario(world: World) -> None:
+        async for step in world.steps(5):
+            world.check(step.number != 17, "step 17 is wrong")
+
+    failed = failure(scenario, steps=30)
+    assert shrink(failed, scenario, steps=30).keep == (17,)
