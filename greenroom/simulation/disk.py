@@ -90,7 +90,7 @@ class SimulatedDisk:
 
     @property
     def at_rest(self) -> bool:
-        """Whether no commit is under way, and the last one has not failed."""
+        """Whether nothing is under way that takes time, and the last commit has not failed."""
         return not (self._under_way or self._outage)
 
     def store_of(self, owner: Owner) -> DiskStore:
@@ -106,8 +106,12 @@ class SimulatedDisk:
     async def reach(self, owner: Owner) -> None:
         """Come to the disk; a dead process never does."""
         await trio.lowlevel.checkpoint()
-        if self.delay is not None:
-            await trio.sleep(self._random.uniform(*self.delay))
+        if self.delay is not None and not owner.dead:
+            self._under_way += 1
+            try:
+                await trio.sleep(self._random.uniform(*self.delay))
+            finally:
+                self._under_way -= 1
         if owner.dead:
             await trio.sleep_forever()
 
@@ -136,11 +140,10 @@ class SimulatedDisk:
                     return trouble
         return planned
 
-    def refuse(self, why: str, *, outcome_known: bool = True) -> StoreDown:
+    def refuse(self, why: str) -> StoreDown:
         """The error for an operation that fails for a passing reason."""
         self.fails(why)
-        self._outage = True
-        return StoreDown(f"the simulated store is unavailable: {why}", outcome_known=outcome_known)
+        return StoreDown(f"the simulated store is unavailable: {why}")
 
 
 class DiskStore:
@@ -170,7 +173,7 @@ class DiskStore:
         return math.inf
 
     async def check(self) -> None:
-        await self._come()
+        await self._come(writes=True)
 
     async def commit(self, batch: Batch) -> None:
         disk = self._disk
@@ -182,11 +185,13 @@ class DiskStore:
 
     async def _commit(self, batch: Batch) -> None:
         disk = self._disk
-        store = await self._reach()
+        await self._come(writes=True)
+        assert self._store is not None, "it has been opened"
         if disk.full and (batch.events or batch.memos):
+            disk._outage = True
             raise disk.refuse("the disk is full")
         batch = copied_batch(batch)
-        await disk._medium.commit(store, batch, disk.next_trouble(), _Moments(disk, self._owner, batch))
+        await disk._medium.commit(self._store, batch, disk.next_trouble(), _Moments(disk, self._owner, batch))
         await disk.reach(self._owner)
 
     async def committed(self, batch: Batch) -> bool:
@@ -231,9 +236,10 @@ class DiskStore:
         assert self._store is not None, "it has been opened"
         return self._store
 
-    async def _come(self) -> None:
+    async def _come(self, *, writes: bool = False) -> None:
         await self._disk.reach(self._owner)
         if self._disk.down:
+            self._disk._outage |= writes
             raise self._disk.refuse("the disk is down")
 
 

@@ -60,7 +60,7 @@ class Server:
     async def start(self, **options: Any) -> None:
         """Start the engine, on whatever the disk holds; `options` change those it was made with. Raises
         what opening it raises, and `Unavailable` if it dies before it is up."""
-        if self.running:
+        if self._life is not None and not self._life.ending:
             raise RuntimeError(f"{self.name} is running: stop it, or crash it, before you start it again")
         if self._life is not None:
             await self._life.gone.wait()
@@ -155,7 +155,13 @@ class Life:
 
     @property
     def running(self) -> bool:
+        """Whether the engine is up."""
         return self.engine is not None
+
+    @property
+    def ending(self) -> bool:
+        """Whether it has ended, or is about to."""
+        return self.dead or self._leaving.is_set()
 
     async def run(self) -> None:
         """The process."""

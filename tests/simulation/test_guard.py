@@ -219,3 +219,26 @@ def test_there_is_one_simulation_at_a_time():
     with pytest.raises(SimulationFailed, match="only one at a time"):
         simulate(1, scenario)
     simulate(2, within)
+
+
+def test_a_module_imported_within_a_simulation_is_not_left_with_what_stood_in(tmp_path, monkeypatch):
+    (tmp_path / "imported_within.py").write_text("from time import time\nfrom random import random\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    async def first(world: World) -> None:
+        import imported_within
+
+        assert imported_within
+
+    async def second(world: World) -> None:
+        import imported_within
+
+        imported_within.random()
+
+    simulate(1, first)
+    import imported_within
+
+    assert imported_within.time() > 1_000_000_001
+    with pytest.raises(SimulationFailed, match=r"touches random\.random"):
+        simulate(1, second)
+    assert 0 <= imported_within.random() < 1

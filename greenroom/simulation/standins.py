@@ -1,0 +1,203 @@
+"""Stand-ins for the functions of time, randomness and threads, which tell a watcher when they are called.
+
+They are put where the real functions are, and where modules of the code under test have imported them to,
+for as long as a guard watches. Whoever keeps one beyond that keeps the real function in effect.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import datetime
+import gc
+import os
+import random
+import sys
+import threading
+import time
+import types
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import trio._threads
+from trio._core._thread_cache import start_thread_soon
+
+_TIME = """
+    time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns
+    thread_time thread_time_ns clock_gettime clock_gettime_ns sleep
+    """.split()
+_TIME_BY_DEFAULT = {"localtime": 1, "gmtime": 1, "ctime": 1, "asctime": 1, "strftime": 2}
+"""Functions that tell the present time when they are given less than so many arguments."""
+
+_WITH_CLOCKS = frozenset(
+    "logging trio sqlalchemy threading queue hypothesis _pytest pluggy coverage importlib".split()
+)
+"""Who may look at a clock: modules of these packages."""
+
+
+class Watcher(Protocol):
+    """Who is told."""
+
+    @property
+    def watches_here(self) -> bool:
+        """Whether whoever calls just now is watched."""
+
+    @property
+    def wall_clock(self) -> Callable[[], float]:
+        """What `time.time` is to say to those who may look at a clock."""
+
+    def touched(self, what: str, frame: types.FrameType) -> Exception:
+        """Something was called; returns what to raise."""
+
+
+_watcher: Watcher | None = None
+
+
+@contextmanager
+def exchanged(watcher: Watcher) -> Iterator[None]:
+    """Have the stand-ins in the place of the real functions while the block lasts."""
+    global _watcher
+    with ExitStack() as undo:
+        for exchange in _EXCHANGES:
+            exchange.put(exchange.stand_in)
+            undo.callback(exchange.put, exchange.real)
+        for names, name, real in _imported():
+            names[name] = _STAND_INS[id(real)].stand_in
+            undo.callback(names.update, {name: real})
+        _watcher = watcher
+        undo.callback(_stop_watching)
+        yield
+
+
+def _stop_watching() -> None:
+    global _watcher
+    _watcher = None
+
+
+class _Exchange(NamedTuple):
+    """What stands in for what, and how to put either in its place."""
+
+    real: Any
+    stand_in: Any
+    put: Callable[[Any], None]
+
+
+def _watches() -> Watcher | None:
+    return _watcher if _watcher is not None and _watcher.watches_here else None
+
+
+def _stand_in(what: str, real: Any, enough: int | None = None) -> Callable[..., Any]:
+    """A function that is `real` for whoever isn't watched, or gives it `enough` arguments."""
+
+    def stand_in(*arguments: Any, **options: Any) -> Any:
+        watcher = _watches()
+        if watcher is None or (enough is not None and len(arguments) >= enough):
+            return real(*arguments, **options)
+        caller = sys._getframe(1)
+        if what.startswith("time.") and package_of(caller) in _WITH_CLOCKS:
+            return watcher.wall_clock() if what == "time.time" else real(*arguments, **options)
+        raise watcher.touched(what, caller)
+
+    return stand_in
+
+
+def _seed(source: random.Random, a: Any = None, *arguments: Any, **options: Any) -> None:
+    """`random.Random.seed`, which without a seed takes one from the system."""
+    watcher = _watches()
+    if a is None and watcher is not None:
+        raise watcher.touched("random.Random()", sys._getframe(1))
+    _real_seed(source, a, *arguments, **options)
+
+
+_real_seed = random.Random.seed
+
+
+def _now(name: str, real: Any) -> Any:
+    """A class method of `datetime` that tells the present time."""
+
+    def now(kind: type[datetime.datetime], *arguments: Any, **options: Any) -> Any:
+        watcher = _watches()
+        if watcher is not None and package_of(sys._getframe(1)) not in _WITH_CLOCKS:
+            raise watcher.touched(f"datetime.{name}", sys._getframe(1))
+        return real.__get__(None, kind)(*arguments, **options)
+
+    return classmethod(now)
+
+
+def _in_python(owner: Any, name: str, stand_in: Any) -> _Exchange:
+    return _Exchange(vars(owner)[name], stand_in, lambda value: setattr(owner, name, value))
+
+
+def _in_c(owner: type, name: str) -> _Exchange:
+    """For a class that is written in C, whose attributes Python does not let anyone set."""
+    [attributes] = gc.get_referents(owner.__dict__)
+
+    def put(value: Any) -> None:
+        attributes[name] = value
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
+
+    return _Exchange(attributes[name], _now(name, attributes[name]), put)
+
+
+def _exchanges() -> Iterator[_Exchange]:
+    for name in _TIME:
+        yield _in_python(time, name, _stand_in(f"time.{name}", getattr(time, name)))
+    for name, enough in _TIME_BY_DEFAULT.items():
+        yield _in_python(time, name, _stand_in(f"time.{name}", getattr(time, name), enough))
+    for name in random.__all__:
+        function = getattr(random, name)
+        if isinstance(function, types.MethodType | types.BuiltinMethodType):
+            yield _in_python(random, name, _stand_in(f"random.{name}", function))
+    yield _in_python(os, "urandom", _stand_in("os.urandom", os.urandom))
+    yield _in_python(random, "_urandom", _stand_in("os.urandom", os.urandom))
+    yield _in_python(random.Random, "seed", _seed)
+    for name in ("uuid1", "uuid4"):
+        yield _in_python(uuid, name, _stand_in(f"uuid.{name}", getattr(uuid, name)))
+    for name in ("now", "utcnow"):
+        yield _in_c(datetime.datetime, name)
+    yield _in_python(threading.Thread, "start", _stand_in("threads", threading.Thread.start))
+    yield _in_python(_thread, "start_new_thread", _stand_in("threads", _thread.start_new_thread))
+    yield _in_python(trio._threads, "start_thread_soon", _stand_in("threads", start_thread_soon))
+
+
+_EXCHANGES = list(_exchanges())
+_STAND_INS = {id(exchange.real): exchange for exchange in _EXCHANGES}
+
+
+class _Imports(NamedTuple):
+    """Where a module held real functions when it had so many names."""
+
+    module: types.ModuleType
+    names: int
+    found: list[tuple[str, Any]]
+
+
+_imports: dict[str, _Imports] = {}
+
+
+def _imported() -> Iterator[tuple[dict[str, Any], str, Any]]:
+    """Where modules under test hold real functions, because they said `from time import time`."""
+    for name, module in list(sys.modules.items()):
+        if not isinstance(module, types.ModuleType) or not _is_under_test(name):
+            continue
+        names = vars(module)
+        known = _imports.get(name)
+        if known is None or known.module is not module or known.names != len(names):
+            found = [(name, value) for name, value in names.items() if id(value) in _STAND_INS]
+            known = _imports[name] = _Imports(module, len(names), found)
+        for held, real in known.found:
+            if names.get(held) is real:
+                yield names, held, real
+
+
+def _is_under_test(module: str) -> bool:
+    package = module.partition(".")[0]
+    ours = module.startswith(__package__)
+    return not ours and package not in sys.stdlib_module_names and package not in _WITH_CLOCKS
+
+
+def package_of(frame: types.FrameType) -> str:
+    """The package that the code of a frame belongs to."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0].removeprefix("_frozen_")
