@@ -6,6 +6,7 @@ waited for, and then stands in its lane for a slot for a new one; else it ends h
 
 from __future__ import annotations
 
+import logging
 import math
 
 import msgspec
@@ -21,6 +22,8 @@ from .journal import WatchEnd
 from .messages import Recover, Recovered
 from .runstate import RunState
 
+logger = logging.getLogger("greenroom")
+
 
 class ChildrenEnded(msgspec.Struct, gc=False):
     """From a run's actor to itself: the runs that its last body waited for have ended."""
@@ -30,8 +33,10 @@ def restore(run: RunState, stored: StoredRun) -> None:
     """Be what the run was when the engine ended, but for its body."""
     record = stored.record
     run.ledger.status, run.ledger.attempt = record.status, record.attempt
-    retried = record.reason == "retry" or not run.submission.job.resumable
-    run.next_attempt = record.attempt + (1 if retried else 0)
+    if record.attempt and record.reason != "retry" and run.submission.job.resumable:
+        run.next_attempt = record.attempt  # what the restart broke off is no attempt lost
+    else:
+        run.next_attempt = record.attempt + 1
     run.questions.restore(stored.questions)
     run.files_doomed = stored.files_doomed
     run.doorstep.waiting = tuple(seq for seq, _ in stored.messages)
@@ -50,7 +55,7 @@ async def recover(run: RunState, message: Recover, children_ended: Reply[None]) 
 async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[None]) -> None:
     stored, job, ledger = run.submission.stored, run.submission.job, run.ledger
     assert stored is not None, "only a run that was stored can be recovered"
-    unfinished = await run.services.files.remove_parts(run.submission.handle, run.id)
+    unfinished = await _remove_parts(run)
     run.files = [path for path in stored.files if path not in unfinished]
     record = stored.record
     may_go_on = job.resumable or record.attempt < job.max_attempts
@@ -76,6 +81,14 @@ async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[N
     else:
         await ledger.note(ledger.without_body())
         _wait_again(run, stored, message.children, children_ended)
+
+
+async def _remove_parts(run: RunState) -> list[str]:
+    try:
+        return await run.services.files.remove_parts(run.submission.handle, run.id)
+    except OSError:  # the run can go on, or end, all the same
+        logger.exception("what run %s left of unfinished files could not be deleted", run.id)
+        return []
 
 
 def _wait_again(run: RunState, stored: StoredRun, children: list[str], children_ended: Reply[None]) -> None:

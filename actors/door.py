@@ -82,7 +82,11 @@ class Door:
         """Nothing is answered any more."""
         self._closed = True
         for reply in self._asked:
-            reply.fail(Unavailable("the engine has stopped; what was not acknowledged has not happened"))
+            reply.fail(
+                Unavailable(
+                    "the engine has stopped; whether it did what was not answered shows at its next start"
+                )
+            )
 
     async def submit(
         self,

@@ -193,7 +193,7 @@ async def end(
     error: str | None = None,
     body_remains: bool = False,
 ) -> RunRecord | None:
-    """Commit the end, and let everyone go who waits for it."""
+    """Commit the end, and let everyone go who waits for it. `None` for a run that could not be stored."""
     if run.files_doomed and to is not Status.SUCCEEDED:
         await _delete_files(run)
     outcome = await run.ledger.move(
@@ -206,6 +206,8 @@ async def end(
         error=error,
         holds_handle=body_remains,
     )
+    if not outcome.held and run.submission.refused:
+        return None  # it could not be stored: there is nothing to end
     assert outcome.held, f"run {run.id} could not become {to} from {run.ledger.status}"
     run.questions.forget()
     run.timers.clear()

@@ -110,10 +110,11 @@ class Handle(Actor):
         elif message.on_conflict == "replace":
             self._replace(submission, reply)
         elif message.on_conflict == "join" and self._can_join(submission):
-            assert holder is not None, "only an admitted run can be joined"
-            self._tell(Joined(submission, holder, reply))
+            assert self._admitted is not None, "only an admitted run can be joined"
+            self._tell(Joined(submission, self._admitted, reply))
         else:
-            self._tell(Refused(submission, self._conflict(message.on_conflict, holder), reply))
+            conflict = self._conflict(message.on_conflict, holder)
+            self._tell(Refused(submission, conflict, reply, about=self._active()))
 
     async def _resolve_params(self, submission: Submission) -> None:
         """Put the draft where no parameters were given. Those that were given have been checked already."""
@@ -143,7 +144,8 @@ class Handle(Actor):
         )
 
     def _conflict(self, on_conflict: str, holder: str | None) -> Conflict:
-        active = holder or next(iter(self._waiting or ()), None)
+        first = self._active()
+        active = holder if first is None else first.id
         why = {
             "join": "it runs something else, or is being cancelled",
             "reject": "wait for it, cancel it, or submit with on_conflict 'queue', 'replace' or 'join'",
@@ -217,7 +219,7 @@ class Handle(Actor):
                 "its parameters can change when that has ended",
                 active_run=holder,
             )
-            self._tell(Answer(message.reply, error=error))
+            self._tell(Answer(message.reply, error=error, about=self._admitted))
             return
         changed = HandleChanged(seq=0, at=0, by=message.by, handle=self.name, params=message.params)
         self._journal.tell(Change((changed,), reply=message.reply))
@@ -229,6 +231,12 @@ class Handle(Actor):
     def _cancel(self, run: str, by: str) -> None:
         # Nobody waits for the reply: post-processing refuses a cancel, and is waited for instead.
         self._tell(Cancel(run, by, "replaced", "keep", Reply()))
+
+    def _active(self) -> Submission | None:
+        """The run that a refusal names, unless that has ended and only its body remains."""
+        if self._admitted is not None or self._remains is not None or not self._waiting:
+            return self._admitted
+        return next(iter(self._waiting.values()))
 
     def _taken_by(self) -> str | None:
         return self._admitted.id if self._admitted is not None else self._remains

@@ -144,7 +144,7 @@ class Intake:
             refuse = partial(_refuse_other_use, request_id, request.run)
             self._journal.tell(Look(refuse, message.reply))
         elif request.accepted:
-            self._join(message.submission, message.reply, request.run)
+            self._join(message.submission, message.reply, request.run, self.pending.get(request.run))
         else:
             request.repeats.append(message)
         return True
@@ -222,20 +222,21 @@ class Intake:
         """The submission is answered with the run that its handle has admitted."""
         submission = message.submission
         del self.pending[submission.id]
-        self._join(submission, message.reply, message.run)
+        run = message.admitted.id
+        self._join(submission, message.reply, run, message.admitted)
         request_id = submission.terms.request_id
         if request_id is not None:
-            memo = Requested(request_id, message.run, submission.terms.fingerprint)
-            self._journal.tell(Change((), run=message.run, memos=(memo,)))
-            self._accept_request(request_id, message.run)
-            if message.run not in self.pending:  # it has ended just now
-                self._requests.ended(message.run, trio.current_time())
+            memo = Requested(request_id, run, submission.terms.fingerprint)
+            self._journal.tell(Change((), run=run, memos=(memo,)))
+            self._accept_request(request_id, run)
+            if run not in self.pending:  # it has ended just now
+                self._requests.ended(run, trio.current_time())
 
     def refused(self, message: Refused) -> None:
         """The handle refuses the submission, and its request id is free again."""
         submission = message.submission
         del self.pending[submission.id]
-        self._journal.tell(Answer(message.reply, error=message.error))
+        self._journal.tell(Answer(message.reply, error=message.error, about=message.about))
         request_id = submission.terms.request_id
         if request_id is not None:
             for repeat in self._requests.refuse(request_id):
@@ -243,11 +244,13 @@ class Intake:
 
     def _accept_request(self, request_id: str, run: str) -> None:
         for repeat in self._requests.accept(request_id, run):
-            self._join(repeat.submission, repeat.reply, run)
+            self._join(repeat.submission, repeat.reply, run, self.pending.get(run))
 
-    def _join(self, submission: Submission, reply: Reply[Accepted], run: str) -> None:
+    def _join(
+        self, submission: Submission, reply: Reply[Accepted], run: str, pending: Submission | None
+    ) -> None:
         self._journal.tell(WatchEnd(run, submission.ended))
-        self._journal.tell(Answer(reply, Accepted(run, True)))
+        self._journal.tell(Answer(reply, Accepted(run, True), about=pending))
 
     # Later.
 

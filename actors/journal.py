@@ -25,7 +25,7 @@ from ..protocol.records import RunRecord
 from .actor import Actor, Delivery, Reply
 from .change import Change, Outcome, ProgressReport
 from .draft import Draft
-from .messages import Done, Forget, Leave, NotStored, StoreIsDown
+from .messages import Done, Forget, Leave, NotStored, StoreIsDown, Submission
 from .outage import Outage, unavailable
 from .starts import NotStarting, Starting, Starts
 from .stream import Stream
@@ -37,11 +37,13 @@ _TURNS_TO_START = 6
 
 
 class Answer(msgspec.Struct):
-    """A reply that waits for the commit of everything before it."""
+    """A reply that waits for the commit of everything before it. If the run that it is `about` could not be
+    stored, it can't be given, and `unavailable` is."""
 
     reply: Reply[Any]
     value: object = None
     error: GreenroomError | None = None
+    about: Submission | None = None
 
 
 class Look(msgspec.Struct):
@@ -190,7 +192,7 @@ class Journal(Actor):
     def _refuse_new_run(self, change: Change) -> None:
         submission = change.submission
         assert submission is not None, "a change that creates a run has its submission"
-        submission.over = True
+        submission.over = submission.refused = True
         tell = self._delivery.tell
         tell("lane", submission.lane, Leave(submission.id, None))
         tell("supervisor", "", NotStored(submission.id, submission.lane))
@@ -249,6 +251,8 @@ class Journal(Actor):
             self._look(message)
         elif kind is LoadCheckpoint:
             message.reply.set(await self._store.checkpoint(message.handle, message.job))
+        elif message.about is not None and message.about.refused:
+            message.reply.fail(unavailable())
         elif message.error is not None:
             message.reply.fail(message.error)
         else:

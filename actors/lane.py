@@ -14,10 +14,11 @@ import trio
 
 from ..protocol.events import LaneChanged, RunChanged
 from ..protocol.states import Status
-from .actor import Actor, Delivery
+from .actor import Actor, Delivery, Kind
 from .change import Change
 from .journal import Answer, Journal
 from .messages import (
+    Detached,
     Drop,
     Enter,
     Grant,
@@ -63,11 +64,13 @@ class Lane(Actor):
         self._asked = 0
         self._executing: dict[str, Submission] = {}
         self._submissions: dict[str, Submission] = {}  # of the queued runs
+        self._returning: dict[str, int] = {}  # run: place, of those that a reset found with slots of theirs
+        self._resets = 0  # that are settled when none is left of them
         self._watch = WaitWatch()
-        self._report = self._new_report()
+        self._report = LaneReport(name, generation)
 
     def has_work(self) -> bool:
-        return bool(self._executing or len(self._queue))
+        return bool(self._executing or len(self._queue) or self._returning)
 
     def report(self) -> dict[str, Any]:
         return super().report() | {
@@ -81,10 +84,8 @@ class Lane(Actor):
         for message in messages:
             _HANDLERS[type(message)](self, message)
         self._ask()
-        head = self._eligible().at(self._asked)
-        self._report.next_place = head[0] if head is not None else None
         self._delivery.tell("supervisor", "", self._report)
-        self._report = self._new_report()
+        self._report = LaneReport(self.name, self._generation)
         self.deadline = self._watch.deadline()
 
     async def on_deadline(self) -> None:
@@ -99,6 +100,7 @@ class Lane(Actor):
 
     def _enter(self, message: Enter) -> None:
         submission = message.submission
+        self._returned(submission.id)
         if message.settles:
             self._report.entered += 1
         self._queue.add(submission.id, message.place)
@@ -128,6 +130,7 @@ class Lane(Actor):
 
     def _leave(self, message: Leave) -> None:
         self._report.settled += 1
+        self._returned(message.run)
         if message.generation is None:
             self._withdraw(message.run)
         elif message.generation == self._generation:
@@ -154,29 +157,42 @@ class Lane(Actor):
         self._journal.tell(Change((self._changed(message.by),), reply=message.reply))
 
     def _reset(self, message: Reset) -> None:
-        self._report.settled += 1
-        self._generation = message.generation
+        """Those that execute go on without slots. One that was granted its slot but has not begun when the
+        journal hears of it comes back to its place; until that is clear, no higher place is asked for."""
+        self._resets += 1
+        self._generation = self._report.generation = message.generation
         self._journal.tell(Change((self._changed(message.by),)))
         for id, submission in self._executing.items():
-            detached = RunChanged(
-                seq=0,
-                at=0,
-                by=message.by,
-                run=id,
-                handle=submission.handle,
-                lane=self.name,
-                detached=True,
-            )
-            # A run that was granted its slot but has not begun stays as it is, and comes back for a new one.
-            self._journal.tell(Change((detached,), run=id, expect=_HOLDS_SLOT))
+            detached = RunChanged(by=message.by, detached=True, **submission.about())
+            tells: tuple[tuple[Kind, str, object], ...] = (("lane", self.name, Detached(id)),)
+            self._journal.tell(Change((detached,), run=id, expect=_HOLDS_SLOT, tells=tells))
+            assert submission.place is not None, "what executes has a place"
+            self._returning[id] = submission.place
         self._executing.clear()
+        if not self._returning:
+            self._settle_resets()
         self._journal.tell(Answer(message.reply))
+
+    def _detached(self, message: Detached) -> None:
+        self._returned(message.run)
+
+    def _returned(self, run: str) -> None:
+        """It is clear what a reset has made of a run."""
+        if self._returning.pop(run, None) is not None and not self._returning:
+            self._settle_resets()
+
+    def _settle_resets(self) -> None:
+        self._report.settled += self._resets
+        self._resets = 0
 
     def _ask(self) -> None:
         """Ask for as many of the first runs as there is room for, no more and no less."""
         room = math.inf if self._limit is None else max(0, self._limit - len(self._executing))
         wants = self._report.wants
         eligible = self._eligible()
+        bar = min(self._returning.values(), default=math.inf)
+        if self._returning:
+            room = min(room, eligible.below(bar))
         while self._asked > room:
             self._asked -= 1
             entry = eligible.at(self._asked)
@@ -188,6 +204,9 @@ class Lane(Actor):
                 break
             wants[entry[0]] = entry[1]
             self._asked += 1
+        head = eligible.at(self._asked)
+        next_place = bar if head is None else min(bar, head[0])
+        self._report.next_place = None if next_place == math.inf else int(next_place)
 
     def _eligible(self) -> PlaceQueue:
         return self._privileged if self._holding else self._queue
@@ -216,9 +235,6 @@ class Lane(Actor):
     def _changed(self, by: str) -> LaneChanged:
         return LaneChanged(seq=0, at=0, by=by, lane=self.name, limit=self._limit, generation=self._generation)
 
-    def _new_report(self) -> LaneReport:
-        return LaneReport(self.name, {}, [], None, 0, 0)
-
 
 _HANDLERS: dict[type, Any] = {
     Enter: Lane._enter,
@@ -228,4 +244,5 @@ _HANDLERS: dict[type, Any] = {
     Hold: Lane._hold,
     SetLimit: Lane._set_limit,
     Reset: Lane._reset,
+    Detached: Lane._detached,
 }

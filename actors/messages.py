@@ -52,6 +52,7 @@ class Submission(msgspec.Struct):
     stored: StoredRun | None = None  # what the store held of it, if it goes on after a restart
     begun: bool = False  # set by the run's actor when it executes for the first time
     over: bool = False  # set by the journal the moment that the run's end is committed
+    refused: bool = False  # set by the journal if the run could not be stored; it is `over` then, too
     phase: Phase = Phase.DECIDING  # how far it has come as far as the supervisor knows, who sets it
     cleared: bool = False  # set by the supervisor; whoever cleared its lane or handle is cancelling it
 
@@ -201,19 +202,20 @@ class Waiting(msgspec.Struct):
 
 
 class Joined(msgspec.Struct):
-    """The submission is answered with a run that is there already."""
+    """The submission is answered with the run that the handle has admitted."""
 
     submission: Submission
-    run: str
+    admitted: Submission
     reply: Reply[Accepted]
 
 
 class Refused(msgspec.Struct):
-    """The handle refuses the submission."""
+    """The handle refuses the submission, because of the run that the error is `about` if it names one."""
 
     submission: Submission
     error: GreenroomError
     reply: Reply[Accepted]
+    about: Submission | None = None
 
 
 # Between supervisor and lanes.
@@ -257,6 +259,12 @@ class Reset(msgspec.Struct):
     reply: Reply[None]
 
 
+class Detached(msgspec.Struct, gc=False):
+    """From the journal: the run executed when its lane was reset, and goes on without a slot."""
+
+    run: str
+
+
 class Drop(msgspec.Struct, gc=False):
     """These runs are about to be cancelled: start none of them."""
 
@@ -271,15 +279,16 @@ class Hold(msgspec.Struct, gc=False):
 
 class LaneReport(msgspec.Struct, gc=False):
     """From a lane, after each batch: for which places it wants a slot now (with the run) or no longer (with
-    `None`), the grants it had no use for, the next place that it would ask for if it had room, and how many
-    `Enter`s and other changes it has taken note of."""
+    `None`), the grants it had no use for, the next place that it would ask for if it had room, how many
+    `Enter`s and other changes it has taken note of, and which of its resets it has heard of."""
 
     lane: str
-    wants: dict[int, str | None]
-    returned: list[Grant]
-    next_place: int | None
-    entered: int
-    settled: int
+    generation: int
+    wants: dict[int, str | None] = {}
+    returned: list[Grant] = []
+    next_place: int | None = None
+    entered: int = 0
+    settled: int = 0
 
 
 class NotStored(msgspec.Struct, gc=False):

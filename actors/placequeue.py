@@ -50,6 +50,10 @@ class PlaceQueue:
         """How many runs are ahead of one."""
         return bisect_left(self._places, self._place_of[run], self._gone) - self._gone
 
+    def below(self, place: float) -> int:
+        """How many runs have lower places."""
+        return bisect_left(self._places, place, self._gone) - self._gone
+
     def at(self, position: int) -> tuple[int, str] | None:
         """The place and run at a position, 0 being the head."""
         index = self._gone + position

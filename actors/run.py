@@ -138,7 +138,7 @@ class RunActor(Actor):
             generation=message.generation,
             interactive=None if resumes else True,
         )
-        if not outcome.held and run.submission.over:  # it could not be stored
+        if not outcome.held and run.submission.refused:  # it could not be stored
             run.give_back(message.generation)
             return
         if not outcome.held:  # the lane was reset since, and the slot with it: back to the same place

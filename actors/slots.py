@@ -27,14 +27,17 @@ class Granting(NamedTuple):
 class _Unsettled:
     """A lane that has been told of changes which it hasn't reported on yet."""
 
-    __slots__ = ("entering", "next_place", "settling")
+    __slots__ = ("entering", "next_place", "resetting", "settling")
 
     def __init__(self, next_place: float) -> None:
         self.next_place = next_place  # the lowest place that it may turn out to have room for
         self.entering: deque[int] = deque()
         self.settling = 0
+        self.resetting = False  # it was reset, and any of the runs that it gave room may want a new slot
 
     def lowest(self) -> float:
+        if self.resetting:
+            return -math.inf
         return min(self.next_place, self.entering[0]) if self.entering else self.next_place
 
 
@@ -84,6 +87,8 @@ class Slots:
         if waiting is not None:
             waiting.next_place = math.inf if report.next_place is None else report.next_place
             waiting.settling -= report.settled
+            if report.generation == self.generations.get(report.lane, 0):
+                waiting.resetting = False
             for _ in range(report.entered):
                 waiting.entering.popleft()
             if not waiting.settling and not waiting.entering:
@@ -99,6 +104,7 @@ class Slots:
         for lane in lanes:
             self.generations[lane] = self.generations.get(lane, 0) + 1
             self.settling(lane)
+            self._await_report(lane).resetting = True
 
     def grants(self) -> Iterator[Granting]:
         """Give the free slots away, in order of place."""
