@@ -58,7 +58,8 @@ class InTurn:
 
 
 class Scheduling(trio.abc.Instrument):
-    """The instrument that gives a run of trio to a chooser."""
+    """The instrument that gives a run of trio to a chooser. One that is an instrument itself becomes one of
+    that run."""
 
     def __init__(self, chooser: Chooser) -> None:
         self._chooser = chooser
@@ -67,6 +68,8 @@ class Scheduling(trio.abc.Instrument):
         runner = GLOBAL_RUN_CONTEXT.runner
         assert not runner.runq, "no task exists yet"
         runner.runq = cast(Any, _Queue(self._chooser))
+        if isinstance(self._chooser, trio.abc.Instrument):
+            runner.instruments.add_instrument(self._chooser)
 
 
 class _Queue:

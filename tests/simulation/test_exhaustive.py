@@ -1,0 +1,489 @@
+"""Two or three commands that race: every order in which the actors can get their messages, walked and judged.
+
+In each order the rules of the simulation are checked throughout; and the outcome must be one of those that
+are listed, each of which is reached, so a race that is none fails as well. Every walk here is complete: it
+ends because there is no order left that is unlike all others, not because it has been long enough.
+
+`GREENROOM_WALKS=long` also walks the races with more in them, which takes an hour; it prints what it counts
+with `-s`, as the short form does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from greenroom import Jobs, Run
+from greenroom.errors import GreenroomError
+from greenroom.protocol.records import RunRecord
+from greenroom.simulation import World
+from greenroom.simulation.client import SimulatedTicket
+from greenroom.simulation.disk import SimulatedDisk
+from greenroom.simulation.walking import Race, Scenario, Walked, sample, walk
+
+LONG = os.environ.get("GREENROOM_WALKS") == "long"
+MOST = 500_000 if LONG else 5_000
+
+long = pytest.mark.skipif(not LONG, reason="takes long: set GREENROOM_WALKS=long")
+
+
+@pytest.fixture(autouse=True)
+def _brief_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the journal does takes no more turns than are needed for something to come in between."""
+    monkeypatch.setattr("greenroom.actors.journal._TURNS_TO_START", 1)
+
+
+@pytest.fixture
+def prompt_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that takes no turn at all, where the race is not with the journal."""
+
+    async def reach(self: SimulatedDisk, owner: Any) -> None:
+        if owner.dead:
+            await trio.sleep_forever()
+
+    monkeypatch.setattr(SimulatedDisk, "reach", reach)
+
+
+class Stage:
+    """A server, two clients, jobs that do as they are told, and what the clients were answered."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.curtain = trio.Event()
+        self.said: dict[str, Any] = {}
+        self.jobs = Jobs()
+        self.jobs.job("waits")(self._waits)
+        self.jobs.job("clears up")(self._clears_up)
+        self.jobs.job("brief", run_timeout=5)(self._hangs)
+        self.jobs.job("asks", resumable=True)(self._asks)
+
+    async def _waits(self, run: Run, params: dict[str, Any]) -> str:
+        await self.curtain.wait()
+        return "done"
+
+    async def _clears_up(self, run: Run, params: dict[str, Any]) -> None:
+        await run.end_interactive()
+        await self.curtain.wait()
+
+    async def _hangs(self, run: Run, params: dict[str, Any]) -> None:
+        await trio.sleep_forever()
+
+    async def _asks(self, run: Run, params: dict[str, Any]) -> Any:
+        return await run.interrupt("?", timeout=params.get("timeout"))
+
+    async def open(self, **options: Any) -> Stage:
+        self.server = await self.world.serve(self.jobs, **options)
+        self.ann, self.bob = self.world.client("ann"), self.world.client("bob")
+        return self
+
+    async def submit(self, job: str = "waits", handle: str = "h", **options: Any) -> SimulatedTicket:
+        return await self.ann.submit(job, handle=handle, params=options.pop("params", {}), **options)
+
+    # The racers.
+
+    async def finish(self) -> None:
+        self.curtain.set()
+
+    async def tell(self, name: str, call: Awaitable[Any]) -> None:
+        try:
+            self.said[name] = await call
+        except GreenroomError as error:
+            self.said[name] = error.code
+
+    async def tell_at(self, time: float, name: str, call: Awaitable[Any]) -> None:
+        await trio.sleep_until(time)
+        await self.tell(name, call)
+
+    # The outcome.
+
+    def answer(self, name: str) -> str:
+        """What a client was answered, in a word."""
+        said = self.said.get(name)
+        if isinstance(said, RunRecord):
+            return str(said.status)
+        if isinstance(said, SimulatedTicket):
+            return "joined" if said.joined else "accepted"
+        return str(said)
+
+    async def run(self, id: str) -> RunRecord:
+        return await self.ann.get_run(id)
+
+    async def status(self, id: str) -> str:
+        return str((await self.run(id)).status)
+
+
+def walked(scenario: Scenario, *outcomes: str) -> Walked:
+    """Walk all of a scenario, and see that it comes out in these ways."""
+    seen = walk(scenario, most=MOST)
+    print(f"\n{scenario.__name__}: {seen}")
+    assert seen.complete
+    assert set(seen.outcomes) == set(outcomes)
+    by_chance = sample(scenario, 20)
+    assert set(by_chance.outcomes) <= set(seen.outcomes)
+    assert by_chance.deliveries <= seen.deliveries
+    return seen
+
+
+async def cancel_against_finish(world: World, race: Race) -> str:
+    stage = await Stage(world).open()
+    ticket = await stage.submit()
+    async with race.begins() as racers:
+        racers.start_soon(stage.finish)
+        racers.start_soon(stage.tell, "cancel", stage.bob.cancel(ticket.id))
+    return f"{await stage.status(ticket.id)}; cancel: {stage.answer('cancel')}"
+
+
+@pytest.mark.usefixtures("prompt_disk")
+def test_a_cancel_against_the_end_of_the_body():
+    walked(
+        cancel_against_finish,
+        "cancelled; cancel: cancelling",
+        "succeeded; cancel: cancelling",  # the body returned before its scope was cancelled
+        "succeeded; cancel: conflict",
+    )
+
+
+async def cancel_against_time_out(world: World, race: Race) -> str:
+    stage = await Stage(world).open()
+    ticket = await stage.submit("brief")
+    async with race.begins() as racers:
+        racers.start_soon(stage.tell_at, 5, "cancel", stage.bob.cancel(ticket.id))
+    run = await stage.run(ticket.id)
+    return f"{run.status} {run.reason}; cancel: {stage.answer('cancel')}"
+
+
+@pytest.mark.usefixtures("prompt_disk")
+def test_a_cancel_against_the_run_timeout():
+    walked(
+        cancel_against_time_out,
+        "cancelled cancelled; cancel: cancelling",
+        "timed_out run_timeout; cancel: cancelling",  # its time was up before, and the end not yet committed
+        "timed_out run_timeout; cancel: conflict",
+    )
+
+
+async def answer_against_cancel(world: World, race: Race) -> str:
+    stage = await Stage(world).open()
+    ticket = await stage.submit("asks")
+    async with race.begins() as racers:
+        racers.start_soon(stage.tell, "answer", stage.ann.answer(f"{ticket.id}.1", "yes"))
+        racers.start_soon(stage.tell, "cancel", stage.bob.cancel(ticket.id))
+    run = await stage.run(ticket.id)
+    return f"{run.status} {run.result}; {stage.answer('answer')}; cancel: {stage.answer('cancel')}"
+
+
+@pytest.mark.usefixtures("prompt_disk")
+def test_an_answer_against_a_cancel():
+    denied = {"approved": False, "reason": "cancelled"}
+    walked(
+        answer_against_cancel,
+        "succeeded yes; resolved; cancel: cancelling",
+        "succeeded yes; resolved; cancel: conflict",
+        f"succeeded {denied}; already_resolved; cancel: cancelling",
+    )
+
+
+async def answer_against_answer(world: World, race: Race) -> str:
+    stage = await Stage(world).open()
+    ticket = await stage.submit("asks")
+    async with race.begins() as racers:
+        racers.start_soon(stage.tell, "ann", stage.ann.answer(f"{ticket.id}.1", "yes"))
+        racers.start_soon(stage.tell, "bob", stage.bob.answer(f"{ticket.id}.1", "no"))
+    run = await stage.run(ticket.id)
+    return f"{run.status} {run.result}; {stage.answer('ann')}, {stage.answer('bob')}"
+
+
+@pytest.mark.usefixtures("prompt_disk")
+def test_an_answer_against_another():
+    walked(
+        answer_against_answer,
+        "succeeded yes; resolved, already_resolved",
+        "succeeded no; already_resolved, resolved",
+    )
+
+
+async def answer_against_time_out(world: World, race: Race) -> str:
+    stage = await Stage(world).open()
+    ticket = await stage.submit("asks", params={"timeout": 5})
+    async with race.begins() as racers:
+        racers.start_soon(stage.tell_at, 5, "answer", stage.ann.answer(f"{ticket.id}.1", "yes"))
+    run = await stage.run(ticket.id)
+    return f"{run.status} {run.result}; {stage.answer('answer')}"
+
+
+@pytest.mark.usefixtures("prompt_disk")
+def test_an_answer_against_the_time_out_of_the_question():
+    walked(answer_against_time_out, "succeeded yes; resolved", "succeeded None; already_resolved")
+
+
+def submit_against_finish(on_conflict: Any, lane: str = "paused") -> Scenario:
+    """In a paused lane, what comes of the second run is left out of the race."""
+
+    async def scenario(world: World, race: Race) -> str:
+        stage = await Stage(world).open(lanes={"paused": 0})
+        first = await stage.submit()
+        second = stage.bob.submit("waits", handle="h", lane=lane, params={}, on_conflict=on_conflict)
+        async with race.begins() as racers:
+            racers.start_soon(stage.finish)
+            racers.start_soon(stage.tell, "submit", second)
+        ticket = stage.said["submit"]
+        then = f" {await stage.status(ticket.id)}" if isinstance(ticket, SimulatedTicket) else ""
+        return f"{await stage.status(first.id)}; submit: {stage.answer('submit')}{then}"
+
+    scenario.__name__ = f"submit ({on_conflict}, {lane} lane) against finish"
+    return scenario
+
+
+@pytest.mark.usefixtures("prompt_disk")
+def test_a_submission_against_the_end_of_the_run_that_holds_its_handle():
+    walked(
+        submit_against_finish("reject"), "succeeded; submit: conflict", "succeeded; submit: accepted queued"
+    )
+
+
+@pytest.mark.usefixtures("prompt_disk")
+def test_a_submission_that_waits_against_the_end_of_the_run_that_it_waits_for():
+    walked(submit_against_finish("queue"), "succeeded; submit: accepted queued")
+
+
+@pytest.mark.usefixtures("prompt_disk")
+def test_joining_a_run_against_its_end():
+    walked(
+        submit_against_finish("join"),
+        "succeeded; submit: joined succeeded",
+        "succeeded; submit: accepted queued",
+    )
+
+
+@long
+@pytest.mark.usefixtures("prompt_disk")
+@pytest.mark.parametrize("on_conflict", ["reject", "queue", "join"])
+def test_a_submission_that_begins_at_once_against_the_end_of_the_run_that_holds_its_handle(on_conflict: str):
+    others = {
+        "reject": ["succeeded; submit: conflict", "succeeded; submit: accepted succeeded"],
+        "queue": ["succeeded; submit: accepted succeeded"],
+        "join": ["succeeded; submit: joined succeeded", "succeeded; submit: accepted succeeded"],
+    }
+    walked(submit_against_finish(on_conflict, "main"), *others[on_conflict])
+
+
+def replace_against_replace(job: str, lane: str) -> Scenario:
+    async def scenario(world: World, race: Race) -> str:
+        stage = await Stage(world).open(lanes={"paused": 0})
+        first = await stage.submit(job, lane=lane)
+
+        async def replace(name: str, client: Any) -> None:
+            call = client.submit("waits", handle="h", lane=lane, params={}, on_conflict="replace")
+            await stage.tell(name, call)
+
+        async with race.begins() as racers:
+            racers.start_soon(replace, "ann", stage.ann)
+            racers.start_soon(replace, "bob", stage.bob)
+        runs = [first.id, stage.said["ann"].id, stage.said["bob"].id]
+        return ", ".join([await stage.status(id) for id in runs])
+
+    scenario.__name__ = f"replace against replace of one that {job} ({lane} lane)"
+    return scenario
+
+
+@pytest.mark.usefixtures("prompt_disk")
+def test_a_replacement_against_another_of_a_run_that_must_be_waited_for():
+    walked(
+        replace_against_replace("clears up", "main"),
+        "running, queued, cancelled",
+        "running, cancelled, queued",
+    )
+
+
+@long
+@pytest.mark.usefixtures("prompt_disk")
+def test_a_replacement_against_another_of_a_run_that_is_queued():
+    walked(
+        replace_against_replace("waits", "paused"),
+        "cancelled, queued, cancelled",
+        "cancelled, cancelled, queued",
+    )
+
+
+@long
+@pytest.mark.usefixtures("prompt_disk")
+def test_a_replacement_against_another_of_a_run_that_executes():
+    walked(
+        replace_against_replace("waits", "main"),
+        "cancelled, running, cancelled",
+        "cancelled, cancelled, running",
+    )
+
+
+def reset_against_finish(*, with_queue: bool) -> Scenario:
+    async def scenario(world: World, race: Race) -> str:
+        stage = await Stage(world).open(max_concurrent=1)
+        first = await stage.submit()
+        if with_queue:
+            await stage.submit(handle="next")
+        async with race.begins() as racers:
+            racers.start_soon(stage.finish)
+            racers.start_soon(stage.tell, "reset", stage.bob.reset_lanes())
+        generation = (await stage.ann.snapshot()).lanes["main"].generation
+        detached = any(getattr(event, "detached", None) for event in await stage.ann.history(first.id))
+        stage.curtain = trio.Event()
+        later = [await stage.submit(handle=f"later {number}") for number in range(2)]
+        took = [await stage.status(ticket.id) for ticket in later]  # one slot, neither lost nor doubled
+        return f"detached {detached}, generation {generation}; later: {', '.join(took)}"
+
+    scenario.__name__ = "reset against finish" + (" with a queue" if with_queue else "")
+    return scenario
+
+
+@pytest.mark.usefixtures("prompt_disk")
+def test_a_reset_against_the_end_of_the_body():
+    walked(
+        reset_against_finish(with_queue=False),
+        "detached True, generation 1; later: running, queued",
+        "detached False, generation 1; later: running, queued",
+    )
+
+
+@long
+@pytest.mark.usefixtures("prompt_disk")
+def test_a_reset_against_the_end_of_the_body_with_a_run_that_waits_for_the_slot():
+    walked(
+        reset_against_finish(with_queue=True),
+        "detached True, generation 1; later: running, queued",
+        "detached False, generation 1; later: running, queued",
+    )
+
+
+def limit_against_grant(before: int, after: int) -> Scenario:
+    """The slot that falls free is granted to a run in a lane whose limit changes."""
+
+    async def scenario(world: World, race: Race) -> str:
+        stage = await Stage(world).open(max_concurrent=1, lanes={"side": before})
+        await stage.submit()
+        waiting = await stage.submit("brief", handle="next", lane="side")
+        async with race.begins() as racers:
+            racers.start_soon(stage.finish)
+            racers.start_soon(stage.tell, "limit", stage.bob.set_concurrency("side", after))
+        return await stage.status(waiting.id)
+
+    scenario.__name__ = f"set_concurrency({after}) against grant"
+    return scenario
+
+
+@pytest.mark.usefixtures("prompt_disk")
+def test_a_lane_that_is_paused_against_the_grant_of_a_slot_to_its_head():
+    walked(limit_against_grant(1, 0), "running", "queued")
+
+
+@pytest.mark.usefixtures("prompt_disk")
+def test_a_lane_that_is_opened_against_the_slot_for_its_head_falling_free():
+    walked(limit_against_grant(0, 1), "running")
+
+
+def crash_against(command: str) -> Scenario:
+    """The server dies at some moment of a command, and is started again."""
+
+    async def scenario(world: World, race: Race) -> str:
+        stage = await Stage(world).open(lanes={"paused": 0})
+        bob, lane = stage.bob, "paused" if command == "replace" else None
+        job = {"answer": "asks", "time-out": "brief"}.get(command, "waits")
+        id = "" if command == "submit" else (await stage.submit(job, lane=lane)).id
+        calls: dict[str, Callable[[], Awaitable[Any]]] = {
+            "cancel": lambda: bob.cancel(id),
+            "answer": lambda: bob.answer(f"{id}.1", "yes"),
+            "submit": lambda: bob.submit("waits", handle="h", params={}),
+            "replace": lambda: bob.submit("waits", handle="h", lane=lane, params={}, on_conflict="replace"),
+            "reset": lambda: bob.reset_lanes(),
+            "set_concurrency": lambda: bob.set_concurrency("main", 7),
+        }
+        async with race.begins(crashing=stage.server, at=5 if command == "time-out" else 0) as racers:
+            if command == "finish":
+                racers.start_soon(stage.finish)
+            elif command != "time-out":
+                racers.start_soon(stage.tell, "call", calls[command]())
+        await stage.server.start()
+        await trio.testing.wait_all_tasks_blocked()
+        told = [f"{stage.answer('call')}:"] if command in calls else []
+        runs = [f"{run.status} {run.result or run.reason}" for run in await stage.ann.list_runs()]
+        lane_now = (await stage.ann.snapshot()).lanes["main"]
+        limit = [f"limit {lane_now.limit}"] if command == "set_concurrency" else []
+        return " ".join([*told, ", ".join(runs), *limit]).strip()
+
+    scenario.__name__ = f"crash against {command}"
+    return scenario
+
+
+OUTCOMES = {
+    "cancel": [
+        "cancelling: cancelled cancelled",
+        "unavailable: cancelled cancelled",
+        "unavailable: failed crashed",
+    ],
+    "finish": ["failed crashed", "succeeded done"],
+    "answer": [
+        "resolved: succeeded yes",  # whoever asks again is given the answer
+        "unavailable: succeeded yes",
+        "unavailable: running None",
+    ],
+    "submit": [
+        "accepted: failed crashed",  # it had begun
+        "accepted: running None",
+        "unavailable:",
+        "unavailable: failed crashed",
+        "unavailable: running None",
+    ],
+    "replace": [
+        "accepted: queued None, cancelled replaced",
+        "unavailable: queued None, cancelled replaced",
+        "unavailable: queued None",
+    ],
+    "reset": ["None: failed crashed", "unavailable: failed crashed"],
+    "set_concurrency": [
+        "None: failed crashed limit 7",
+        "unavailable: failed crashed limit 7",
+        "unavailable: failed crashed limit None",
+    ],
+    "time-out": ["failed crashed", "timed_out run_timeout"],
+}
+
+
+@pytest.mark.parametrize("command", [command for command in OUTCOMES if command != "replace"])
+def test_a_crash_against(command: str):
+    walked(crash_against(command), *OUTCOMES[command])
+
+
+@pytest.mark.xfail(reason="what a replacement was to replace goes on after a crash between their commits")
+def test_a_crash_against_a_replacement():
+    walked(crash_against("replace"), *OUTCOMES["replace"])
+
+
+def three(lane: str) -> Scenario:
+    async def scenario(world: World, race: Race) -> str:
+        stage = await Stage(world).open(lanes={"paused": 0})
+        first = await stage.submit()
+        second = stage.ann.submit("waits", handle="h", lane=lane, params={}, on_conflict="queue")
+        async with race.begins() as racers:
+            racers.start_soon(stage.finish)
+            racers.start_soon(stage.tell, "cancel", stage.bob.cancel(first.id))
+            racers.start_soon(stage.tell, "submit", second)
+        then = await stage.status(stage.said["submit"].id)
+        return f"{await stage.status(first.id)}; cancel: {stage.answer('cancel')}; then {then}"
+
+    scenario.__name__ = f"cancel, finish and submit ({lane} lane)"
+    return scenario
+
+
+@long
+@pytest.mark.usefixtures("prompt_disk")
+def test_a_cancel_against_the_end_of_the_body_and_a_submission_that_waits_for_it():
+    walked(
+        three("paused"),
+        "cancelled; cancel: cancelling; then queued",
+        "succeeded; cancel: cancelling; then queued",
+        "succeeded; cancel: conflict; then queued",
+    )
