@@ -1,0 +1,86 @@
+"""`greenroom config`: what the server would be started with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from ..config import SETTINGS, ConfigMistakes, Read, check_together, read_config
+from ..persistence.addresses import parse_addresses
+from .exits import Exit, Stopped, told
+
+file_option = click.option(
+    "--config",
+    "file",
+    metavar="FILE",
+    envvar="GREENROOM_CONFIG",
+    show_envvar=True,
+    help="The configuration. [default: greenroom.toml, if there is one here]",
+)
+
+
+@click.group()
+def config() -> None:
+    """The configuration: greenroom.toml, GREENROOM_… variables and flags.
+
+    \b
+    Examples:
+      greenroom config check
+      greenroom config check --config /etc/greenroom.toml
+    """
+
+
+@config.command()
+@file_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: the mistakes, or the settings.")
+@told
+def check(file: str | None, as_json: bool) -> None:
+    """Check the configuration, and show every mistake in it with its place.
+
+    Without a mistake, the settings that differ from their defaults are shown, with where each was written.
+    It also looks for the files that are named, and imports the jobs. Exits with 2 if something is wrong.
+
+    \b
+    Examples:
+      greenroom config check && systemctl reload greenroom
+      greenroom config check --config /etc/greenroom.toml --json
+    """
+    try:
+        read = read_config(file)
+        check_together(read)
+    except ConfigMistakes as error:
+        if as_json:
+            mistakes = [{"where": m.origin, "setting": m.path, "text": m.text} for m in error.mistakes]
+            click.echo(json.dumps({"ok": False, "mistakes": mistakes}))
+        count = len(error.mistakes)
+        word = "mistake" if count == 1 else "mistakes"
+        raise Stopped(f"{count} {word} in the configuration:\n{error.message}", Exit.NOT_UNDERSTOOD) from None
+    for warning in read.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    settings = dict(_set(read))
+    if as_json:
+        click.echo(
+            json.dumps({"ok": True, "settings": {name: shown for name, (shown, _) in settings.items()}})
+        )
+        return
+    for name, (shown, origin) in settings.items():
+        click.echo(f"{name} = {shown}  ({origin})")
+    click.echo("The configuration is in order.")
+
+
+def _set(read: Read) -> Iterator[tuple[str, tuple[Any, str]]]:
+    """The settings that were written anywhere, with their values (no passwords) and their places."""
+    for path in SETTINGS:
+        value: Any = read.written.values
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            shown = _without_passwords(value) if path == ("engine", "store") else value
+            yield ".".join(path), (shown, read.written.origin(path))
+
+
+def _without_passwords(store: str | list[str]) -> str:
+    return store if store == "memory:" else ", ".join(map(str, parse_addresses(store)))

@@ -1,0 +1,61 @@
+"""How a command ends: its exit code, and one sentence about what kept it from being done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from functools import wraps
+from typing import ParamSpec
+
+import click
+
+from ..config import ConfigMistakes
+from ..protocol.errors import Forbidden, GreenroomError, RunEnded, Unauthorized
+
+P = ParamSpec("P")
+
+
+class Exit(IntEnum):
+    """What the exit codes mean."""
+
+    DONE = 0
+    """It is done, or all is well."""
+    FAILED = 1
+    """It could not be done, or something is wrong."""
+    NOT_UNDERSTOOD = 2
+    """The command or the configuration was not understood."""
+    UNREACHABLE = 3
+    """No server answers at this address."""
+    NOT_PERMITTED = 4
+    """The server wants a token, or the token's role does not permit this."""
+    RUN_NOT_SUCCEEDED = 5
+    """The run that was waited for has ended, but has not succeeded."""
+
+
+class Stopped(click.ClickException):
+    """The command ends here, with this sentence and this code."""
+
+    def __init__(self, message: str, code: Exit) -> None:
+        super().__init__(message)
+        vars(self)["exit_code"] = int(code)  # where click looks for it first
+
+
+def told(function: Callable[P, None]) -> Callable[P, None]:
+    """Errors that have a message for people are shown as that, and end the program with their code."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+        except ConfigMistakes as error:
+            raise Stopped(error.message, Exit.NOT_UNDERSTOOD) from error
+        except (Unauthorized, Forbidden) as error:
+            raise Stopped(error.message, Exit.NOT_PERMITTED) from error
+        except GreenroomError as error:
+            raise Stopped(error.message, Exit.FAILED) from error
+        except RunEnded as error:
+            raise Stopped(str(error), Exit.RUN_NOT_SUCCEEDED) from error
+        except OSError as error:
+            raise Stopped(str(error), Exit.FAILED) from error
+
+    return call

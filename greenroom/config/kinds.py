@@ -1,0 +1,215 @@
+"""What a value must look like: one kind per sort of setting, which checks it and says what would fit.
+
+A kind raises `ValueError` with a text that goes on a path: "gateway.port" + "must be a whole number …"; or
+`Several`, where more than one part of a value is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from ..actors.housekeeping import Keep
+from ..persistence.addresses import parse_addresses
+from ..protocol.errors import GreenroomError
+from ..protocol.names import check_name, lane_name
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_NONE = "none"
+
+
+class Several(ValueError):
+    """Mistakes in the parts of one value: by the part's name, what is wrong with it."""
+
+    def __init__(self, faults: dict[str, str]) -> None:
+        super().__init__("; ".join(f"{name} {text}" for name, text in faults.items()))
+        self.faults = faults
+
+
+def _as_it_is(text: str) -> Any:
+    return text
+
+
+@attrs.frozen
+class Kind:
+    """`read` checks a value as TOML has it; `from_text` says what the text of a variable stands for."""
+
+    read: Callable[[Any], Any]
+    from_text: Callable[[str], Any] = _as_it_is
+
+
+def _number(text: str) -> Any:
+    """The number that a text is; the text itself, to be refused by its kind, if it is none."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _truth(text: str) -> Any:
+    return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
+
+
+def shown(value: Any) -> str:
+    """A value in a message; never a long one."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def duration(value: str) -> float | None:
+    """Seconds, from a number of them or from one with a unit; `None` for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", value.strip())
+    return float(match[1]) * _UNITS[match[2] or "s"] if match else None
+
+
+def whole(least: int, most: int | None = None) -> Kind:
+    """A whole number within bounds."""
+    bounds = f"{least} or more" if most is None else f"from {least} to {most}"
+
+    def read(value: Any) -> int:
+        fits = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        if not fits or (most is not None and value > most):
+            raise ValueError(f"must be a whole number, {bounds}, not {shown(value)}")
+        return int(value)
+
+    return Kind(read, _number)
+
+
+def _read_time(value: Any) -> float:
+    seconds = duration(value) if isinstance(value, str) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise ValueError(f'must be a time, in seconds or like "90m", "12h", "30d", not {shown(value)}')
+    return float(seconds)
+
+
+def _read_seconds(value: Any) -> float:
+    seconds = _read_time(value)
+    if not seconds:
+        raise ValueError("must be a time above 0")
+    return seconds
+
+
+def _read_rate(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError(f"must be a number above 0, not {shown(value)}")
+    return float(value)
+
+
+def _read_text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"must be a text, and not an empty one, not {shown(value)}")
+    return value
+
+
+def _read_texts(value: Any) -> tuple[str, ...]:
+    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) and part for part in parts):
+        raise ValueError(f'must be a list of texts, as in ["one", "two"], not {shown(value)}')
+    return tuple(parts)
+
+
+def _read_truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {shown(value)}")
+    return value
+
+
+def _read_jobs(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[\w.]+:[\w.]+", value):
+        raise ValueError(f'must be a module and a name in it, as in "app.jobs:jobs", not {shown(value)}')
+    return value
+
+
+def _read_store(value: Any) -> str | tuple[str, ...]:
+    if not isinstance(value, str) and not (
+        isinstance(value, list) and value and all(isinstance(one, str) for one in value)
+    ):
+        raise ValueError("must be an address, or a list of them")  # not shown: it may hold a password
+    if value == "memory:":
+        return "memory:"
+    try:
+        parse_addresses(value)
+    except GreenroomError as error:
+        raise ValueError(f"can't be used: {error.message}") from None
+    return value if isinstance(value, str) else tuple(value)
+
+
+def _read_lanes(value: Any) -> dict[str, int | None]:
+    if isinstance(value, str):
+        value = dict(_pair(part) for part in value.split(",") if part.strip())
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be a table of limits, as in {{ images = 2 }}, not {shown(value)}")
+    limits: dict[str, int | None] = {}
+    faults: dict[str, str] = {}
+    for name, limit in value.items():
+        try:
+            lane = check_name("lane", lane_name(name))
+        except GreenroomError as error:
+            faults[name] = f"names no lane: {error.message}"
+            continue
+        try:
+            limits[lane] = None if limit == _NONE else whole(0).read(limit)
+        except ValueError as error:
+            faults[name] = f'{error} (or "none", for no limit of its own)'
+    if faults:
+        raise Several(faults)
+    return limits
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, _, limit = text.partition("=")
+    return name.strip(), _number(limit.strip())
+
+
+def _read_keep(value: Any) -> Keep:
+    """A count; or an age; or a table with both."""
+    if isinstance(value, Mapping):
+        faults = {key: "is unknown: there are count, age" for key in value if key not in _KEEP}
+        kept: dict[str, Any] = {}
+        for key in _KEEP.keys() & value.keys():
+            try:
+                kept[key] = _KEEP[key](value[key])
+            except ValueError as error:
+                faults[key] = str(error)
+        if faults:
+            raise Several(faults)
+        return Keep(**kept)
+    if isinstance(value, str) and (age := duration(value)):
+        return Keep(age=age)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(
+            f'must be a number, a time like "30d", or {{ count = …, age = … }}, not {shown(value)}'
+        )
+    return Keep(value)
+
+
+_KEEP: dict[str, Callable[[Any], Any]] = {"count": whole(0).read, "age": _read_seconds}
+
+
+def one_of(*choices: str) -> Kind:
+    """One of a few words."""
+
+    def read(value: Any) -> str:
+        if value not in choices:
+            raise ValueError(f"must be {' or '.join(choices)}, not {shown(value)}")
+        return str(value)
+
+    return Kind(read)
+
+
+TIME = Kind(_read_time)
+SECONDS = Kind(_read_seconds)
+RATE = Kind(_read_rate, _number)
+TEXT = Kind(_read_text)
+TEXTS = Kind(_read_texts)
+TRUTH = Kind(_read_truth, _truth)
+JOBS = Kind(_read_jobs)
+STORE = Kind(_read_store)
+LANES = Kind(_read_lanes)
+KEEP = Kind(_read_keep, _number)

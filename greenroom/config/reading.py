@@ -1,0 +1,271 @@
+"""Reading the configuration: what is written, structured into `Config`, or every mistake at once."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, get_args, get_origin, get_type_hints
+
+import attrs
+import cattrs
+from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
+from cattrs.gen import make_dict_structure_fn, override
+
+from ..actors.jobs import Jobs
+from ..gateway.access import Access
+from ..gateway.config import GatewayConfig, Limits
+from ..protocol.errors import GreenroomError, Invalid
+from . import kinds
+from .kinds import Kind, Several
+from .settings import Config, EngineConfig
+from .sources import PREFIX, Path_, Unreadable, Written, find_file, read_file, variable_name, variables
+
+OTHER_VARIABLES = frozenset({"GREENROOM_CONFIG", "GREENROOM_URL", "GREENROOM_TOKEN", "GREENROOM_TOKEN_FILE"})
+"""Variables that are no settings: those of the commands."""
+
+_SPECIAL: dict[type, dict[str, Kind]] = {
+    EngineConfig: {
+        "jobs": kinds.JOBS,
+        "store": kinds.STORE,
+        "max_concurrent": kinds.whole(0),
+        "lanes": kinds.LANES,
+        "keep_runs": kinds.KEEP,
+        "keep_events": kinds.KEEP,
+        "shutdown_timeout": kinds.TIME,
+    },
+    GatewayConfig: {"port": kinds.whole(0, 65_535)},
+    Limits: {"rate": kinds.RATE},
+}
+"""The settings whose type alone doesn't say what fits."""
+
+_BY_TYPE: dict[Any, Kind] = {
+    int: kinds.whole(1),
+    float: kinds.SECONDS,
+    bool: kinds.TRUTH,
+    str: kinds.TEXT,
+    str | None: kinds.TEXT,
+    tuple[str, ...]: kinds.TEXTS,
+}
+
+
+@attrs.frozen
+class Mistake:
+    """One thing that is wrong: where it is written, which setting it is, and what would fit."""
+
+    origin: str
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        setting = f"{self.path} {self.text}" if self.path else self.text
+        return f"{self.origin}: {setting}" if self.origin else setting
+
+
+class ConfigMistakes(Invalid):
+    """The configuration has mistakes: all of them."""
+
+    def __init__(self, mistakes: list[Mistake]) -> None:
+        super().__init__("\n".join(map(str, mistakes)), errors=[str(mistake) for mistake in mistakes])
+        self.mistakes = mistakes
+
+
+@attrs.frozen
+class Flag:
+    """A flag of the command line that was given: `--port`, the setting `gateway.port`, and its value."""
+
+    name: str
+    setting: str
+    value: Any
+
+
+@attrs.frozen
+class Read:
+    """A configuration with the file it was read from, and what was odd without being a mistake."""
+
+    config: Config
+    written: Written
+    warnings: tuple[str, ...] = ()
+
+
+def read_config(
+    file: str | None = None,
+    flags: Iterable[Flag] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Read:
+    """Read file, variables and flags, the later over the earlier. Raises `ConfigMistakes`."""
+    environ = os.environ if environ is None else environ
+    found = find_file(file or environ.get("GREENROOM_CONFIG"))
+    mistakes: list[Mistake] = []
+    written = Written()
+    if found is not None:
+        try:
+            written = read_file(found)
+        except Unreadable as error:
+            mistakes.append(Mistake("", "", str(error)))
+    for path, text, variable in variables(VARIABLES, environ):
+        written.put(path, SETTINGS[path].from_text(text), variable)
+    for flag in flags:
+        written.put(tuple(flag.setting.split(".")), flag.value, flag.name)
+    config, wrong = _structure(written)
+    mistakes += wrong
+    if config is None or mistakes:
+        raise ConfigMistakes(sorted(mistakes, key=_place))
+    return Read(config, written, tuple(_odd_variables(environ)))
+
+
+def check_together(read: Read) -> Jobs | None:
+    """What no value can tell alone: whether they fit together, and whether what they name is there. Returns
+    the jobs, if the configuration names some; raises `ConfigMistakes`."""
+    gateway = read.config.gateway
+    mistakes: list[Mistake] = []
+    jobs = None
+
+    def wrong(section: str, name: str, text: str) -> None:
+        mistakes.append(Mistake(read.written.origin((section, name)), f"{section}.{name}", text))
+
+    if read.config.engine.jobs is not None:
+        try:
+            jobs = load_jobs(read.config.engine.jobs)
+        except Invalid as error:
+            wrong("engine", "jobs", f"can't be used: {error.message}")
+    for name in ("tls_certificate", "tls_key", "token_file"):
+        path = getattr(gateway, name)
+        if path is not None and not os.access(path, os.R_OK):
+            wrong("gateway", name, f"names {path!r}, which is no file that can be read")
+    if gateway.tls_key is not None and gateway.tls_certificate is None:
+        wrong("gateway", "tls_key", "is of no use without tls_certificate")
+    if gateway.token_file is None or os.access(gateway.token_file, os.R_OK):
+        try:
+            Access(gateway)
+        except GreenroomError as error:
+            name = "host" if gateway.token_file is None else "token_file"
+            wrong("gateway", name, f"can't be used: {error.message}")
+    if mistakes:
+        raise ConfigMistakes(sorted(mistakes, key=_place))
+    return jobs
+
+
+def load_jobs(where: str) -> Jobs:
+    """The registry of jobs at `module:name`, from this folder or from what is installed. Raises `Invalid`."""
+    module, _, name = where.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise Invalid(f"module {module!r} can't be imported: {error}", value=where) from error
+        raise Invalid(f"there is no module {error.name!r} in {os.getcwd()}, nor an installed one") from None
+    except AttributeError as error:
+        raise Invalid(f"module {module!r} has no {name!r}: {error}", value=where) from error
+    except Exception as error:  # whatever the module does when it is imported
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise Invalid(
+            f"module {module!r} can't be imported: {type(error).__name__}: {error} "
+            f"({place.filename}:{place.lineno})"
+        ) from error
+    if not isinstance(found, Jobs):
+        raise Invalid(f"{where} is no greenroom.Jobs, but {type(found).__name__}", value=where)
+    return found
+
+
+def _structure(written: Written) -> tuple[Config | None, list[Mistake]]:
+    try:
+        return _converter.structure(written.values, Config), []
+    except ClassValidationError as error:
+        return None, [Mistake(written.origin(path), ".".join(path), text) for path, text in _told(error, ())]
+
+
+def _told(error: BaseException, path: Path_) -> Iterator[tuple[Path_, str]]:
+    """Every mistake under an error of cattrs, with its path."""
+    if isinstance(error, ClassValidationError):
+        noted, others = error.group_exceptions()
+        for inner, note in noted:
+            yield from _told(inner, (*path, note.name))
+        for other in others:
+            yield from _told(other, path)
+    elif isinstance(error, ForbiddenExtraKeysError):
+        known = [field.name for field in attrs.fields(error.cl)]
+        for key in sorted(error.extra_fields):
+            yield (*path, key), f"is unknown{_suggestion(key, known)}"
+    elif isinstance(error, Several):
+        for key, text in error.faults.items():
+            yield (*path, key), text
+    else:
+        yield path, str(error)
+
+
+def _place(mistake: Mistake) -> tuple[str, int]:
+    """For the order of mistakes: that of the lines, in a file."""
+    file, _, line = mistake.origin.rpartition(":")
+    return (file, int(line)) if line.isdecimal() else (mistake.origin, 0)
+
+
+def _suggestion(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f": did you mean {near[0]!r}?" if near else f": there are {', '.join(known)}"
+
+
+def _odd_variables(environ: Mapping[str, str]) -> Iterator[str]:
+    """Variables that look like settings and are none. No mistakes: other programs set such, too."""
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in VARIABLES and name not in OTHER_VARIABLES:
+            known = [variable.removeprefix(PREFIX) for variable in VARIABLES]
+            near = difflib.get_close_matches(name.removeprefix(PREFIX), known, n=1, cutoff=0.8)
+            yield f"the variable {name} is no setting" + (
+                f": did you mean {PREFIX}{near[0]}?" if near else ""
+            )
+
+
+def _kind(cls: type, name: str, hint: Any) -> Kind:
+    special = _SPECIAL.get(cls, {}).get(name)
+    if special is not None:
+        return special
+    return (
+        kinds.one_of(*get_args(hint)) if get_origin(hint) is not None and _are_words(hint) else _BY_TYPE[hint]
+    )
+
+
+def _are_words(hint: Any) -> bool:
+    return bool(get_args(hint)) and all(isinstance(word, str) for word in get_args(hint))
+
+
+def _hook(kind: Kind) -> Callable[[Any, Any], Any]:
+    return lambda value, _: kind.read(value)
+
+
+def _prepare(cls: type, above: Path_ = ()) -> Iterator[tuple[Path_, Kind]]:
+    """Teach the converter a class, innermost first; yields its settings."""
+    hooks: dict[str, Any] = {}
+    hints = get_type_hints(cls)
+    for field in attrs.fields(cls):
+        hint, path = hints[field.name], (*above, field.name)
+        if attrs.has(hint) and field.name not in _SPECIAL.get(cls, {}):
+            yield from _prepare(hint, path)
+            continue
+        kind = _kind(cls, field.name, hint)
+        hooks[field.name] = override(struct_hook=_hook(kind))
+        yield path, kind
+    structure: Callable[[Any, Any], Any] = make_dict_structure_fn(
+        cls, _converter, _cattrs_forbid_extra_keys=True, **hooks
+    )
+
+    def checked(value: Any, type_: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"must be a table, not {kinds.shown(value)}")
+        return structure(value, type_)
+
+    _converter.register_structure_hook(cls, checked)
+
+
+_converter = cattrs.Converter(detailed_validation=True)
+SETTINGS: dict[Path_, Kind] = dict(_prepare(Config))
+"""Every setting there is, in the order of their tables."""
+VARIABLES: dict[str, Path_] = {variable_name(path): path for path in SETTINGS}
+"""The same by the names of their variables."""

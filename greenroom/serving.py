@@ -1,0 +1,232 @@
+"""The server: an engine, a gateway to it, and the signals that tell them to end, to reload, to reset.
+
+The first SIGTERM (or Ctrl-C) drains: nothing new is taken, what executes gets `shutdown_timeout` seconds, and
+people can watch through the gateway until the engine has ended. A body that can't be ended is named in the
+log and left behind with the process: everything else is committed by then. The second one stops at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import NoReturn
+
+import attrs
+import trio
+
+from .actors.engine import Engine
+from .actors.jobs import Jobs
+from .actors.opening import open_engine
+from .config import Config, ConfigMistakes, EngineConfig, Read
+from .gateway.server import Gateway, open_gateway
+from .logs import begin_logs
+from .protocol.errors import GreenroomError
+
+logger = logging.getLogger("greenroom.serve")
+
+_LAST_WORDS = 1.0
+"""Seconds from the engine's last commit to the end of the process, for bodies that end only now."""
+_NEVER_ABANDONED = 60.0
+"""Seconds after `shutdown_timeout` for bodies with a longer `grace` than that, or an endless one."""
+_AT_ONCE = 2.0
+"""Seconds from the second signal to the end of the process, whatever is still going on then."""
+_TELLING = 1.0
+"""Seconds for telling everybody that the engine drains; it can't be told while the store is down."""
+
+_LIVE = frozenset({"max_concurrent", "lanes"})
+_AT_START = {
+    "engine": [field.name for field in attrs.fields(EngineConfig) if field.name not in _LIVE],
+    "gateway": ["host", "port", "tls_certificate", "tls_key"],
+}
+"""The settings that hold from the start to the end."""
+
+
+class Server:
+    """One life of the server. `reread` reads the configuration anew, for SIGHUP."""
+
+    def __init__(self, jobs: Jobs, read: Read, reread: Callable[[], Read]) -> None:
+        self._jobs = jobs
+        self._config = read.config
+        self._reread = reread
+        self._stop = trio.Event()
+        self._patience = trio.CancelScope()
+        self._signal: int | None = None  # the second one, which ends the patience
+        self._engine_ended = trio.Event()
+        self._gateway_closed = trio.Event()
+        self._failure: Exception | None = None
+
+    async def run(self) -> int:
+        """Serve until told to stop; returns the exit code. Raises what stopped the engine or kept it from
+        beginning."""
+        wanted = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+        with trio.open_signal_receiver(*wanted) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._obey, signals, nursery)
+                try:
+                    with self._patience:
+                        await self._serve(nursery)
+                except Exception as error:
+                    self._failure = error
+                self._engine_ended.set()
+                if self._failure is None:
+                    await self._gateway_closed.wait()
+                nursery.cancel_scope.cancel()
+        if self._failure is not None:
+            raise self._failure
+        return self._code()
+
+    async def _serve(self, nursery: trio.Nursery) -> None:
+        settings = self._config.engine
+        async with open_engine(
+            self._jobs,
+            settings.store if isinstance(settings.store, str) else list(settings.store),
+            max_concurrent=settings.max_concurrent,
+            lanes=settings.lanes,
+            data_dir=settings.data_dir,
+            runs_dir=settings.runs_dir,
+            keep_runs=settings.keep_runs,
+            keep_events=settings.keep_events,
+            max_pending=settings.max_pending,
+            max_value_bytes=settings.max_value_bytes,
+            shutdown_timeout=settings.shutdown_timeout,
+        ) as engine:
+            self._gateway = await nursery.start(self._open_gateway, engine)
+            self._engine = engine
+            try:
+                await self._stop.wait()
+            finally:  # told to stop, or the engine has failed
+                nursery.start_soon(self._leave_behind)
+            logger.info("draining: what executes has %g s to finish", settings.shutdown_timeout)
+            with trio.move_on_after(_TELLING):
+                await engine.drain(by="serve")
+        logger.info("the engine has ended")
+
+    async def _open_gateway(
+        self, engine: Engine, task_status: trio.TaskStatus[Gateway] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """In a task of its own, so that it can be there until the engine has ended."""
+        try:
+            async with open_gateway(engine, self._config.gateway) as gateway:
+                task_status.started(gateway)
+                await self._engine_ended.wait()
+        finally:
+            self._gateway_closed.set()
+
+    # Signals.
+
+    async def _obey(self, signals: AsyncIterator[int], nursery: trio.Nursery) -> None:
+        async for number in signals:
+            if number in (signal.SIGTERM, signal.SIGINT):
+                if self._stop.is_set():
+                    self._signal = number
+                    logger.warning("told to stop a second time: stopping at once")
+                    self._patience.cancel()
+                    nursery.start_soon(self._stop_at_once)
+                else:
+                    self._stop.set()
+            elif not self._stop.is_set() and hasattr(self, "_engine"):
+                nursery.start_soon(self._reload if number == signal.SIGHUP else self._reset)
+
+    async def _reload(self) -> None:
+        """Take the configuration anew, as far as that can be done while everything runs."""
+        try:
+            config = self._reread().config
+            self._gateway.reconfigure(config.gateway)
+            begin_logs(config.logs)
+            if config.engine.max_concurrent is not None:
+                await self._engine.set_max_concurrent(config.engine.max_concurrent, by="SIGHUP")
+            for lane, limit in config.engine.lanes.items():
+                await self._engine.set_concurrency(lane, limit, by="SIGHUP")
+        except ConfigMistakes as error:
+            for mistake in error.mistakes:
+                logger.error("the configuration stays as it is: %s", mistake)
+        except GreenroomError as error:
+            logger.error("the configuration could not be taken: %s", error.message)
+        else:
+            for setting in needs_restart(self._config, config):
+                logger.warning("%s has changed, which takes effect at the next start only", setting)
+            logger.info("the configuration has been reloaded")
+
+    async def _reset(self) -> None:
+        try:
+            await self._engine.reset_lanes(by="SIGUSR1")
+        except GreenroomError as error:
+            logger.error("the lanes could not be reset: %s", error.message)
+        else:
+            logger.warning("the lanes have been reset")
+
+    # The end of a process with bodies that don't end.
+
+    async def _leave_behind(self) -> None:
+        """End the process when only bodies are left that can't be ended."""
+        committed = _JournalEnds()
+        trio.lowlevel.add_instrument(committed)
+        if any(_is_journal(task) for task in _tasks()):
+            with trio.move_on_after(self._config.engine.shutdown_timeout + _NEVER_ABANDONED):
+                await committed.ended.wait()
+        await trio.sleep(_LAST_WORDS)
+        if self._engine_ended.is_set():
+            return
+        for name in live_bodies():
+            logger.error("the %s can't be ended; the server ends without it", name)
+        self._engine_ended.set()
+        await self._gateway_closed.wait()  # bounded by its `close_timeout`
+        _end_process(self._code() if self._stop.is_set() else 1)
+
+    async def _stop_at_once(self) -> None:
+        await trio.sleep(_AT_ONCE)
+        for name in live_bodies():
+            logger.error("the %s has not ended; the server ends without it", name)
+        _end_process(self._code())
+
+    def _code(self) -> int:
+        """0 for an end in order; that of the signal, as shells have it, for one that was hurried."""
+        return 0 if self._signal is None else 128 + self._signal
+
+
+class _JournalEnds(trio.abc.Instrument):
+    """Notices when the journal's task ends: nothing more is committed then."""
+
+    def __init__(self) -> None:
+        self.ended = trio.Event()
+
+    def task_exited(self, task: trio.lowlevel.Task) -> None:
+        if _is_journal(task):
+            self.ended.set()
+
+
+def _is_journal(task: trio.lowlevel.Task) -> bool:
+    return task.name.split()[:1] == ["journal"]
+
+
+def live_bodies() -> list[str]:
+    """The bodies that execute now, as their tasks are named: "body of run …"."""
+    return sorted(task.name for task in _tasks() if task.name.startswith("body of run "))
+
+
+def _tasks() -> Iterator[trio.lowlevel.Task]:
+    """All tasks of this run of trio."""
+    root = trio.lowlevel.current_root_task()
+    waiting = [root] if root is not None else []
+    while waiting:
+        task = waiting.pop()
+        yield task
+        waiting += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+
+
+def needs_restart(before: Config, after: Config) -> list[str]:
+    """The settings that differ and are not live."""
+    return [
+        f"{section}.{name}"
+        for section, names in _AT_START.items()
+        for name in names
+        if getattr(getattr(before, section), name) != getattr(getattr(after, section), name)
+    ]
+
+
+def _end_process(code: int) -> NoReturn:
+    """End although tasks and threads still run; everything that matters is on the disk."""
+    logging.shutdown()
+    os._exit(code)

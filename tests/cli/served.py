@@ -1,0 +1,143 @@
+"""A `greenroom serve` of a test, as a process of its own with a folder of its own.
+
+Nothing here sleeps: a test goes on when the server has written what the test waits for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 60.0
+"""Seconds for what should happen at once; a slow machine may take longer than a quick one."""
+
+APP = """
+import time
+
+import trio
+
+from greenroom import Jobs, Run
+
+jobs = Jobs()
+
+
+@jobs.job("quick")
+async def quick(run: Run, params: dict) -> dict:
+    return params
+
+
+@jobs.job("fails")
+async def fails(run: Run) -> None:
+    raise ValueError("as it must")
+
+
+@jobs.job("waits", resumable=True)
+async def waits(run: Run) -> object:
+    print("waits", run.handle, flush=True)
+    await run.progress(1, 4, pages=7)
+    return await run.next_message()
+
+
+@jobs.job("asks")
+async def asks(run: Run) -> object:
+    return await run.interrupt({"question": "go on?"})
+
+
+@jobs.job("stuck", grace=0.1)
+def stuck(run: Run) -> None:
+    print("stuck", run.handle, flush=True)
+    time.sleep(600)
+
+
+@jobs.job("endless", grace=600)
+async def endless(run: Run) -> None:
+    print("endless", run.handle, flush=True)
+    with trio.CancelScope(shield=True):
+        await trio.sleep(600)
+"""
+
+
+class Served:
+    """A server that has been started, and listens. What its bodies print comes out of `said`."""
+
+    def __init__(self, folder: Path, *arguments: str, toml: str = "", **variables: str) -> None:
+        (folder / "app.py").write_text(APP, encoding="utf-8")
+        (folder / "greenroom.toml").write_text(toml, encoding="utf-8")
+        self.folder = folder
+        self.log: list[dict[str, Any]] = []
+        command = [sys.executable, "-m", "greenroom", "serve", "app:jobs", "--port", "0", *arguments]
+        self._process = subprocess.Popen(
+            [*command, "--log-format", "json"],
+            cwd=folder,
+            env=os.environ | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._last_resort = threading.Timer(PATIENCE, self._process.kill)
+        self._last_resort.start()
+        self.url = self.logged("listens on").rpartition(" ")[2]
+
+    def __enter__(self) -> Served:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._last_resort.cancel()
+        self._process.kill()
+        self._process.communicate()
+
+    def logged(self, pattern: str) -> str:
+        """Wait until a message is logged that fits the pattern; it is returned."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            try:
+                self.log.append(json.loads(line))
+            except ValueError:
+                self.log.append({"message": line})
+            if re.search(pattern, self.log[-1]["message"]):
+                return str(self.log[-1]["message"])
+        raise AssertionError(f"the server ended without logging {pattern!r}: {self.log}")
+
+    def said(self) -> str:
+        """The next line that a body prints."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def ends(self) -> int:
+        """Wait for the end, and return the exit code."""
+        _, rest = self._process.communicate(timeout=PATIENCE)
+        self.log += [json.loads(line) for line in rest.splitlines() if line.startswith("{")]
+        return self._process.returncode
+
+    def messages(self, level: str) -> list[str]:
+        return [line["message"] for line in self.log if line.get("level") == level]
+
+    def request(self, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
+        """What the server answers over HTTP; for a refusal, its status."""
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    def submit(self, job: str, handle: str, **fields: Any) -> str:
+        """Submit a run; its id."""
+        return str(self.request("POST", "/api/runs", {"job": job, "handle": handle, **fields})["run_id"])

@@ -1,0 +1,295 @@
+"""The configuration: what is written where, which of it wins, and what is said about mistakes."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from greenroom import Keep
+from greenroom.cli import main
+from greenroom.config import SETTINGS, VARIABLES, ConfigMistakes, Flag, Read, read_config
+from greenroom.errors import Invalid
+from greenroom.logs import begin_logs
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _modules_of_this_test_only(tmp_path: Path) -> Iterator[None]:
+    before, path = set(sys.modules), list(sys.path)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - before:
+        if getattr(sys.modules[name], "__file__", None) == str(tmp_path / f"{name}.py"):
+            del sys.modules[name]
+
+
+def configured(text: str = "", /, flags: tuple[Flag, ...] = (), **variables: str) -> Read:
+    Path("greenroom.toml").write_text(text, encoding="utf-8")
+    return read_config(flags=flags, environ=variables)
+
+
+def mistakes(text: str, **variables: str) -> list[str]:
+    with pytest.raises(ConfigMistakes) as caught:
+        configured(text, **variables)
+    assert isinstance(caught.value, Invalid)
+    return [str(mistake) for mistake in caught.value.mistakes]
+
+
+def check(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, ["config", "check", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def test_without_anything_written_the_defaults_hold():
+    read = read_config(environ={})
+    assert read.config.engine.store == "sqlite:///greenroom.db"
+    assert (read.config.gateway.host, read.config.gateway.port) == ("127.0.0.1", 8440)
+    assert (read.config.logs.format, read.config.logs.level) == ("text", "info")
+    assert read.warnings == ()
+
+
+def test_variables_win_over_the_file_and_flags_over_both():
+    text = "[gateway]\nport = 1\nhost = '127.0.0.2'\nlimits.burst = 3\n[engine]\nmax_concurrent = 1"
+    port = Flag("--port", "gateway.port", 3)
+    config = configured(text, (port,), GREENROOM_GATEWAY_PORT="2", GREENROOM_MAX_CONCURRENT="2").config
+    assert config.gateway.port == 3
+    assert config.engine.max_concurrent == 2
+    assert config.gateway.host == "127.0.0.2"
+    assert config.gateway.limits.burst == 3
+
+
+def test_every_setting_can_be_set_by_a_variable_of_its_own():
+    texts = {
+        int: "7",
+        float: "7",
+        "jobs": "app:jobs",
+        "store": "memory:",
+        "lanes": "a=7, b=none",
+        "keep_runs": "7",
+        "keep_events": "30d",
+        "allowed_origins": "https://a, https://b",
+        "allowed_hosts": "a",
+        "format": "json",
+        "level": "error",
+    }
+    defaults = read_config(environ={}).config
+    for variable, path in VARIABLES.items():
+        default: object = defaults
+        for name in path:
+            default = getattr(default, name)
+        text = texts.get(path[-1]) or texts.get(type(default), "7")
+        value: object = configured(**{variable: text}).config
+        for name in path:
+            value = getattr(value, name)
+        assert value != default, variable
+    assert len(VARIABLES) == len(SETTINGS) > 30
+
+
+def test_lanes_and_retention_can_be_written_in_each_way():
+    engine = configured("[engine]\nlanes = { a = 2, b = 'none' }\nkeep_runs = '30d'").config.engine
+    assert engine.lanes == {"a": 2, "b": None}
+    assert engine.keep_runs == Keep(age=30 * 86_400)
+    engine = configured("[engine.lanes]\na = 0\n[engine.keep_runs]\ncount = 5\nage = 60").config.engine
+    assert engine.lanes == {"a": 0}
+    assert engine.keep_runs == Keep(5, 60)
+    engine = configured(GREENROOM_LANES="a=2,b=none", GREENROOM_KEEP_RUNS="5").config.engine
+    assert engine.lanes == {"a": 2, "b": None}
+    assert engine.keep_runs == Keep(5)
+
+
+def test_several_addresses_are_one_store():
+    text = "[engine]\nstore = ['postgresql://a/g', 'postgresql://b/g']"
+    assert configured(text).config.engine.store == ("postgresql://a/g", "postgresql://b/g")
+
+
+def test_all_mistakes_are_told_at_once_each_with_its_line_and_what_would_fit():
+    text = """
+[engine]
+max_concurent = 3
+store = "mongo://db"
+shutdown_timeout = "soon"
+lanes = { images = -1, mail = 1, video = "many" }
+
+[engine.keep_runs]
+count = true
+years = 2
+
+[gateway]
+port = 65536
+allowed_origins = "https://a"
+limits.rate = 0
+[gateway.limits.deep]
+x = 1
+
+[gatway]
+port = 1
+
+[logs]
+format = "xml"
+"""
+    assert mistakes(text, GREENROOM_MAX_CONCURRENT="few", GREENROOM_LOGS_LEVEL="loud") == [
+        "GREENROOM_LOGS_LEVEL: logs.level must be debug or info or warning or error, not 'loud'",
+        "GREENROOM_MAX_CONCURRENT: engine.max_concurrent must be a whole number, 0 or more, not 'few'",
+        "greenroom.toml:3: engine.max_concurent is unknown: did you mean 'max_concurrent'?",
+        "greenroom.toml:4: engine.store can't be used: a store's address begins with sqlite:///, "
+        "postgresql://, mysql:// or mariadb://, and this one is 'mongo'",
+        'greenroom.toml:5: engine.shutdown_timeout must be a time, in seconds or like "90m", "12h", "30d", '
+        "not 'soon'",
+        "greenroom.toml:6: engine.lanes.images must be a whole number, 0 or more, not -1 "
+        '(or "none", for no limit of its own)',
+        "greenroom.toml:6: engine.lanes.video must be a whole number, 0 or more, not 'many' "
+        '(or "none", for no limit of its own)',
+        "greenroom.toml:9: engine.keep_runs.count must be a whole number, 0 or more, not True",
+        "greenroom.toml:10: engine.keep_runs.years is unknown: there are count, age",
+        "greenroom.toml:13: gateway.port must be a whole number, from 0 to 65535, not 65536",
+        "greenroom.toml:15: gateway.limits.rate must be a number above 0, not 0",
+        "greenroom.toml:16: gateway.limits.deep is unknown: there are "
+        + ", ".join(path[-1] for path in SETTINGS if path[:2] == ("gateway", "limits")),
+        "greenroom.toml:19: gatway is unknown: did you mean 'gateway'?",
+        "greenroom.toml:23: logs.format must be text or json, not 'xml'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("engine = 3", "greenroom.toml:1: engine must be a table, not 3"),
+        ("[engine]\nlanes = 3", "engine.lanes must be a table of limits, as in { images = 2 }, not 3"),
+        ("[engine]\nstore = 3", "engine.store must be an address, or a list of them"),
+        ("[engine]\njobs = 'app.jobs'", "engine.jobs must be a module and a name in it"),
+        ("[engine]\ndata_dir = ''", "engine.data_dir must be a text, and not an empty one, not ''"),
+        ("[gateway]\nport = true", "gateway.port must be a whole number, from 0 to 65535, not True"),
+        ("[gateway]\nallowed_hosts = [1]", 'gateway.allowed_hosts must be a list of texts, as in ["one"'),
+        ("[gateway.limits]\nidle_timeout = 0", "gateway.limits.idle_timeout must be a time above 0"),
+        ("[gateway]\nport = 1\nport = 2", "greenroom.toml: this is no TOML: Cannot overwrite a value"),
+    ],
+)
+def test_a_mistake_is_told_with_what_would_fit(text: str, told: str):
+    [mistake] = mistakes(text)
+    assert told in mistake
+
+
+def test_a_password_never_stands_in_a_message():
+    for store in (
+        "'postgresql://me:secret@'",
+        "['postgresql://me:secret@db/x', 3]",
+        "'postgresql://me:se@cret'",
+    ):
+        assert "secret" not in "".join(mistakes(f"[engine]\nstore = {store}"))
+        assert "cret" not in "".join(mistakes(f"[engine]\nstore = {store}"))
+
+
+def test_a_variable_that_is_no_setting_is_a_warning_because_others_set_such_too():
+    read = configured(GREENROOM_MAX_CONCURENT="3", GREENROOM_PORT="tcp://10.0.0.1:80", GREENROOM_URL="x")
+    assert read.warnings == (
+        "the variable GREENROOM_MAX_CONCURENT is no setting: did you mean GREENROOM_MAX_CONCURRENT?",
+        "the variable GREENROOM_PORT is no setting",
+    )
+
+
+def test_a_named_file_must_be_there_and_none_is_needed_here():
+    with pytest.raises(ConfigMistakes, match=r"elsewhere\.toml: it can't be read: No such file"):
+        read_config("elsewhere.toml", environ={})
+    Path("elsewhere.toml").write_text("[gateway]\nport = 5")
+    assert read_config(environ={"GREENROOM_CONFIG": "elsewhere.toml"}).config.gateway.port == 5
+
+
+def test_config_check_shows_what_is_set_and_where_but_no_password():
+    Path("greenroom.toml").write_text("[engine]\nstore = 'postgresql://me:secret@db/x'\n")
+    result = check()
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "engine.store = postgresql://me@db/x  (greenroom.toml:2)",
+        "The configuration is in order.",
+    ]
+    [line] = check("--json").stdout.splitlines()
+    assert json.loads(line) == {"ok": True, "settings": {"engine.store": "postgresql://me@db/x"}}
+
+
+def test_config_check_ends_with_two_and_all_mistakes():
+    Path("greenroom.toml").write_text("[gateway]\nport = -1\nhots = 'x'\n")
+    result = check()
+    assert (result.exit_code, result.stdout) == (2, "")
+    first, *rest = result.stderr.splitlines()
+    assert first == "Error: 2 mistakes in the configuration:"
+    assert [line.split(" ")[0] for line in rest] == ["greenroom.toml:2:", "greenroom.toml:3:"]
+    result = check("--json")
+    assert result.exit_code == 2
+    assert [mistake["setting"] for mistake in json.loads(result.stdout)["mistakes"]] == [
+        "gateway.port",
+        "gateway.hots",
+    ]
+
+
+def test_config_check_looks_for_what_is_named():
+    Path("broken.py").write_text("import json\n1/0\n")
+    Path("needy.py").write_text("import nothing_of_this_name\n")
+    Path("app.py").write_text("import greenroom\njobs = greenroom.Jobs()\nother = 3\n")
+    for jobs, told in [
+        ("absent:jobs", "there is no module 'absent' in "),
+        ("broken:jobs", f"ZeroDivisionError: division by zero ({Path('broken.py').resolve()}:2)"),
+        ("needy:jobs", "No module named 'nothing_of_this_name'"),
+        ("app:missing", "has no 'missing'"),
+        ("app:other", "app:other is no greenroom.Jobs, but int"),
+    ]:
+        Path("greenroom.toml").write_text(f"[engine]\njobs = '{jobs}'\n")
+        result = check()
+        assert result.exit_code == 2
+        assert "greenroom.toml:2: engine.jobs can't be used: " in result.stderr
+        assert told in result.stderr
+    Path("greenroom.toml").write_text(
+        "[engine]\njobs = 'app:jobs'\n[gateway]\nhost = '0.0.0.0'\ntls_key = 'absent.pem'\n"
+    )
+    assert [line.split()[1] for line in check().stderr.splitlines()[1:]] == [
+        "gateway.host",
+        "gateway.tls_key",
+        "gateway.tls_key",
+    ]
+    Path("greenroom.toml").write_text("[engine]\njobs = 'app:jobs'\n")
+    assert check().exit_code == 0
+
+
+def test_the_commands_of_the_store_take_the_configured_one(tmp_path: Path):
+    Path("greenroom.toml").write_text("[engine]\nstore = 'sqlite:///configured.db'\n")
+    result = CliRunner().invoke(main, ["db", "upgrade"])
+    assert result.stdout.startswith(f"sqlite:///{tmp_path}/configured.db: ")
+    Path("greenroom.toml").write_text("[engine]\nstore = 'nonsense'\n")
+    result = CliRunner().invoke(main, ["db", "current"])
+    assert result.exit_code == 2
+    assert "greenroom.toml:2: engine.store" in result.stderr
+
+
+def test_logs_are_lines_for_people_or_json_for_programs(capsys: pytest.CaptureFixture[str]):
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    try:
+        begin_logs(configured("[logs]\nformat = 'json'\nlevel = 'warning'").config.logs)
+        logging.getLogger("greenroom").info("not written")
+        logging.getLogger("greenroom").warning("%d runs\nwait", 3, extra={"run": "r1"})
+        try:
+            1 / 0  # noqa: B018
+        except ZeroDivisionError:
+            logging.getLogger("app").exception("it failed")
+        first, second = map(json.loads, capsys.readouterr().err.splitlines())
+        assert first["at"] > 0
+        del first["at"]
+        assert first == {"level": "warning", "logger": "greenroom", "message": "3 runs\nwait", "run": "r1"}
+        assert second["error"].endswith("ZeroDivisionError: division by zero")
+        begin_logs(configured("[logs]\nlevel = 'info'").config.logs)
+        logging.getLogger("greenroom").info("for people")
+        [line] = capsys.readouterr().err.splitlines()
+        assert line.endswith(" INFO    greenroom: for people")
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)

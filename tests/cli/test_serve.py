@@ -1,0 +1,158 @@
+"""`greenroom serve` as a process: its signals, its logs, its exit codes."""
+
+import json
+import socket
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1, Signals
+
+import pytest
+from click.testing import CliRunner
+
+from greenroom.cli import main
+from tests.cli.served import APP, PATIENCE, Served
+
+
+def statuses(folder: Path) -> dict[str, str]:
+    with closing(sqlite3.connect(folder / "greenroom.db")) as connection:
+        return dict(connection.execute("SELECT handle, status FROM runs"))
+
+
+@pytest.mark.parametrize("number", [SIGTERM, SIGINT])
+def test_the_first_signal_drains_and_ends_with_0(tmp_path: Path, number: Signals):
+    with Served(tmp_path) as server:
+        server.submit("waits", "a")
+        assert server.said() == "waits a"
+        server.signal(number)
+        server.logged("draining")
+        assert server.request("POST", "/api/runs", {"job": "quick", "handle": "b"}) == 503
+        assert server.request("POST", "/api/runs/a/inject", {"message": "go on"})["outcome"] == "accepted"
+        assert server.ends() == 0
+        assert server.messages("error") == []
+    assert statuses(tmp_path) == {"a": "succeeded"}
+
+
+def test_what_does_not_end_in_time_is_suspended_and_goes_on_at_the_next_start(tmp_path: Path):
+    with Served(tmp_path, "--shutdown-timeout", "0") as server:
+        server.submit("waits", "a")
+        assert server.said() == "waits a"
+        server.signal(SIGTERM)
+        assert server.ends() == 0
+    assert statuses(tmp_path) == {"a": "suspended"}
+    with Served(tmp_path) as server:
+        assert server.said() == "waits a"
+        server.request("POST", "/api/runs/a/inject", {"message": "go on"})
+        server.signal(SIGTERM)
+        assert server.ends() == 0
+    assert statuses(tmp_path) == {"a": "succeeded"}
+
+
+def test_a_body_that_can_not_be_ended_is_named_and_the_server_ends_with_0_all_the_same(tmp_path: Path):
+    with Served(tmp_path, "--shutdown-timeout", "0") as server:
+        run = server.submit("stuck", "a")
+        assert server.said() == "stuck a"
+        server.signal(SIGTERM)
+        assert server.ends() == 0
+        assert f"the body of run {run} can't be ended; the server ends without it" in server.messages("error")
+    assert statuses(tmp_path) == {"a": "cancelled"}  # that much is committed
+
+
+def test_the_second_signal_stops_at_once_and_is_told_by_the_exit_code(tmp_path: Path):
+    with Served(tmp_path) as server:
+        run = server.submit("endless", "a")
+        assert server.said() == "endless a"
+        server.signal(SIGTERM)
+        server.logged("draining")
+        server.signal(SIGTERM)
+        assert server.ends() == 128 + SIGTERM
+        assert f"the body of run {run} has not ended; the server ends without it" in server.messages("error")
+
+
+def test_a_hangup_reloads_what_can_be_changed_live_and_names_what_can_not(tmp_path: Path):
+    with Served(tmp_path, toml="[engine]\nmax_concurrent = 1") as server:
+        add = CliRunner().invoke(
+            main, ["token", "add", "me", "--role", "admin", "--tokens", str(tmp_path / "tokens")]
+        )
+        (tmp_path / "greenroom.toml").write_text(
+            "[engine]\nmax_concurrent = 5\nmax_pending = 7\nlanes = { images = 2 }\n"
+            "[gateway]\ntoken_file = 'tokens'\n[logs]\nlevel = 'warning'"
+        )
+        server.signal(SIGHUP)
+        server.logged("engine.max_pending has changed, which takes effect at the next start only")
+        assert server.request("GET", "/api/state") == 401
+        state = server.request("GET", "/api/state", token=add.stdout.strip())
+        assert state["engine"]["max_concurrent"] == 5
+        assert state["lanes"]["images"]["limit"] == 2
+
+
+def test_a_hangup_with_mistakes_in_the_configuration_changes_nothing(tmp_path: Path):
+    with Served(tmp_path) as server:
+        (tmp_path / "greenroom.toml").write_text(
+            "[engine]\nmax_concurrent = 5\nmax_pendin = 7\n[gateway]\nport = 'x'"
+        )
+        server.signal(SIGHUP)
+        assert "greenroom.toml:3: engine.max_pendin is unknown" in server.logged("max_pendin")
+        assert server.request("GET", "/api/state")["engine"]["max_concurrent"] == 3
+
+
+def test_usr1_resets_the_lanes(tmp_path: Path):
+    with Served(tmp_path, "--max-concurrent", "1", "--shutdown-timeout", "0") as server:
+        server.submit("stuck", "a")
+        assert server.said() == "stuck a"
+        server.submit("waits", "b")  # has no slot
+        server.signal(SIGUSR1)
+        assert server.said() == "waits b"
+        server.logged("the lanes have been reset")
+
+
+def test_another_address_than_loopback_is_refused_without_tokens(tmp_path: Path):
+    ended = refused(tmp_path, "--host", "0.0.0.0")
+    assert ended.returncode == 2
+    assert "--host: gateway.host can't be used: host '0.0.0.0' can be reached from elsewhere" in ended.stderr
+
+
+def refused(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A server that doesn't begin."""
+    (folder / "app.py").write_text(APP)
+    command = [sys.executable, "-m", "greenroom", "serve", "app:jobs", "--port", "0", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
+
+
+def test_a_port_that_is_taken_ends_it_with_1(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = refused(tmp_path, "--port", str(taken.getsockname()[1]))
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith("Error: ")
+    assert "in use" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_store_that_another_engine_has_ends_it_with_1(tmp_path: Path):
+    with Served(tmp_path):
+        ended = refused(tmp_path)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].startswith("Error: ")
+    assert "Traceback" not in ended.stderr
+
+
+def test_it_is_told_which_jobs_by_the_argument_the_variable_or_the_file(tmp_path: Path):
+    with Served(tmp_path, GREENROOM_JOBS="nonsense:jobs") as server:  # the argument wins
+        assert server.request("GET", "/api/state")["engine"]["draining"] is False
+    result = CliRunner().invoke(main, ["serve"])
+    assert result.exit_code == 2
+    assert "say which jobs: greenroom serve app.jobs:jobs" in result.stderr
+
+
+def test_the_log_is_json_line_by_line(tmp_path: Path):
+    with Served(tmp_path) as server:
+        server.submit("fails", "a")
+        server.logged("failed in attempt 1")
+        server.signal(SIGTERM)
+        assert server.ends() == 0
+        [line] = [line for line in server.log if "failed in attempt 1" in line["message"]]
+        assert line["level"] == "error"
+        assert line["error"].endswith("ValueError: as it must")
+        assert json.dumps(line)
