@@ -138,6 +138,8 @@ def _request(event: h11.Request, most: int) -> Request:
         headers.setdefault(name.decode("ascii"), []).append(value.decode("latin-1"))
     if size > most:  # h11 looks at the size only while the head is not whole
         raise BadRequest(431, f"the head of the request has more than {most} bytes")
+    if event.http_version not in (b"1.0", b"1.1"):
+        raise BadRequest(505, "the version of HTTP must be 1.1 or 1.0")
     if len(headers.get("host", [])) != 1:
         raise BadRequest(400, "a request has exactly one Host header")
     if "content-length" in headers and "transfer-encoding" in headers:

@@ -1,4 +1,4 @@
-"""What the tests of the gateway share: an open gateway, and clients on sockets or in memory, none of them ours."""
+"""What the tests of the gateway share: an open gateway, and clients that are not ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import h11
 import msgspec
 import trio
 import trio.testing
-from trio_websocket import WebSocketConnection, open_websocket_url, wrap_client_stream
+from trio_websocket import ConnectionClosed, WebSocketConnection, open_websocket_url, wrap_client_stream
 
 from greenroom import Engine
 from greenroom.gateway import Gateway, GatewayConfig, Limits, open_gateway
@@ -46,7 +46,11 @@ class House:
             extra_headers=[(name.encode(), value.encode()) for name, value in (headers or {}).items()],
             max_message_size=1 << 30,
         ) as socket:
-            yield Talk(socket)
+            try:
+                yield Talk(socket)
+            finally:
+                if socket.closed is not None:  # trio-websocket leaves the socket open where the server closed
+                    await trio.aclose_forcefully(socket._stream)
 
     async def stream(self) -> trio.testing.MemoryStream:
         """A connection in memory, for mock time."""
@@ -153,6 +157,14 @@ class Talk:
 
     async def call(self, type: str, **fields: Any) -> dict[str, Any]:
         return await self.reply(await self.post(type, **fields))
+
+    async def close_code(self) -> int:
+        """The code with which the server closes; what comes before it is heard."""
+        while True:
+            try:
+                await self.receive()
+            except ConnectionClosed as closed:
+                return 0 if closed.reason is None else int(closed.reason.code)
 
     def events(self) -> list[dict[str, Any]]:
         """All events of all batches that have been heard."""

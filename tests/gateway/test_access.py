@@ -1,0 +1,431 @@
+"""Who is let in: tokens and roles, hosts and origins, tickets, and what a stranger learns."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from greenroom import Jobs, open_engine
+from greenroom.errors import Invalid
+from greenroom.gateway import GatewayConfig, Role, Tokens, add_token, open_gateway
+from greenroom.gateway.commands import TABLE
+
+from .support import Raw, Refused, house
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> dict[str, str]:
+    """A token of each role, and the file that knows them under `file`."""
+    file = tmp_path / "tokens"
+    return {"file": str(file)} | {str(role): add_token(file, f"the-{role}", role) for role in Role}
+
+
+def take_back(name: str, file: str) -> None:
+    lines = Path(file).read_text().splitlines()
+    Path(file).write_text("\n".join(line for line in lines if name not in line))
+
+
+def bearer(token: str) -> str:
+    return f"Bearer {token}"
+
+
+# Tokens.
+
+
+def test_the_file_holds_no_token_and_is_for_its_owner_only(tmp_path):
+    file = tmp_path / "tokens"
+    token = add_token(file, "alice", Role.OPERATOR)
+    assert len(base64.urlsafe_b64decode(token[3:] + "=")) == 32
+    assert token not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    caller = Tokens.load(file).find(token)
+    assert caller is not None
+    assert (caller.name, caller.role) == ("alice", Role.OPERATOR)
+
+
+def test_what_was_in_the_file_stays_when_a_token_is_added(tmp_path):
+    file = tmp_path / "tokens"
+    first = add_token(file, "alice", Role.VIEWER)
+    file.write_text("# ours\n\n" + file.read_text().rstrip("\n"))
+    second = add_token(file, "bob", Role.ADMIN)
+    loaded = Tokens.load(file)
+    assert file.read_text().startswith("# ours\n")
+    assert [loaded.find(token).name for token in (first, second)] == ["alice", "bob"]
+
+
+@pytest.mark.parametrize("name", ["", "two words", "line\nbreak", "x" * 300])
+def test_a_name_that_the_file_cannot_hold_is_refused(tmp_path, name):
+    with pytest.raises(Invalid):
+        add_token(tmp_path / "tokens", name, Role.VIEWER)
+
+
+def test_a_name_stands_for_one_token_only(tmp_path):
+    add_token(tmp_path / "tokens", "alice", Role.VIEWER)
+    with pytest.raises(Invalid, match="alice"):
+        add_token(tmp_path / "tokens", "alice", Role.ADMIN)
+
+
+@pytest.mark.parametrize(
+    "line", ["admin alice", "king alice " + "0" * 64, "admin alice 0123", "admin alice " + "G" * 64]
+)
+def test_a_line_that_cannot_be_read_is_named(tmp_path, line):
+    file = tmp_path / "tokens"
+    file.write_text(f"# one\n{line}\n")
+    with pytest.raises(Invalid, match="tokens:2: "):
+        Tokens.load(file)
+
+
+def test_a_token_that_nobody_issued_is_not_found(tmp_path, tokens):
+    loaded = Tokens.load(tokens["file"])
+    for token in ("", "gr_", tokens["admin"][:-1], tokens["admin"] + "x", "\ud800", "ä"):
+        assert loaded.find(token) is None
+
+
+# Where it listens.
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+async def test_without_tokens_it_listens_on_loopback_only(host):
+    async with open_engine(Jobs(), "memory:") as engine:
+        with pytest.raises(Invalid, match="token_file"):
+            async with open_gateway(engine, GatewayConfig(host=host, port=0)):
+                pytest.fail("it must not open")
+
+
+async def test_with_tokens_it_listens_anywhere(tokens):
+    async with (
+        open_engine(Jobs(), "memory:") as engine,
+        open_gateway(engine, GatewayConfig(host="0.0.0.0", port=0, token_file=tokens["file"])) as gateway,
+    ):
+        assert gateway.port > 0
+
+
+# Over HTTP.
+
+
+@pytest.mark.parametrize(
+    "header", [{}, {"authorization": "Bearer gr_wrong"}, {"authorization": "Basic eDp5"}]
+)
+async def test_http_without_a_token_in_force_is_unauthorized(tokens, header):
+    async with house(token_file=tokens["file"]) as home:
+        for path in ("/api/state", "/api/events", "/metrics", "/api/runs"):
+            answer = await home.http("GET", path, **header)
+            assert (answer.status, answer.json["code"]) == (401, "unauthorized")
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert (await home.http("GET", "/healthz")).status == 200
+        assert (await home.http("GET", "/readyz")).status == 200
+
+
+NEEDED = {entry.wire.__struct_config__.tag: entry.role for entry in TABLE}
+MAY = {
+    "worker": set(),
+    "viewer": {"get_run", "list_runs", "history", "snapshot", "wait", "subscribe", "unsubscribe"},
+    "operator": {
+        "submit",
+        "cancel",
+        "inject",
+        "answer",
+        "set_params",
+        "clear_lane",
+        "clear_handle",
+        "release_handle",
+    },
+    "admin": {"set_concurrency", "set_max_concurrent", "reset_lanes", "drain", "resume"},
+}
+MAY["operator"] |= MAY["viewer"]
+MAY["admin"] |= MAY["operator"]
+FIELDS: dict[str, dict[str, Any]] = {
+    "submit": {"job": "wait", "handle": "h", "params": {}},
+    "inject": {"run_or_handle": "x", "message": 1},
+    "answer": {"interrupt_id": "x", "data": 1},
+    "set_params": {"handle": "h2", "params": 1},
+    "set_concurrency": {"lane": "l", "n": 1},
+    "set_max_concurrent": {"n": 1},
+    "clear_lane": {"lane": "l"},
+    "clear_handle": {"handle": "h"},
+    "release_handle": {"handle": "h"},
+}
+
+
+@pytest.mark.parametrize("role", list(Role))
+async def test_a_role_permits_what_it_permits_and_nothing_else(tokens, role):
+    async with house(token_file=tokens["file"]) as home:
+        async with home.socket(headers={"authorization": bearer(tokens[role])}) as talk:
+            assert (await talk.receive())["role"] == role
+            for type in NEEDED:
+                fields = FIELDS.get(type, {})
+                if type in ("cancel", "get_run", "history", "wait"):
+                    fields = {"run_id": "x"}
+                code = "ok"
+                try:
+                    await talk.call(type, **fields)
+                except Refused as refused:
+                    code = refused.code
+                assert (code != "forbidden") == (type in MAY[role]), type
+        for entry in TABLE:
+            if entry.http is None:
+                continue
+            path = entry.http.path.replace("{", "").replace("}", "")
+            answer = await home.http(entry.http.method, path, authorization=bearer(tokens[role]))
+            assert (answer.status != 403) == (entry.wire.__struct_config__.tag in MAY[role]), path
+
+
+async def test_events_name_the_token_that_caused_them(tokens):
+    async with house(token_file=tokens["file"]) as home:
+        body = {"job": "wait", "handle": "h", "params": {}}
+        said = await home.http("POST", "/api/runs", body, authorization=bearer(tokens["operator"]))
+        [queued, *_] = await home.engine.history(said.json["run_id"])
+        assert queued.by == "the-operator"
+
+
+# Over WebSocket.
+
+
+async def test_without_tokens_everyone_is_welcome_as_an_admin():
+    async with house() as home, home.socket() as talk:
+        welcome = await talk.receive()
+        assert welcome["role"] == "admin"
+        assert set(welcome) == {"type", "epoch", "seq", "server", "limits", "role"}
+
+
+async def test_the_first_message_may_bring_the_token(tokens):
+    async with house(token_file=tokens["file"]) as home, home.socket() as talk:
+        await talk.send(type="auth", token=tokens["viewer"])
+        assert (await talk.receive())["role"] == "viewer"
+        await talk.call("snapshot")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"type": "auth", "token": "gr_wrong"}, {"type": "snapshot", "id": 1}, {"type": "nonsense"}, {}],
+)
+async def test_any_other_first_message_is_refused_and_closes(tokens, message):
+    async with house(token_file=tokens["file"]) as home, home.socket() as talk:
+        await talk.send(**message)
+        assert (await talk.receive())["type"] == "error"
+        assert await talk.close_code() == 4401
+
+
+async def test_nothing_is_said_before_the_token_has_come(tokens, autojump_clock):
+    async with house(token_file=tokens["file"], listen=False) as home:
+        talk = await home.memory_socket()
+        begun = trio.current_time()
+        assert await talk.close_code() == 4401
+        assert trio.current_time() - begun == pytest.approx(10, abs=0.5)
+        assert talk.heard == []
+
+
+async def test_a_header_with_a_wrong_token_is_answered_by_http(tokens):
+    async with house(token_file=tokens["file"]) as home:
+        raw = await home.raw()
+        async with raw.stream:
+            await raw.send(upgrade(Authorization="Bearer gr_wrong"))
+            assert (await raw.answer()).status == 401
+
+
+async def test_a_token_that_is_taken_back_ends_its_connections(tokens):
+    async with house(token_file=tokens["file"]) as home:
+        async with (
+            home.socket(headers={"authorization": bearer(tokens["viewer"])}) as viewer,
+            home.socket(headers={"authorization": bearer(tokens["admin"])}) as admin,
+        ):
+            await viewer.receive()
+            await admin.receive()
+            take_back("the-viewer", tokens["file"])
+            home.gateway.reconfigure(GatewayConfig(token_file=tokens["file"]))
+            assert await viewer.close_code() == 4401
+            await admin.call("drain")
+        answer = await home.http("GET", "/api/state", authorization=bearer(tokens["viewer"]))
+        assert answer.status == 401
+
+
+async def test_a_configuration_that_cannot_be_used_changes_nothing(tokens, tmp_path):
+    async with house(token_file=tokens["file"]) as home:
+        with pytest.raises(Invalid):
+            home.gateway.reconfigure(GatewayConfig(token_file=str(tmp_path / "none")))
+        answer = await home.http("GET", "/api/state", authorization=bearer(tokens["viewer"]))
+        assert answer.status == 200
+
+
+async def test_no_token_is_logged(tokens, caplog):
+    caplog.set_level(logging.DEBUG)
+    async with house(token_file=tokens["file"]) as home:
+        await home.http("GET", "/api/state", authorization=bearer(tokens["viewer"]))
+        await home.http("GET", "/api/state", authorization="Bearer gr_wrong")
+        async with home.socket() as talk:
+            await talk.send(type="auth", token=tokens["viewer"])
+            await talk.receive()
+        async with home.socket() as talk:
+            await talk.send(type="auth", token="gr_wrong")
+            await talk.receive()
+    logged = "\n".join(record.getMessage() for record in caplog.records if record.name != "trio-websocket")
+    assert tokens["viewer"] not in logged
+    assert "gr_wrong" not in logged
+
+
+# The upgrade itself.
+
+
+def upgrade(**headers: str | None) -> bytes:
+    given: dict[str, str | None] = {
+        "Host": "localhost",
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    }
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items() if value is not None)
+    return f"GET / HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (upgrade(Sec_WebSocket_Version="12"), 426),
+        (upgrade(Sec_WebSocket_Version=None), 426),
+        (upgrade(Sec_WebSocket_Key=None), 400),
+        (upgrade(Sec_WebSocket_Key="short"), 400),
+        (upgrade(Sec_WebSocket_Key="!" * 24), 400),
+        (upgrade(Sec_WebSocket_Key="\xff" * 24), 400),
+        (upgrade(Sec_WebSocket_Protocol="chat, superchat"), 400),
+        (upgrade(Host="evil.example"), 403),
+        (upgrade(Host="xn--\xff"), 403),
+        (upgrade(Origin="https://evil.example"), 403),
+        (upgrade(Content_Length="5") + b"hello", 400),
+        (upgrade().replace(b"GET", b"POST"), 400),
+        (upgrade(Connection="close"), 404),
+        (upgrade(Upgrade="h2c"), 404),
+    ],
+)
+async def test_a_handshake_that_is_not_right_is_refused(data, status):
+    async with house() as home:
+        raw = await home.raw()
+        async with raw.stream:
+            await raw.send(data)
+            answer = await raw.answer()
+            assert answer.status == status
+            if status == 426:
+                assert answer.headers["sec-websocket-version"] == "13"
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [
+        (None, None),
+        ("greenroom.v1.json", "greenroom.v1.json"),
+        ("greenroom.v1.msgpack, greenroom.v1.json", "greenroom.v1.msgpack"),
+        ("other, greenroom.v1.json", "greenroom.v1.json"),
+    ],
+)
+async def test_the_first_subprotocol_that_is_known_is_chosen(offered, chosen):
+    async with house() as home:
+        raw = await home.raw()
+        async with raw.stream:
+            await raw.send(upgrade(Sec_WebSocket_Protocol=offered))
+            answer = (await raw.stream.receive_some()).partition(b"\r\n\r\n")[0].decode().lower()
+            assert answer.startswith("http/1.1 101")
+            assert (f"sec-websocket-protocol: {chosen}" in answer) == (chosen is not None)
+
+
+# Hosts and origins.
+
+
+@pytest.mark.parametrize(
+    ("host", "fine"),
+    [
+        ("localhost", True),
+        ("localhost:8440", True),
+        ("LOCALHOST", True),
+        ("app.localhost:1", True),
+        ("127.0.0.1:8440", True),
+        ("[::1]:8440", True),
+        ("192.0.2.7", True),
+        ("green.example", True),
+        ("green.example:8440", True),
+        ("evil.example", False),
+        ("localhost.evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("user@localhost", False),
+        ("localhost/x", False),
+        ("", False),
+        ("[::1", False),
+        ("localhost:x", False),
+    ],
+)
+async def test_only_hosts_that_are_ours_are_answered(host, fine):
+    async with house(allowed_hosts=("Green.example",)) as home:
+        answer = await home.http("GET", "/api/state", host=host)
+        assert answer.status == (200 if fine else 403)
+
+
+@pytest.mark.parametrize(
+    ("origin", "fine"),
+    [
+        ("http://localhost:8440", True),
+        ("HTTP://LOCALHOST:8440", True),
+        ("https://friend.example", True),
+        ("http://localhost", False),
+        ("https://localhost:8440", False),
+        ("http://localhost:8441", False),
+        ("http://evil.example", False),
+        ("http://friend.example", False),
+        ("https://friend.example.evil.example", False),
+        ("null", False),
+        ("", False),
+        ("http://localhost:8440/x", False),
+    ],
+)
+async def test_only_pages_that_are_ours_or_allowed_may_use_it(origin, fine):
+    async with house(allowed_origins=("https://friend.example",)) as home:
+        answer = await home.http("POST", "/api/drain", host="localhost:8440", origin=origin)
+        assert answer.status == (200 if fine else 403)
+        assert answer.headers.get("access-control-allow-origin") == (origin if fine else None)
+        assert (await home.engine.snapshot()).engine.draining == fine
+
+
+async def test_an_allowed_page_may_ask_what_it_may_send():
+    async with house(allowed_origins=("https://friend.example",)) as home:
+        answer = await home.http("OPTIONS", "/api/runs", origin="https://friend.example")
+        assert answer.status == 204
+        assert "authorization" in answer.headers["access-control-allow-headers"]
+        assert (await home.http("OPTIONS", "/api/runs", origin="https://evil.example")).status == 403
+
+
+# Tickets.
+
+
+async def test_a_ticket_opens_the_events_once(tokens, autojump_clock):
+    async with house(token_file=tokens["file"], listen=False) as home:
+        raw = Raw(await home.stream())
+        said = await raw.http("POST", "/api/tickets", authorization=bearer(tokens["viewer"]))
+        assert said.status == 201
+        ticket = said.json["ticket"]
+        assert ticket != tokens["viewer"]
+        stream = await home.stream()
+        await stream.send_all(f"GET /api/events?ticket={ticket} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")
+        assert (await raw.http("GET", f"/api/events?ticket={ticket}")).status == 401
+
+
+async def test_a_ticket_is_good_for_30_seconds_and_for_events_only(tokens, autojump_clock):
+    async with house(token_file=tokens["file"], listen=False) as home:
+        raw = Raw(await home.stream())
+        for wait, status in ((29.5, 200), (30.5, 401)):
+            said = await raw.http("POST", "/api/tickets", authorization=bearer(tokens["viewer"]))
+            ticket = said.json["ticket"]
+            assert (await raw.http("GET", f"/api/state?ticket={ticket}")).status == 401
+            await trio.sleep(wait)
+            assert (await raw.http("HEAD", f"/api/events?ticket={ticket}")).status == status
+
+
+async def test_a_token_in_the_url_is_not_looked_at(tokens):
+    async with house(token_file=tokens["file"]) as home:
+        for name in ("token", "access_token", "ticket"):
+            answer = await home.http("GET", f"/api/events?{name}={tokens['admin']}")
+            assert answer.status == 401

@@ -1,0 +1,429 @@
+"""HTTP: methods and paths, which status refuses what, limits, and requests that can be read in two ways."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator
+
+import h11
+import pytest
+import trio
+
+from greenroom.gateway import Limits
+
+from .support import House, Raw, house
+
+LIMITS = Limits(max_message_bytes=10_000, max_head_bytes=4_000, close_timeout=1)
+
+
+@pytest.fixture
+async def home(caplog: pytest.LogCaptureFixture) -> AsyncIterator[House]:
+    async with house(limits=LIMITS) as home:
+        yield home
+        assert (await home.http("GET", "/healthz")).status == 200  # whatever happened, others are served
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def status_of(home: House, data: bytes) -> int:
+    """Send bytes as they are; the status of the first answer."""
+    raw = await home.raw()
+    async with raw.stream:
+        await raw.send(data)
+        return (await raw.answer()).status
+
+
+# Methods and paths.
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/api", "/api/", "/api/runs/", "/api/runs/x/y", "/nothing", "//api/state"]
+)
+async def test_an_unknown_path_is_not_found(home, path):
+    answer = await home.http("GET", path)
+    assert (answer.status, answer.json["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/api/runs", "GET, HEAD, OPTIONS, POST"),
+        ("POST", "/api/state", "GET, HEAD, OPTIONS"),
+        ("GET", "/api/reset", "OPTIONS, POST"),
+        ("POST", "/api/lanes/main", "GET, HEAD, OPTIONS, PUT"),
+        ("HEAD", "/api/drain", "OPTIONS, POST"),
+        ("BREW", "/metrics", "GET, HEAD, OPTIONS"),
+        ("TRACE", "/healthz", "GET, HEAD, OPTIONS"),
+    ],
+)
+async def test_a_method_that_a_path_has_not_is_refused_with_those_that_it_has(home, method, path, allowed):
+    answer = await home.http(method, path)
+    assert answer.status == 405
+    assert answer.headers["allow"] == allowed
+
+
+async def test_head_is_get_without_the_body(home):
+    raw = await home.raw()
+    async with raw.stream:
+        whole = await raw.http("GET", "/api/state")
+        head = await raw.http("HEAD", "/api/state")
+        assert (head.status, head.body) == (200, b"")
+        assert head.headers["content-length"] == whole.headers["content-length"] == str(len(whole.body))
+        assert (await raw.http("HEAD", "/api/runs/none")).status == 404
+        assert (await raw.http("HEAD", "/api/events")).status == 200
+
+
+async def test_options_says_what_a_path_has(home):
+    answer = await home.http("OPTIONS", "/api/runs")
+    assert (answer.status, answer.headers["allow"], answer.body) == (204, "GET, HEAD, OPTIONS, POST", b"")
+    assert (await home.http("OPTIONS", "*")).status == 204
+
+
+async def test_every_answer_has_the_headers_that_keep_browsers_careful(home):
+    for path in ("/healthz", "/nothing", "/metrics"):
+        headers = (await home.http("GET", path)).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cache-control"] == "no-store"
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+
+
+async def test_a_connection_is_kept_for_further_requests_also_after_a_refusal(home):
+    raw = await home.raw()
+    async with raw.stream:
+        for path, status in (
+            ("/healthz", 200),
+            ("/nothing", 404),
+            ("/api/runs?limit=x", 400),
+            ("/healthz", 200),
+        ):
+            assert (await raw.http("GET", path)).status == status
+        assert (await raw.http("POST", "/api/runs", {"job": 1})).status == 400
+        assert (await raw.http("PUT", "/api/max_concurrent", {"n": 4})).status == 200
+
+
+async def test_requests_that_come_at_once_are_answered_in_their_order(home):
+    raw = await home.raw()
+    async with raw.stream:
+        await raw.send(
+            b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            b"PUT /api/max_concurrent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b'Content-Length: 7\r\n\r\n{"n":8}'
+            b"GET /nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
+        data = await raw.until_closed()
+        assert re.findall(rb"HTTP/1.1 (\d+)", data) == [b"200", b"200", b"404"]
+
+
+async def test_http_1_0_is_answered_and_closed(home):
+    raw = await home.raw()
+    async with raw.stream:
+        await raw.send(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert (await raw.until_closed()).endswith(b'{"status":"ok"}')
+
+
+async def test_a_client_that_waits_to_be_told_to_go_on_is_told_so(home):
+    raw = await home.raw()
+    async with raw.stream:
+        await raw.send(
+            b"PUT /api/max_concurrent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 7\r\nExpect: 100-continue\r\n\r\n"
+        )
+        told = await raw.stream.receive_some()
+        assert told.startswith(b"HTTP/1.1 100")
+        await raw.send(b'{"n":8}')
+        assert (await raw.answer()).status == 200
+
+
+# Paths and queries.
+
+
+async def test_names_in_a_path_may_hold_any_character(home):
+    answer = await home.http("PUT", "/api/handles/a%2Fb%20%C3%A4%3F/params", {"params": 1})
+    assert answer.status == 200
+    assert (await home.engine.snapshot()).handles["a/b ä?"].params == 1
+
+
+@pytest.mark.parametrize("path", ["/api/handles/%FF/clear", "/api/runs/%C3"])
+async def test_a_path_that_is_not_utf8_is_refused(home, path):
+    assert (await home.http("POST" if "clear" in path else "GET", path)).status == 400
+
+
+async def test_the_query_gives_the_arguments_of_a_get(home):
+    for number in range(3):
+        await home.engine.submit("wait", handle=f"h{number}", params={})
+    assert len((await home.http("GET", "/api/runs?limit=2")).json["runs"]) == 2
+    assert len((await home.http("GET", "/api/runs?handle=h1&status=running")).json["runs"]) == 1
+    assert len((await home.http("GET", "/api/runs?status=failed&status=running")).json["runs"]) == 3
+    for query in ("limit=0", "limit=two", "nothing=1", "id=4", "handle=a&handle=b", "status=asleep"):
+        answer = await home.http("GET", f"/api/runs?{query}")
+        assert (answer.status, answer.json["code"]) == (400, "invalid")
+
+
+async def test_a_lane_is_shown_and_set_under_its_name(home):
+    assert (await home.http("GET", "/api/lanes/slow")).json["limit"] == 1
+    assert (await home.http("PUT", "/api/lanes/slow", {"limit": 4})).status == 200
+    assert (await home.http("GET", "/api/lanes/slow")).json == {
+        "limit": 4,
+        "generation": 0,
+        "executing": [],
+        "queued": [],
+    }
+    assert (await home.http("PUT", "/api/lanes/slow", {"lane": "main", "limit": 4})).status == 400
+
+
+async def test_a_submission_is_created_and_a_joined_one_is_there_already(home):
+    body = {"job": "wait", "handle": "alice", "params": {}, "request_id": "one"}
+    first = await home.http("POST", "/api/runs", body)
+    second = await home.http("POST", "/api/runs", body)
+    assert (first.status, second.status) == (201, 200)
+    assert first.json["run_id"] == second.json["run_id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("/api/runs", {"job": "wait", "handle": "busy", "params": {}}, 409, "conflict"),
+        ("/api/handles/busy/params", {"params": 1}, 409, "handle_locked"),
+        ("/api/runs/nobody/inject", {"message": 1}, 409, "no_active_run"),
+        ("/api/runs/nobody/cancel", {}, 404, "not_found"),
+        ("/api/runs", {"job": "wait"}, 400, "invalid"),
+    ],
+)
+async def test_errors_have_the_status_of_their_code(home, path, body, status, code):
+    await home.engine.submit("wait", handle="busy", params={})
+    answer = await home.http("PUT" if path.endswith("params") else "POST", path, body)
+    assert (answer.status, answer.json["code"]) == (status, code)
+    assert set(answer.json) == {"code", "message", "details"}
+
+
+async def test_readiness_is_lost_while_draining(home):
+    assert (await home.http("GET", "/readyz")).status == 200
+    await home.engine.drain()
+    answer = await home.http("GET", "/readyz")
+    assert (answer.status, answer.json["code"]) == (503, "draining")
+    assert "retry-after" in answer.headers
+    assert (await home.http("GET", "/healthz")).status == 200
+
+
+# Bodies.
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"1", b'"x"', b"\xff", b"", b"null", b'{"n":1}{"n":2}'])
+async def test_a_body_that_is_no_json_object_is_refused(home, body):
+    answer = await home.http("PUT", "/api/max_concurrent", body)
+    assert (answer.status, answer.json["code"]) == (400, "invalid")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonx"])
+async def test_a_body_of_another_type_is_refused(home, kind):
+    answer = await home.http("PUT", "/api/max_concurrent", b'{"n":1}', content_type=kind)
+    assert answer.status == 415
+
+
+async def test_the_type_of_a_body_may_have_a_character_set(home):
+    kind = "application/json; charset=utf-8"
+    assert (await home.http("PUT", "/api/max_concurrent", b'{"n":1}', content_type=kind)).status == 200
+
+
+async def test_a_compressed_body_is_refused(home):
+    answer = await home.http("PUT", "/api/max_concurrent", b'{"n":1}', content_encoding="gzip")
+    assert answer.status == 415
+
+
+async def test_a_body_in_chunks_is_read(home):
+    raw = await home.raw()
+    async with raw.stream:
+        await raw.send(
+            b"PUT /api/max_concurrent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b'Transfer-Encoding: chunked\r\n\r\n3\r\n{"n\r\n4\r\n":9}\r\n0\r\n\r\n'
+        )
+        assert (await raw.answer()).status == 200
+        assert (await home.engine.snapshot()).engine.max_concurrent == 9
+        assert (await raw.http("GET", "/healthz")).status == 200
+
+
+async def test_a_body_that_is_too_large_is_refused_before_it_is_read(home):
+    head = b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += b"Content-Length: %d\r\n\r\n"
+    assert await status_of(home, head % 10_001) == 413
+    assert await status_of(home, head % 10**18 + b"x" * 100_000) == 413
+
+
+async def test_a_body_in_chunks_that_grows_too_large_is_refused(home):
+    head = b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    chunks = b"1000\r\n" + b"x" * 0x1000 + b"\r\n"
+    assert await status_of(home, head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks * 3) == 413
+
+
+# Heads.
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 5000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 2000 + b"\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000,
+    ],
+)
+async def test_a_head_that_is_too_large_is_refused_with_431(home, data):
+    assert await status_of(home, data) == 431
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"nonsense\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\r\n\r\n",
+        b"GET /healthz\r\n\r\n",
+        b"GET  /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET http://localhost/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost : localhost\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n Host: localhost\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: a\x00b\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX\xff: a\r\n\r\n",
+        b"GET /heal\xc3\xa4thz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /healthz?a=%ff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\nContent-Length: +1\r\n\r\nx",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1_0\r\n\r\nx",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1, 2\r\n\r\nx",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\n"
+        b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        b"POST /api/drain HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+        b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}xx0\r\n\r\n",
+    ],
+)
+async def test_a_request_that_can_be_read_in_two_ways_or_none_is_refused_and_the_connection_closed(
+    home, data
+):
+    raw = await home.raw()
+    async with raw.stream:
+        await raw.send(data + b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        got = await raw.until_closed()
+        assert re.findall(rb"HTTP/1.1 (\d+) ", got) == [b"400"]
+    assert not (await home.engine.snapshot()).engine.draining
+
+
+async def test_another_version_of_http_is_refused(home):
+    assert await status_of(home, b"GET /healthz HTTP/2.0\r\nHost: localhost\r\n\r\n") == 505
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"gzip, chunked", b"chunked, chunked", b"identity", b"xchunked"])
+async def test_an_unknown_transfer_coding_is_refused(home, coding):
+    head = (
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: " + coding + b"\r\n\r\n0\r\n\r\n"
+    )
+    assert await status_of(home, head) in (400, 501)
+    assert not (await home.engine.snapshot()).engine.draining
+
+
+async def test_a_client_that_goes_in_the_middle_of_anything_leaves_nothing_behind(home):
+    whole = (
+        b"PUT /api/max_concurrent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b'Content-Length: 7\r\n\r\n{"n":8}'
+    )
+    for length in range(0, len(whole), 7):
+        raw = await home.raw()
+        await raw.send(whole[:length])
+        await raw.stream.aclose()
+
+
+# Slow senders, in mock time.
+
+
+async def after(raw: Raw, seconds: float) -> bytes:
+    """What the server has said when it closes, which it does after so many seconds."""
+    begun = trio.current_time()
+    data = b""
+    while more := await raw.stream.receive_some(65_536):
+        data += more
+    assert trio.current_time() - begun == pytest.approx(seconds, abs=1.01)  # `linger` takes up to a second
+    return data
+
+
+async def test_a_connection_without_a_request_is_closed_without_a_word(autojump_clock):
+    async with house(listen=False) as home:
+        assert await after(Raw(await home.stream()), 10) == b""
+
+
+async def test_a_head_that_does_not_come_in_time_is_answered_with_408(autojump_clock):
+    async with house(listen=False) as home:
+        raw = Raw(await home.stream())
+        await raw.send(b"GET /heal")
+        assert (await after(raw, 10)).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_head_that_comes_byte_by_byte_has_no_more_time(autojump_clock):
+    async with house(listen=False) as home:
+        raw = Raw(await home.stream())
+
+        async def trickle() -> None:
+            try:
+                while True:
+                    await raw.send(b"X")
+                    await trio.sleep(1)
+            except trio.BrokenResourceError:
+                return
+
+        home.nursery.start_soon(trickle)
+        assert (await after(raw, 10)).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_body_that_does_not_come_in_time_is_answered_with_408(autojump_clock):
+    async with house(listen=False) as home:
+        raw = Raw(await home.stream())
+        await raw.send(
+            b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 10\r\n\r\n{"
+        )
+        assert (await after(raw, 30)).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_connection_that_is_kept_waits_longer_but_not_for_ever(autojump_clock):
+    async with house(listen=False) as home:
+        raw = Raw(await home.stream())
+        for _ in range(3):
+            await trio.sleep(9)
+            assert (await raw.http("GET", "/healthz")).status == 200
+            await trio.sleep(50)
+            assert (await raw.http("GET", "/healthz")).status == 200
+            await trio.sleep(45)
+        assert await after(raw, 15) == b""
+
+
+async def test_the_second_head_has_no_more_time_than_the_first_once_it_has_begun(autojump_clock):
+    async with house(listen=False) as home:
+        raw = Raw(await home.stream())
+        assert (await raw.http("GET", "/healthz")).status == 200
+        await trio.sleep(30)
+        await raw.send(b"GET /")
+        assert (await after(raw, 10)).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_client_that_does_not_read_its_answer_is_dropped(autojump_clock):
+    from trio.testing import lockstep_stream_pair
+
+    async with house(listen=False) as home:
+        ours, theirs = lockstep_stream_pair()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(home.gateway.serve_stream, theirs)
+            request = h11.Connection(h11.CLIENT).send(
+                h11.Request(method="GET", target="/metrics", headers=[("host", "localhost")])
+            )
+            await ours.send_all(request)
+            begun = trio.current_time()
+        assert trio.current_time() - begun == 20
