@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import trio
-from msgspec._core import StructMeta
 from trio._core import _run
 
 Task = trio.lowlevel.Task
@@ -185,7 +185,11 @@ def record(steps: Steps) -> None:
 def _can_change(cls: type) -> bool:
     if issubclass(cls, BaseException | enum.Enum | tuple | dict) or getattr(cls, "_is_protocol", False):
         return False
-    return not (isinstance(cls, StructMeta) and cls.__struct_config__.frozen)
+    return not _is_frozen(cls)
+
+
+def _is_frozen(cls: type) -> bool:
+    return issubclass(cls, msgspec.Struct) and cls.__struct_config__.frozen
 
 
 def _watch(cls: type, changed: list[tuple[type, str, Any]]) -> None:
@@ -224,9 +228,8 @@ def _plain(cls: type) -> bool:
     """Whether a value of this type can't be changed, or is watched itself."""
     known = _is_plain.get(cls)
     if known is None:
-        frozen = isinstance(cls, StructMeta) and cls.__struct_config__.frozen
         known = (
-            frozen
+            _is_frozen(cls)
             or issubclass(cls, (*_PLAIN, _Keyed, BaseException))
             or any(map(_is_plain.get, cls.__mro__))
             or cls is Task

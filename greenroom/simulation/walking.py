@@ -312,7 +312,7 @@ class _Execution(trio.abc.Instrument):
         if not first.keys() & (choice.wanted | choice.sleeping.keys()):
             choice.wanted.add(next(task for task in first if task in choice.runnable))
 
-    def delivered(self, messages: list[object]) -> None:
+    def delivered(self, messages: Sequence[object]) -> None:
         """The actor whose step this is takes messages out of its mailbox."""
         if messages and self._stepping:
             texts = [f"{describe(message)} by {getattr(message, 'by', None)}" for message in messages]
@@ -339,7 +339,7 @@ class _Sampled(_Execution):
 def _deliveries_noted() -> Iterator[None]:
     drain = Mailbox.drain
 
-    def noted(self: Mailbox) -> list[object]:
+    def noted(self: Mailbox) -> Sequence[object]:
         taken = drain(self)
         if _Execution.current is not None:
             _Execution.current.delivered(taken)
