@@ -24,19 +24,27 @@ from ..protocol.errors import (
 )
 from ..protocol.events import RunProgress, RunStateChanged
 from ..protocol.records import RunRecord
-from ..protocol.states import Status
+from ..protocol.states import ENDED, Status
 from .bodies import HANDLES, JOBS, LANES, draw_moment, draw_tries
 from .client import Client, SimulatedTicket
 from .world import World
 
 
+class Desk:
+    """What all callers of a server have done."""
+
+    def __init__(self) -> None:
+        self.requests: set[str] = set()  # request ids that anyone has used
+        self.resets_begun = self.resets_done = 0
+
+
 class Caller:
     """See the module's text."""
 
-    def __init__(self, client: Client, world: World, requests: set[str]) -> None:
+    def __init__(self, client: Client, world: World, desk: Desk) -> None:
         self._client = client
         self._world = world
-        self._requests = requests  # all request ids that anyone has used
+        self._desk = desk
         self._rules = client.server.rules
         self._told = self._rules.told
         self._since = 0
@@ -47,8 +55,9 @@ class Caller:
         self._since, self._life = self._rules.witness.seen, self._client.server.lives
         try:
             await getattr(self, f"_{name}")(random)
-        except Unavailable:
-            self._check_nothing_happened()
+        except Unavailable as error:
+            if "nothing was changed" in error.message:
+                self._check_nothing_happened()
 
     def _wrong(self, what: str) -> None:
         self._world.fail(f"{self._client.name} {what}")
@@ -64,10 +73,8 @@ class Caller:
         return server.running and server.lives == self._life and not self._rules.is_left
 
     def _check_nothing_happened(self) -> None:
-        """An engine that goes on says `unavailable` only when it is certain that nothing was changed."""
-        if self._same_life:
-            mine = [event for event in self._told.events[self._since :] if event.by == self._client.name]
-            self._check(not mine, f"was told that the store is unavailable, but {mine} is committed")
+        mine = [event for event in self._told.events if event.by == self._client.name]
+        self._check(not mine, f"was told that nothing was changed, but {mine} is committed")
 
     def _some_run(self, random: Random) -> str:
         """One of the latest runs, or an unknown one."""
@@ -93,8 +100,9 @@ class Caller:
             )
         if random.random() < 0.2:
             options |= {"warn_after": random.choice((0.5, 1.0)), "on_wait": _stumble}
-        used = set(self._requests)
-        self._requests.update({options["request_id"]} if "request_id" in options else ())
+        used = set(self._desk.requests)
+        if "request_id" in options:
+            self._desk.requests.add(options["request_id"])
         try:
             ticket = await self._client.submit(job, **options)
         except Conflict as error:
@@ -107,7 +115,7 @@ class Caller:
         except GreenroomError as error:
             self._check(options["params"] is None, f"was refused for {error}")
         else:
-            self._accepted(ticket, handle, options)
+            self._accepted(ticket, job, options)
             if random.random() < 0.3:
                 await self._wait_for_end(ticket)
 
@@ -128,7 +136,7 @@ class Caller:
         held = named in self._told.handle(handle).held_by(self._since, self._told.seq)
         self._check(pending or held, f"was refused for {told}, which did not hold handle {handle}")
 
-    def _accepted(self, ticket: SimulatedTicket, handle: str, options: dict[str, Any]) -> None:
+    def _accepted(self, ticket: SimulatedTicket, job: str, options: dict[str, Any]) -> None:
         told = self._told.runs.get(ticket.id)
         if told is None:
             self._wrong(f"got run {ticket.id}, which is not committed")
@@ -138,10 +146,13 @@ class Caller:
             self._check(self._told.requests.get(request) == told.id, f"got {told}, which has not {request}")
         if options["params"] is not None:
             self._check(told.params == options["params"], f"got {told} with {told.params}")
-        holders = self._told.handle(handle).held_by(self._since, self._told.seq)
+        holders = self._told.handle(told.handle).held_by(self._since, self._told.seq)
         if ticket.joined:
             joins = options["on_conflict"] == "join" and told.id in holders
             self._check(joins or request is not None, f"joined {told}, which did not hold the handle")
+            went_on = told.statuses_between(self._since, self._told.seq) - ENDED - {Status.CANCELLING}
+            self._check(went_on or request is not None, f"joined {told}, which is being cancelled")
+            self._check(told.job == job, f"joined {told}, which is no {job}")
             return
         if options["on_conflict"] in ("reject", "join"):
             self._check(None in holders, f"got {told} although the handle was held by {holders}")
@@ -188,7 +199,7 @@ class Caller:
             run = await self._client.cancel(id, files)
         except Conflict as error:
             shown: RunRecord = error.details["run"]
-            ending = shown.ended or shown.status is Status.CANCELLING
+            ending = shown.ended or shown.status is Status.CANCELLING or not self._same_life
             self._check(ending, f"could not cancel {shown.id}, which is {shown.status}")
         except Unavailable:
             raise
@@ -211,25 +222,30 @@ class Caller:
     async def _clear_lane(self, random: Random) -> None:
         lane = random.choice(LANES)
         queued = [run.id for run in self._told.pending.values() if run.lane == lane and not run.attempt]
-        self._check_cleared("lane_cleared", queued, await self._client.clear_lane(lane))
+        count = await self._client.clear_lane(lane)
+        if self._same_life:
+            self._rules.cleared.update(dict.fromkeys(queued, False))
+        self._check_cleared("lane_cleared", count)
 
     async def _clear_handle(self, random: Random) -> None:
         handle = random.choice(HANDLES)
         waiting = list(self._told.handle(handle).waiting)
         count = await self._client.clear_handle(handle)
-        self._check_cleared(
-            "handle_cleared", [id for id in waiting if self._told.runs[id].place is None], count
-        )
-
-    def _check_cleared(self, reason: str, runs: list[str], count: int) -> None:
         if self._same_life:
-            self._rules.cleared.update(runs)
+            self._rules.cleared.update(dict.fromkeys(waiting, True))
+        self._check_cleared("handle_cleared", count)
+
+    def _check_cleared(self, reason: str, count: int) -> None:
         ends = [e for e in self._told.events if e.by == self._client.name and isinstance(e, RunStateChanged)]
         right = len(ends) == count and all(event.reason == reason for event in ends)
         self._check(right, f"was told that {count} are cleared, but they are {ends}")
 
     async def _reset_lanes(self, random: Random) -> None:
-        await self._client.reset_lanes()
+        self._desk.resets_begun += 1
+        try:
+            await self._client.reset_lanes()
+        finally:
+            self._desk.resets_done += 1
 
     async def _drain(self, random: Random) -> None:
         await self._client.drain()
@@ -249,10 +265,10 @@ class Caller:
 
     async def _wait_for_active(self, random: Random) -> None:
         executing = {run.id: run for run in self._told.holders() if run.fate is None}
+        resets_done = self._desk.resets_done
         drained = await self._client.wait_for_active(draw_moment(random))
-        events = self._told.events[self._since :]
-        reset = any(event.type == "lane_changed" and getattr(event, "generation", 0) for event in events)
-        if drained and not reset and self._same_life:
+        if drained and resets_done == self._desk.resets_begun and self._same_life:  # a reset ends it early
+            events = self._told.events[self._since :]
             moved = {event.run for event in events if isinstance(event, RunStateChanged)}
             left = [run for id, run in executing.items() if run.holds_slot and id not in moved]
             self._check(not left, f"waited for what executed, but {left} still does")

@@ -8,8 +8,9 @@ are the races within one, and all that is accepted of them:
   lowered in this instant may come before the events of the runs that were granted their slots under the old
   one; so does a drain. At the next instant the new limit holds, and a draining engine starts nothing new:
   only what had begun goes on, and what that has called.
-- Runs that are granted slots in the same instant may begin in either order. So order is judged when the
-  instant is over: no run has begun while one with a lower place is left queued in the same lane.
+- Runs that are granted slots in the same instant may begin in either order, if one of them was not in its
+  queue before, or a limit was changed. So order is judged when the instant is over: no run has begun while
+  one with a lower place is left queued in the same lane.
 - Among lanes, only the head of a lane counts that had room before any slot was free: the slot may have been
   granted before there was room. A run that was granted one and left the queue without beginning, because it
   was cancelled or timed out just then, or its lane was reset, may have taken up the room that the lane had.
@@ -37,6 +38,8 @@ class Order:
         self._begun: list[tuple[int, int, ToldRun]] = []  # in this instant: seq, place and run
         self._freed: set[str] = set()  # runs that a reset or restart of this instant has taken the slots of
         self._awake: set[str] = set()  # runs whose waits were over when the instant began
+        self._queued: set[str] = set()  # all that stood in queues then
+        self._limits_changed = False
         self._highest = 0  # the highest global limit of this instant, and those of the lanes
         self._lane_highest: dict[str, int | None] = {}
         self._full_until: dict[str, int] = {}  # by lane: the last seq after which it had no room
@@ -47,6 +50,8 @@ class Order:
 
     def opened(self, max_concurrent: int, limits: Mapping[str, int | None]) -> None:
         """A restart: the limits are those that were configured, and nobody executes any more."""
+        self._queued.clear()
+        self._awake.clear()
         self._new_instant()
         self._freed.update(run.id for run in self._told.holders())
         self._highest = max_concurrent
@@ -76,6 +81,7 @@ class Order:
 
     def lane_changed(self, event: LaneChanged, generation: int) -> None:
         """A lane is about to get another limit, or was reset."""
+        self._limits_changed = True
         if event.generation != generation:
             self._reset_now = True
             self._freed.update(run.id for run in self._told.holders())
@@ -83,6 +89,7 @@ class Order:
 
     def engine_changed(self, max_concurrent: int, draining: bool) -> None:
         """The global limit is about to change, or whether the engine drains."""
+        self._limits_changed = True
         self._highest = max(self._highest, max_concurrent)
         self._drained_throughout = self._drained_throughout and draining
         self._drained_sometime = self._drained_sometime or draining
@@ -97,6 +104,7 @@ class Order:
 
     def end_instant(self, awake: set[str], *, leaving: bool) -> None:
         """The clock moves on. `awake` are suspended runs whose waits are over."""
+        self._freed.clear()
         for id in awake:
             self._told.pending[id].waits_for_slot = True
         queues = self._told.queues()
@@ -105,6 +113,7 @@ class Order:
         if not leaving:
             self._judge_order(queues, awake - self._awake)
             self._judge_free_slots(queues)
+        self._queued = {run.id for queue in self._told.queues().values() for run in queue}
         for id in awake:
             self._told.pending[id].waits_for_slot = False
         self._awake = awake
@@ -114,10 +123,18 @@ class Order:
         for seq, place, begun in self._begun:
             for name, queue in queues.items():
                 head = next((run for run in queue if run.id not in just_woken), None)
-                if head is None or (head.place or 0) > place:
+                if head is None or head is begun or (head.place or 0) > place:
                     continue
                 if name == begun.lane or self._had_room_first(name):
                     self._fault(f"at {seq}, {begun} began before {head}, which comes first")
+
+        highest: dict[str, int] = {}  # by lane: the place of the last that began
+        for seq, place, begun in self._begun:
+            if begun.id in self._queued and not self._limits_changed:
+                self._queued.discard(begun.id)  # it may have waited since, and begun again
+                if place < highest.get(begun.lane, 0):
+                    self._fault(f"at {seq}, {begun} began, after one with a higher place")
+                highest[begun.lane] = place
 
     def _judge_free_slots(self, queues: dict[str, list[ToldRun]]) -> None:
         if len(self._holders()) < self._told.max_concurrent:
@@ -131,7 +148,7 @@ class Order:
         self._freed.clear()
         self._lost_grant.clear()
         self._lane_highest.clear()
-        self._reset_now = False
+        self._reset_now = self._limits_changed = False
         self._highest = told.max_concurrent
         self._drained_throughout = self._drained_sometime = told.draining[-1][1]
         self._full_until = {name: told.seq for name in told.lanes if not self._has_room(name)}

@@ -58,7 +58,8 @@ class Rules:
         self.order = Order(self.told, self.faults.append)
         self.restarts = Restarts(self.told, self.order, self.faults.append)
         self.witness = Witness(self.told, self.faults.append)
-        self.cleared: set[str] = set()  # runs that someone has cleared, which must not be queued much longer
+        self.cleared: dict[str, bool] = {}
+        """Runs that someone has cleared, and whether only if they still wait in their handle."""
         self._interrupts: set[str] = set()
         self._last_place = 0
         self.is_left = False
@@ -97,9 +98,10 @@ class Rules:
         for name, handle in self.told.handles.items():
             if handle.holder is None and handle.waiting and not self.is_left:
                 self._wrong(f"handle {name} is free, yet {handle.waiting} wait")
-        for id in self.cleared:
-            if self.told.runs[id].status is Status.QUEUED:
-                self._wrong(f"{self.told.runs[id]} was cleared, and is still queued")
+        for id, in_handle in self.cleared.items():
+            run = self.told.runs[id]
+            if run.status is Status.QUEUED and (run.place is None or not in_handle):
+                self._wrong(f"{run} was cleared, and is still queued")
         self.cleared.clear()
 
     # What bodies and clients see; see `Witness`.

@@ -9,7 +9,8 @@ followers see in `followers.py`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any
 
@@ -18,28 +19,32 @@ import trio
 from ..protocol.errors import GreenroomError, Unavailable
 from . import bodies
 from .bodies import LANES, Bodies
-from .callers import Caller
-from .disk import Trouble
+from .callers import Caller, Desk
 from .followers import Follower
-from .world import Step, World
+from .medium import Trouble
+from .world import World
 
 MAX_CONCURRENT = 2
 PATIENCE = 60.0
 """Seconds; longer than anything in it that ends by itself."""
 
+LONG_JUMP = 3600.0
+"""Seconds."""
+
 LONGEST_STEP = 20.0
 """Seconds after which a step is not waited for any more."""
-
-Deed = Callable[["Play", Random], Awaitable[None]]
 
 
 async def everything(world: World) -> None:
     """The scenario."""
-    await Play(world).play(40)
+    play = Play(world)
+    async with play.staged():
+        async for step in world.steps(40):
+            await play.step(step.random)
 
 
 class Play:
-    """One simulation of the built-in scenario."""
+    """One simulation: a server with bodies in it, callers and followers around it, and faults."""
 
     def __init__(self, world: World, *, max_concurrent: int = MAX_CONCURRENT) -> None:
         self.world = world
@@ -47,19 +52,20 @@ class Play:
         self.max_concurrent = max_concurrent
         self.followers: list[Follower] = []
         self._callers = 0
-        self._requests: set[str] = set()
+        self._jumped = False
+        self._desk = Desk()
         self._nursery: trio.Nursery
 
-    async def play(self, steps: int) -> None:
-        """Go through the steps, and let everything end."""
+    @asynccontextmanager
+    async def staged(self) -> AsyncIterator[None]:
+        """A server that is up for the block, and followers of it. After the block everything is let end."""
         await self.begin()
         async with trio.open_nursery() as followers:
             for number in range(3):
                 self.followers.append(Follower(f"follower {number}", self.world))
                 followers.start_soon(self.followers[-1].follow)
             async with trio.open_nursery() as self._nursery:
-                async for step in self.world.steps(steps):
-                    await self.step(step)
+                yield
                 self._nursery.cancel_scope.cancel()
             await self.let_everything_end()
             followers.cancel_scope.cancel()
@@ -71,23 +77,32 @@ class Play:
         )
         self.bodies.rules = self.server.rules
 
-    async def step(self, step: Step) -> None:
+    async def step(self, random: Random) -> None:
         """Let something happen."""
-        random = step.random
-        if not self.server.running and random.random() < 0.7:
+        if random.random() < 0.7:
             await self.start(random)
         deed = random.choice(random.choice(_DEEDS))
-        if random.random() < 0.8:
-            self._nursery.start_soon(deed, self, random)
-        else:
-            with trio.move_on_after(LONGEST_STEP):
-                await deed(self, random)
+        await self.do(deed, random, wait=random.random() < 0.2)
         await pause(random)
+
+    async def do(self, deed: str, random: Random, *, wait: bool) -> None:
+        """Have something done, and wait for it, if so."""
+        if not wait:
+            self._nursery.start_soon(self._do, deed, random)
+            return
+        with trio.move_on_after(LONGEST_STEP):
+            await self._do(deed, random)
+
+    async def _do(self, deed: str, random: Random) -> None:
+        if deed in FAULTS:
+            await getattr(self, deed)(random)
+        else:
+            await self.caller().call(deed, random)
 
     def caller(self) -> Caller:
         """Somebody who does one thing. The name, which is in all events that it causes, is his alone."""
         self._callers += 1
-        return Caller(self.world.client(f"caller {self._callers}"), self.world, self._requests)
+        return Caller(self.world.client(f"caller {self._callers}"), self.world, self._desk)
 
     async def start(self, random: Random | None = None) -> None:
         """Bring the server up, whatever has happened to its disk."""
@@ -109,8 +124,10 @@ class Play:
         self.bodies.letting_go.set()
         for follower in self.followers:
             follower.go_on()
-        await self._until_up(self._take_obstacles_away)
-        await trio.sleep(PATIENCE)
+        if self._jumped:  # who sleeps through a restart sleeps by the clock on the wall
+            self.world.clock.jump(LONG_JUMP * 100)
+            await self.server.stop()
+        await self._until_up_and_free()
         told = self.server.rules.told
         left = list(told.pending.values())
         if left and not any(run.reason == "child" for run in left):
@@ -125,17 +142,15 @@ class Play:
         await self._check_nothing_is_left()
         await self._check_that_every_slot_is_there()
 
-    async def _until_up(self, do: Callable[[], Awaitable[None]]) -> None:
-        if self.server.rules.is_left:
-            await self.server.ended()
-        while True:
+    async def _until_up_and_free(self) -> None:
+        """Until it has been up for long, with nothing in its way: it may have been about to stop."""
+        lives = 0
+        while lives != self.server.lives or not self.server.running:
             await self.start()
-            try:
-                await do()
-            except Unavailable:
-                await trio.sleep(1)
-            else:
-                return
+            lives = self.server.lives
+            with suppress(Unavailable):
+                await self._take_obstacles_away()
+            await trio.sleep(PATIENCE)
 
     async def _take_obstacles_away(self) -> None:
         client = self.world.client("the end")
@@ -193,7 +208,9 @@ class Play:
             self.server.disk.fail_commit("broken", after=random.randint(0, 5))
 
     async def stop(self, random: Random) -> None:
-        await self.server.stop()
+        if self.server.running:
+            self.server.rules.leaving()
+            await self.server.stop()
 
     async def trouble_the_disk(self, random: Random) -> None:
         """For a while."""
@@ -211,7 +228,8 @@ class Play:
 
     async def jump(self, random: Random) -> None:
         """Set the clocks forward or back."""
-        self.world.clock.jump(random.choice((-3600.0, -1.0, 1.0, 5.0, 3600.0)))
+        self._jumped = True
+        self.world.clock.jump(random.choice((-LONG_JUMP, -1.0, 1.0, 5.0, LONG_JUMP)))
 
     async def trouble_a_follower(self, random: Random) -> None:
         """Have it stall, go on, or drop its connection and resume by number."""
@@ -229,36 +247,15 @@ async def pause(random: Random) -> None:
         await trio.sleep(bodies.draw_moment(random))
 
 
-def _calls(name: str) -> Deed:
-    async def deed(play: Play, random: Random) -> None:
-        await play.caller().call(name, random)
-
-    deed.__name__ = name
-    return deed
-
-
-_SUBMITS = tuple(map(_calls, ("submit",)))
-_CONTROLS = tuple(
-    map(
-        _calls,
-        (
-            *("cancel", "cancel", "set_concurrency", "set_max_concurrent", "clear_lane", "clear_handle"),
-            *("reset_lanes", "drain", "resume", "release_handle", "set_params", "wait_for_active"),
-        ),
-    )
+SUBMITS = ("submit",)
+CONTROLS = (
+    *("cancel", "cancel", "set_concurrency", "set_max_concurrent", "clear_lane", "clear_handle"),
+    *("reset_lanes", "drain", "resume", "release_handle", "set_params", "wait_for_active"),
 )
-_TALKS = tuple(map(_calls, ("inject", "answer", "answer", "snapshot", "rerun")))
-_LOOKS = tuple(map(_calls, ("get_run", "history", "list_runs", "snapshot")))
-_FAULTS: tuple[Deed, ...] = (
-    Play.crash,
-    Play.crash,
-    Play.crash_at_a_commit,
-    Play.crash_at_a_commit,
-    Play.lose_a_commit,
-    Play.break_the_store,
-    Play.stop,
-    Play.trouble_the_disk,
-    Play.jump,
-    Play.trouble_a_follower,
+TALKS = ("inject", "answer", "answer", "snapshot", "rerun")
+LOOKS = ("get_run", "history", "list_runs", "snapshot")
+FAULTS = (
+    *("crash", "crash", "crash_at_a_commit", "crash_at_a_commit", "lose_a_commit", "break_the_store"),
+    *("stop", "trouble_the_disk", "jump", "trouble_a_follower"),
 )
-_DEEDS = (_SUBMITS, _SUBMITS, _SUBMITS, _SUBMITS, _CONTROLS, _CONTROLS, _CONTROLS, _TALKS, _LOOKS, _FAULTS)
+_DEEDS = (*[SUBMITS] * 4, *[CONTROLS] * 3, TALKS, LOOKS, FAULTS)

@@ -160,6 +160,10 @@ class Witness:
                 continue  # it has joined another's
             if run.status is Status.RUNNING and not cooperative(run):
                 self._fault(f"{run} waits for {waits_for} and keeps its slot")
+        for id in self._executing:
+            run = self._told.runs[id]
+            if not run.ended and list(run.messages.values()) != list(self._inboxes[id]):
+                self._fault(f"{run} has {run.messages} to take, but its body {self._inboxes[id]}")
         for name, handle in self._told.handles.items():
             holder = handle.holder
             if holder is not None and self._told.runs[holder].ended and holder not in self._executing:
