@@ -95,6 +95,7 @@ class Client:
         It is sent again if the connection is lost, and still happens once: without a `request_id`, one is
         drawn. `on_wait` is called when the gateway tells that the run waits for long.
         """
+        check_name("job", job)
         check_name("handle", handle)
         if request_id is not None:
             check_name("request_id", request_id)
@@ -173,7 +174,8 @@ class Client:
         try:
             statuses = status if status is None or isinstance(status, str) else [str(one) for one in status]
         except TypeError:
-            raise Invalid(f"status must be one or several of {', '.join(Status)}, not {status!r}") from None
+            known = ", ".join(Status)
+            raise Invalid(f"status must be one or several of {known}", value=repr(status)) from None
         command = wire.ListRuns(
             id=self._link.number(), handle=handle, lane=lane, status=statuses, limit=limit, before=before
         )

@@ -1,0 +1,1 @@
+"""The clients in Python and JavaScript, against the real gateway and the real engine."""

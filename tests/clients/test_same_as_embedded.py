@@ -1,0 +1,409 @@
+"""The client is the embedded engine at a distance: the same methods, results and refusals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock
+
+from greenroom import Jobs, Run, errors
+from greenroom.gateway.client import RunEngine, RunTicket
+from greenroom.protocol.events import Event
+from greenroom.protocol.fold import fold
+from greenroom.protocol.records import Snapshot
+
+from ..support import open_engine
+from .network import network
+
+
+class Add(msgspec.Struct):
+    a: int
+    b: int = 0
+
+
+@attrs.frozen
+class Point:
+    x: float
+
+
+def make_jobs() -> Jobs:
+    jobs = Jobs()
+
+    @jobs.job("add")
+    async def add(run: Run, params: Add) -> int:
+        return params.a + params.b
+
+    @jobs.job("point")
+    async def point(run: Run, params: Point) -> float:
+        return params.x
+
+    @jobs.job("wait", lane="waiting")
+    async def wait(run: Run, params: dict[str, Any]) -> Any:
+        return await run.next_message()
+
+    @jobs.job("ask")
+    async def ask(run: Run, params: dict[str, Any]) -> Any:
+        return await run.interrupt({"may": "I?"}, timeout=None)
+
+    @jobs.job("fail")
+    async def fail(run: Run, params: dict[str, Any]) -> None:
+        raise ValueError("as it should")
+
+    @jobs.job("stream", accepts="streaming")
+    async def stream(run: Run, params: dict[str, Any]) -> None:
+        await trio.sleep_forever()
+
+    return jobs
+
+
+@pytest.fixture(params=["embedded", "client", "client that doesn't follow"])
+async def engine(request: pytest.FixtureRequest) -> AsyncIterator[RunEngine]:
+    if request.param == "embedded":
+        async with open_engine(make_jobs()) as embedded:
+            yield embedded
+            await embedded.reset_lanes()
+            await end_all(embedded)
+    else:
+        async with network(make_jobs()) as (net, _), net.client(follow=request.param == "client") as client:
+            yield client
+            await end_all(client)
+
+
+async def end_all(engine: RunEngine) -> None:
+    for run in await engine.list_runs(status=["queued", "running", "suspended"]):
+        try:
+            await engine.cancel(run.id)
+        except errors.Conflict:
+            continue  # cancelled with its handle's other runs
+
+
+def follows(request: pytest.FixtureRequest) -> bool:
+    return "doesn't follow" not in request.node.name
+
+
+async def test_a_ticket_gives_the_result(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("add", handle="alice", params={"a": 1, "b": 2})
+    assert await ticket.result() == 3
+    assert not ticket.joined
+    assert await ticket.wait()
+
+
+@pytest.mark.parametrize(("job", "params"), [("add", Add(a=3)), ("point", Point(x=3)), ("add", {"a": 3})])
+async def test_parameters_may_be_an_instance_of_the_jobs_class(
+    autojump_clock: MockClock, engine: RunEngine, job: str, params: Any
+):
+    ticket = await engine.submit(job, handle="alice", params=params)
+    assert await ticket.result() == 3
+
+
+async def test_the_same_request_id_twice_is_one_run(autojump_clock: MockClock, engine: RunEngine):
+    first = await engine.submit("add", handle="alice", params={"a": 1}, request_id="once")
+    again = await engine.submit("add", handle="alice", params={"a": 1}, request_id="once")
+    assert again.id == first.id
+    assert again.joined
+
+
+async def test_join_gives_the_run_that_is_there(autojump_clock: MockClock, engine: RunEngine):
+    first = await engine.submit("wait", handle="alice", params={})
+    joined = await engine.submit("wait", handle="alice", params={}, on_conflict="join")
+    assert (joined.id, joined.joined) == (first.id, True)
+
+
+async def test_a_ticket_waits_no_longer_than_it_is_told(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("wait", handle="alice", params={})
+    assert not await ticket.wait(timeout=5)
+
+
+async def test_a_cancelled_run_raises_that_with_its_last_state(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("wait", handle="alice", params={})
+    await running(engine, ticket)
+    cancelling = await ticket.cancel()
+    assert cancelling.status == "cancelling"
+    with pytest.raises(errors.RunCancelled) as caught:
+        await ticket.result()
+    assert caught.value.run.status == "cancelled"
+
+
+async def test_a_failed_run_raises_that_with_its_error(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("fail", handle="alice", params={})
+    with pytest.raises(errors.RunFailed, match="as it should") as caught:
+        await ticket.result()
+    assert "ValueError" in (caught.value.run.error or "")
+
+
+async def test_a_run_that_comes_too_late_is_timed_out(autojump_clock: MockClock, engine: RunEngine):
+    await engine.set_max_concurrent(0)
+    ticket = await engine.submit("add", handle="alice", params={"a": 1}, queue_timeout=3)
+    with pytest.raises(errors.RunTimedOut):
+        await ticket.result()
+
+
+async def test_an_infinite_time_out_is_none(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("wait", handle="alice", params={}, run_timeout=math.inf, warn_after=math.inf)
+    assert not await ticket.wait(timeout=5000)
+
+
+async def test_messages_reach_the_body(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("wait", handle="alice", params={})
+    await running(engine, ticket)
+    assert await engine.inject("alice", {"say": "hello"}) == "accepted"
+    assert await ticket.result() == {"say": "hello"}
+
+
+async def test_questions_are_answered_once(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("ask", handle="alice", params={})
+    await running(engine, ticket)
+    [interrupt] = (await engine.snapshot()).interrupts
+    assert await engine.answer(interrupt, "yes") == "resolved"
+    assert await ticket.result() == "yes"
+    assert await engine.answer(interrupt, "no") == "already_resolved"
+    assert await engine.answer("nobody.1", "no") == "not_found"
+
+
+async def test_rerun_is_a_new_run_of_the_same(autojump_clock: MockClock, engine: RunEngine):
+    first = await engine.submit("add", handle="alice", params={"a": 4})
+    await first.result()
+    second = await engine.rerun(first.id)
+    assert second.id != first.id
+    assert await second.result() == 4
+
+
+async def test_a_handles_draft_is_taken_where_no_parameters_are_given(
+    autojump_clock: MockClock, engine: RunEngine
+):
+    await engine.set_params("alice", {"a": 7})
+    ticket = await engine.submit("add", handle="alice")
+    assert await ticket.result() == 7
+
+
+async def test_limits_and_clears_hold_at_once(autojump_clock: MockClock, engine: RunEngine):
+    await engine.set_concurrency("waiting", 0)
+    tickets = [await engine.submit("wait", handle=f"h{n}", params={}) for n in range(3)]
+    assert await engine.clear_lane("waiting") == 3
+    for ticket in tickets:
+        with pytest.raises(errors.RunCancelled) as caught:
+            await ticket.result()
+        assert caught.value.run.reason == "lane_cleared"
+    snapshot = await engine.snapshot()
+    assert snapshot.lanes["waiting"].limit == 0
+    await engine.set_concurrency("waiting", None)
+    assert (await engine.snapshot()).lanes["waiting"].limit is None
+    assert await engine.clear_handle("h0") == 0
+    assert await engine.release_handle("h0") is False
+
+
+async def test_draining_refuses_until_resumed(autojump_clock: MockClock, engine: RunEngine):
+    await engine.drain()
+    with pytest.raises(errors.Draining):
+        await engine.submit("add", handle="alice", params={"a": 1})
+    await engine.resume()
+    assert await (await engine.submit("add", handle="alice", params={"a": 1})).result() == 1
+
+
+async def test_runs_are_listed_the_newest_first(autojump_clock: MockClock, engine: RunEngine):
+    ids = []
+    for number in range(5):
+        ticket = await engine.submit("add", handle=f"h{number % 2}", params={"a": number})
+        await ticket.result()
+        ids.append(ticket.id)
+    assert [run.id for run in await engine.list_runs()] == ids[::-1]
+    assert [run.id for run in await engine.list_runs(limit=2, before=ids[3])] == [ids[2], ids[1]]
+    assert [run.params["a"] for run in await engine.list_runs(handle="h1")] == [3, 1]
+    assert await engine.list_runs(status="failed") == []
+    assert len(await engine.list_runs(status=iter(("failed", "succeeded")))) == 5
+    assert (await engine.get_run(ids[0])).result == 0
+
+
+async def test_history_tells_all_of_a_run(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("add", handle="alice", params={"a": 1})
+    await ticket.result()
+    assert [event.to for event in await engine.history(ticket.id)] == ["queued", "running", "succeeded"]  # type: ignore[union-attr]
+
+
+async def test_the_events_after_a_snapshot_lead_to_the_next(
+    autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
+):
+    if not follows(request):
+        with pytest.raises(errors.Invalid, match="follow"):
+            engine.events()
+        return
+    start = await engine.snapshot()
+    for number in range(3):
+        await (await engine.submit("add", handle=f"h{number}", params={"a": 1})).result()
+    end = await engine.snapshot()
+    seen: list[Event] = []
+    async for event in engine.events(after=start.seq):
+        assert not isinstance(event, Snapshot)
+        seen.append(event)
+        if event.seq == end.seq:
+            break
+    assert fold(start, seen) == end
+
+
+async def test_only_wanted_events_are_given(
+    autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
+):
+    if not follows(request):
+        return
+    start = (await engine.snapshot()).seq
+    events = engine.events(after=start, filter={"handles": ["b"], "types": ["run_state_changed"]})
+    for handle in "abc":
+        await (await engine.submit("add", handle=handle, params={"a": 1})).result()
+    seen = [await anext(events) for _ in range(3)]
+    assert [(event.handle, event.to) for event in seen] == [  # type: ignore[union-attr]
+        ("b", "queued"),
+        ("b", "running"),
+        ("b", "succeeded"),
+    ]
+
+
+async def test_waiting_for_what_executes(
+    autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
+):
+    if not follows(request):
+        return
+    assert await engine.wait_for_active(timeout=1)
+    ticket = await engine.submit("wait", handle="alice", params={})
+    await running(engine, ticket)
+    assert not await engine.wait_for_active(timeout=1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(later, 2, lambda: engine.inject("alice", 1))
+        later_one = await engine.submit("wait", handle="bob", params={})
+        assert await engine.wait_for_active(timeout=10)
+    assert not (await engine.get_run(later_one.id)).ended
+
+
+async def test_a_reset_ends_waiting_for_what_executes(
+    autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
+):
+    if not follows(request):
+        return
+    ticket = await engine.submit("wait", handle="alice", params={})
+    await running(engine, ticket)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(later, 2, engine.reset_lanes)
+        assert await engine.wait_for_active(timeout=10)
+    await engine.inject("alice", 1)
+
+
+async def test_a_long_wait_is_told(
+    autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
+):
+    if not follows(request):
+        return
+    told = trio.Event()
+    heard: list[tuple[float, int, list[str]]] = []
+
+    def on_wait(waited: float, ahead: int, blockers: list[str]) -> None:
+        heard.append((waited, ahead, blockers))
+        told.set()
+
+    first = await engine.submit("wait", handle="alice", params={})
+    await running(engine, first)
+    await engine.submit("wait", handle="bob", params={}, on_wait=on_wait, warn_after=3)
+    with trio.fail_after(10):
+        await told.wait()
+    [(waited, ahead, blockers)] = heard
+    assert waited >= 3
+    assert (ahead, blockers) == (0, [first.id])
+
+
+Refusal = Callable[[RunEngine, RunTicket, str], Awaitable[Any]]
+"""Something that is refused: given the engine, a run that executes on `busy`, and the id of an ended one."""
+
+REFUSED: dict[str, Refusal] = {
+    "unknown job": lambda e, t, o: e.submit("nope", handle="x", params={}),
+    "job is no text": lambda e, t, o: e.submit(5, handle="x", params={}),  # type: ignore[arg-type]
+    "empty handle": lambda e, t, o: e.submit("add", handle=" ", params={"a": 1}),
+    "handle is no text": lambda e, t, o: e.submit("add", handle=5, params={"a": 1}),  # type: ignore[arg-type]
+    "wrong parameters": lambda e, t, o: e.submit("add", handle="x", params={"a": "one"}),
+    "missing parameters": lambda e, t, o: e.submit("add", handle="x"),
+    "parameters that are no JSON": lambda e, t, o: e.submit("wait", handle="x", params={"a": {1, 2}}),
+    "NaN": lambda e, t, o: e.submit("wait", handle="x", params={"a": [math.nan]}),
+    "a large integer": lambda e, t, o: e.submit("wait", handle="x", params={"a": 2**64}),
+    "too large": lambda e, t, o: e.submit("wait", handle="x", params={"a": "x" * (1 << 20)}),
+    "kind": lambda e, t, o: e.submit("wait", handle="x", params={}, kind="stop"),
+    "lane": lambda e, t, o: e.submit("wait", handle="x", params={}, lane="a\nb"),
+    "on_conflict": lambda e, t, o: e.submit("wait", handle="x", params={}, on_conflict="fight"),  # type: ignore[arg-type]
+    "request id": lambda e, t, o: e.submit("wait", handle="x", params={}, request_id=""),
+    "negative time-out": lambda e, t, o: e.submit("wait", handle="x", params={}, run_timeout=-1),
+    "time-out that is no number": lambda e, t, o: e.submit("wait", handle="x", params={}, deadline="none"),  # type: ignore[arg-type]
+    "on_wait": lambda e, t, o: e.submit("wait", handle="x", params={}, on_wait=5),  # type: ignore[arg-type]
+    "busy handle": lambda e, t, o: e.submit("wait", handle="busy", params={}),
+    "join another": lambda e, t, o: e.submit("wait", handle="busy", params={"a": 1}, on_conflict="join"),
+    "request id with other parameters": lambda e, t, o: e.submit(
+        "add", handle="old", params={"a": 2}, request_id="old"
+    ),
+    "cancel nobody": lambda e, t, o: e.cancel("nobody"),
+    "cancel an ended run": lambda e, t, o: e.cancel(o),
+    "cancel with strange files": lambda e, t, o: t.cancel("burn"),  # type: ignore[arg-type]
+    "get nobody": lambda e, t, o: e.get_run("nobody"),
+    "get no text": lambda e, t, o: e.get_run(7),  # type: ignore[arg-type]
+    "history of nobody": lambda e, t, o: e.history("nobody"),
+    "rerun nobody": lambda e, t, o: e.rerun("nobody"),
+    "inject into nobody": lambda e, t, o: e.inject("nobody", "hello"),
+    "inject into an ended run": lambda e, t, o: e.inject(o, "hello"),
+    "inject no JSON": lambda e, t, o: e.inject("busy", b"hello"),
+    "inject while it doesn't stream": lambda e, t, o: e.inject("stream", "hello"),
+    "answer no JSON": lambda e, t, o: e.answer("nobody.1", {1: 2}),
+    "locked draft": lambda e, t, o: e.set_params("busy", {"a": 1}),
+    "draft of nobody": lambda e, t, o: e.set_params("", {"a": 1}),
+    "limit": lambda e, t, o: e.set_concurrency("main", -1),
+    "limit that is no number": lambda e, t, o: e.set_concurrency("main", "1"),  # type: ignore[arg-type]
+    "global limit": lambda e, t, o: e.set_max_concurrent(-1),
+    "no global limit": lambda e, t, o: e.set_max_concurrent(None),  # type: ignore[arg-type]
+    "clear a bad lane": lambda e, t, o: e.clear_lane("a\nb"),
+    "clear a bad handle": lambda e, t, o: e.clear_handle(""),
+    "release a bad handle": lambda e, t, o: e.release_handle(""),
+    "list too many": lambda e, t, o: e.list_runs(limit=1001),
+    "list a strange status": lambda e, t, o: e.list_runs(status="happy"),
+    "list strange statuses": lambda e, t, o: e.list_runs(status=5),  # type: ignore[arg-type]
+    "wait for a negative time": lambda e, t, o: t.wait(-1),
+    "wait for active for a negative time": lambda e, t, o: e.wait_for_active(-1),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSED.values(), ids=REFUSED)
+async def test_what_the_engine_refuses_the_client_refuses_alike(refusal: Refusal, autojump_clock: MockClock):
+    async with open_engine(make_jobs()) as embedded:
+        expected = await refused(embedded, refusal)
+    async with network(make_jobs()) as (net, _), net.client() as client:
+        got = await refused(client, refusal)
+    assert type(got) is type(expected)
+    assert got.code == expected.code
+    assert set(got.details) == set(expected.details)
+    assert {name: type(value) for name, value in got.details.items()} == {
+        name: type(value) for name, value in expected.details.items()
+    }
+
+
+async def refused(engine: RunEngine, refusal: Refusal) -> errors.GreenroomError:
+    """What is raised, in a situation that is always the same."""
+    old = await engine.submit("add", handle="old", params={"a": 1}, request_id="old")
+    await old.result()
+    busy = await engine.submit("wait", handle="busy", params={})
+    streaming = await engine.submit("stream", handle="stream", params={})
+    await running(engine, busy)
+    await running(engine, streaming)
+    with pytest.raises(errors.GreenroomError) as caught:
+        await refusal(engine, busy, old.id)
+    await busy.cancel()
+    await streaming.cancel()
+    return caught.value
+
+
+async def running(engine: RunEngine, ticket: RunTicket) -> None:
+    """Give the run the time to begin, which on mock time is any."""
+    await trio.sleep(1)
+    assert (await engine.get_run(ticket.id)).status == "running"
+
+
+async def later(seconds: float, act: Callable[[], Awaitable[Any]]) -> None:
+    await trio.sleep(seconds)
+    await act()
