@@ -39,10 +39,15 @@ class SeededChooser:
     """Any of them, each as likely; the same ones for the same seed."""
 
     def __init__(self, seed: int | str) -> None:
+        self._seed = seed
         self._random = Random(seed).random
 
     def choose(self, runnable: Sequence[Task]) -> int:
         return int(self._random() * len(runnable))
+
+    def begin(self, chapter: int) -> None:
+        """From here on choose as for this chapter, whatever was chosen before it."""
+        self._random = Random(f"{self._seed}/{chapter}").random
 
 
 class InTurn:

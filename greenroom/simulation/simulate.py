@@ -68,6 +68,8 @@ def simulate(
         raise RuntimeError("a simulation is under way in this process, which can have only one at a time")
     began = _real_time()
     world = World(seed, scenario, steps, keep, store)
+    if chooser is None:
+        chooser = world.chooser = SeededChooser(f"{seed}/schedule")
     actor.observer = world.trace.message
     try:
         with determined(str(seed)), ExitStack() as guarding:
@@ -76,7 +78,7 @@ def simulate(
                 world,
                 guarding,
                 clock=world.ticking,
-                instruments=[Scheduling(chooser or SeededChooser(f"{seed}/schedule"))],
+                instruments=[Scheduling(chooser)],
             )
     finally:
         actor.observer = None

@@ -24,6 +24,7 @@ from .determinism import SimulatedClock, derived
 from .disk import SimulatedDisk
 from .medium import MemoryMedium, SqliteMedium
 from .rules import Rules
+from .schedule import SeededChooser
 from .server import Life, Server
 from .trace import Trace
 
@@ -98,6 +99,9 @@ class World:
         self.servers: list[Server] = []
         self.ticking = SimulatedClock(self._end_instant, self._stuck)
         self.trace = Trace(self.ticking)
+        self.chooser: SeededChooser | None = None
+        """Begins a chapter with each step, so that what is chosen in it hardly changes when steps before it
+        are left out."""
         self._scenario = scenario
         self._steps = steps
         self._keep = None if keep is None else frozenset(keep)
@@ -137,6 +141,8 @@ class World:
         if self._keep is not None and self._step not in self._keep:
             return None
         self.figures.steps += 1
+        if self.chooser is not None:
+            self.chooser.begin(self._step)
         self.trace.add("step", "", f"step {self._step}")
         return Step(self._step, derived(self.seed, "step", self._step))
 
