@@ -44,6 +44,8 @@ from .ticket import Ticket
 
 T = TypeVar("T")
 
+_HIGHEST_LIMIT = 2**31 - 1
+
 
 class Engine:
     """A running engine; `open_engine` makes one. `by` names who caused a change, in its event."""
@@ -112,6 +114,8 @@ class Engine:
         if cancelled is not None:
             return cancelled
         run = await self.get_run(run_id)
+        if not run.ended:
+            raise Unavailable(f"the engine is being left, and run {run_id} goes on at its next start")
         raise Conflict(f"run {run_id} is {run.status} and can't be cancelled", run=run)
 
     async def inject(self, run_or_handle: str, message: Any, *, by: str = "app") -> str:
@@ -307,7 +311,9 @@ def check_text(what: str, value: object) -> None:
 
 
 def check_limit(what: str, limit: object) -> int:
-    """A limit: a whole number from 0."""
+    """A limit: a whole number from 0, that every store and codec can hold."""
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
         raise Invalid(f"{what} must be a whole number, 0 or more, not {limit!r}", value=repr(limit))
+    if limit > _HIGHEST_LIMIT:
+        raise Invalid(f"{what} must be at most {_HIGHEST_LIMIT:,}, not {limit:,}", value=repr(limit))
     return limit

@@ -60,8 +60,19 @@ class Handle(Actor):
         self._admitted = admitted
         if waiting:
             self._waiting = OrderedDict((submission.id, submission) for submission in waiting)
-            self._replacement = waiting[0].id if waiting[0].terms.front else None
+            self._replace_again([submission for submission in waiting if submission.terms.front])
         self._admit_next()
+
+    def _replace_again(self, replacing: list[Submission]) -> None:
+        """A replacement and the cancel of what it replaces are two commits: a crash may come between them."""
+        if not replacing:
+            return
+        newest, *superseded = replacing
+        self._replacement = newest.id
+        for submission in superseded:
+            self._cancel(submission.id, newest.by)
+        if self._admitted is not None:
+            self._cancel(self._admitted.id, newest.by)
 
     def has_work(self) -> bool:
         if self._taken_by() is not None or self._waiting:

@@ -457,10 +457,6 @@ def test_a_crash_against(command: str):
     walked(crash_against(command), *OUTCOMES[command])
 
 
-@pytest.mark.xfail(
-    reason="what a replacement was to replace goes on after a crash between their commits",
-    raises=AssertionError,
-)
 def test_a_crash_against_a_replacement():
     walked(crash_against("replace"), *OUTCOMES["replace"])
 
