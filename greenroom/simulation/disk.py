@@ -62,6 +62,8 @@ class SimulatedDisk:
         """Finished files, by handle and path."""
         self.parts: dict[tuple[str, str, str], StoredFile] = {}
         """Unfinished ones, by handle, path and run."""
+        self.undeleted: set[tuple[str, ...]] = set()
+        """The keys of files and parts that an engine wanted to delete, and the disk refused."""
         self.rules = rules
         """What judges everything that is committed here."""
         self.injured = False

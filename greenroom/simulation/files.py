@@ -7,7 +7,7 @@ died reaches nothing here any more.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -49,17 +49,26 @@ class DiskFiles:
         disk.parts[handle, path, run] = StoredFile(run)
         return DiskPart(disk, self, handle, path, run, overwrite)
 
+    async def reach_to_delete(self, what: str, doomed: Iterable[tuple[str, ...]]) -> None:
+        """The same, and remember what could not be deleted, which the engine can't be blamed for."""
+        try:
+            await self.reach(what)
+        except BaseException:
+            if not self._owner.dead:
+                self._disk.undeleted.update(doomed)
+            raise
+
     async def delete(self, handle: str, paths: Sequence[str]) -> None:
-        await self.reach(f"delete {list(paths)}")
+        await self.reach_to_delete(f"delete {list(paths)}", [(handle, path) for path in paths])
         for path in paths:
             self._disk.files.pop((handle, path), None)
 
     async def remove_parts(self, handle: str, run: str) -> list[str]:
-        await self.reach(f"remove the parts of {run}")
-        left = [path for owner, path, writer in self._disk.parts if (owner, writer) == (handle, run)]
-        for path in left:
-            del self._disk.parts[handle, path, run]
-        return left
+        left = [key for key in self._disk.parts if (key[0], key[2]) == (handle, run)]
+        await self.reach_to_delete(f"remove the parts of {run}", left)
+        for key in left:
+            self._disk.parts.pop(key, None)
+        return [path for _, path, _ in left]
 
 
 class DiskPart:
@@ -90,6 +99,6 @@ class DiskPart:
         self._disk.files[handle, path] = self._file
 
     async def discard(self) -> None:
-        await self._files.reach(f"discard {self.path}")
+        await self._files.reach_to_delete(f"discard {self.path}", [self._key])
         if self._disk.parts.get(self._key) is self._file:
             del self._disk.parts[self._key]

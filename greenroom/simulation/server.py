@@ -103,8 +103,9 @@ class Server:
     def _show_files(self, *, at_rest: bool) -> None:
         disk = self.disk
         if disk.files or disk.parts:
-            files = {key: file.run for key, file in disk.files.items()}
-            self.judge(self.rules.files, list(disk.parts), files, at_rest=at_rest)
+            parts = [key for key in disk.parts if key not in disk.undeleted]
+            files = {key: file.run for key, file in disk.files.items() if key not in disk.undeleted}
+            self.judge(self.rules.files, parts, files, at_rest=at_rest)
 
     def abandon(self) -> None:
         """The simulation ends: whatever still lives here dies."""
@@ -170,10 +171,11 @@ class Life:
             with self._scope:
                 if not self.dead:
                     await self._live()
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
-            self._ends_with(error)
+            if is_interrupt(error):
+                self._world.interrupt()
+            else:
+                self._ends_with(error)
         finally:
             self.engine = None
             self.dead = True
@@ -254,6 +256,13 @@ class Life:
         disk_is_to_blame = isinstance(error, GreenroomError) and server.disk.injured
         if self.begun.is_set() and isinstance(error, Exception) and not disk_is_to_blame:
             self._world.fail(f"the engine stopped with {type(error).__name__}: {error}", error)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether Ctrl-C is in it."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, KeyboardInterrupt)
 
 
 class TracedJobs(Jobs):

@@ -85,6 +85,8 @@ def simulate(
         world.figures.commands = world.trace.commands
         world.figures.simulated_seconds = world.ticking.now
         world.figures.real_seconds = _real_time() - began
+    if world.interrupted:
+        raise KeyboardInterrupt
     if world.failure is not None:
         invariant, reason = world.failure
         raise SimulationFailed(seed, invariant, world.trace, world.figures, keep) from reason

@@ -180,16 +180,20 @@ _imports: dict[str, _Imports] = {}
 def _imported() -> Iterator[tuple[dict[str, Any], str, Any]]:
     """Where modules under test hold real functions, because they said `from time import time`."""
     for name, module in list(sys.modules.items()):
-        if not isinstance(module, types.ModuleType) or not _is_under_test(name):
+        if not isinstance(module, types.ModuleType):
             continue
-        names = vars(module)
         known = _imports.get(name)
-        if known is None or known.module is not module or known.names != len(names):
-            found = [(name, value) for name, value in names.items() if id(value) in _STAND_INS]
-            known = _imports[name] = _Imports(module, len(names), found)
+        if known is None or known.module is not module or known.names != len(vars(module)):
+            known = _imports[name] = _look_into(name, module)
         for held, real in known.found:
-            if names.get(held) is real:
-                yield names, held, real
+            if vars(module).get(held) is real:
+                yield vars(module), held, real
+
+
+def _look_into(name: str, module: types.ModuleType) -> _Imports:
+    names = vars(module)
+    held = names.items() if _is_under_test(name) else ()
+    return _Imports(module, len(names), [(name, value) for name, value in held if id(value) in _STAND_INS])
 
 
 def _is_under_test(module: str) -> bool:

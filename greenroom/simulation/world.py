@@ -25,7 +25,7 @@ from .disk import SimulatedDisk
 from .medium import MemoryMedium, SqliteMedium
 from .rules import Rules
 from .schedule import SeededChooser
-from .server import Life, Server
+from .server import Life, Server, is_interrupt
 from .trace import Trace
 
 StoreKind = Literal["memory", "sqlite"]
@@ -96,6 +96,7 @@ class World:
         self.clock = WallClock()
         self.figures = Figures()
         self.failure: tuple[str, BaseException | None] | None = None
+        self.interrupted = False
         self.servers: list[Server] = []
         self.ticking = SimulatedClock(self._end_instant, self._stuck)
         self.trace = Trace(self.ticking)
@@ -110,7 +111,8 @@ class World:
         self._invariants: list[tuple[str, Invariant]] = []
         self._scope = trio.CancelScope()
         self._nursery: trio.Nursery
-        self._task: trio.lowlevel.Task
+        self._task: trio.lowlevel.Task | None = None
+        self._played = trio.Event()
 
     # For scenarios.
 
@@ -174,10 +176,13 @@ class World:
             return
         self.failure = (text, cause)
         self.trace.end(f"FAILED: {text}")
-        for server in self.servers:
-            server.abandon()
-        cut_off(self._task, self._scope)
-        self.spawn(partial(bury, self._task, self._scope))
+        self._end_everything()
+
+    def interrupt(self) -> None:
+        """Somebody has pressed Ctrl-C: everything ends."""
+        if not self.interrupted:
+            self.interrupted = True
+            self._end_everything()
 
     def judge(self, rules: Rules, look: Callable[..., object], *arguments: Any, **options: Any) -> None:
         """Have rules look at something; the simulation fails if they find fault with it."""
@@ -205,22 +210,42 @@ class World:
         """Play the scenario, and let everything end."""
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._play)
+            try:
+                await self._played.wait()
+            except KeyboardInterrupt:
+                self.interrupt()
 
     async def _play(self) -> None:
         self._task = trio.lowlevel.current_task()
-        with self._scope:
-            try:
-                await self._scenario(self)
-                for server in self.servers:
-                    await server.stop()
-                self._end_instant()
-            except (trio.Cancelled, KeyboardInterrupt, GeneratorExit):
-                raise
-            except BaseException as error:
+        try:
+            with self._scope:
+                await self._play_and_stop()
+        finally:
+            for server in self.servers:
+                server.abandon()
+            self._played.set()
+
+    async def _play_and_stop(self) -> None:
+        try:
+            await self._scenario(self)
+            for server in self.servers:
+                await server.stop()
+            self._end_instant()
+        except (trio.Cancelled, GeneratorExit):
+            raise
+        except BaseException as error:
+            if is_interrupt(error):
+                self.interrupt()
+            else:
                 await trio.testing.wait_all_tasks_blocked()  # an engine that crashes may be the reason
                 self.fail(f"the scenario raised {type(error).__name__}: {error}", error)
+
+    def _end_everything(self) -> None:
         for server in self.servers:
             server.abandon()
+        if self._task is not None:
+            cut_off(self._task, self._scope)
+            self.spawn(partial(bury, self._task, self._scope))
 
     def _make_disk(self, name: str) -> SimulatedDisk:
         rules = Rules()

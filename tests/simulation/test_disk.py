@@ -9,7 +9,11 @@ import trio
 from greenroom import Jobs, Run
 from greenroom.errors import Conflict, NotFound, RunFailed, Unavailable
 from greenroom.persistence.failures import StoreBroken
+from greenroom.persistence.store import Batch, RunQuery, RunWrite, Stored
+from greenroom.protocol.records import RunRecord
+from greenroom.protocol.states import Status
 from greenroom.simulation import World, simulate
+from greenroom.simulation.rules import Rules
 
 jobs = Jobs()
 
@@ -59,7 +63,7 @@ async def submitted(world: World, trouble: str) -> tuple[str, str | None]:
     return told, run.status
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(
     ("trouble", "survives"), [("crash_before", False), ("crash_within", False), ("crash_after", True)]
 )
@@ -68,6 +72,20 @@ def test_a_crash_keeps_what_was_committed_and_nothing_else(play, trouble, surviv
         told, status = await submitted(world, trouble)
         world.check(told == "unavailable", "nobody could tell ann")
         world.check(status == ("queued" if survives else None), f"it is {status}")
+
+    play(scenario, seed)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_crash_within_a_commit_comes_before_its_end_however_short_it_is(play, seed):
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs)
+        ann = world.client("ann")
+        server.disk.fail_commit("crash_within")
+        with pytest.raises(Unavailable):
+            await ann.set_params("a", "draft")
+        await server.start()
+        world.check("a" not in (await ann.snapshot()).handles, "nothing was committed")
 
     play(scenario, seed)
 
@@ -242,7 +260,42 @@ def test_what_a_body_does_to_its_values_changes_nothing_that_is_stored(play):
     play(scenario)
 
 
-def test_files_outlive_a_crash_and_recovery_clears_up_what_was_unfinished(play):
+def test_what_an_engine_has_given_to_the_disk_is_out_of_its_reach(play, monkeypatch):
+    """Seen from the store itself, since the engine does not share its values either."""
+    monkeypatch.setattr(Rules, "commit", lambda rules, batch: None)
+    params = {"list": ["given"]}
+    created = {"id": "r", "handle": "a", "lane": "main", "job": "nothing", "kind": "start", "created_at": 0.0}
+    record = RunRecord(**created, params=params, status=Status.QUEUED, updated_at=0.0)
+
+    class Process:
+        dead = False
+
+        def die(self, why: str) -> None: ...
+
+        def opened(self, stored: Stored) -> None: ...
+
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs)
+        await server.stop()
+        store = server.disk.store_of(Process())
+        before = (await store.open("epoch", 1, 0.0)).last_seq
+        await store.commit(Batch(before, [], {"r": RunWrite(record, None, created=1)}, []))
+        params["list"].append("later")
+        found = await store.run("r")
+        world.check(found is not None and found.params == {"list": ["given"]}, f"it holds {found}")
+        found.params["list"].append("by a reader")
+        await store.close()
+        stored = await store.open("epoch", 1, 0.0)
+        world.check(stored.pending[0].record.params == {"list": ["given"]}, f"it holds {stored.pending}")
+        stored.pending[0].record.params["list"].append("by the next engine")
+        [found] = await store.runs(RunQuery())
+        world.check(found.params == {"list": ["given"]}, f"it holds {found}")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_files_outlive_a_crash_and_recovery_clears_up_what_was_unfinished(play, seed):
     async def scenario(world: World) -> None:
         server = await world.serve(jobs)
         disk = server.disk
@@ -260,6 +313,30 @@ def test_files_outlive_a_crash_and_recovery_clears_up_what_was_unfinished(play):
         await trio.sleep(1)
         world.check(not disk.parts, f"parts: {disk.parts}")
         world.check(list(disk.files) == [("a", "finished.txt")], f"files: {disk.files}")
+
+    play(scenario, seed)
+
+
+def test_an_engine_is_not_blamed_for_a_part_that_the_disk_would_not_let_it_delete(play):
+    unlucky = Jobs()
+
+    async def scenario(world: World) -> None:
+        server = await world.serve(unlucky)
+
+        @unlucky.job("unlucky")
+        async def unlucky_job(run: Run) -> None:
+            async with run.open_file("a.txt") as file:
+                await file.write(b"some of it")
+                server.disk.down = True
+                raise ValueError("and that is all")
+
+        ann = world.client("ann")
+        ticket = await ann.submit("unlucky", handle="a")
+        await trio.sleep(30)
+        server.disk.down = False
+        await trio.sleep(30)
+        world.check((await ann.get_run(ticket.id)).status == "failed", "it has failed")
+        world.check(len(server.disk.parts) == 1, "the part is left")
 
     play(scenario)
 
