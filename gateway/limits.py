@@ -36,8 +36,7 @@ class Credit:
         self._enough: trio.Event | None = None
 
     async def spend(self, cost: int) -> int:
-        """Wait until there is enough left, for one waiter at a time. Returns what is to be given back."""
-        cost = min(cost, self.total)
+        """Wait until there is enough left, for one waiter at a time. Returns the cost, to be given back."""
         while self.left < cost:
             self._enough = trio.Event()
             await self._enough.wait()

@@ -206,7 +206,7 @@ class Session:
             self._refuse(self._id_in(message), error, cost)
             return
         if entry.heavy:
-            cost += await self._credit.spend(_HEAVY - 1)
+            cost += await self._credit.spend(min(_HEAVY, self._credit.total) - 1)
         self._commands.append((command, entry, cost))
         self._nursery.start_soon(self._work)
 

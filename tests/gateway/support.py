@@ -148,12 +148,15 @@ class Talk:
 
     async def reply(self, id: int) -> dict[str, Any]:
         """The answer to a command; raises `Refused`."""
+        heard = 0
         while True:
-            message = await self.receive()
-            if message["type"] in ("ok", "error") and message["id"] == id:
-                if message["type"] == "error":
-                    raise Refused(message)
-                return message
+            for message in self.heard[heard:]:
+                if message["type"] in ("ok", "error") and message["id"] == id:
+                    if message["type"] == "error":
+                        raise Refused(message)
+                    return message
+            heard = len(self.heard)
+            await self.receive()
 
     async def call(self, type: str, **fields: Any) -> dict[str, Any]:
         return await self.reply(await self.post(type, **fields))
@@ -188,6 +191,7 @@ class Raw:
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
+        self._patience = PATIENCE if isinstance(stream, trio.SocketStream) else PATIENCE_IN_MOCK_TIME
         self.buffer = b""
 
     async def send(self, data: bytes) -> None:
@@ -196,7 +200,7 @@ class Raw:
     async def until_closed(self) -> bytes:
         """All that comes until the server closes."""
         data, self.buffer = self.buffer, b""
-        with trio.fail_after(PATIENCE):
+        with trio.fail_after(self._patience):
             while more := await self.stream.receive_some(65_536):
                 data += more
         return data
@@ -223,7 +227,7 @@ class Raw:
             machine.receive_data(self.buffer)
         answer = None
         body = b""
-        with trio.fail_after(PATIENCE):
+        with trio.fail_after(self._patience):
             while True:
                 event = machine.next_event()
                 if event is h11.NEED_DATA:
@@ -252,14 +256,14 @@ class Raw:
         } | {name.replace("_", "-"): value for name, value in headers.items()}
         lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
         await self.send(f"GET / HTTP/1.1\r\n{lines}\r\n".encode())
-        with trio.fail_after(PATIENCE):
+        with trio.fail_after(self._patience):
             while b"\r\n\r\n" not in self.buffer:
                 self.buffer += await self.stream.receive_some(65_536)
         _, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
 
     async def frame(self) -> tuple[int, bytes]:
         """The next frame: its opcode and what is in it."""
-        with trio.fail_after(PATIENCE):
+        with trio.fail_after(self._patience):
             while True:
                 parsed = parse_frame(self.buffer)
                 if parsed is not None:

@@ -1,0 +1,78 @@
+"""The figures for Prometheus: what is counted, and what is measured."""
+
+from __future__ import annotations
+
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support import until_status
+
+from .support import House, Raw, house
+
+
+async def figures(home: House) -> dict[str, float]:
+    answer = await Raw(await home.stream()).http("GET", "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    found = {}
+    for family in text_string_to_metric_families(answer.body.decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+async def test_runs_lanes_and_waiting_times(autojump_clock):
+    async with house(listen=False) as home:
+        await home.engine.set_max_concurrent(1)
+        first = await home.engine.submit("wait", handle="a", params={})
+        second = await home.engine.submit("wait", handle="b", params={})
+        await home.engine.submit("wait", handle="c", params={}, lane="slow")
+        await until_status(home.engine, first, "running")
+        await trio.sleep(3)
+        now = await figures(home)
+        assert now["greenroom_runs{status=running}"] == 1
+        assert now["greenroom_runs{status=queued}"] == 2
+        assert now["greenroom_lane_executing{lane=main}"] == 1
+        assert now["greenroom_lane_queued{lane=main}"] == 1
+        assert now["greenroom_lane_queued{lane=slow}"] == 1
+        assert now["greenroom_lane_limit{lane=slow}"] == 1
+        assert now["greenroom_max_concurrent"] == 1
+        assert now["greenroom_run_waiting_seconds_count"] == 1
+        home.bodies.end(first)
+        await until_status(home.engine, second, "running")
+        now = await figures(home)
+        assert now["greenroom_run_waiting_seconds_count"] == 2
+        assert now["greenroom_run_waiting_seconds_sum"] == 3
+        assert now["greenroom_runs_ended_total{status=succeeded}"] == 1
+
+
+async def test_events_and_commits(autojump_clock):
+    async with house(listen=False) as home:
+        for number in range(5):
+            await home.engine.set_params("h", number)
+        now = await figures(home)
+        assert now["greenroom_events_total{type=handle_changed}"] == 5
+        assert now["greenroom_commit_events_count"] == 5
+        assert now["greenroom_commit_events_sum"] == 5
+        assert now["greenroom_commit_seconds_count"] == 5
+        assert now["greenroom_seq"] == 5
+        assert (now["greenroom_draining"], now["greenroom_store_down"]) == (0, 0)
+
+
+async def test_clients(autojump_clock):
+    async with house(listen=False) as home:
+        talk = await home.memory_socket()
+        await talk.call("subscribe", after=99)
+        source = await home.stream()
+        await source.send_all(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await source.receive_some()
+        now = await figures(home)
+        assert now["greenroom_websockets"] == 1
+        assert now["greenroom_event_sources"] == 1
+        assert now["greenroom_resyncs_total"] == 1
+        assert now["greenroom_lag_events"] == 0
+        await source.aclose()
+        await talk.socket.aclose()
+        now = await figures(home)
+        assert now["greenroom_websockets"] == 0
+        assert now["greenroom_event_sources"] == 0
