@@ -64,6 +64,13 @@ def _unshield(root: Task, scope: trio.CancelScope) -> None:
             status = status._parent  # type: ignore[assignment]  # None beyond the outermost
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Whether Ctrl-C is in it."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, KeyboardInterrupt)
+
+
 def cancelled() -> trio.Cancelled:
     """For whoever must go no further, in a scope that was just cut off."""
     return trio.Cancelled._create(source="explicit", reason="the process has died")

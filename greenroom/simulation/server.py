@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial, wraps
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import trio
 
 from ..actors.body import Run
 from ..actors.engine import Engine
-from ..actors.jobs import Job, Jobs
+from ..actors.jobs import Jobs
 from ..actors.opening import open_engine
 from ..persistence.store import Stored
-from ..protocol.errors import GreenroomError, Invalid, Unavailable
-from .crash import bury, cut_off
+from ..protocol.errors import GreenroomError, Unavailable
+from .crash import bury, cut_off, is_interrupt
 from .disk import SimulatedDisk
+from .jobs import TracedJobs
 
 if TYPE_CHECKING:
     from .world import World
@@ -256,60 +256,3 @@ class Life:
         disk_is_to_blame = isinstance(error, GreenroomError) and server.disk.injured
         if self.begun.is_set() and isinstance(error, Exception) and not disk_is_to_blame:
             self._world.fail(f"the engine stopped with {type(error).__name__}: {error}", error)
-
-
-def is_interrupt(error: BaseException) -> bool:
-    """Whether Ctrl-C is in it."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(KeyboardInterrupt) is not None
-    return isinstance(error, KeyboardInterrupt)
-
-
-class TracedJobs(Jobs):
-    """The jobs of a server, with the begins and ends of their bodies reported."""
-
-    def __init__(self, jobs: Jobs, life: Life) -> None:
-        super().__init__()
-        self._given = jobs
-        self._life = life
-        self._traced: dict[Job, Job] = {}
-
-    def get(self, name: object) -> Job:
-        return self._trace(self._given.get(name))
-
-    def recall(self, name: str) -> Job:
-        return self._trace(self._given.recall(name))
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._given
-
-    def _trace(self, job: Job) -> Job:
-        if not job.registered:
-            return job
-        if job.in_thread:
-            raise Invalid(
-                f"job {job.name!r} is a plain def and needs a thread, which a simulation hasn't got"
-            )
-        traced = self._traced.get(job)
-        if traced is None:
-            traced = self._traced[job] = attrs.evolve(job, function=self._reporting(job))
-        return traced
-
-    def _reporting(self, job: Job) -> Any:
-        life = self._life
-
-        @wraps(job.function)
-        async def body(run: Run, *params: Any) -> Any:
-            life.body_begins(run)
-            how = "is stopped"
-            try:
-                result = await job.function(run, *params)
-                how = "returns"
-                return result
-            except Exception as error:
-                how = f"raises {type(error).__name__}: {error}"
-                raise
-            finally:
-                life.body_ends(run, how)
-
-        return body

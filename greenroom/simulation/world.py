@@ -19,13 +19,13 @@ import trio.testing
 from ..actors.jobs import Jobs
 from ..persistence.store import Batch
 from .client import Client
-from .crash import bury, cut_off
+from .crash import bury, cut_off, is_interrupt
 from .determinism import SimulatedClock, derived
 from .disk import SimulatedDisk
 from .medium import MemoryMedium, SqliteMedium
 from .rules import Rules
 from .schedule import SeededChooser
-from .server import Life, Server, is_interrupt
+from .server import Life, Server
 from .trace import Trace
 
 StoreKind = Literal["memory", "sqlite"]

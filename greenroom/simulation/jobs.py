@@ -1,0 +1,73 @@
+"""The jobs of a simulated server: those that it was given, with the begins and ends of bodies reported."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, Protocol
+
+import attrs
+
+from ..actors.body import Run
+from ..actors.jobs import Job, Jobs
+from ..protocol.errors import Invalid
+
+
+class Listener(Protocol):
+    """Who hears of bodies."""
+
+    def body_begins(self, run: Run) -> None:
+        """A body takes its first step."""
+
+    def body_ends(self, run: Run, how: str) -> None:
+        """A body has taken its last step."""
+
+
+class TracedJobs(Jobs):
+    """See the module's text. Jobs that are registered later on are there, too."""
+
+    def __init__(self, jobs: Jobs, listener: Listener) -> None:
+        super().__init__()
+        self._given = jobs
+        self._listener = listener
+        self._traced: dict[Job, Job] = {}
+
+    def get(self, name: object) -> Job:
+        return self._trace(self._given.get(name))
+
+    def recall(self, name: str) -> Job:
+        return self._trace(self._given.recall(name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._given
+
+    def _trace(self, job: Job) -> Job:
+        if not job.registered:
+            return job
+        if job.in_thread:
+            raise Invalid(
+                f"job {job.name!r} is a plain def and needs a thread, which a simulation hasn't got"
+            )
+        traced = self._traced.get(job)
+        if traced is None:
+            traced = self._traced[job] = attrs.evolve(job, function=self._reporting(job))
+        return traced
+
+    def _reporting(self, job: Job) -> Callable[..., Awaitable[Any]]:
+        listener = self._listener
+
+        @wraps(job.function)
+        async def body(run: Run, *params: Any) -> Any:
+            listener.body_begins(run)
+            how = "is stopped"
+            try:
+                result = await job.function(run, *params)
+                how = "returns"
+                return result
+            except Exception as error:
+                how = f"raises {type(error).__name__}: {error}"
+                raise
+            finally:
+                listener.body_ends(run, how)
+
+        return body
