@@ -7,6 +7,7 @@ went. A scenario that only this program can find is hunted in this process alone
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import time
@@ -203,20 +204,16 @@ class _Search:
         self._report = report
         self._hunt = Hunt(len(orders))
         self._began = _now()
-        self._under_way: dict[int, None] = {}  # seeds that were begun and have not ended, oldest first
+        self._scope = trio.CancelScope()
 
     async def run(self) -> Hunt:
-        with trio.move_on_after(self._orders[0].seconds + PATIENCE) as patience:
+        with self._scope:
             async with trio.open_nursery() as nursery:
-                self._scope = nursery.cancel_scope
                 nursery.start_soon(self._keep_reporting)
                 async with trio.open_nursery() as hunters:
                     for orders in self._orders:
                         hunters.start_soon(self._have_done, orders)
-                self._scope.cancel()
-        if patience.cancelled_caught and self._under_way:
-            seed = next(iter(self._under_way))
-            self._hunt.failed = Failed(seed, f"it has not ended {PATIENCE:g} s after the hunt", endless=True)
+                nursery.cancel_scope.cancel()
         self._say()
         return self._hunt
 
@@ -238,20 +235,36 @@ class _Search:
                 trio.run_process, command, stdout=PIPE, check=False, env={**os.environ, "PYTHONPATH": path}
             )
             process = await nursery.start(start)
-            text = b""
-            async for part in process.stdout:
-                *lines, text = (text + part).split(b"\n")
-                for line in lines:
-                    self._take(msgspec.json.decode(line, type=Played))
+            seed = await self._listen(process.stdout, orders.seconds)
+            if seed is not None:
+                self._fails(Failed(seed, f"it has not ended {PATIENCE:g} s after the hunt", endless=True))
         if process.returncode:
             raise RuntimeError(f"a process of the hunt ended with {process.returncode}; see above for why")
 
+    async def _listen(self, process: trio.abc.ReceiveStream, seconds: float) -> int | None:
+        """Take what a process says, until it has ended; or until it has been silent for too long, which
+        leaves a seed."""
+        seed: int | None = None
+        text = b""
+        with trio.CancelScope() as patience:
+            async for part in process:
+                *lines, text = (text + part).split(b"\n")
+                for line in lines:
+                    played = msgspec.json.decode(line, type=Played)
+                    seed = played.seed if played.figures is None else None
+                    self._take(played)
+                if patience.deadline == math.inf:  # it has begun
+                    patience.deadline = trio.current_time() + seconds + PATIENCE
+        return seed if patience.cancelled_caught else None
+
     def _take(self, played: Played) -> None:
-        if played.figures is None:
-            self._under_way[played.seed] = None
-            return
-        self._under_way.pop(played.seed, None)
-        self._hunt.count(Figures(**played.figures))  # type: ignore[arg-type]
-        if played.failed is not None and self._hunt.failed is None:
-            self._hunt.failed = played.failed
-            self._scope.cancel()
+        if played.figures is not None:
+            self._hunt.count(Figures(**played.figures))  # type: ignore[arg-type]
+        if played.failed is not None:
+            self._fails(played.failed)
+
+    def _fails(self, failed: Failed) -> None:
+        """The first failure ends the hunt."""
+        if self._hunt.failed is None:
+            self._hunt.failed = failed
+        self._scope.cancel()

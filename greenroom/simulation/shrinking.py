@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
+from itertools import chain, combinations
 
 from .simulate import SimulationFailed, simulate
 from .world import Scenario, StoreKind
@@ -51,11 +52,25 @@ def shrink(
 
 
 def minimize(steps: Sequence[int], fails: Callable[[Sequence[int]], bool], go_on: Callable[[], bool]) -> None:
-    """Delta debugging: leave out halves of what is left, then quarters and so on, down to single steps, until
-    none can be left out any more. `fails` is told what to keep."""
-    left, parts = list(steps), 2
+    """Find few steps with which it still fails; `fails` is told what to keep.
+
+    First by delta debugging: halves of what is left are left out, then quarters and so on, down to single
+    steps, until none can be left out any more. Of what is left then, all choices of up to three are tried,
+    for a step may do harm only together with others.
+    """
+    left = list(steps)
     if not left or not go_on() or fails([]):
         return
+    left = _leave_out(left, fails, go_on)
+    for few in chain.from_iterable(combinations(left, size) for size in range(1, min(4, len(left)))):
+        if not go_on() or fails(few):
+            return
+
+
+def _leave_out(
+    left: list[int], fails: Callable[[Sequence[int]], bool], go_on: Callable[[], bool]
+) -> list[int]:
+    parts = 2
     while go_on():
         size = max(1, len(left) // parts)
         for start in range(0, len(left), size):
@@ -64,11 +79,12 @@ def minimize(steps: Sequence[int], fails: Callable[[Sequence[int]], bool], go_on
                 left, parts = kept, max(2, parts - 1)
                 break
             if not go_on():
-                return
+                return left
         else:
             if size == 1:
-                return
+                return left
             parts = min(len(left), parts * 2)
+    return left
 
 
 def _kind(invariant: str) -> list[str]:

@@ -36,7 +36,7 @@ def test_what_a_hunt_raises_is_small_and_can_be_played_again():
         hunt(shop.careless, seconds=60, processes=1)
 
     assert info.value.keep is not None
-    assert len(info.value.keep) <= 3
+    assert len(info.value.keep) <= 6  # of 20
     with pytest.raises(SimulationFailed) as again:
         simulate(info.value.seed, shop.careless, keep=info.value.keep)
     assert again.value.trace.text() == info.value.trace.text()
