@@ -1,4 +1,4 @@
-"""A shop whose orders are charged for: with a mistake that only a crash at the right moment shows, and without."""
+"""A shop whose orders are charged for: with a mistake that only a crash at some moment shows, and without."""
 
 from collections import Counter
 from typing import Any
