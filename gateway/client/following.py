@@ -118,6 +118,8 @@ class Following:
 
     def end(self, run_id: str) -> Reply[RunRecord | None]:
         """Replies with a pending run when it has ended; with `None` if its end was missed."""
+        if self.failure is not None:
+            raise self.failure()
         return self._ends.setdefault(run_id, Reply())
 
     def _ended(self, run_id: str, run: RunRecord | None) -> None:

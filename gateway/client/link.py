@@ -25,6 +25,7 @@ from ...protocol.commands import (
     Resync,
     ServerMessage,
     Subscribe,
+    Unsubscribe,
     Welcome,
 )
 from ...protocol.errors import GreenroomError, Invalid, TooLarge, Unavailable
@@ -40,6 +41,7 @@ OpenStream = Callable[[], Awaitable[trio.abc.Stream]]
 
 CONNECT_WITHIN = 10.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_NOBODY = 0  # the id of a command whose answer nobody waits for
 _STABLE = 5.0  # after so long a connection is held to have been a good one
 
 
@@ -159,9 +161,15 @@ class Link:
         try:
             with trio.move_on_after(CONNECT_WITHIN) as patience:
                 socket = await self._connect()
+                if (
+                    self._token is None
+                ):  # let the gateway say at once if it wants one, rather than wait for it
+                    await socket.send(MSGPACK.encode(Unsubscribe(id=_NOBODY)))
                 welcome = MSGPACK.decode(await socket.receive(), ServerMessage)
             if patience.cancelled_caught or socket is None:
                 raise ConnectionLost(f"it didn't answer within {CONNECT_WITHIN:g} seconds")
+            if isinstance(welcome, Error):
+                raise refusal(welcome)
             if not isinstance(welcome, Welcome):
                 raise ConnectionLost(f"it began with {welcome.__struct_config__.tag}, not with a welcome")
             self.welcome = welcome
@@ -214,7 +222,9 @@ class Link:
     def _tell_when_ready(self) -> None:
         """The first state is there when all is folded that there was at the welcome."""
         following = self.following
-        if not self._ready.done and following.filter is None and following.seq >= self.welcome.seq:
+        if self._ready.done or following.state is None or following.filter is not None:
+            return
+        if following.seq >= self.welcome.seq:
             self._ready.set(None)
 
     async def _tell_when_caught_up(self) -> None:

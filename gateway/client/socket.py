@@ -108,6 +108,13 @@ class Socket:
         """Send a message, as soon as the stream takes it."""
         self._put(BytesMessage(data=payload))
 
+    async def send(self, payload: bytes) -> None:
+        """Send a message and wait until it is written; only as long as there is no task that does `write`."""
+        try:
+            await self._write([self._machine.send(BytesMessage(data=payload))])
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ConnectionLost(_why(error)) from None
+
     async def write(self) -> None:
         """Send what is put, until cancelled. Returns if the stream is broken; `receive` then says so."""
         try:

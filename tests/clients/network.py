@@ -24,6 +24,7 @@ class Network:
     def __init__(self, nursery: trio.Nursery) -> None:
         self.gateway: Gateway | None = None
         self.opened = 0
+        self._clients = 0
         self._nursery = nursery
         self._open: list[Ends] = []
 
@@ -59,7 +60,8 @@ class Network:
 
     def client(self, **options: Any) -> AbstractAsyncContextManager[Client]:
         """A client on this network."""
-        options.setdefault("random", random.Random(1))
+        self._clients += 1
+        options.setdefault("random", random.Random(self._clients))
         return connect("ws://127.0.0.1:8440", open_stream=self.open_stream, **options)
 
 
