@@ -6,6 +6,11 @@ import click
 
 from .commands.config import config
 from .commands.db import db
+from .commands.demo import demo
+from .commands.engine import drain, resume, state
+from .commands.handles import handles
+from .commands.lanes import lanes
+from .commands.runs import answer, cancel, inject, runs, show, submit, watch
 from .commands.serve import serve
 from .commands.simulate import simulate
 from .commands.tokens import token
@@ -17,5 +22,9 @@ def main() -> None:
     """Greenroom: an actor-model run engine on trio."""
 
 
-for command in (serve, token, config, db, simulate):
+for command in (
+    *(demo, serve, config, token, db, simulate),
+    *(submit, watch, runs, show, cancel, inject, answer),
+    *(lanes, handles, state, drain, resume),
+):
     main.add_command(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from enum import IntEnum
 from functools import wraps
@@ -30,6 +31,8 @@ class Exit(IntEnum):
     """The server wants a token, or the token's role does not permit this."""
     RUN_NOT_SUCCEEDED = 5
     """The run that was waited for has ended, but has not succeeded."""
+    INTERRUPTED = 130
+    """Ctrl-C."""
 
 
 class Stopped(click.ClickException):
@@ -55,7 +58,15 @@ def told(function: Callable[P, None]) -> Callable[P, None]:
             raise Stopped(error.message, Exit.FAILED) from error
         except RunEnded as error:
             raise Stopped(str(error), Exit.RUN_NOT_SUCCEEDED) from error
+        except BrokenPipeError:
+            raise  # whoever read the output has had enough; click knows what to do
         except OSError as error:
             raise Stopped(str(error), Exit.FAILED) from error
+        except KeyboardInterrupt:
+            sys.exit(Exit.INTERRUPTED)
+        except BaseExceptionGroup as group:
+            if group.split(KeyboardInterrupt)[1] is not None:
+                raise
+            sys.exit(Exit.INTERRUPTED)  # Ctrl-C, come out of a nursery
 
     return call

@@ -165,10 +165,10 @@ def load_jobs(where: str) -> Jobs:
     except AttributeError as error:
         raise Invalid(f"module {module!r} has no {name!r}: {error}", value=where) from error
     except Exception as error:  # whatever the module does when it is imported
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        *_, last = traceback.extract_tb(error.__traceback__)
+        place = "" if isinstance(error, SyntaxError) else f" ({last.filename}:{last.lineno})"
         raise Invalid(
-            f"module {module!r} can't be imported: {type(error).__name__}: {error} "
-            f"({place.filename}:{place.lineno})"
+            f"module {module!r} can't be imported: {type(error).__name__}: {error}{place}", value=where
         ) from error
     if not isinstance(found, Jobs):
         raise Invalid(f"{where} is no greenroom.Jobs, but {type(found).__name__}", value=where)

@@ -1,0 +1,112 @@
+"""Commands about the engine as a whole: state, drain, resume."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import click
+from rich.text import Text
+
+from ..gateway.client import Client
+from ..protocol.records import Snapshot
+from .exits import Exit, Stopped
+from .runs import Timeout
+from .showing import STYLES, brief, console, fields, say_json, span, status, table
+from .talking import Server, for_server
+
+
+@click.command()
+@for_server
+def state(server: Server) -> None:
+    """Show how the engine is: what executes and waits, and what is asked.
+
+    With --json it is the whole snapshot, as clients get it.
+
+    \b
+    Examples:
+      greenroom state
+      greenroom state --json | jq .engine
+    """
+
+    async def talk(client: Client) -> Snapshot:
+        return await client.snapshot()
+
+    found = server.ask(talk)
+    if server.as_json:
+        say_json(found)
+        return
+    engine = found.engine
+    counts = Counter(run.status for run in found.runs.values())
+    fields(
+        {
+            "server": server.url,
+            "executing": f"{engine.executing} of {engine.max_concurrent}",
+            "queued": str(engine.queued),
+            "draining": "yes" if engine.draining else "no",
+            "runs": Text(", ").join(Text(f"{count} {one}", STYLES[one]) for one, count in counts.items()),
+            "event": f"{found.seq} of {found.epoch}",
+        }
+    )
+    pending = [run for run in found.runs.values() if not run.ended and run.status != "queued"]
+    if pending:
+        console().print()
+    table(("run", "handle", "job", "status"), ((run.id, run.handle, run.job, status(run)) for run in pending))
+    if found.interrupts:
+        console().print()
+    table(
+        ("question", "handle", "asks"),
+        (
+            (id, found.runs[question.run].handle, brief(question.data))
+            for id, question in found.interrupts.items()
+        ),
+    )
+
+
+@click.command()
+@click.option("--wait", is_flag=True, help="Wait until what executes now has ended.")
+@click.option("--timeout", type=Timeout(), default="none", metavar="TIME", help="How long to wait.")
+@for_server
+def drain(server: Server, wait: bool, timeout: float) -> None:
+    """Take no new runs and start none, until `greenroom resume`; what executes goes on.
+
+    With --wait it exits with 1 if that has not ended in time.
+
+    \b
+    Examples:
+      greenroom drain
+      greenroom drain --wait --timeout 5m && systemctl stop greenroom
+    """
+
+    async def talk(client: Client) -> bool:
+        await client.drain()
+        return await client.wait_for_active(timeout) if wait else True
+
+    drained = server.ask(talk, follow=wait)
+    if server.as_json:
+        say_json({"draining": True, "drained": drained} if wait else {"draining": True})
+    if not drained:
+        raise Stopped(
+            f"after {span(timeout)} something still executes; the engine goes on draining", Exit.FAILED
+        )
+    if not server.as_json:
+        click.echo("Nothing executes any more." if wait else "Draining.")
+
+
+@click.command()
+@for_server
+def resume(server: Server) -> None:
+    """Take and start runs again after `greenroom drain`.
+
+    \b
+    Example:
+      greenroom resume
+    """
+
+    async def talk(client: Client) -> None:
+        await client.resume()
+
+    server.ask(talk)
+    if server.as_json:
+        say_json({"draining": False})
+    else:
+        click.echo("Taking runs again.")

@@ -1,0 +1,150 @@
+"""`greenroom handles`: who is busy, the parameters that handles keep, and freeing one that is stuck."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from ..gateway.client import Client
+from ..protocol.records import Snapshot
+from .exits import Exit, Stopped
+from .showing import brief, say_json, table
+from .talking import Server, for_server
+
+
+@click.group()
+def handles() -> None:
+    """Handles: the accounts, sessions or devices whose runs never overlap.
+
+    \b
+    Examples:
+      greenroom handles list
+      greenroom handles params alice '{"url": "https://example.org"}'
+      greenroom handles release alice
+    """
+
+
+@handles.command("list")
+@for_server
+def list_(server: Server) -> None:
+    """Show the handles that are busy, were lately, or keep parameters.
+
+    \b
+    Examples:
+      greenroom handles list
+      greenroom handles list --json | jq -r 'select(.status == "Failed") | .handle'
+    """
+
+    async def talk(client: Client) -> Snapshot:
+        return await client.snapshot()
+
+    state = server.ask(talk)
+    if server.as_json:
+        for name, handle in state.handles.items():
+            say_json({"handle": name, **msgspec.to_builtins(handle)})
+        return
+    table(
+        ("handle", "status", "run", "waiting", "params"),
+        (
+            (
+                name,
+                handle.status.value,
+                handle.active_run or "",
+                str(len(handle.waiting) or ""),
+                "" if handle.params is None else brief(handle.params),
+            )
+            for name, handle in state.handles.items()
+        ),
+    )
+
+
+@handles.command()
+@click.argument("handle")
+@click.argument("params", metavar="[JSON]", required=False)
+@for_server
+def params(server: Server, handle: str, params: str | None) -> None:
+    """Show or set the parameters that a handle keeps for runs that bring none; `null` takes them away.
+
+    They can't be changed while the handle is busy.
+
+    \b
+    Examples:
+      greenroom handles params alice
+      greenroom handles params alice '{"url": "https://example.org", "pages": 3}'
+      greenroom handles params alice null
+    """
+    if params is None:
+
+        async def talk(client: Client) -> Any:
+            found = (await client.snapshot()).handles.get(handle)
+            return None if found is None else found.params
+
+        kept = server.ask(talk)
+        if server.as_json:
+            say_json(kept)
+        else:
+            click.echo("It keeps none." if kept is None else brief(kept))
+        return
+    try:
+        value = msgspec.json.decode(params)
+    except msgspec.DecodeError as error:
+        raise click.UsageError(f"the parameters are no JSON: {error}") from error
+
+    async def change(client: Client) -> None:
+        await client.set_params(handle, value)
+
+    server.ask(change)
+    _say(server, {"handle": handle, "params": value}, f"{handle}: {brief(value)}")
+
+
+@handles.command()
+@click.argument("handle")
+@for_server
+def clear(server: Server, handle: str) -> None:
+    """Cancel what waits in a handle; leave its active run.
+
+    \b
+    Example:
+      greenroom handles clear alice
+    """
+
+    async def talk(client: Client) -> int:
+        return await client.clear_handle(handle)
+
+    count = server.ask(talk)
+    _say(server, {"count": count}, f"{count} runs cancelled.")
+
+
+@handles.command()
+@click.argument("handle")
+@for_server
+def release(server: Server, handle: str) -> None:
+    """Free a handle that the body of an abandoned run still holds.
+
+    From then on two bodies may execute for it, if the abandoned one still does anything. Exits with 1 if
+    there is nothing to free it from.
+
+    \b
+    Example:
+      greenroom handles release alice
+    """
+
+    async def talk(client: Client) -> bool:
+        return await client.release_handle(handle)
+
+    released = server.ask(talk)
+    if server.as_json:
+        say_json({"released": released})
+    if not released:
+        raise Stopped(f"{handle!r} is not held by an abandoned body", Exit.FAILED)
+    if not server.as_json:
+        click.echo(f"{handle} is free.")
+
+
+def _say(server: Server, value: dict[str, Any], text: str) -> None:
+    if server.as_json:
+        say_json(value)
+    else:
+        click.echo(text)

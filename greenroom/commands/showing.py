@@ -1,0 +1,122 @@
+"""What commands print: JSON lines for programs, and tables for people, as wide as the terminal."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..protocol.records import RunRecord
+
+_UNCUT = 10_000
+"""The width where there is no terminal: whatever reads it gets all of it."""
+
+STYLES = {
+    "queued": "yellow",
+    "running": "cyan",
+    "suspended": "magenta",
+    "cancelling": "dark_orange",
+    "succeeded": "green",
+    "failed": "bold red",
+    "timed_out": "bold red",
+    "rejected": "bold red",
+    "cancelled": "bright_black",
+}
+"""The colours of statuses."""
+
+
+def console() -> Console:
+    """The terminal, or whatever standard output is."""
+    found = Console(highlight=False, markup=False, emoji=False)
+    return found if found.is_terminal else Console(width=_UNCUT, highlight=False, markup=False, emoji=False)
+
+
+def say_json(value: Any) -> None:
+    """A line of JSON."""
+    click.echo(msgspec.json.encode(value))
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) -> None:
+    """A table without lines around its cells; nothing at all without rows."""
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        shown.add_column(name, no_wrap=name in ("run", "status", "age", "question"))
+    for row in rows:
+        shown.add_row(*[cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row])
+    if shown.row_count:
+        console().print(shown)
+
+
+def fields(values: Mapping[str, Any]) -> None:
+    """Names and values below each other."""
+    width = max(map(len, values), default=0)
+    out = console()
+    for name, value in values.items():
+        text = value if isinstance(value, str | Text) else brief(value)
+        shown = text if isinstance(text, Text) else Text(clean(text))
+        out.print(Text(f"{name:<{width}}  ", style="bold").append_text(shown), soft_wrap=True)
+
+
+def status(run: RunRecord) -> Text:
+    """A run's status in its colour, with its reason."""
+    why = run.reason or run.waiting_for
+    return Text(f"{run.status} ({why})" if why and why != run.status else run.status, STYLES[run.status])
+
+
+def brief(value: Any) -> str:
+    """A JSON value in a line."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def clean(text: str) -> str:
+    """A text from elsewhere, in a line, without what could steer a terminal."""
+    return "".join(
+        char if char.isprintable() else " " if char in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+        for char in text
+    )
+
+
+def number(value: float) -> str:
+    """A number that is quickly read."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (size if unit != 'k' else 1e3):.1f}{unit}"
+    return f"{value:g}"
+
+
+def span(seconds: float) -> str:
+    """A time that has passed."""
+    seconds = max(0.0, seconds)
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} m {rest:02} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} m" if hours < 48 else f"{hours // 24} d"
+
+
+def moment(at: float) -> str:
+    """A moment, as it is called here."""
+    return datetime.fromtimestamp(at).isoformat(" ", "seconds")
+
+
+def age(at: float) -> str:
+    """How long ago it was."""
+    return span(time.time() - at)
+
+
+def parsed(text: str) -> Any:
+    """A value of the command line: JSON, or else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

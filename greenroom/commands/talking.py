@@ -1,0 +1,128 @@
+"""How commands reach a server: its address and token, and a client for as long as it takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import click
+import trio
+
+from ..gateway.client import Client, connect
+from ..protocol.errors import Invalid, NotFound, Unauthorized, Unavailable
+from .exits import Exit, Stopped, told
+
+T = TypeVar("T")
+
+DEFAULT_URL = "http://127.0.0.1:8440"
+
+
+@attrs.frozen
+class Server:
+    """The server that a command is for, and in which form its answer is to be shown."""
+
+    url: str
+    token: str | None
+    as_json: bool
+
+    def ask(self, talk: Callable[[Client], Awaitable[T]], *, follow: bool = False) -> T:
+        """Connect, and do what `talk` says. Raises `Stopped` if there is no server to talk to."""
+        return trio.run(self._ask, talk, follow)
+
+    async def _ask(self, talk: Callable[[Client], Awaitable[T]], follow: bool) -> T:
+        talking = False
+        try:
+            async with connect(self.url, token=self.token, follow=follow) as client:
+                talking = True
+                return await talk(client)
+        except (Unavailable, Invalid) as error:
+            if talking:
+                raise
+            code = Exit.UNREACHABLE if isinstance(error, Unavailable) else Exit.NOT_UNDERSTOOD
+            raise Stopped(error.message, code) from error
+        except Unauthorized as error:
+            hint = "" if self.token else ": give one with GREENROOM_TOKEN or --token-file"
+            raise Stopped(f"{error.message}{hint}", Exit.NOT_PERMITTED) from error
+
+
+def for_server(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say which server it is for, and a `Server` as its first argument."""
+
+    @click.option(
+        "--url",
+        metavar="URL",
+        envvar="GREENROOM_URL",
+        default=DEFAULT_URL,
+        show_default=True,
+        show_envvar=True,
+        help="The server.",
+    )
+    @click.option(
+        "--token-file",
+        metavar="FILE",
+        envvar="GREENROOM_TOKEN_FILE",
+        show_envvar=True,
+        help="The file that holds your token; or put the token itself into GREENROOM_TOKEN.",
+    )
+    @click.option("--json", "as_json", is_flag=True, help="One JSON value per line, for programs.")
+    @told
+    @wraps(command)
+    def call(*args: Any, url: str, token_file: str | None, as_json: bool, **kwargs: Any) -> None:
+        command(Server(url, _token(token_file), as_json), *args, **kwargs)
+
+    return call
+
+
+def _token(file: str | None) -> str | None:
+    """Never from the arguments, which everybody on the machine can read."""
+    if file is None:
+        return os.environ.get("GREENROOM_TOKEN")
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Stopped(f"the token can't be read: {error}", Exit.FAILED) from error
+
+
+async def find_run(client: Client, run_or_handle: str) -> str:
+    """The id of a run, which is given as that, or as the handle whose active run it is."""
+    snapshot = await client.snapshot()
+    handle = snapshot.handles.get(run_or_handle)
+    if handle is not None and handle.active_run is not None:
+        return handle.active_run
+    if run_or_handle in snapshot.runs:
+        return run_or_handle
+    if handle is not None:
+        raise NotFound(f"the handle {run_or_handle!r} has no active run")
+    return (await client.get_run(run_or_handle)).id
+
+
+async def find_last_run(client: Client, run_or_handle: str) -> str:
+    """The same, for those who only look: of a handle without an active run, its last one."""
+    try:
+        return await find_run(client, run_or_handle)
+    except NotFound:
+        latest = await client.list_runs(handle=run_or_handle, limit=1)
+        if not latest:
+            raise
+        return latest[0].id
+
+
+async def find_question(client: Client, named: str) -> str:
+    """The id of an open question, which is given as that, or as the run or the handle that asks it."""
+    snapshot = await client.snapshot()
+    if named in snapshot.interrupts:
+        return named
+    open_ones = [
+        id
+        for id, question in snapshot.interrupts.items()
+        if named in (question.run, snapshot.runs[question.run].handle)
+    ]
+    if len(open_ones) > 1:
+        raise Invalid(
+            f"{named!r} asks {len(open_ones)} questions: give the id of one: {', '.join(open_ones)}"
+        )
+    return open_ones[0] if open_ones else named

@@ -1,0 +1,157 @@
+"""Following a server: as a live table on a terminal, else as lines, or as JSON for programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+import trio
+from rich.live import Live
+
+from ..gateway.client import Client
+from ..protocol.events import (
+    Event,
+    HandleChanged,
+    InterruptClosed,
+    InterruptOpened,
+    LaneChanged,
+    RunEvent,
+    RunLog,
+    RunMessage,
+    RunProgress,
+    RunStateChanged,
+    RunWaiting,
+)
+from ..protocol.records import RunRecord, Snapshot
+from .board import Board
+from .showing import brief, clean, console, moment, number, say_json, span
+
+_FRAME = 0.1
+"""Seconds between two pictures, at least."""
+_TICK = 1.0
+"""Seconds between two pictures when nothing happens, because times pass all the same."""
+_SHARE = 4
+"""A picture that takes long to draw is followed by a pause that is so many times as long."""
+
+
+async def follow(
+    client: Client, tell: Callable[[Event | Snapshot], None], run_id: str | None
+) -> RunRecord | None:
+    """Tell of everything from now on; of one run until it has ended, and its last state is returned."""
+    if run_id is not None:
+        run = client.state.runs.get(run_id)
+        if run is None or run.ended:
+            return await client.get_run(run_id)
+    async for item in client.events(after=client.state.seq):
+        tell(item)
+        if run_id is None:
+            continue
+        run = client.state.runs.get(run_id)
+        if run is None or run.ended:
+            return await client.get_run(run_id)
+    return None
+
+
+async def show_live(client: Client, board: Board, run_id: str | None = None) -> RunRecord | None:
+    """The live table, until cancelled; with a run, until that has ended."""
+    terminal = console()
+    ended: RunRecord | None = None
+    news = trio.Event()
+
+    def tell(item: Event | Snapshot) -> None:
+        if not isinstance(item, Snapshot):
+            board.hear(item)
+        news.set()
+
+    with Live(console=terminal, auto_refresh=False, vertical_overflow="crop") as live:
+
+        def draw() -> float:
+            began = time.perf_counter()
+            live.update(board.draw(client.state.snapshot(), terminal.size.height), refresh=True)
+            return time.perf_counter() - began
+
+        async def keep_drawing() -> None:
+            nonlocal news
+            while True:
+                took = draw()
+                await trio.sleep(max(_FRAME, took * _SHARE))
+                with trio.move_on_after(_TICK):
+                    await news.wait()
+                news = trio.Event()
+
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(keep_drawing)
+                ended = await follow(client, tell, run_id)
+                nursery.cancel_scope.cancel()
+        finally:
+            draw()  # what stays on the screen is how it ended
+    return ended
+
+
+async def show_lines(
+    client: Client, passes: Callable[[Event], bool], run_id: str | None = None
+) -> RunRecord | None:
+    """A line per event, for what is no terminal."""
+    out = console()
+
+    def tell(item: Event | Snapshot) -> None:
+        if isinstance(item, Snapshot):
+            out.print("(some events were missed)", soft_wrap=True)
+        elif passes(item):
+            out.print(line(item), soft_wrap=True)
+
+    return await follow(client, tell, run_id)
+
+
+async def show_json(
+    client: Client, passes: Callable[[Event], bool], run_id: str | None = None
+) -> RunRecord | None:
+    """Each event as it is on the wire. Where some were missed, and at the beginning, comes a snapshot."""
+
+    def tell(item: Event | Snapshot) -> None:
+        if isinstance(item, Snapshot):
+            say_json({"type": "resync", "snapshot": msgspec.to_builtins(item)})
+        elif passes(item):
+            say_json(item)
+
+    if run_id is None:
+        tell(client.state.snapshot())
+    return await follow(client, tell, run_id)
+
+
+def line(event: Event) -> str:
+    """An event in a line for people."""
+    what = clean(_what(event))
+    who = f"{clean(event.handle)} {event.run}  " if isinstance(event, RunEvent) else ""
+    return f"{moment(event.at)}  {who}{what}"
+
+
+def _what(event: Event) -> str:
+    if isinstance(event, RunStateChanged):
+        reason = f" ({event.reason})" if event.reason else ""
+        error = f": {event.error}" if event.error else ""
+        return f"{event.to}{reason}{error}"
+    if isinstance(event, RunProgress):
+        total = "" if event.total is None else f" of {number(event.total)}"
+        return f"{'–' if event.done is None else number(event.done)}{total}" + (
+            f" {brief(event.stats)}" if event.stats else ""
+        )
+    if isinstance(event, RunLog):
+        return f"{event.level}: {event.text}"
+    if isinstance(event, RunWaiting):
+        return f"has waited {span(event.waited)}, {event.ahead} ahead, blocked by {', '.join(event.blockers)}"
+    if isinstance(event, RunMessage):
+        return f"is told {brief(event.message)} by {event.by}"
+    if isinstance(event, InterruptOpened):
+        return f"asks {brief(event.data)} (greenroom answer {event.interrupt} …)"
+    if isinstance(event, InterruptClosed):
+        return f"question closed: {event.outcome}" + (
+            f" {brief(event.answer)}" if event.answer is not None else ""
+        )
+    if isinstance(event, LaneChanged):
+        return f"lane {event.lane}: limit {'none' if event.limit is None else event.limit}"
+    if isinstance(event, HandleChanged):
+        return f"handle {event.handle}: " + (f"freed from {event.freed}" if event.freed else "new parameters")
+    return f"{event.type} by {event.by}"

@@ -1,0 +1,196 @@
+"""What happens in the demo: five accounts are mirrored, three at a time, and people interfere.
+
+Nothing but the answer to a question is timed: each step follows from what the engine has told, so that the
+story is the same on a slow machine. All of it is done through the gateway, as another program would do it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import trio
+
+from ..actors.opening import open_engine
+from ..commands.talking import DEFAULT_URL
+from ..commands.watching import show_live
+from ..gateway.client import Client, ClientTicket, connect
+from ..gateway.config import GatewayConfig
+from ..gateway.server import open_gateway
+from ..protocol.errors import Conflict
+from ..protocol.records import RunRecord
+from ..protocol.states import Status
+from . import site
+from .mirroring import jobs
+from .stage import Stage, keyboard
+
+ACCOUNTS = ("alice", "bob", "carol", "dave", "erin")
+_LOOPBACK = "127.0.0.1"
+_READING = 2.0
+"""Seconds that the question can be read before the demo answers it by itself."""
+_BETWEEN_ROUNDS = 10.0
+
+
+async def play(folder: Path, *, once: bool) -> bool:
+    """Play the demo until it has ended, or somebody ends it. Whether all went as it should."""
+    told = True
+    with keyboard() as pressed, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        stage = Stage("keys:  y, n  answer   q  quit" if pressed else "")
+        async with trio.open_nursery() as nursery:
+            [listener] = await nursery.start(partial(trio.serve_tcp, site.serve, 0, host=_LOOPBACK))
+            store, data = f"sqlite:///{folder / 'greenroom.db'}", folder / "data"
+            async with (
+                open_engine(jobs, store, max_concurrent=3, data_dir=data, shutdown_timeout=0) as engine,
+                open_gateway(engine, listeners=await _listeners()) as gateway,
+                connect(gateway.url) as client,
+            ):
+                stage.announce(
+                    f"gateway  {gateway.url}   store and files  {folder}",
+                    f"in another terminal:  {command(gateway.url, 'watch')}",
+                )
+                story = Story(client, stage, f"http://{_LOOPBACK}:{listener.socket.getsockname()[1]}", data)
+                async with trio.open_nursery() as playing:
+                    playing.start_soon(_end_at_signal, signals, playing.cancel_scope)
+                    if stage.live:
+                        playing.start_soon(show_live, client, stage)
+                    if pressed is not None:
+                        playing.start_soon(story.take_keys, pressed(), playing.cancel_scope)
+                    told = await story.round(answers=once)
+                    while not once:
+                        stage.tell(f"The next round begins in {_BETWEEN_ROUNDS:g} seconds.")
+                        await trio.sleep(_BETWEEN_ROUNDS)
+                        await story.round(answers=False)
+                    playing.cancel_scope.cancel()
+            nursery.cancel_scope.cancel()
+    return told
+
+
+async def _listeners() -> list[trio.SocketListener]:
+    """The usual port, or a free one if somebody has that."""
+    try:
+        return list(await trio.open_tcp_listeners(GatewayConfig().port, host=_LOOPBACK))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return list(await trio.open_tcp_listeners(0, host=_LOOPBACK))
+
+
+async def _end_at_signal(signals: AsyncIterator[int], playing: trio.CancelScope) -> None:
+    async for _ in signals:
+        playing.cancel()
+
+
+class Story:
+    """The people of the demo. What they do, they tell on the stage."""
+
+    def __init__(self, client: Client, stage: Stage, site: str, data: Path) -> None:
+        self._client = client
+        self._stage = stage
+        self._site = site
+        self._data = data
+
+    async def round(self, *, answers: bool) -> bool:
+        """Everything once. Whether it went as it should."""
+        tell = self._stage.tell
+        tell(f"{len(ACCOUNTS)} accounts are to be mirrored, three at a time; the others wait for their turn.")
+        tickets = {account: await self._submit(account) for account in ACCOUNTS}
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._start_twice, "alice", tickets["alice"])
+            nursery.start_soon(self._cancel, "bob", tickets["bob"], 2, "keep")
+            nursery.start_soon(self._cancel, "carol", tickets["carol"], 3, "delete")
+            nursery.start_soon(self._watch_question, "erin", tickets["erin"], answers)
+            ended = {account: await self._client.ended(ticket.id) for account, ticket in tickets.items()}
+            nursery.cancel_scope.cancel()
+        return self._sum_up(ended)
+
+    async def take_keys(self, keys: AsyncIterator[str], playing: trio.CancelScope) -> None:
+        """Answer the oldest question, or quit."""
+        async for key in keys:
+            if key == "q":
+                playing.cancel()
+            elif key in "yn" and (questions := list(self._client.state.interrupts)):
+                await self._client.answer(questions[0], {"approved": key == "y"})
+
+    async def _submit(self, account: str) -> ClientTicket:
+        return await self._client.submit(
+            "mirror", handle=account, params={"site": self._site, "account": account}
+        )
+
+    async def _start_twice(self, account: str, ticket: ClientTicket) -> None:
+        await self._until(ticket, lambda run: files(run) >= 1)
+        try:
+            await self._submit(account)
+        except Conflict as error:
+            active = error.details["active_run"]
+            self._stage.tell(f"{account} is submitted again: refused, because run …{active[-6:]} is active.")
+
+    async def _cancel(self, account: str, ticket: ClientTicket, after: int, fate: str) -> None:
+        await self._until(ticket, lambda run: files(run) >= after)
+        try:
+            await self._client.cancel(ticket.id, "delete" if fate == "delete" else "keep")
+        except Conflict:
+            return  # somebody else was quicker
+        run = await self._client.ended(ticket.id)
+        left = len(self._files(account))
+        what = f"its {left} finished files stay" if fate == "keep" else f"{left} of its files are left"
+        self._stage.tell(f"{account} is cancelled with files={fate}: {run.status}, {what}.")
+
+    async def _watch_question(self, account: str, ticket: ClientTicket, answers: bool) -> None:
+        await self._until(ticket, lambda run: run.id in self._asking())
+        question = self._asking()[ticket.id]
+        how = (
+            "" if answers else f" In another terminal: {command(self._client.url, 'answer', account, 'yes')}"
+        )
+        self._stage.tell(f"{account} asks, and waits for an answer.{how}")
+        if answers:
+            await trio.sleep(_READING)
+            outcome = await self._client.answer(question, {"approved": True})
+            self._stage.tell(f"The demo itself answers yes: {outcome}.")
+
+    def _sum_up(self, ended: dict[str, RunRecord]) -> bool:
+        found = {account: len(self._files(account)) for account in ended}
+        parts = sum(path.suffix == ".part" for path in self._data.rglob("*"))
+        counts = ", ".join(f"{account} {count}" for account, count in found.items())
+        self._stage.tell(f"Files on the disk: {counts}; unfinished ones: {parts}.")
+        expected = dict.fromkeys(ACCOUNTS, Status.SUCCEEDED) | dict.fromkeys(
+            ("bob", "carol"), Status.CANCELLED
+        )
+        return {account: run.status for account, run in ended.items()} == expected and not parts
+
+    def _asking(self) -> dict[str, str]:
+        return {question.run: id for id, question in self._client.state.interrupts.items()}
+
+    def _files(self, account: str) -> list[Path]:
+        return [path for path in (self._data / account).glob("*") if path.suffix != ".part"]
+
+    async def _until(self, ticket: ClientTicket, holds: Callable[[RunRecord], bool]) -> None:
+        """Wait until something is true of a run, or for ever if it ends before that."""
+        client = self._client
+        if holds(client.state.runs[ticket.id]):
+            return
+        async for _ in client.events(after=client.state.seq):
+            run = client.state.runs.get(ticket.id)
+            if run is not None and holds(run):
+                return
+
+
+def command(url: str, *words: str) -> str:
+    """A command for another terminal, as it can be typed here."""
+    program = "greenroom"
+    if shutil.which(program) is None:
+        program = os.path.relpath(Path(sys.executable).with_name(program))
+    server = "" if urlsplit(url).netloc == urlsplit(DEFAULT_URL).netloc else f" --url {url}"
+    return f"{program} {shlex.join(words)}{server}"
+
+
+def files(run: RunRecord) -> int:
+    """How many files a mirroring run says that it has finished."""
+    return int((run.progress or {}).get("files", 0))
