@@ -130,18 +130,20 @@ class Bodies:
     async def _stream(self, run: Run, seconds: float) -> None:
         async with run.streaming():
             await self._hold(run, seconds)
-            self.rules.witness.took(run.id, await run.messages())
+            self.rules.witness.took(run.id, await run.messages(), all_=True)
 
     async def _compact(self, run: Run, seconds: float) -> None:
         async with run.compacting(timeout=1.0):
             await self._hold(run, seconds)
 
     async def _read(self, run: Run) -> None:
-        self.rules.witness.took(run.id, await run.messages())
+        self.rules.witness.took(run.id, await run.messages(), all_=True)
 
     async def _hear(self, run: Run, seconds: float) -> None:
+        messages: list[Any] = []
         with trio.move_on_after(seconds):
-            self.rules.witness.took(run.id, [await run.next_message()])
+            messages.append(await run.next_message())
+        self.rules.witness.took(run.id, messages, all_=not messages and seconds > 0)
 
     async def _end_interactive(self, run: Run) -> None:
         await run.end_interactive()
@@ -173,6 +175,11 @@ _SIMPLE = ("turns", "hold", "hold", "log", "progress")
 _WAITS = ("hold", "sleep", "nap", "ask", "call")
 _WORK = ("save", "write", "stream", "compact", "read", "hear")
 _ODD = ("ignore", "end_interactive", "raise", "forever")
+
+
+def draw_short_step(random: Random) -> list[Any]:
+    """Something that takes little time, or none."""
+    return random.choice((["turns", random.randint(0, 6)], ["sleep", 0.0], ["hold", 0.5]))
 
 
 def draw_moment(random: Random) -> float:

@@ -25,7 +25,7 @@ from ..protocol.errors import (
 from ..protocol.events import RunProgress, RunStateChanged
 from ..protocol.records import RunRecord
 from ..protocol.states import ENDED, Status
-from .bodies import HANDLES, JOBS, LANES, draw_moment, draw_tries
+from .bodies import HANDLES, JOBS, LANES, draw_moment, draw_short_step, draw_tries
 from .client import Client, SimulatedTicket
 from .world import World
 
@@ -108,8 +108,7 @@ class Caller:
         except Conflict as error:
             self._refused(error, handle, options, used)
         except Draining:
-            drained = True in self._told.drained_between(self._since, self._told.seq)
-            self._check(drained or not self._same_life, "was refused by an engine that was not draining")
+            self._refused_as_draining()
         except Unavailable:
             raise
         except GreenroomError as error:
@@ -118,6 +117,26 @@ class Caller:
             self._accepted(ticket, job, options)
             if random.random() < 0.3:
                 await self._wait_for_end(ticket)
+
+    async def _submit_short(self, random: Random) -> None:
+        job = random.choice(("plain", "retried"))
+        steps = [draw_short_step(random) for _ in range(random.randint(0, 2))]
+        options: dict[str, Any] = {
+            "handle": f"crowd {random.randint(0, 9)}",
+            "lane": random.choice(LANES),
+            "on_conflict": "queue",
+            "params": {"tries": [steps]},
+        }
+        try:
+            ticket = await self._client.submit(job, **options)
+        except Draining:
+            self._refused_as_draining()
+        else:
+            self._accepted(ticket, job, options)
+
+    def _refused_as_draining(self) -> None:
+        drained = True in self._told.drained_between(self._since, self._told.seq)
+        self._check(drained or not self._same_life, "was refused by an engine that was not draining")
 
     def _refused(self, error: Conflict, handle: str, options: dict[str, Any], used: set[str]) -> None:
         if "request_id" in options and "active_run" not in error.details:
@@ -276,7 +295,8 @@ class Caller:
     # Talking to bodies.
 
     async def _inject(self, random: Random) -> None:
-        target = random.choice((self._some_run(random), random.choice(HANDLES)))
+        executing = [run.id for run in self._told.holders()] or ["unknown"]
+        target = random.choice((self._some_run(random), random.choice(HANDLES), random.choice(executing)))
         message = f"from {self._client.name}"
         try:
             await self._client.inject(target, message)

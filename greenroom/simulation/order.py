@@ -15,6 +15,7 @@ are the races within one, and all that is accepted of them:
   granted before there was room. A run that was granted one and left the queue without beginning, because it
   was cancelled or timed out just then, or its lane was reset, may have taken up the room that the lane had.
 - A run whose wait ended in this instant may have asked for its slot behind others; at the next it has not.
+  One that began in this instant, and waits again, may have done so, too.
 - A reset frees the slots of all lanes at once; its events come lane by lane. Until the instant is over,
   what executed when the reset began may already not count. So it is with a restart.
 """
@@ -111,7 +112,7 @@ class Order:
         if self._drained_sometime:
             queues = {name: left for name in queues if (left := [r for r in queues[name] if _privileged(r)])}
         if not leaving:
-            self._judge_order(queues, awake - self._awake)
+            self._judge_order(queues, (awake - self._awake) | {run.id for _, _, run in self._begun})
             self._judge_free_slots(queues)
         self._queued = {run.id for queue in self._told.queues().values() for run in queue}
         for id in awake:
@@ -123,7 +124,7 @@ class Order:
         for seq, place, begun in self._begun:
             for name, queue in queues.items():
                 head = next((run for run in queue if run.id not in just_woken), None)
-                if head is None or head is begun or (head.place or 0) > place:
+                if head is None or (head.place or 0) > place:
                     continue
                 if name == begun.lane or self._had_room_first(name):
                     self._fault(f"at {seq}, {begun} began before {head}, which comes first")

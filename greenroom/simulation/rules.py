@@ -98,11 +98,18 @@ class Rules:
         for name, handle in self.told.handles.items():
             if handle.holder is None and handle.waiting and not self.is_left:
                 self._wrong(f"handle {name} is free, yet {handle.waiting} wait")
+            if handle.holder is not None and handle.replacing and not self.is_left:
+                self._judge_replaced(self.told.runs[handle.holder])
         for id, in_handle in self.cleared.items():
             run = self.told.runs[id]
             if run.status is Status.QUEUED and (run.place is None or not in_handle):
                 self._wrong(f"{run} was cleared, and is still queued")
         self.cleared.clear()
+
+    def _judge_replaced(self, run: ToldRun) -> None:
+        post_processing = self.witness.executes(run.id) and not run.flags["interactive"]
+        if not run.ended and run.status is not Status.CANCELLING and not post_processing:
+            self._wrong(f"{run} was to be replaced, and is not being cancelled")
 
     # What bodies and clients see; see `Witness`.
 
@@ -309,7 +316,7 @@ class Rules:
         if event.place is not None:
             self._draws_place(event, run, event.place)
         if event.detached:
-            if not run.holds_slot:
+            if not run.holds_slot and run.status is not Status.CANCELLING:  # whose wait was just over
                 self._fault(event, f"{run} holds no slot that it could lose")
             run.holds_slot = False
         changed = {name: value for name in _FLAGS if (value := getattr(event, name)) is not None}

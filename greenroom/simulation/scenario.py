@@ -39,8 +39,17 @@ async def everything(world: World) -> None:
     """The scenario."""
     play = Play(world)
     async with play.staged():
-        async for step in world.steps(40):
+        async for step in world.steps(60):
             await play.step(step.random)
+
+
+async def crowd(world: World) -> None:
+    """Short runs in a hurry on many handles, and limits that change under them, much of it in one instant: a
+    scenario for the order of places."""
+    play = Play(world)
+    async with play.staged():
+        async for step in world.steps(60):
+            await play.hurry(step.random)
 
 
 class Play:
@@ -61,7 +70,7 @@ class Play:
         """A server that is up for the block, and followers of it. After the block everything is let end."""
         await self.begin()
         async with trio.open_nursery() as followers:
-            for number in range(3):
+            for number in range(2):
                 self.followers.append(Follower(f"follower {number}", self.world))
                 followers.start_soon(self.followers[-1].follow)
             async with trio.open_nursery() as self._nursery:
@@ -84,6 +93,15 @@ class Play:
         deed = random.choice(random.choice(_DEEDS))
         await self.do(deed, random, wait=random.random() < 0.2)
         await pause(random)
+
+    async def hurry(self, random: Random) -> None:
+        """Let something happen at once."""
+        deed = "submit_short" if random.random() < 0.7 else random.choice(LIMITS)
+        await self.do(deed, random, wait=False)
+        if random.random() < 0.1:
+            await trio.sleep(bodies.draw_moment(random))
+        for _ in range(random.choice((0, 0, 1, 3, 8))):
+            await trio.lowlevel.checkpoint()
 
     async def do(self, deed: str, random: Random, *, wait: bool) -> None:
         """Have something done, and wait for it, if so."""
@@ -160,11 +178,11 @@ class Play:
             await client.set_concurrency(lane, None if lane == "main" else 1)
 
     async def _check_nothing_is_left(self) -> None:
-        snapshot = await self.world.client("the end").snapshot()
+        snapshot, disk = await self.world.client("the end").snapshot(), self.server.disk
         left: list[Any] = [run for run in snapshot.runs.values() if not run.ended]
         left += [handle for handle in snapshot.handles.values() if handle.active_run or handle.waiting]
         left += [lane for lane in snapshot.lanes.values() if lane.executing or lane.queued]
-        left += [*snapshot.interrupts, *self.server.disk.parts]
+        left += [*snapshot.interrupts, *(part for part in disk.parts if part not in disk.undeleted)]
         self.world.check(
             not (left or snapshot.engine.executing or snapshot.engine.queued),
             f"left at the end: {left}, {snapshot.engine}",
@@ -233,7 +251,7 @@ class Play:
 
     async def trouble_a_follower(self, random: Random) -> None:
         """Have it stall, go on, or drop its connection and resume by number."""
-        follower = random.choice(self.followers[1:])  # the first one always follows
+        follower = self.followers[1]  # the first one always follows
         random.choice((follower.stall, follower.go_on, follower.drop))()
 
 
@@ -252,6 +270,7 @@ CONTROLS = (
     *("cancel", "cancel", "set_concurrency", "set_max_concurrent", "clear_lane", "clear_handle"),
     *("reset_lanes", "drain", "resume", "release_handle", "set_params", "wait_for_active"),
 )
+LIMITS = ("set_concurrency", "set_concurrency", "set_max_concurrent", "cancel", "clear_lane", "reset_lanes")
 TALKS = ("inject", "answer", "answer", "snapshot", "rerun")
 LOOKS = ("get_run", "history", "list_runs", "snapshot")
 FAULTS = (

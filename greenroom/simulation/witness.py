@@ -47,6 +47,7 @@ class Witness:
         self._just_ended: set[str] = set()  # runs whose bodies have ended in this instant
         self._released: set[str] = set()  # runs whose handles were freed from their bodies
         self._inboxes: dict[str, deque[Any]] = {}  # messages that each body is still to get
+        self._waited: dict[str, int] = {}  # how many of them waited already when the body began
         self._waits: dict[str, tuple[WaitsFor, float]] = {}  # of bodies that need no slot meanwhile
         self._files: dict[tuple[str, str], str] = {}
         self._first: Snapshot | None = None
@@ -98,6 +99,7 @@ class Witness:
         self._bodies[body.handle].add(body.id)
         self._executing.add(body.id)
         self._inboxes[body.id] = deque(run.messages.values())
+        self._waited[body.id] = len(run.messages)
 
     def ends(self, run: str) -> None:
         """A body has taken its last step."""
@@ -110,12 +112,15 @@ class Witness:
         if run in self._executing:
             self._inboxes[run].append(message)
 
-    def took(self, run: str, messages: Sequence[Any]) -> None:
-        """A body took these messages."""
+    def took(self, run: str, messages: Sequence[Any], *, all_: bool) -> None:
+        """A body took these messages, and with `all_` there were no others for it."""
         inbox = self._inboxes[run]
         expected = [inbox.popleft() for _ in messages if inbox]
         if expected != list(messages):
             self._fault(f"a body of {self._told.runs[run]} took {messages}, but {expected} came first")
+        self._waited[run] = max(0, self._waited[run] - len(messages))
+        if all_ and self._waited[run]:
+            self._fault(f"a body of {self._told.runs[run]} took {messages}, but {inbox} waited, too")
 
     def goes_on(self, run: str, attempt: int) -> None:
         """A body goes on only while its run has a slot, or is being ended, or goes on without it."""

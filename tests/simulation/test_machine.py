@@ -1,0 +1,134 @@
+"""A Hypothesis state machine on top of the simulation: it draws what happens, and makes what fails smaller.
+
+The methods of a state machine are synchronous, so they only write down what is to happen; at the end of the
+example all of it is played in one simulation, under all rules.
+"""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+
+import pytest
+import trio
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from greenroom.simulation import World, simulate
+from greenroom.simulation.scenario import CONTROLS, FAULTS, LIMITS, LOOKS, TALKS, Play
+
+
+@pytest.fixture(autouse=True)
+def _silent(caplog: pytest.LogCaptureFixture) -> None:
+    """Thousands of bodies fail here, as they were asked to."""
+    caplog.set_level(logging.CRITICAL + 1, logger="greenroom")
+
+
+draws = st.integers(0, 10_000)  # what seeds the details of one deed
+moments = st.sampled_from((0.0, 0.5, 1.0, 2.5))
+
+
+class Machine(RuleBasedStateMachine):
+    """Writes down deeds, pauses and restarts, and plays them when all are there."""
+
+    store = "memory"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seed = 0
+        self.max_concurrent = 2
+        self.script: list[tuple[str, int, bool]] = []
+
+    @initialize(seed=st.integers(0, 10_000), max_concurrent=st.integers(1, 3))
+    def begin(self, seed, max_concurrent):
+        self.seed, self.max_concurrent = seed, max_concurrent
+
+    @rule(draw=draws, wait=st.booleans())
+    def submit(self, draw, wait):
+        self.script.append(("submit", draw, wait))
+
+    @rule(draw=draws)
+    def submit_and_go_on(self, draw):
+        self.script.append(("submit", draw, False))
+
+    @rule(deed=st.sampled_from(CONTROLS), draw=draws, wait=st.booleans())
+    def control(self, deed, draw, wait):
+        self.script.append((deed, draw, wait))
+
+    @rule(deed=st.sampled_from(TALKS + LOOKS), draw=draws, wait=st.booleans())
+    def talk(self, deed, draw, wait):
+        self.script.append((deed, draw, wait))
+
+    @rule(deed=st.sampled_from(FAULTS), draw=draws, wait=st.booleans())
+    def go_wrong(self, deed, draw, wait):
+        self.script.append((deed, draw, wait))
+
+    @rule(draw=draws)
+    def start(self, draw):
+        self.script.append(("start", draw, True))
+
+    @rule(seconds=moments)
+    def pause(self, seconds):
+        self.script.append(("pause", round(seconds * 10), True))
+
+    @rule(turns=st.integers(1, 12))
+    def let_go_on(self, turns):
+        self.script.append(("turns", turns, True))
+
+    def teardown(self) -> None:
+        simulate(self.seed, self.play, store=self.store)
+
+    async def play(self, world: World) -> None:
+        play = Play(world, max_concurrent=self.max_concurrent)
+        async with play.staged():
+            for deed, draw, wait in self.script:
+                if deed == "pause":
+                    await trio.sleep(draw / 10)
+                elif deed == "turns":
+                    for _ in range(draw):
+                        await trio.lowlevel.checkpoint()
+                elif deed == "start":
+                    await play.start(Random(draw))
+                else:
+                    await play.do(deed, Random(draw), wait=wait)
+
+
+class MachineOnSqlite(Machine):
+    """The same, on the real SQLite store, whose database is in memory."""
+
+    store = "sqlite"
+
+
+class Crowd(Machine):
+    """Short runs in a hurry, and limits that change under them."""
+
+    @rule(draw=draws)
+    def submit_short(self, draw):
+        self.script.append(("submit_short", draw, False))
+
+    @rule(draw=draws)
+    def submit_another_short(self, draw):
+        self.script.append(("submit_short", draw, False))
+
+    @rule(deed=st.sampled_from(LIMITS), draw=draws)
+    def limit(self, deed, draw):
+        self.script.append((deed, draw, False))
+
+
+def at_least(examples: int, steps: int) -> settings:
+    return settings(
+        max_examples=max(examples, settings().max_examples),
+        stateful_step_count=steps,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+
+
+TestWhateverHappensInWhateverOrderTheRulesHold = Machine.TestCase
+TestWhateverHappensInWhateverOrderTheRulesHold.settings = at_least(1500, steps=20)
+
+TestOnSqliteTheRulesHoldAsWell = MachineOnSqlite.TestCase
+TestOnSqliteTheRulesHoldAsWell.settings = at_least(200, steps=20)
+
+TestInACrowdRunsBeginInOrderOfPlace = Crowd.TestCase
+TestInACrowdRunsBeginInOrderOfPlace.settings = at_least(400, steps=20)
