@@ -186,8 +186,13 @@ def _told(figures: Figures) -> str:
     return (
         f"{figures.steps:,} steps, {figures.commands:,} commands ({_speed(figures):,.0f} per second), "
         f"{figures.events:,} events, {figures.lives:,} starts, {figures.crashes:,} crashes, "
-        f"{figures.faults:,} faults, {figures.simulated_seconds / 3600:,.1f} simulated hours"
+        f"{figures.faults:,} faults, {_duration(figures.simulated_seconds)}"
     )
+
+
+def _duration(seconds: float) -> str:
+    hours = f"{seconds / 3600:,.1f} simulated hours"
+    return hours if seconds >= 3600 else f"{seconds:,.0f} simulated seconds"
 
 
 def _speed(figures: Figures) -> float:

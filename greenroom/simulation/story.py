@@ -182,7 +182,7 @@ def _answer(answer: Answer) -> str:
 def _message(to: str, told: Told) -> str:
     teller = told.by.strip()
     if teller.partition(" ")[0] not in _ACTORS:
-        teller = "a caller"
+        teller = "the engine" if ".actors." in teller else "a caller"
     about = f" about run {told.run}" if told.run is not None and told.run not in to else ""
     return f"{teller} -> {to}: {told.message}{about}"
 

@@ -37,7 +37,7 @@ def test_a_seed_that_survives_ends_with_0_and_its_figures():
     result = simulate("--seed", 1, "--scenario", CAREFUL)
     assert result.exit_code == 0
     assert result.stdout.startswith("Seed 1 survives: 20 steps, ")
-    for figure in ("commands (", "per second)", "events", "starts", "crashes", "faults", "simulated hours"):
+    for figure in ("commands (", "per second)", "events", "starts", "crashes", "faults", "simulated seconds"):
         assert figure in result.stdout
 
 
