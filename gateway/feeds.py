@@ -21,7 +21,7 @@ from ..protocol.codec import JSON, Codec
 from ..protocol.events import Event, Filter
 from .frames import message_frame
 
-_MOST_BYTES = 1 << 18
+_MOST_BYTES = 1 << 16
 _REMEMBERED = 8
 _QUIET = 1024
 _AT_ONCE = 200
@@ -37,11 +37,17 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class Form(Protocol):
-    """How a batch of events looks. `told` is the `to` of the batch before."""
+    """How what subscribers are sent looks."""
 
-    def batch(self, told: int, to: int, events: Sequence[Published]) -> bytes: ...
+    @property
+    def codec(self) -> Codec:
+        """How events and snapshots are encoded in it."""
 
-    def size(self, event: Published) -> int: ...
+    def batch(self, told: int, to: int, events: Sequence[Published]) -> bytes:
+        """A batch; `told` is the `to` of the one before."""
+
+    def resync(self, seq: int, payload: bytes) -> bytes:
+        """A message `resync`, whole or in part, that has been encoded."""
 
 
 class _Events(msgspec.Struct, frozen=True, tag_field="type", tag="events", rename={"from_": "from"}):
@@ -56,19 +62,21 @@ class Frames:
     """A WebSocket frame per batch, in one codec."""
 
     def __init__(self, codec: Codec) -> None:
-        self._codec = codec
+        self.codec = codec
 
     def batch(self, told: int, to: int, events: Sequence[Published]) -> bytes:
-        codec = self._codec
+        codec = self.codec
         raw = [msgspec.Raw(event.encoded(codec)) for event in events]
         return message_frame(codec.encode(_Events(told, to, raw)), binary=codec.binary)
 
-    def size(self, event: Published) -> int:
-        return len(event.encoded(self._codec))
+    def resync(self, seq: int, payload: bytes) -> bytes:
+        return message_frame(payload, binary=self.codec.binary)
 
 
 class ServerSent:
     """Each event as `text/event-stream` has it."""
+
+    codec = JSON
 
     def __init__(self, epoch: str) -> None:
         self._epoch = epoch.encode()
@@ -78,8 +86,8 @@ class ServerSent:
             return b"id: %b:%d\n\n" % (self._epoch, to)  # for the client to resume from; no event for it
         return b"".join(self._event(event) for event in events)
 
-    def size(self, event: Published) -> int:
-        return len(event.encoded(JSON))
+    def resync(self, seq: int, payload: bytes) -> bytes:
+        return b"id: %b:%d\nevent: resync\ndata: %b\n\n" % (self._epoch, seq, payload)
 
     def _event(self, event: Published) -> bytes:
         kind = event.event.type.encode()
@@ -125,12 +133,13 @@ class Feed:
     def _prepare(self, told: int, read: int) -> Chunk:
         come = self._stream.between(read, max(256, self._most))
         form, passes, most = self._form, self._passes, self._most
+        codec = form.codec
         data: list[bytes] = []
         batch: list[Published] = []
         size = total = 0
         for published in come:
             if passes is None or passes(published.event):
-                piece = form.size(published)
+                piece = len(published.encoded(codec))
                 if batch and (len(batch) >= most or size + piece > _MOST_BYTES):
                     data.append(form.batch(told, read, batch))
                     told, batch, total, size = read, [], total + size, 0

@@ -11,12 +11,10 @@ import msgspec
 from ..protocol.codec import Codec
 from ..protocol.commands import Error, Id, Ok
 from ..protocol.errors import GreenroomError
-from ..protocol.events import Filter
 from ..protocol.parts import Part, parts
 from ..protocol.records import Snapshot
-from .snapshots import filtered
 
-_MOST_BYTES = 1 << 18
+_MOST_BYTES = 1 << 17
 
 
 class _OkPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="ok"):
@@ -45,9 +43,9 @@ class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
     more: bool = False
 
 
-def resyncs(snapshot: Snapshot, filter: Filter | None, codec: Codec) -> Iterator[bytes]:
+def resyncs(snapshot: Snapshot, codec: Codec) -> Iterator[bytes]:
     """The messages that say: begin again from this snapshot."""
-    for part, more in parts(filtered(snapshot, filter), codec.encode, _MOST_BYTES):
+    for part, more in parts(snapshot, codec.encode, _MOST_BYTES):
         yield codec.encode(_ResyncPart(part, more))
 
 

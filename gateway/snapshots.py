@@ -1,25 +1,64 @@
 """Snapshots for subscribers: under their filter, and shared by all who need one at the same time.
 
 When a thousand clients come back at once, each needs a snapshot that the ring's events follow, but not each a
-fresh one. So the latest is given out again for a moment.
+fresh one, nor one that was encoded for it alone.
 """
 
 from __future__ import annotations
 
-import trio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
 from msgspec.structs import replace
 
 from ..actors.engine import Engine
+from ..actors.stream import RING_SIZE
 from ..protocol.events import Filter
 from ..protocol.names import MAIN
 from ..protocol.records import EngineState, HandleState, LaneState, RunRecord, Snapshot, default_limit
 from ..protocol.states import HandleStatus, Status
+from .feeds import Form
+from .replies import resyncs
 
-_FRESH_FOR = 0.1
-"""For how many seconds a snapshot is given out again although there have been events since."""
+_FRESH = RING_SIZE // 2
+"""How many events may follow a snapshot that is given out again: they must stay in the ring while it is
+sent."""
 
-_FRESH = 1024
-"""How many events may follow it then; they must stay in the ring for long enough to be sent after it."""
+_FEW = 4
+
+
+class Taken:
+    """A snapshot that is being sent to subscribers."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._made: dict[Form, list[bytes]] = {}
+        self._making: dict[Form, Iterator[bytes]] = {}
+
+    def messages(self, form: Form, filter: Filter | None) -> Iterator[bytes]:
+        """What tells a subscriber to begin again from here. Without a filter it is made once for all in the
+        same form, and no further than the first of them has come."""
+        whole = filtered(self.snapshot, filter)
+        if whole is not self.snapshot:
+            yield from self._make(form, whole)
+            return
+        if form not in self._made:
+            self._made[form] = []
+            self._making[form] = self._make(form, whole)
+        made, making = self._made[form], self._making[form]
+        index = 0
+        while True:
+            if index == len(made):
+                message = next(making, None)
+                if message is None:
+                    return
+                made.append(message)
+            yield made[index]
+            index += 1
+
+    def _make(self, form: Form, snapshot: Snapshot) -> Iterator[bytes]:
+        for payload in resyncs(snapshot, form.codec):
+            yield form.resync(snapshot.seq, payload)
 
 
 class Snapshots:
@@ -27,19 +66,24 @@ class Snapshots:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._latest: Snapshot | None = None
-        self._taken_at = 0.0
+        self._latest: Taken | None = None
+        self._in_use = 0
 
-    async def recent(self) -> Snapshot:
-        """One that is recent enough to go on from with the events after it."""
-        if self._latest is not None:
-            since = self._engine.stream.last_seq - self._latest.seq
-            fresh = trio.current_time() - self._taken_at < _FRESH_FOR and since <= _FRESH
-            if fresh or not since:
-                return self._latest
-        snapshot = self._latest = await self._engine.snapshot()
-        self._taken_at = trio.current_time()
-        return snapshot
+    @asynccontextmanager
+    async def recent(self) -> AsyncIterator[Taken]:
+        """A snapshot that the events after it still follow: a fresh one, or while several are being sent, the
+        latest of those. So a crowd of slow clients holds a few snapshots in memory and not one for each."""
+        latest = self._latest
+        since = 0 if latest is None else self._engine.stream.last_seq - latest.snapshot.seq
+        if latest is None or since > _FRESH or (since and self._in_use < _FEW):
+            latest = self._latest = Taken(await self._engine.snapshot())
+        self._in_use += 1
+        try:
+            yield latest
+        finally:
+            self._in_use -= 1
+            if not self._in_use:
+                self._latest = None
 
 
 def filtered(snapshot: Snapshot, filter: Filter | None) -> Snapshot:

@@ -10,13 +10,11 @@ import trio
 
 from ..actors.actor import Mailbox
 from ..actors.stream import FellBehind
-from ..protocol.codec import JSON
 from ..protocol.errors import Invalid, RateLimited
 from ..protocol.events import Filter
 from .feeds import Feed
 from .filters import check_filter
 from .head import Request
-from .replies import resyncs
 from .responses import Response, Write
 from .shared import Shared
 
@@ -122,10 +120,9 @@ class _Following:
                 await self._write(chunk.data)
 
     async def _resync(self, before: bytes) -> None:
-        snapshot = await self._shared.snapshots.recent()
         self._shared.metrics.resyncs.inc()
-        id = b"%b:%d" % (self._shared.epoch.encode(), snapshot.seq)
-        for payload in resyncs(snapshot, self._filter, JSON):
-            await self._write(b"%bid: %b\nevent: resync\ndata: %b\n\n" % (before, id, payload))
-            before = b""
-        self._told = self._read = snapshot.seq
+        async with self._shared.snapshots.recent() as taken:
+            for message in taken.messages(self._shared.server_sent, self._filter):
+                await self._write(before + message)
+                before = b""
+            self._told = self._read = taken.snapshot.seq

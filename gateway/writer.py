@@ -25,10 +25,9 @@ from ..protocol.commands import Id, Ok
 from ..protocol.events import Filter
 from .feeds import Feed, Frames
 from .frames import is_close, message_frame
-from .replies import resyncs
 from .shared import Shared
 
-_ENOUGH = 1 << 18
+_ENOUGH = 1 << 16
 
 
 class Said(msgspec.Struct):
@@ -245,10 +244,12 @@ class Writer:
             subscription.told = subscription.read
 
     async def _resync(self, subscription: _Subscription) -> None:
-        snapshot = await self._shared.snapshots.recent()
         self._shared.metrics.resyncs.inc()
-        await self._append_all(resyncs(snapshot, subscription.filter, self._codec))
-        subscription.told = subscription.read = snapshot.seq
+        await self._flush()
+        async with self._shared.snapshots.recent() as taken:
+            for message in taken.messages(self._form, subscription.filter):
+                await self._send(message)
+            subscription.told = subscription.read = taken.snapshot.seq
 
     def _leave(self) -> None:
         if self._subscription is not None:

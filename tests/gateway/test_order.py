@@ -187,17 +187,25 @@ async def test_a_number_that_the_ring_has_left_behind_gives_a_snapshot():
         assert len(talk.events()) == RING_SIZE + 1
 
 
-async def test_clients_that_come_at_once_share_a_snapshot_and_each_goes_on_from_it():
-    async with house() as home:
-        await many_events(home, 50)
-        async with home.socket() as first, home.socket() as second:
-            await first.call("subscribe", after=0, epoch="another")
-            await many_events(home, 50)
-            await second.call("subscribe", after=0, epoch="another")
-            for talk in (first, second):
-                await talk.call("set_max_concurrent", n=2)
-                assert told(talk.heard[1:], 0) >= 101
-            assert second.heard[1]["snapshot"]["seq"] == 50
+async def test_clients_that_come_at_once_each_get_a_snapshot_and_go_on_from_it():
+    async with house() as home, trio.open_nursery() as nursery:
+        await crowd(home, 500, 500)
+
+        async def client(number: int) -> None:
+            subprotocol = ["greenroom.v1.json", "greenroom.v1.msgpack"][number % 2]
+            async with home.socket(subprotocol) as talk:
+                await talk.call("subscribe", after=0, epoch="another")
+                await talk.call("set_params", handle="h", params=number)
+                parts = [message for message in talk.heard if message["type"] == "resync"]
+                whole = joined(msgspec.convert(part["snapshot"], Snapshot) for part in parts)
+                assert told(talk.heard[1:], 0) >= whole.seq + 1
+                projection = Projection.from_snapshot(whole)
+                for event in talk.events():
+                    projection.apply(msgspec.convert(event, Event))
+                assert projection.snapshot().runs == (await home.engine.snapshot()).runs
+
+        for number in range(20):
+            nursery.start_soon(client, number)
 
 
 async def test_the_fold_of_what_a_client_hears_is_the_engines_snapshot():
