@@ -1,0 +1,326 @@
+"""The commands that talk to a server: what they do, print, and end with."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from greenroom.cli import main
+from tests.cli.served import PATIENCE, Served
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server for all of them; each test has handles of its own."""
+    toml = "[engine]\nmax_concurrent = 100\nshutdown_timeout = 0\n"
+    with Served(tmp_path_factory.mktemp("server"), toml=toml) as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def _address(server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GREENROOM_URL", server.url)
+    for variable in ("GREENROOM_TOKEN", "GREENROOM_TOKEN_FILE", "GREENROOM_CONFIG"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def handle(request: pytest.FixtureRequest) -> str:
+    """A handle that no other test has."""
+    return re.sub(r"\W+", "-", request.node.name)[:80]
+
+
+def greenroom(*arguments: object, code: int = 0, stdin: str | None = None) -> Result:
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def said(*arguments: object, code: int = 0) -> str:
+    return greenroom(*arguments, code=code).stdout.strip()
+
+
+def as_json(*arguments: object, code: int = 0) -> Any:
+    """The one JSON value that a command prints."""
+    [value] = all_json(*arguments, code=code)
+    return value
+
+
+def all_json(*arguments: object, code: int = 0) -> list[Any]:
+    return [json.loads(line) for line in greenroom(*arguments, "--json", code=code).stdout.splitlines()]
+
+
+def refusal(*arguments: object, code: int = 1) -> str:
+    """The sentence with which a command refuses."""
+    result = greenroom(*arguments, code=code)
+    return result.stderr.splitlines()[-1].removeprefix("Error: ")
+
+
+# Runs.
+
+
+def test_submit_prints_the_id_and_the_run_can_be_shown_by_it_or_by_its_handle(handle: str, server: Served):
+    run = said("submit", "waits", "--handle", handle)
+    assert server.said() == f"waits {handle}"
+    for named in (run, handle):
+        assert as_json("show", named)["id"] == run
+    shown = dict(re.split(r" {2,}", line, maxsplit=1) for line in said("show", handle).splitlines())
+    assert (shown["run"], shown["status"], shown["job"]) == (run, "running", "waits")
+    assert said("inject", handle, '{"go": "on"}') == "accepted"
+    assert said("watch", run) == '{"go": "on"}'
+    assert as_json("show", handle)["result"] == {"go": "on"}  # its last run, now that none is active
+
+
+def test_parameters_are_given_one_by_one_as_json_or_on_standard_input(handle: str):
+    pairs = ("--param", "n=3", "-p", "text=so so", "-p", "list=[1, null]")
+    given = {"n": 3, "text": "so so", "list": [1, None]}
+    assert json.loads(said("submit", "quick", "-H", handle, *pairs, "--wait")) == given
+    assert json.loads(said("submit", "quick", "-H", handle, "--params", json.dumps(given), "--wait")) == given
+    result = greenroom("submit", "quick", "-H", handle, "--params", "-", "--wait", stdin=json.dumps(given))
+    assert json.loads(result.stdout) == given
+    assert "no JSON" in refusal("submit", "quick", "-H", handle, "--params", "{", code=2)
+    assert "NAME=VALUE" in refusal("submit", "quick", "-H", handle, "-p", "n", code=2)
+    assert "not with both" in refusal("submit", "quick", "-H", handle, "-p", "n=1", "--params", "{}", code=2)
+
+
+def test_a_run_that_is_waited_for_and_fails_ends_the_command_with_5(handle: str):
+    assert "failed: ValueError: as it must" in refusal("submit", "fails", "-H", handle, "--wait", code=5)
+    run = as_json("submit", "fails", "-H", handle, "--wait", code=5)
+    assert (run["status"], run["error"]) == ("failed", "ValueError: as it must")
+    assert "failed: ValueError" in refusal("watch", run["id"], code=5)
+
+
+def test_a_second_start_is_refused_unless_it_says_otherwise(handle: str, server: Served):
+    run = said("submit", "waits", "-H", handle)
+    assert server.said() == f"waits {handle}"
+    assert run in refusal("submit", "waits", "-H", handle)
+    assert as_json("submit", "waits", "-H", handle, "--on-conflict", "join") == {
+        "run_id": run,
+        "joined": True,
+    }
+    queued = said("submit", "quick", "-H", handle, "--on-conflict", "queue")
+    assert as_json("handles", "clear", handle) == {"count": 1}
+    assert as_json("show", queued)["status"] == "cancelled"
+    assert said("cancel", handle) == f"{run} is cancelling."
+    assert "cancelled" in refusal("watch", run, code=5)
+    assert "no active run" in refusal("cancel", handle)
+
+
+def test_a_request_id_twice_is_one_run(handle: str):
+    first = as_json("submit", "quick", "-H", handle, "-p", "n=1", "--request-id", f"r-{handle}")
+    again = as_json("submit", "quick", "-H", handle, "-p", "n=1", "--request-id", f"r-{handle}")
+    assert (again["run_id"], again["joined"]) == (first["run_id"], True)
+
+
+def test_runs_are_listed_newest_first_and_by_status(handle: str):
+    ids = [as_json("submit", "fails", "-H", handle, "--wait", code=5)["id"]]
+    ids.append(as_json("submit", "quick", "-H", handle, "-p", "n=1", "--wait")["id"])
+    assert [run["id"] for run in all_json("runs", "--handle", handle)] == ids[::-1]
+    assert [run["id"] for run in all_json("runs", "--handle", handle, "--status", "failed")] == ids[:1]
+    assert [run["id"] for run in all_json("runs", "--handle", handle, "--before", ids[1])] == ids[:1]
+    header, first, second = said("runs", "--handle", handle).splitlines()
+    assert header.split() == ["run", "handle", "job", "lane", "status", "age", "error"]
+    assert first.startswith(ids[1])
+    assert second.endswith("ValueError: as it must")
+
+
+def test_a_question_is_shown_and_answered_by_its_id_or_by_who_asks(handle: str):
+    run = said("submit", "asks", "-H", handle)
+    [asked] = [line for line in _until_asked(run) if line.startswith("asks ")]
+    question = re.search(r"greenroom answer (\S+) …", asked)
+    assert question is not None
+    assert question[1] in said("state")
+    assert as_json("answer", handle, '{"approved": true}') == {"outcome": "resolved"}
+    assert json.loads(said("watch", run)) == {"approved": True}
+    assert "not open any more" in refusal("answer", question[1], "yes")
+    assert "no question has this id" in refusal("answer", "nothing.1", "yes")
+
+
+def _until_asked(run: str) -> list[str]:
+    """What `show` says once the run has asked; the events tell when that is."""
+    command = [sys.executable, "-m", "greenroom", "watch", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        for line in watching.stdout:
+            event = json.loads(line)
+            asked = event.get("snapshot", {}).get("interrupts", {}).values()
+            if event.get("type") == "interrupt_opened" or run in [one["run"] for one in asked]:
+                break
+        watching.terminate()
+    return said("show", run).splitlines()
+
+
+def test_the_history_of_a_run_is_its_events_in_order(handle: str):
+    run = as_json("submit", "quick", "-H", handle, "-p", "n=1", "--wait")["id"]
+    record, *events = all_json("show", run, "--history")
+    assert record["id"] == run
+    assert [event["to"] for event in events] == ["queued", "running", "succeeded"]
+    assert said("show", run, "--history").splitlines()[-1].endswith("succeeded")
+
+
+def test_watch_tells_every_event_of_a_run_and_at_last_the_run(handle: str, server: Served):
+    run = said("submit", "waits", "-H", handle)
+    assert server.said() == f"waits {handle}"
+    release = threading.Timer(0, greenroom, ("inject", handle, "go on"))
+    with subprocess.Popen(
+        [sys.executable, "-m", "greenroom", "watch", run, "--json"], stdout=subprocess.PIPE, text=True
+    ) as watching:
+        release.start()
+        out, _ = watching.communicate(timeout=PATIENCE)
+    release.join()
+    *events, last = map(json.loads, out.splitlines())
+    assert watching.returncode == 0
+    assert {event["run"] for event in events} <= {run}
+    assert (last["id"], last["status"], last["result"]) == (run, "succeeded", "go on")
+
+
+def test_watch_without_a_run_begins_with_everything_and_ctrl_c_ends_it_with_130(handle: str):
+    with subprocess.Popen(
+        [sys.executable, "-m", "greenroom", "watch", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as watching:
+        assert watching.stdout is not None
+        first = json.loads(watching.stdout.readline())
+        assert first["type"] == "resync"
+        run = said("submit", "quick", "-H", handle, "-p", "n=1")
+        told = [json.loads(watching.stdout.readline()) for _ in range(3)]
+        assert [event["to"] for event in told if event["run"] == run] == ["queued", "running", "succeeded"]
+        watching.send_signal(2)
+        assert watching.communicate(timeout=PATIENCE)[1] == ""
+    assert watching.returncode == 130
+
+
+def test_on_a_terminal_watch_is_a_live_table(handle: str, server: Served):
+    run = said("submit", "waits", "-H", handle)
+    assert server.said() == f"waits {handle}"
+    terminal, inside = pty.openpty()
+    command = [sys.executable, "-m", "greenroom", "watch", run]
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "160", "LINES": "20"}
+    with subprocess.Popen(command, stdout=inside, env=environment) as watching:
+        os.close(inside)
+        shown = b""
+        while b"1/4" not in shown:
+            shown += os.read(terminal, 65_536)
+        said("inject", run, "go on")
+        while b"succeeded" not in shown:
+            shown += os.read(terminal, 65_536)
+        assert watching.wait(timeout=PATIENCE) == 0
+    os.close(terminal)
+    assert "━━━━".encode() in shown
+
+
+# Lanes, handles, the engine.
+
+
+def test_limits_are_set_and_listed():
+    assert as_json("lanes", "set", "images", 4) == {"lane": "images", "limit": 4}
+    assert as_json("lanes", "max-concurrent", 99) == {"max_concurrent": 99}
+    lanes = {lane["lane"]: lane for lane in all_json("lanes", "list")}
+    assert lanes["images"]["limit"] == 4
+    rows = {line.split()[0]: line.split()[1] for line in said("lanes", "list").splitlines()}
+    assert (rows["all"], rows["images"], rows["main"]) == ("99", "4", "none")
+    greenroom("lanes", "set", "images", "none")
+    assert {lane["lane"]: lane["limit"] for lane in all_json("lanes", "list")}["images"] is None
+    assert "write a whole number, or none" in refusal("lanes", "set", "images", "many", code=2)
+
+
+def test_a_lane_is_cleared_and_reset(handle: str):
+    greenroom("lanes", "set", "paused", 0)
+    run = said("submit", "quick", "-H", handle, "-p", "n=1", "--lane", "paused")
+    assert said("lanes", "clear", "paused") == "1 runs cancelled."
+    assert as_json("show", run)["reason"] == "lane_cleared"
+    assert as_json("lanes", "reset") == {}
+
+
+def test_a_handle_keeps_parameters_until_they_are_taken_away(handle: str):
+    assert said("handles", "params", handle) == "It keeps none."
+    greenroom("handles", "params", handle, '{"n": 3}')
+    assert as_json("handles", "params", handle) == {"n": 3}
+    assert json.loads(said("submit", "quick", "-H", handle, "--wait")) == {"n": 3}
+    assert {one["handle"]: one["params"] for one in all_json("handles", "list")}[handle] == {"n": 3}
+    assert any(line.startswith(handle) for line in said("handles", "list").splitlines())
+    greenroom("handles", "params", handle, "null")
+    assert as_json("handles", "params", handle) is None
+    assert "no JSON" in refusal("handles", "params", handle, "{n}", code=2)
+
+
+def test_a_handle_is_released_from_an_abandoned_body(handle: str, server: Served):
+    assert "not held by an abandoned body" in refusal("handles", "release", handle)
+    run = said("submit", "stuck", "-H", handle)
+    assert server.said() == f"stuck {handle}"
+    greenroom("cancel", run)
+    assert "cancelled" in refusal("watch", run, code=5)
+    assert as_json("handles", "release", handle) == {"released": True}
+
+
+def test_the_state_is_the_whole_snapshot_or_a_summary():
+    assert set(as_json("state")) >= {"epoch", "seq", "engine", "lanes", "handles", "interrupts", "runs"}
+    assert said("state").startswith("server     http://127.0.0.1:")
+
+
+# Who may, and what can't be done.
+
+
+def test_no_server_ends_a_command_with_3(monkeypatch: pytest.MonkeyPatch):
+    assert "ws://127.0.0.1:1 can't be reached" in refusal("state", "--url", "http://127.0.0.1:1", code=3)
+    assert refusal("state", "--url", "nonsense", code=2)
+
+
+def test_without_a_token_or_the_role_for_it_a_command_ends_with_4(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("GREENROOM_URL")
+    viewer = said("token", "add", "eve", "--role", "viewer", "--tokens", tmp_path / "tokens")
+    with Served(tmp_path, "--tokens", "tokens") as guarded:
+        assert "GREENROOM_TOKEN or --token-file" in refusal("state", "--url", guarded.url, code=4)
+        monkeypatch.setenv("GREENROOM_TOKEN", "wrong")
+        refusal("state", "--url", guarded.url, code=4)
+        (tmp_path / "mine").write_text(viewer + "\n")
+        greenroom("state", "--url", guarded.url, "--token-file", tmp_path / "mine")
+        assert "viewer" in refusal("drain", "--url", guarded.url, "--token-file", tmp_path / "mine", code=4)
+        refusal("state", "--url", guarded.url, "--token-file", "absent", code=1)
+
+
+def test_draining_refuses_runs_until_it_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with Served(tmp_path) as other:
+        monkeypatch.setenv("GREENROOM_URL", other.url)
+        run = said("submit", "waits", "-H", "a")
+        assert other.said() == "waits a"
+        assert "something still executes" in refusal("drain", "--wait", "--timeout", "0.01")
+        assert "draining" in refusal("submit", "quick", "-H", "b", "-p", "n=1")
+        said("inject", run, "go on")
+        assert as_json("drain", "--wait") == {"draining": True, "drained": True}
+        assert as_json("resume") == {"draining": False}
+        assert said("submit", "quick", "-H", "b", "-p", "n=1", "--wait") == '{"n": 1}'
+
+
+# Help.
+
+
+def commands(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*above, name))
+        yield (*above, name)
+
+
+@pytest.mark.parametrize("path", [*commands(main)], ids=" ".join)
+def test_every_command_tells_of_itself_with_an_example(path: tuple[str, ...]):
+    shown = said(*path, "--help")
+    assert "Example" in shown
+    assert f"greenroom {' '.join(path)}" in shown
+    assert shown.splitlines()[2].strip()
