@@ -19,7 +19,7 @@ from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_st
 
 from ..actors.actor import Reply
 from ..protocol.codec import Codec
-from ..protocol.commands import Auth, Command, CommandBase, Id, Subscribe, Unsubscribe, Wait, Welcome
+from ..protocol.commands import Auth, Command, CommandBase, Id, Subscribe, Unsubscribe, Wait
 from ..protocol.errors import (
     Forbidden,
     GreenroomError,
@@ -33,12 +33,12 @@ from .commands import BY_TYPE, Entry
 from .filters import check_filter
 from .frames import PING, close_frame
 from .limits import Credit, Rate
+from .outlet import Stalled
 from .replies import list_replies, refusal, reply, snapshot_replies
 from .shared import Shared
 from .tokens import Caller
-from .version import SERVER
 from .wire import Wire
-from .writer import Begin, End, Said, SaidInParts, Stalled, Writer
+from .writer import Begin, End, Said, SaidInParts, Writer
 
 logger = logging.getLogger("greenroom.gateway")
 
@@ -166,23 +166,8 @@ class Session:
 
     def _welcome(self) -> None:
         assert self._caller is not None, "whoever is welcomed is known"
-        shared = self._shared
-        seq = shared.engine.stream.last_seq
-        welcome = Welcome(
-            epoch=shared.epoch,
-            seq=seq,
-            server=SERVER,
-            limits={
-                "max_message_bytes": shared.limits.max_message_bytes,
-                "max_commands": shared.limits.max_commands,
-                "max_waits": shared.limits.max_waits,
-                "max_filter_names": shared.limits.max_filter_names,
-                "rate": shared.limits.rate,
-                "idle_timeout": shared.limits.idle_timeout,
-            },
-            role=self._caller.role,
-        )
-        self.writer.mailbox.put(Said(seq, self._codec.encode(welcome), 0))
+        welcome = self._shared.welcome(self._caller)
+        self.writer.mailbox.put(Said(welcome.seq, self._codec.encode(welcome), 0))
 
     async def _take(self, message: str | bytes, cost: int) -> None:
         """Check a message, and queue what it asks for."""

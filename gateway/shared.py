@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..actors.engine import Engine
 from ..protocol.codec import CODECS
+from ..protocol.commands import Welcome
 from .access import Access
 from .commands import Context
 from .config import GatewayConfig, Limits
@@ -16,6 +17,7 @@ from .metrics import Metrics
 from .snapshots import Snapshots
 from .tickets import Tickets
 from .tokens import Caller
+from .version import SERVER
 
 if TYPE_CHECKING:
     from .session import Session
@@ -50,6 +52,24 @@ class Shared:
     def lag(self) -> int:
         """How many events the subscriber that is furthest behind has not been sent."""
         return max((session.writer.behind or 0 for session in self.sessions), default=0)
+
+    def welcome(self, caller: Caller) -> Welcome:
+        """The first message to a caller."""
+        limits = self.limits
+        return Welcome(
+            epoch=self.epoch,
+            seq=self.engine.stream.last_seq,
+            server=SERVER,
+            limits={
+                "max_message_bytes": limits.max_message_bytes,
+                "max_commands": limits.max_commands,
+                "max_waits": limits.max_waits,
+                "max_filter_names": limits.max_filter_names,
+                "rate": limits.rate,
+                "idle_timeout": limits.idle_timeout,
+            },
+            role=caller.role,
+        )
 
     def context(self, caller: Caller) -> Context:
         """For a command of this caller."""

@@ -11,7 +11,6 @@ is dropped when it has taken nothing for `stall_timeout`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
@@ -25,9 +24,11 @@ from ..protocol.commands import Id, Ok
 from ..protocol.events import Filter
 from .feeds import Feed, Frames
 from .frames import is_close, message_frame
+from .outlet import Outlet
 from .shared import Shared
 
 _ENOUGH = 1 << 16
+_SMALL = 1 << 14
 
 
 class Said(msgspec.Struct):
@@ -71,10 +72,6 @@ class Bytes(msgspec.Struct):
     sent: Reply[None]
 
 
-class Stalled(Exception):
-    """The client takes nothing."""
-
-
 class _Subscription:
     """Which feed, and how far: `read` of its events, of which the client has been `told`."""
 
@@ -101,8 +98,7 @@ class Writer:
         self.mailbox = Mailbox()
         self._shared = shared
         self._stream = shared.engine.stream
-        self._transport = transport
-        self._socket = plain_socket(transport)
+        self._outlet = Outlet(transport)
         self._codec = codec
         self._form = form
         self._paid = paid
@@ -128,13 +124,13 @@ class Writer:
         """There are events. If nothing else is being sent, send them here and now as far as the system takes
         them, which spares most deliveries a turn of the scheduler."""
         subscription = self._subscription
-        if self._resting and subscription is not None and self._socket is not None and not self.closing:
+        if self._resting and subscription is not None and self._outlet.immediate and not self.closing:
             try:
                 chunk = subscription.feed.after(subscription.told, subscription.read)
                 if chunk is None:
                     return
-                sent = os.write(self._socket.fileno(), chunk.data) if chunk.data else 0
-            except (OSError, FellBehind):
+                sent = self._outlet.send_now(chunk.data)
+            except (trio.BrokenResourceError, FellBehind):
                 self.mailbox.wake()  # it will meet the same, and knows what to do
                 return
             subscription.read = chunk.read
@@ -269,51 +265,22 @@ class Writer:
                 await self._flush()
 
     async def _flush(self) -> None:
-        out, self._out, self._size = self._out, [], 0
+        out, size = self._out, self._size
+        self._out, self._size = [], 0
         cost, self._cost = self._cost, 0
         sent, self._sent = self._sent, []
-        if out and not self.closing:
-            await self._send(out[0] if len(out) == 1 else b"".join(out))
+        if not self.closing:
+            if len(out) > 1 and size < _SMALL:
+                out = [b"".join(out)]  # one write costs less than several, where copying costs little
+            while out:
+                await self._send(out.pop(0))
         if cost:
             self._paid(cost)
         for reply in sent:
             reply.set(None)
 
     async def _send(self, data: bytes) -> None:
-        """Send: at once as far as the system takes it, which it nearly always does."""
-        start = self._send_now(data)
-        if start == len(data):
-            return
-        limits = self._shared.limits
-        rest = memoryview(data)
-        while start < len(data):
-            with trio.move_on_after(limits.stall_timeout) as patience:
-                await self._transport.send_all(rest[start : start + _PIECE])
-                start += _PIECE
-            if patience.cancelled_caught:
-                raise Stalled
-
-    def _send_now(self, data: bytes) -> int:
-        if self._socket is None:
-            return 0
-        try:
-            return os.write(self._socket.fileno(), data)
-        except BlockingIOError:
-            return 0
-        except OSError as error:
-            raise trio.BrokenResourceError(str(error)) from error
-
-
-_PIECE = 1 << 16
-"""A client that takes less than this in `stall_timeout` has stalled."""
-
-
-def plain_socket(transport: trio.abc.Stream) -> trio.socket.SocketType | None:
-    """The socket behind a stream, if a write to it is all that sending takes; it needs no turn of the
-    scheduler then."""
-    if os.name == "posix" and isinstance(transport, trio.SocketStream):
-        return transport.socket
-    return None
+        await self._outlet.send_all(data, self._shared.limits.stall_timeout)
 
 
 _HANDLERS: dict[type, Callable[[Writer, Any], Awaitable[None]]] = {
