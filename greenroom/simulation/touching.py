@@ -7,7 +7,9 @@ watched: each attribute of each of their objects that a step reads or writes is 
 of a dictionary that such an attribute holds. Any other value that can be changed counts as written when it is
 read, whatever is done with it. That is more than happens, which costs time but misses nothing.
 
-What is not seen: what tasks share in other ways, such as variables of an enclosing function.
+To wake a task is to write it, and to cancel it is to read whether it has been woken. What is not seen: what
+tasks share in other ways, such as variables of an enclosing function; and nurseries, whose owners go on when
+the last of their tasks has woken them.
 """
 
 from __future__ import annotations
@@ -34,7 +36,6 @@ _MODULES = (
 _OF_TRIO: tuple[type, ...] = (
     trio.CancelScope,
     trio.Event,
-    trio.Nursery,
     trio.lowlevel.ParkingLot,
     _run.CancelStatus,
 )
@@ -43,14 +44,14 @@ _ORDERLESS = frozenset(
         # Alarms that are due at once wake their actors in one step, whatever their order.
         ("Alarms", "_heap"),
         ("Alarms", "_numbers"),
-        # Sets of which nothing but membership matters, and that to their owner, who is woken by the last.
-        ("Nursery", "_children"),
+        # Sets of which nothing but membership matters.
         ("CancelStatus", "_children"),
         ("CancelStatus", "_tasks"),
         # Each handle claims and releases its own name.
         ("LocalOwnership", "_claimed"),
     }
 )
+_WAKE = "wake"
 _PLAIN = (
     *(int, float, complex, str, bytes, tuple, frozenset, type(None), enum.Enum, type),
     *(types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.CoroutineType),
@@ -104,7 +105,7 @@ class Steps:
 
     def woken(self, task: Task) -> None:
         """This step wakes a task, or is one of it."""
-        self._touched.written.add((self.name(task), "wake"))
+        self._touched.written.add((self.name(task), _WAKE))
 
     def end(self) -> Touched:
         """It has taken the step."""
@@ -162,7 +163,15 @@ def watched() -> Iterator[None]:
         if isinstance(thing, type) and thing.__module__ == module.__name__ and _can_change(thing)
     }
     changed: list[tuple[type, str, Any]] = []
+    attempt = Task._attempt_delivery_of_any_pending_cancel
+
+    def noted(self: Task) -> None:
+        _steps.read(self, _WAKE)  # a task that has been woken is not cancelled before it sleeps again
+        attempt(self)
+
     try:
+        changed.append((Task, attempt.__name__, attempt))
+        setattr(Task, attempt.__name__, noted)
         for cls in (*classes, *_OF_TRIO):
             if not any(base in classes for base in cls.__mro__[1:]):
                 _watch(cls, changed)
