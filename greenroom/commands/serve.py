@@ -46,10 +46,10 @@ _FLAGS = {
 @click.option("--host", metavar="ADDRESS", help="Where to listen.")
 @click.option("--port", type=int, metavar="N", help="0 takes any free one.")
 @click.option("--tokens", metavar="FILE", help="The file of hashed tokens; see `greenroom token`.")
-@click.option("--tls-certificate", metavar="FILE")
-@click.option("--tls-key", metavar="FILE")
-@click.option("--log-format", metavar="text|json")
-@click.option("--log-level", metavar="debug|info|warning|error")
+@click.option("--tls-certificate", metavar="FILE", help="Serve https and wss with this certificate.")
+@click.option("--tls-key", metavar="FILE", help="Its key, where it is not in the same file.")
+@click.option("--log-format", metavar="FORMAT", help="`text` for people, or `json` for programs.")
+@click.option("--log-level", metavar="LEVEL", help="`debug`, `info`, `warning` or `error`.")
 @told
 def serve(file: str | None, **given: Any) -> None:
     """Run an engine with these jobs, and the gateway to it.

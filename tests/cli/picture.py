@@ -1,0 +1,51 @@
+"""The picture in the README: the screen of a real `greenroom demo`, at the moment when a question is open.
+
+`python -m tests.cli.picture` draws `docs/demo.svg` anew.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import trio
+from rich.console import Console
+
+from greenroom.demo import story
+from greenroom.demo.stage import Stage
+from greenroom.protocol.records import Snapshot
+
+PICTURE = Path(__file__).resolve().parent.parent.parent / "docs" / "demo.svg"
+
+_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+"""They would be fetched from elsewhere; the reader's own do as well."""
+
+
+class Photographed(Stage):
+    """A stage of which a picture is taken, once erin asks and dave has got a good way."""
+
+    taken = False
+
+    def draw(self, state: Snapshot, height: int) -> Any:
+        drawn = super().draw(state, height)
+        done = {run.handle: (run.progress or {}).get("done") or 0 for run in state.runs.values()}
+        if not self.taken and state.interrupts and done["dave"] > 1_000_000:
+            self.taken = True
+            camera = Console(record=True, width=108, file=io.StringIO(), force_terminal=True)
+            camera.print(drawn)
+            picture = camera.export_svg(title="greenroom demo", unique_id="demo")
+            PICTURE.write_text(_FONTS.sub("", picture), encoding="utf-8")
+        return drawn
+
+
+def main() -> None:
+    story.Stage = Photographed  # type: ignore[misc]
+    with TemporaryDirectory(prefix="greenroom-demo-") as folder:
+        trio.run(lambda: story.play(Path(folder), once=True))
+
+
+if __name__ == "__main__":
+    main()

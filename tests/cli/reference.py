@@ -1,0 +1,103 @@
+"""The page about the command line, made from the commands themselves.
+
+`python -m tests.cli.reference` writes it anew; a test sees to it that it is current.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from greenroom.cli import main
+from greenroom.commands.exits import Exit
+
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "cli.md"
+
+_HEAD = """# Command line
+
+The command is `greenroom`, or `python -m greenroom`. This page is made from what `--help` says.
+
+The commands that talk to a server take `--url` (or `GREENROOM_URL`), by default `http://127.0.0.1:8440`. A
+token comes from a file, `--token-file` (or `GREENROOM_TOKEN_FILE`), or from the variable `GREENROOM_TOKEN`;
+never from the arguments, which everybody on the machine can read. For `https` the system's certificates are
+trusted, or those that the variable `SSL_CERT_FILE` names.
+
+With `--json` they print one JSON value per line: runs and events as they are on the wire. Without it they
+print for people: in colour and cut to the width of a terminal, plain and uncut elsewhere. What went wrong is
+said in a sentence on standard error.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_HEAD, "## Exit codes\n", _table(("code", "what it means"), _codes())]
+    parts.append(
+        "`greenroom serve` that is told to stop a second time ends with 128 and the signal's number.\n"
+    )
+    parts += [_chapter(names, command) for names, command in commands(main)]
+    return "\n".join(parts)
+
+
+def commands(
+    group: click.Group, above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command with its name; a group before what is in it."""
+    for name, command in group.commands.items():
+        yield (*above, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*above, name))
+
+
+def _codes() -> Iterator[tuple[str, ...]]:
+    texts = re.findall(r'= (\d+)\n    """(.*?)"""', inspect.getsource(Exit), re.DOTALL)
+    assert [int(code) for code, _ in texts] == [*Exit]
+    yield from texts
+
+
+def _chapter(names: tuple[str, ...], command: click.Command) -> str:
+    arguments = [
+        param.make_metavar(click.Context(command)) for param in command.params if _is_argument(param)
+    ]
+    title = " ".join(["greenroom", *names])
+    usage = " ".join([title, *arguments])
+    help = inspect.cleandoc(command.help or "")
+    text, _, examples = help.partition("\b\n")
+    parts = [f"{'##' if len(names) == 1 else '###'} {title}\n"]
+    if not isinstance(command, click.Group):
+        parts.append(f"`{usage} [OPTIONS]`\n")
+    parts.append(f"{text.strip()}\n")
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    if options:
+        parts.append(_table(("option", "what it does"), map(_option, options)))
+    lines = [line.strip() for line in examples.splitlines()[1:]]
+    parts.append("\n".join(["```sh", *lines, "```\n"]))
+    return "\n".join(parts)
+
+
+def _is_argument(param: click.Parameter) -> bool:
+    return isinstance(param, click.Argument)
+
+
+def _option(option: click.Option) -> tuple[str, str]:
+    value = "" if option.is_flag else f" {option.make_metavar(click.Context(click.Command('x')))}"
+    names = ", ".join(f"`{name}{value}`" for name in option.opts)
+    help = option.help or ""
+    if option.show_default and option.default not in (None, False):
+        help += f" Default: `{option.default}`."
+    if option.show_envvar:
+        help += f" Variable: `{option.envvar}`."
+    return names, help.strip()
+
+
+def _table(header: tuple[str, str], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(header)} |", "|---|---|"]
+    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

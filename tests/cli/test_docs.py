@@ -1,0 +1,58 @@
+"""The pages about the command line and the configuration say what the code says."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from greenroom import Keep
+from greenroom.config import SETTINGS, Config, ConfigMistakes, read_config
+from tests.cli.reference import PAGE, page
+
+CONFIGURATION = PAGE.with_name("configuration.md")
+
+
+def test_the_page_about_the_command_line_is_current():
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: python -m tests.cli.reference"
+
+
+def test_every_setting_stands_in_its_table_with_its_default():
+    told = []
+    table = ""
+    for line in CONFIGURATION.read_text(encoding="utf-8").splitlines():
+        if heading := re.match(r"## `\[(.*)\]`", line):
+            table = heading[1]
+        elif row := re.match(r"\| `(\w+)` \| (?:`(.*?)`)? ?\|", line):
+            told.append((f"{table}.{row[1]}", row[2] or ""))
+    assert told == [(".".join(path), _default(path)) for path in SETTINGS]
+
+
+def _default(path: tuple[str, ...]) -> str:
+    value: Any = Config()
+    for name in path:
+        value = getattr(value, name)
+    if value in (None, (), {}, Keep()):
+        return ""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def test_the_example_is_a_good_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    [example] = re.findall(r"```toml\n(.*?)```", CONFIGURATION.read_text(encoding="utf-8"), re.DOTALL)
+    file = tmp_path / "greenroom.toml"
+    file.write_text(example, encoding="utf-8")
+    assert (
+        read_config(str(file), environ={}).config.engine.max_concurrent
+        == tomllib.loads(example)["engine"]["max_concurrent"]
+    )
+
+
+def test_the_example_of_mistakes_is_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    text = "[engine]\n\nmax_concurent = 3\n\n\n\n[gateway]\nport = 'http'\n"
+    Path("greenroom.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigMistakes) as caught:
+        read_config(environ={"GREENROOM_LOGS_LEVEL": "loud"})
+    shown = CONFIGURATION.read_text(encoding="utf-8")
+    assert [str(mistake) in shown for mistake in caught.value.mistakes] == [True] * 3
