@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from trio.testing import lockstep_stream_pair, wait_all_tasks_blocked
 
 from greenroom.gateway import Limits
 
@@ -112,19 +113,22 @@ async def test_json_in_a_binary_frame_is_read_as_well(raw):
 
 
 async def test_frames_right_behind_the_handshake_are_not_lost():
-    async with house() as home:
-        raw = await home.raw()
-        async with raw.stream:
-            head = (
-                b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: close, Upgrade\r\n"
-                b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-            )
-            await raw.send(head + client_frame(COMMAND) + client_frame(b"x", PING))
-            while b"\r\n\r\n" not in raw.buffer:
-                raw.buffer += await raw.stream.receive_some()
-            raw.buffer = raw.buffer.partition(b"\r\n\r\n")[2]
-            got = [await raw.frame() for _ in range(3)]
-            assert sorted(opcode for opcode, _ in got) == [TEXT, TEXT, PONG]
+    async with house(listen=False) as home:
+        ours, theirs = lockstep_stream_pair()  # the answer to the handshake takes until it is read
+        home.nursery.start_soon(home.gateway.serve_stream, theirs)
+        raw = Raw(ours)
+        head = (
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: close, Upgrade\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        )
+        await raw.send(head + client_frame(COMMAND) + client_frame(b"x", PING))
+        await wait_all_tasks_blocked()
+        while b"\r\n\r\n" not in raw.buffer:
+            raw.buffer += await ours.receive_some()
+        raw.buffer = raw.buffer.partition(b"\r\n\r\n")[2]
+        got = [await raw.frame() for _ in range(3)]
+        assert sorted(opcode for opcode, _ in got) == [TEXT, TEXT, PONG]
+        await trio.aclose_forcefully(ours)
 
 
 # Malformed messages: an error, and the connection goes on.
@@ -265,5 +269,5 @@ async def test_a_client_that_goes_without_a_word_leaves_nothing_behind(caplog):
         async with home.socket() as talk:
             await home.engine.set_max_concurrent(3)
             while home.gateway.connections > 1:
-                await trio.testing.wait_all_tasks_blocked(0.01)
+                await wait_all_tasks_blocked(0.01)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

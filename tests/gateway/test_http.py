@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import h11
 import pytest
 import trio
+from trio.testing import lockstep_stream_pair
 
 from greenroom.gateway import Limits
 
@@ -251,6 +252,23 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(home):
     assert await status_of(home, head % 10**18 + b"x" * 100_000) == 413
 
 
+async def test_what_is_still_coming_after_a_refusal_is_taken_so_that_the_refusal_arrives(autojump_clock):
+    async with house(limits=LIMITS, listen=False) as home:
+        ours, theirs = lockstep_stream_pair()
+        home.nursery.start_soon(home.gateway.serve_stream, theirs)
+        raw = Raw(ours)
+        await raw.send(
+            b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 1000000\r\n\r\n"
+        )
+        assert (await raw.answer()).status == 413
+        for _ in range(10):
+            await raw.send(b"x" * 100_000)
+        await trio.sleep(2)
+        with pytest.raises(trio.BrokenResourceError):
+            await raw.send(b"x")
+
+
 async def test_a_body_in_chunks_that_grows_too_large_is_refused(home):
     head = b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     chunks = b"1000\r\n" + b"x" * 0x1000 + b"\r\n"
@@ -415,8 +433,6 @@ async def test_the_second_head_has_no_more_time_than_the_first_once_it_has_begun
 
 
 async def test_a_client_that_does_not_read_its_answer_is_dropped(autojump_clock):
-    from trio.testing import lockstep_stream_pair
-
     async with house(listen=False) as home:
         ours, theirs = lockstep_stream_pair()
         async with trio.open_nursery() as nursery:
