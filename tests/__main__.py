@@ -2,7 +2,8 @@
 
 It needs only Python. It makes `.venv` in the project's folder unless one is there, installs the project with
 its test tools into it when `pyproject.toml` has changed since the last time, and then becomes pytest. As root
-on Debian, it also installs the database servers that some tests start; without them those are skipped.
+on Debian, it also installs the database servers and the browser that some tests start; and it fetches the npm
+package `ws`, for the JavaScript client. Without them the tests that need them are skipped.
 """
 
 from __future__ import annotations
@@ -14,22 +15,29 @@ from pathlib import Path
 
 from environment import ROOT, install_packages, may_install_packages, prepare, say
 
+from .npm import fetch_ws
+
 
 def main() -> None:
     python = prepare(tests=True)
-    install_servers()
+    install_programs()
+    problem = fetch_ws(python.parent.parent)
+    if problem is not None:
+        say(f"{problem}. Tests that need it are skipped.")
     os.chdir(ROOT)
     os.execv(python, [str(python), "-m", "pytest", "-n", "auto", *sys.argv[1:]])
 
 
-def install_servers() -> None:
+def install_programs() -> None:
     missing = []
     if not (shutil.which("postgres") or any(Path("/usr/lib/postgresql").glob("*/bin/postgres"))):
         missing.append("postgresql")
     if not (shutil.which("mariadbd") or Path("/usr/sbin/mariadbd").exists()):
         missing.append("mariadb-server")
+    if not any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")):
+        missing.append("chromium")
     if missing and may_install_packages():
-        say(f"installing {' and '.join(missing)}, of which the tests start servers of their own")
+        say(f"installing {' and '.join(missing)}, which the tests start for themselves")
         if not install_packages(*missing):
             say("apt-get could not install them; its message stands above. Tests that need them are skipped.")
 

@@ -1,0 +1,262 @@
+"""The JavaScript client in Node, with its own WebSocket and with the package `ws`, against a real gateway."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from greenroom import Engine, Jobs, Run, open_engine
+from greenroom.gateway import Gateway, GatewayConfig, Role, add_token, open_gateway
+
+from .javascript import WS, needs_node, run_node
+from .proxy import proxy
+
+pytestmark = needs_node
+
+CLASSES = ["the global one", pytest.param("ws", marks=pytest.mark.skipif(not WS.exists(), reason="no ws"))]
+"""Which WebSocket the client uses."""
+
+
+def make_jobs() -> Jobs:
+    jobs = Jobs()
+
+    @jobs.job("add")
+    async def add(run: Run, params: dict[str, Any]) -> Any:
+        return params["a"] + params["b"]
+
+    @jobs.job("wait")
+    async def wait(run: Run, params: dict[str, Any]) -> Any:
+        return await run.next_message()
+
+    @jobs.job("ask")
+    async def ask(run: Run, params: dict[str, Any]) -> Any:
+        return await run.interrupt({"may": "I?"})
+
+    return jobs
+
+
+@asynccontextmanager
+async def serving(config: GatewayConfig | None = None) -> AsyncIterator[tuple[Engine, Gateway, str]]:
+    config = config or GatewayConfig(port=0)
+    async with open_engine(make_jobs(), "memory:") as engine, open_gateway(engine, config) as gateway:
+        yield engine, gateway, f"ws://127.0.0.1:{gateway.port}"
+
+
+@pytest.mark.parametrize("which", CLASSES)
+async def test_every_command_does_what_the_engine_does(which: str):
+    program = """
+        const options = argument.ws ? { WebSocket: (await import(argument.ws)).default } : {};
+        const client = await connect(argument.url, options);
+        const told = {};
+        const add = await client.submit("add", { handle: "alice", params: { a: 1, b: 2 } });
+        told.result = await add.result();
+        told.again = await (await client.rerun(add.id)).result();
+        const wait = await client.submit("wait", { handle: "bob", params: {}, run_timeout: Infinity });
+        told.waited = await wait.wait(0.05);
+        while (client.state.runs.get(wait.id).status !== "running") await client.getRun(wait.id);
+        told.injected = await client.inject("bob", { hello: "✓" });
+        told.message = await wait.result();
+        const ask = await client.submit("ask", { handle: "carol", params: {} });
+        for await (const event of client.events()) if (event.type === "interrupt_opened") break;
+        const [interrupt] = client.state.interrupts.keys();
+        told.answered = await client.answer(interrupt, "yes");
+        told.answer = await ask.result();
+        await client.setConcurrency("side", 0);
+        const queued = await client.submit("add", { handle: "dave", lane: "side", params: {} });
+        told.cleared = await client.clearLane("side");
+        told.how = await queued.result().catch((error) => [error.name, error.run.reason]);
+        await client.setParams("alice", { a: 5, b: 6 });
+        told.draft = await (await client.submit("add", { handle: "alice" })).result();
+        await client.setMaxConcurrent(7);
+        await client.drain();
+        told.draining = await client.submit("add", { handle: "x" }).catch((error) => error.code);
+        await client.resetLanes();
+        await client.resume();
+        told.released = await client.releaseHandle("alice");
+        told.none = await client.clearHandle("alice");
+        const last = await client.submit("wait", { handle: "erin", params: {} });
+        told.cancelled = (await last.cancel()).status;
+        await last.result().catch(() => {});
+        told.listed = (await client.listRuns({ status: ["succeeded"], limit: 2 })).length;
+        told.history = (await client.history(add.id)).map((event) => event.to);
+        told.same = [await client.snapshot(), client.state.snapshot()];
+        told.role = client.role;
+        client.close();
+        answer(told);
+    """
+    async with serving() as (engine, _, url):
+        told = await run_node(program, {"url": url, "ws": WS.as_uri() if which == "ws" else None})
+        snapshot = await engine.snapshot()
+    first, second = told.pop("same")
+    assert first == second
+    assert first["seq"] == snapshot.seq
+    assert told == {
+        "result": 3,
+        "again": 3,
+        "waited": False,
+        "injected": "accepted",
+        "message": {"hello": "✓"},
+        "answered": "resolved",
+        "answer": "yes",
+        "cleared": 1,
+        "how": ["RunEnded", "lane_cleared"],
+        "draft": 11,
+        "draining": "draining",
+        "released": False,
+        "none": 0,
+        "cancelled": "cancelled" if told["cancelled"] == "cancelled" else "cancelling",
+        "listed": 2,
+        "history": ["queued", "running", "succeeded"],
+        "role": "admin",
+    }
+
+
+async def test_refusals_have_their_code_and_details():
+    program = """
+        const client = await connect(argument);
+        const busy = await client.submit("wait", { handle: "busy", params: {} });
+        const refusals = [
+            () => client.submit("nope", { handle: "x", params: {} }),
+            () => client.submit("wait", { handle: "busy", params: {} }),
+            () => client.submit("wait", { params: {} }),
+            () => client.getRun("nobody"),
+            () => client.setParams("busy", {}),
+            () => client.inject("nobody", 1),
+            () => client.submit("wait", { handle: "y", params: { text: "x".repeat(3_000_000) } }),
+            () => client.events({ filter: { colours: [] } }),
+        ];
+        const told = [];
+        for (const refused of refusals) {
+            try {
+                await refused();
+            } catch (error) {
+                told.push([error instanceof GreenroomError, error.code, Object.keys(error.details)]);
+            }
+        }
+        await busy.cancel();
+        client.close();
+        told.push(await client.getRun("x").catch((error) => [error.code, error.message]));
+        answer(told);
+    """
+    async with serving() as (_, _, url):
+        assert await run_node(program, url) == [
+            [True, "invalid", ["value"]],
+            [True, "conflict", ["active_run"]],
+            [True, "invalid", ["path"]],
+            [True, "not_found", ["value"]],
+            [True, "handle_locked", ["active_run"]],
+            [True, "no_active_run", []],
+            [True, "too_large", ["size", "limit"]],
+            [True, "invalid", []],
+            ["unavailable", "the client has been closed"],
+        ]
+
+
+async def test_events_are_had_from_before_the_connection_and_by_filter():
+    program = """
+        const client = await connect(argument);
+        const early = [];
+        for await (const event of client.events({ after: 2 })) {
+            early.push(event.seq);
+            if (event.seq === client.state.seq) break;
+        }
+        const stop = new AbortController();
+        const filtered = [];
+        const heard = [];
+        const off = client.onEvent((event) => heard.push(event.seq), { types: ["handle_changed"] });
+        const reading = (async () => {
+            const filter = { handles: ["a"], types: ["handle_changed"] };
+            const events = client.events({ filter, signal: stop.signal });
+            for await (const event of events) filtered.push(event.seq);
+        })();
+        for (const handle of ["a", "b", "a"]) await client.setParams(handle, { n: 1 });
+        off();
+        await client.setParams("b", null);
+        const late = await client.events({ after: 10_000 }).next();
+        const narrow = await connect(argument, { filter: { handles: ["b"] } });
+        const handles = Object.keys(narrow.state.snapshot().handles);
+        setTimeout(() => stop.abort(), 50);
+        await reading;
+        client.close();
+        narrow.close();
+        answer({ early, filtered, heard, late: late.value.type, handles });
+    """
+    async with serving() as (engine, _, url):
+        for number in range(10):
+            await engine.set_params("b", {"number": number})
+        assert await run_node(program, url) == {
+            "early": [3, 4, 5, 6, 7, 8, 9, 10],
+            "filtered": [11, 13],
+            "heard": [11, 12, 13],
+            "late": "snapshot",
+            "handles": [],
+        }
+
+
+async def test_tokens_go_in_the_first_message(tmp_path: Path):
+    program = """
+        const told = [];
+        for (const token of [null, "gr_wrong", argument.token]) {
+            try {
+                const client = await connect(argument.url, { token });
+                told.push(client.role);
+                told.push(await client.drain().catch((error) => error.code));
+                client.close();
+            } catch (error) {
+                told.push(error.code);
+            }
+        }
+        answer(told);
+    """
+    file = tmp_path / "tokens"
+    token = add_token(file, "someone", Role.OPERATOR)
+    async with serving(GatewayConfig(port=0, token_file=str(file))) as (_, _, url):
+        told = await run_node(program, {"url": url, "token": token})
+        assert told == ["unauthorized", "unauthorized", "operator", "forbidden"]
+    async with serving() as (_, _, url):  # which needs none
+        told = await run_node(program, {"url": url, "token": token})
+        assert told == ["admin", None] * 3
+
+
+async def test_what_the_gateway_has_no_more_comes_as_a_snapshot():
+    program = """
+        const client = await connect(argument);
+        const events = client.events();
+        const heard = [];
+        client.onEvent((item) => heard.push(item.type));
+        await client.setParams("someone", {});
+        await client.setParams("ready", {}).catch(() => {}); // the answer may be lost with the connection
+        const read = [];
+        for await (const item of events) {
+            read.push(item.type);
+            if (item.type === "snapshot") break;
+        }
+        const truth = await client.snapshot();
+        client.close();
+        answer({ same: [truth, client.state.snapshot()], read, heard });
+    """
+    async with serving() as (engine, gateway, _), proxy(gateway.port) as between:
+        told: dict[str, Any] = {}
+
+        async def run() -> None:
+            told.update(await run_node(program, f"ws://127.0.0.1:{between.port}"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            async for event in engine.events():
+                if getattr(event, "handle", None) == "ready":
+                    break
+            between.refuses = True
+            between.cut()
+            async with trio.open_nursery() as changes:
+                for number in range(8192 + 10):
+                    changes.start_soon(engine.set_params, "someone", {"number": number})
+            between.refuses = False
+    assert told["same"][0] == told["same"][1]
+    assert told["read"] == told["heard"]
+    assert told["read"][:-1] in (["handle_changed"], ["handle_changed"] * 2)

@@ -1,0 +1,183 @@
+"""The fold in JavaScript is that in Python: the same events give the same snapshots, whatever they were."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any, get_args
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from greenroom import Engine, Jobs, Run
+from greenroom.errors import GreenroomError
+from greenroom.protocol.codec import JSON
+from greenroom.protocol.events import Event
+from greenroom.protocol.fold import Projection
+from greenroom.protocol.records import Snapshot
+from tests.support import open_engine
+
+from .javascript import needs_node, run_node
+
+HANDLES = ["alice", "42", "__proto__", "constructor", "ключ ✓", "7", "bob"]
+TYPES = {str(event.__struct_config__.tag) for event in get_args(Event)}
+LANES = ["main", "side", "__proto__", "3"]
+
+FOLD = """
+    const snapshots = [];
+    const projection = new Projection(argument.start);
+    argument.events.forEach((event, index) => {
+        projection.apply(event);
+        if (argument.at.includes(index + 1)) snapshots.push(projection.snapshot());
+    });
+    const [middle] = argument.at;
+    const before = fold(argument.start, argument.events.slice(0, middle));
+    answer({ snapshots, resumed: fold(before, argument.events.slice(middle)) });
+"""
+
+
+def make_jobs(lots: random.Random) -> Jobs:
+    jobs = Jobs()
+
+    @jobs.job("anything", max_attempts=2, backoff=0.5, grace=2)
+    async def anything(run: Run, params: dict[str, Any]) -> Any:
+        for _ in range(lots.randrange(4)):
+            match lots.randrange(10):
+                case 0:
+                    await run.sleep(lots.random(), release_slot=lots.random() < 0.5)
+                case 1:
+                    await run.interrupt({"n": lots.random()}, timeout=2, release_slot=lots.random() < 0.5)
+                case 2:
+                    async with run.streaming():
+                        await trio.sleep(lots.random())
+                case 3:
+                    async with run.compacting(timeout=120):
+                        await run.progress(1.5, 3, **{"rate": 2.0, "__proto__": {"a": 1}})
+                case 4:
+                    with trio.move_on_after(5, shield=True):
+                        await trio.sleep(4)
+                case 5:
+                    raise ValueError("by chance")
+                case 6:
+                    await run.log("something ✓ \u2028 said")
+                case 7:
+                    await run.messages()
+                case 8:
+                    await run.progress(None, None)
+                case 9:
+                    await run.end_interactive()
+        return {"result": lots.random(), "list": [1, 2.0, None, "é"]}
+
+    @jobs.job("nothing", lane="quick")
+    async def nothing(run: Run, params: dict[str, Any]) -> None:
+        return None
+
+    return jobs
+
+
+async def many_quick(engine: Engine, count: int) -> None:
+    """So many ended runs that the older ones leave the snapshot, and their handles and lanes with them."""
+    await engine.resume()
+    await engine.set_max_concurrent(100)
+    async with trio.open_nursery() as nursery:
+        for number in range(count):
+            await engine.submit("nothing", handle=f"quick {number}", params={}, lane=f"lane {number % 50}")
+            nursery.start_soon(engine.set_params, f"draft {number % 9}", {"number": number})
+
+
+async def disturb(engine: Engine, lots: random.Random, steps: int) -> None:
+    """Give commands at random, and take no refusal ill."""
+    for step in range(steps):
+        handle, lane = lots.choice(HANDLES), lots.choice(LANES)
+        runs = list((await engine.snapshot()).runs)
+        run = lots.choice(runs) if runs else "nobody"
+        try:
+            match lots.randrange(24):
+                case 0:
+                    await engine.cancel(run)
+                case 1:
+                    await engine.inject(handle, {"hello": step})
+                case 2:
+                    for interrupt in (await engine.snapshot()).interrupts:
+                        await engine.answer(interrupt, {"approved": True})
+                case 3:
+                    await engine.set_params(handle, lots.choice([None, {}, {"draft": 1.0, "": []}]))
+                case 4:
+                    await engine.set_concurrency(lane, lots.choice([None, 0, 1, 2, 5]))
+                case 5:
+                    await engine.set_max_concurrent(lots.randrange(1, 6))
+                case 6:
+                    await engine.clear_lane(lane)
+                case 7:
+                    await engine.clear_handle(handle)
+                case 8:
+                    await engine.reset_lanes()
+                case 9:
+                    await engine.release_handle(handle)
+                case 10:
+                    await engine.drain()
+                case 11 | 12:
+                    await engine.resume()
+                case _:
+                    await engine.submit(
+                        "anything",
+                        handle=handle if lots.random() < 0.7 else f"handle {step % 1500}",
+                        lane=lane,
+                        params={"step": step},
+                        on_conflict=lots.choice(["queue", "queue", "replace", "reject"]),
+                        queue_timeout=lots.choice([None, 3]),
+                        warn_after=1,
+                    )
+        except GreenroomError:
+            continue
+        await trio.sleep(lots.choice([0, 0, 0.1, 1]))
+
+
+async def story(seed: int, steps: int, quick: int) -> tuple[Snapshot, list[Event]]:
+    """A snapshot, and the events after it."""
+    lots = random.Random(seed)
+    async with open_engine(make_jobs(lots), random=random.Random(seed)) as engine:
+        await disturb(engine, lots, 30)
+        start = await engine.snapshot()
+        events: list[Event] = []
+        async with trio.open_nursery() as nursery:
+
+            async def record() -> None:
+                async for event in engine.events(after=start.seq):
+                    assert not isinstance(event, Snapshot)
+                    events.append(event)
+
+            nursery.start_soon(record)
+            await disturb(engine, lots, steps)
+            await many_quick(engine, quick)
+            await trio.sleep(1)
+            await disturb(engine, lots, 50)
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+    return start, events
+
+
+def as_json(value: Any) -> Any:
+    return json.loads(JSON.encode(value))
+
+
+@needs_node
+@pytest.mark.parametrize(("seed", "steps", "quick"), [(1, 800, 0), (2, 800, 0), (3, 1500, 1500)])
+def test_the_fold_in_javascript_gives_the_same_snapshots(seed: int, steps: int, quick: int):
+    start, events = trio.run(story, seed, steps, quick, clock=MockClock(autojump_threshold=0))
+    assert {event.type for event in events} == TYPES, "the story has events of every type"
+    at = sorted({len(events) // 2, *range(0, len(events), max(1, len(events) // 40)), len(events)} - {0})
+    expected = []
+    projection = Projection.from_snapshot(start)
+    for index, event in enumerate(events, 1):
+        projection.apply(event)
+        if index in at:
+            expected.append(as_json(projection.snapshot()))
+    told = {"start": as_json(start), "events": as_json(events), "at": at}
+    found = trio.run(run_node, FOLD, told)
+    assert found["snapshots"] == expected
+    assert found["resumed"] == expected[-1]
+    assert [list(snapshot["runs"]) for snapshot in found["snapshots"]] == [
+        list(snapshot["runs"]) for snapshot in expected
+    ], "in the same order"
