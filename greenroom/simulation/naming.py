@@ -8,8 +8,8 @@ from typing import Any
 
 from .world import Scenario
 
-BUILT_IN = "greenroom.simulation.scenario:everything"
-"""The scenario that plays every command of the API."""
+BUILT_IN = "greenroom.simulation.scenario:either"
+"""Every command of the API, and a crowd in a hurry."""
 
 
 class NoScenario(ValueError):

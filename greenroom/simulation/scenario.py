@@ -52,6 +52,11 @@ async def crowd(world: World) -> None:
             await play.hurry(step.random)
 
 
+async def either(world: World) -> None:
+    """One of the two, by the seed: for hunts."""
+    await (everything if world.seed % 3 else crowd)(world)
+
+
 class Play:
     """One simulation: a server with bodies in it, callers and followers around it, and faults."""
 
