@@ -19,6 +19,7 @@ import trio
 from .actors.engine import Engine
 from .actors.jobs import Jobs
 from .actors.opening import open_engine
+from .commands.exits import Exit
 from .config import Config, ConfigMistakes, EngineConfig, Read
 from .gateway.server import Gateway, open_gateway
 from .logs import begin_logs
@@ -55,27 +56,32 @@ class Server:
         self._signal: int | None = None  # the second one, which ends the patience
         self._engine_ended = trio.Event()
         self._gateway_closed = trio.Event()
-        self._failure: Exception | None = None
+        self._engine: Engine | None = None
+        self._gateway: Gateway | None = None
 
     async def run(self) -> int:
-        """Serve until told to stop; returns the exit code. Raises what stopped the engine or kept it from
-        beginning."""
+        """Serve until told to stop; returns the exit code. Raises what keeps it from beginning; a failure
+        after that is logged."""
         wanted = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+        failure: BaseException | None = None
         with trio.open_signal_receiver(*wanted) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._obey, signals, nursery)
                 try:
                     with self._patience:
                         await self._serve(nursery)
-                except Exception as error:
-                    self._failure = error
+                except (Exception, SystemExit, KeyboardInterrupt) as error:  # raised below, not in a group
+                    failure = error
                 self._engine_ended.set()
-                if self._failure is None:
+                if self._gateway is not None:
                     await self._gateway_closed.wait()
                 nursery.cancel_scope.cancel()
-        if self._failure is not None:
-            raise self._failure
-        return self._code()
+        if failure is None:
+            return self._code()
+        if self._gateway is None:
+            raise failure
+        logger.critical("the engine has failed: %s", failure, exc_info=failure)
+        return Exit.FAILED
 
     async def _serve(self, nursery: trio.Nursery) -> None:
         settings = self._config.engine
@@ -126,19 +132,22 @@ class Server:
                     nursery.start_soon(self._stop_at_once)
                 else:
                     self._stop.set()
-            elif not self._stop.is_set() and hasattr(self, "_engine"):
-                nursery.start_soon(self._reload if number == signal.SIGHUP else self._reset)
+            elif self._engine is not None and self._gateway is not None and not self._stop.is_set():
+                if number == signal.SIGHUP:
+                    nursery.start_soon(self._reload, self._engine, self._gateway)
+                else:
+                    nursery.start_soon(self._reset, self._engine)
 
-    async def _reload(self) -> None:
+    async def _reload(self, engine: Engine, gateway: Gateway) -> None:
         """Take the configuration anew, as far as that can be done while everything runs."""
         try:
             config = self._reread().config
-            self._gateway.reconfigure(config.gateway)
+            gateway.reconfigure(config.gateway)
             begin_logs(config.logs)
             if config.engine.max_concurrent is not None:
-                await self._engine.set_max_concurrent(config.engine.max_concurrent, by="SIGHUP")
+                await engine.set_max_concurrent(config.engine.max_concurrent, by="SIGHUP")
             for lane, limit in config.engine.lanes.items():
-                await self._engine.set_concurrency(lane, limit, by="SIGHUP")
+                await engine.set_concurrency(lane, limit, by="SIGHUP")
         except ConfigMistakes as error:
             for mistake in error.mistakes:
                 logger.error("the configuration stays as it is: %s", mistake)
@@ -149,9 +158,9 @@ class Server:
                 logger.warning("%s has changed, which takes effect at the next start only", setting)
             logger.info("the configuration has been reloaded")
 
-    async def _reset(self) -> None:
+    async def _reset(self, engine: Engine) -> None:
         try:
-            await self._engine.reset_lanes(by="SIGUSR1")
+            await engine.reset_lanes(by="SIGUSR1")
         except GreenroomError as error:
             logger.error("the lanes could not be reset: %s", error.message)
         else:
@@ -173,7 +182,7 @@ class Server:
             logger.error("the %s can't be ended; the server ends without it", name)
         self._engine_ended.set()
         await self._gateway_closed.wait()  # bounded by its `close_timeout`
-        _end_process(self._code() if self._stop.is_set() else 1)
+        _end_process(self._code() if self._stop.is_set() else Exit.FAILED)
 
     async def _stop_at_once(self) -> None:
         await trio.sleep(_AT_ONCE)

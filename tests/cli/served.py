@@ -58,6 +58,11 @@ def stuck(run: Run) -> None:
     time.sleep(600)
 
 
+@jobs.job("quits")
+async def quits(run: Run) -> None:
+    raise SystemExit(0)
+
+
 @jobs.job("endless", grace=600)
 async def endless(run: Run) -> None:
     print("endless", run.handle, flush=True)

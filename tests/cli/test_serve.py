@@ -71,6 +71,17 @@ def test_the_second_signal_stops_at_once_and_is_told_by_the_exit_code(tmp_path: 
         assert f"the body of run {run} has not ended; the server ends without it" in server.messages("error")
 
 
+@pytest.mark.parametrize("beside", [None, "stuck"])
+def test_an_engine_that_fails_ends_the_server_with_1(tmp_path: Path, beside: str | None):
+    with Served(tmp_path, "--shutdown-timeout", "0") as server:
+        if beside is not None:
+            server.submit(beside, "a")
+            assert server.said() == f"{beside} a"
+        server.submit("quits", "b")
+        assert server.ends() == 1
+        assert server.messages("critical" if beside is None else "error")
+
+
 def test_a_hangup_reloads_what_can_be_changed_live_and_names_what_can_not(tmp_path: Path):
     with Served(tmp_path, toml="[engine]\nmax_concurrent = 1") as server:
         add = CliRunner().invoke(
