@@ -11,7 +11,7 @@ import trio
 from wsproto.utilities import ProtocolError
 
 from ..protocol.codec import CODECS, JSON, Codec
-from ..protocol.errors import GreenroomError
+from ..protocol.errors import GreenroomError, Unavailable
 from .head import BadRequest, Request, Requests
 from .http import Http
 from .responses import Response, fault, refusal
@@ -25,7 +25,13 @@ _VERSION = (("Sec-WebSocket-Version", "13"),)
 _LINGER = 1.0
 _LINGER_BYTES = 1 << 22
 
-_EXPECTED = (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, ProtocolError)
+_EXPECTED = (
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+    trio.TooSlowError,
+    ProtocolError,  # what trio-websocket lets out where more comes after a message that was too large
+    Unavailable,  # the engine has stopped
+)
 
 
 class Connection:
@@ -68,7 +74,7 @@ class Connection:
             self._idle.cancel()
 
     async def _serve(self) -> None:
-        while True:
+        while not self._http.finishing:
             try:
                 request = None
                 self._idle = trio.CancelScope()

@@ -1,4 +1,8 @@
-"""How replies look on a wire: one message each, or several where a snapshot is large."""
+"""How replies look on a wire: one message each, or several where there is much to say.
+
+They are made one by one as they are sent, so that what is said to a client which takes nothing stays in the
+form in which the engine has it anyway.
+"""
 
 from __future__ import annotations
 
@@ -70,11 +74,11 @@ def list_replies(id: Id, seq: int, name: str, items: Iterable[Any], codec: Codec
     yield codec.encode(make(**{name: portion}))
 
 
-def reply(id: Id, seq: int, fields: dict[str, Any], codec: Codec) -> bytes:
+def replies(id: Id, seq: int, fields: dict[str, Any], codec: Codec) -> Iterator[bytes]:
     """The message that answers with these fields."""
-    return codec.encode(Ok(id=id, seq=seq, **fields))
+    yield codec.encode(Ok(id=id, seq=seq, **fields))
 
 
-def refusal(id: Id | None, error: GreenroomError, codec: Codec) -> bytes:
+def refusals(id: Id | None, error: GreenroomError, codec: Codec) -> Iterator[bytes]:
     """The message that refuses."""
-    return codec.encode(Error(id=id, code=error.code, message=error.message, details=dict(error.details)))
+    yield codec.encode(Error(id=id, code=error.code, message=error.message, details=dict(error.details)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -144,6 +144,14 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
 
 
 _TABLE = _table()
+
+
+def paths() -> Iterator[tuple[str, str]]:
+    """The method and the path of everything that is answered, for descriptions of it; without HEAD."""
+    for segments, methods in _TABLE.items():
+        for method in methods:
+            if method != "HEAD":
+                yield method, "/" + "/".join(segments)
 
 
 def find(segments: tuple[str, ...]) -> tuple[dict[str, Route], dict[str, str]]:

@@ -34,11 +34,11 @@ from .filters import check_filter
 from .frames import PING, close_frame
 from .limits import Credit, Rate
 from .outlet import Stalled
-from .replies import list_replies, refusal, reply, snapshot_replies
+from .replies import list_replies, refusals, replies, snapshot_replies
 from .shared import Shared
 from .tokens import Caller
 from .wire import Wire
-from .writer import Begin, End, Said, SaidInParts, Writer
+from .writer import Begin, End, Said, Writer
 
 logger = logging.getLogger("greenroom.gateway")
 
@@ -167,7 +167,7 @@ class Session:
     def _welcome(self) -> None:
         assert self._caller is not None, "whoever is welcomed is known"
         welcome = self._shared.welcome(self._caller)
-        self.writer.mailbox.put(Said(welcome.seq, self._codec.encode(welcome), 0))
+        self.writer.mailbox.put(Said(welcome.seq, iter([self._codec.encode(welcome)]), 0))
 
     async def _take(self, message: str | bytes, cost: int) -> None:
         """Check a message, and queue what it asks for."""
@@ -237,18 +237,18 @@ class Session:
         else:
             self.writer.mailbox.put(said)
 
-    def _reply(self, id: Id, fields: dict[str, Any], cost: int) -> Said | SaidInParts:
+    def _reply(self, id: Id, fields: dict[str, Any], cost: int) -> Said:
         seq = self._shared.engine.stream.last_seq
         if "snapshot" in fields:
-            return SaidInParts(seq, snapshot_replies(id, seq, fields["snapshot"], self._codec), cost)
+            return Said(seq, snapshot_replies(id, seq, fields["snapshot"], self._codec), cost)
         for name in ("runs", "events"):
             if name in fields:
-                return SaidInParts(seq, list_replies(id, seq, name, fields[name], self._codec), cost)
-        return Said(seq, reply(id, seq, fields, self._codec), cost)
+                return Said(seq, list_replies(id, seq, name, fields[name], self._codec), cost)
+        return Said(seq, replies(id, seq, fields, self._codec), cost)
 
     def _refuse(self, id: Id | None, error: GreenroomError, cost: int) -> None:
         seq = self._shared.engine.stream.last_seq
-        self.writer.mailbox.put(Said(seq, refusal(id, error, self._codec), cost))
+        self.writer.mailbox.put(Said(seq, refusals(id, error, self._codec), cost))
 
     def _start_waiting(self, command: Wait, entry: Entry) -> None:
         most = self._shared.limits.max_waits

@@ -20,11 +20,12 @@ import trio
 from ..actors.actor import Mailbox, Reply
 from ..actors.stream import FellBehind
 from ..protocol.codec import Codec
-from ..protocol.commands import Id, Ok
+from ..protocol.commands import Id
 from ..protocol.events import Filter
 from .feeds import Feed, Frames
 from .frames import is_close, message_frame
 from .outlet import Outlet
+from .replies import replies
 from .shared import Shared
 
 _ENOUGH = 1 << 16
@@ -32,15 +33,8 @@ _SMALL = 1 << 14
 
 
 class Said(msgspec.Struct):
-    """A reply; `cost` is given back once it is sent."""
-
-    seq: int
-    payload: bytes
-    cost: int
-
-
-class SaidInParts(msgspec.Struct):
-    """A reply of several messages, made one by one as the client takes them."""
+    """A reply of one message or several, made one by one as the client takes them. `cost` is given back
+    once it is sent."""
 
     seq: int
     payloads: Iterator[bytes]
@@ -168,15 +162,14 @@ class Writer:
         if self._subscription is not None:
             await self._follow(message.seq)
             self._tell_all_read(message.seq)
-        self._append(message_frame(message.payload, binary=self._codec.binary))
-        self._cost += message.cost
+        await self._put(message.payloads, message.cost)
 
-    async def _say_in_parts(self, message: SaidInParts) -> None:
-        if self._subscription is not None:
-            await self._follow(message.seq)
-            self._tell_all_read(message.seq)
-        await self._append_all(message.payloads)
-        self._cost += message.cost
+    async def _put(self, payloads: Iterator[bytes], cost: int) -> None:
+        for payload in payloads:
+            self._append(message_frame(payload, binary=self._codec.binary))
+            if self._size >= _ENOUGH:
+                await self._flush()
+        self._cost += cost
 
     async def _begin(self, message: Begin) -> None:
         self._leave()
@@ -189,14 +182,10 @@ class Writer:
             self._stream.between(after, 0)
         except FellBehind:
             await self._resync(subscription)
-        ok = Ok(id=message.id, seq=subscription.told)
-        self._append(message_frame(self._codec.encode(ok), binary=self._codec.binary))
-        self._cost += message.cost
+        await self._put(replies(message.id, subscription.told, {}, self._codec), message.cost)
 
     async def _end(self, message: End) -> None:
-        await self._say(
-            Said(message.seq, self._codec.encode(Ok(id=message.id, seq=message.seq)), message.cost)
-        )
+        await self._say(Said(message.seq, replies(message.id, message.seq, {}, self._codec), message.cost))
         self._leave()
 
     async def _pass_on(self, message: Bytes) -> None:
@@ -258,12 +247,6 @@ class Writer:
         self._out.append(data)
         self._size += len(data)
 
-    async def _append_all(self, payloads: Iterator[bytes]) -> None:
-        for payload in payloads:
-            self._append(message_frame(payload, binary=self._codec.binary))
-            if self._size >= _ENOUGH:
-                await self._flush()
-
     async def _flush(self) -> None:
         out, size = self._out, self._size
         self._out, self._size = [], 0
@@ -285,7 +268,6 @@ class Writer:
 
 _HANDLERS: dict[type, Callable[[Writer, Any], Awaitable[None]]] = {
     Said: Writer._say,
-    SaidInParts: Writer._say_in_parts,
     Begin: Writer._begin,
     End: Writer._end,
     Bytes: Writer._pass_on,

@@ -161,6 +161,7 @@ async def test_a_client_that_comes_back_gets_what_it_missed():
         await many_events(home, 500)
         async with home.socket() as talk:
             assert (await talk.call("subscribe", after=6, epoch=epoch))["seq"] == 6
+            assert talk.events() == []
             await talk.call("set_max_concurrent", n=2)
             assert [event["seq"] for event in talk.events()] == list(range(7, 508))
 
