@@ -1,0 +1,354 @@
+"""The protocol as AsyncAPI and OpenAPI documents, for tools that read such.
+
+They are made of what the gateway itself goes by: the types of `protocol.commands`, the table of commands, the
+errors. `python -m greenroom.gateway.describe docs` writes them into a folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from ..protocol import commands as wire
+from ..protocol.codec import CODECS
+from ..protocol.commands import CommandBase
+from ..protocol.errors import BY_CODE
+from ..protocol.events import Event, Filter
+from ..protocol.records import LaneState, RunRecord, Snapshot
+from .commands import TABLE, Entry, Http
+from .routes import paths
+from .version import SERVER
+
+Json = dict[str, Any]
+
+_REF = "#/components/schemas/{name}"
+_JSON = "application/json"
+_LICENSE = {"name": "MIT", "identifier": "MIT"}
+_VERSION = SERVER.partition("/")[2]
+
+ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
+    wire.Submit: ("run_id", "joined"),
+    wire.Cancel: ("run",),
+    wire.Inject: ("outcome",),
+    wire.Answer: ("outcome",),
+    wire.Wait: ("run", "ended"),
+    wire.GetRun: ("run",),
+    wire.ListRuns: ("runs",),
+    wire.History: ("events",),
+    wire.GetSnapshot: ("snapshot",),
+    wire.ClearLane: ("count",),
+    wire.ClearHandle: ("count",),
+    wire.ReleaseHandle: ("released",),
+}
+"""What the `ok` of a command has, besides `id` and `seq`."""
+
+
+def asyncapi() -> Json:
+    """What goes over a WebSocket, as AsyncAPI 3."""
+    commands = [entry.wire for entry in TABLE]
+    sent = [wire.Auth, *commands]
+    received = list(get_args(wire.ServerMessage))
+    messages = {_tag(kind): _message(kind) for kind in (*sent, *received)}
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Greenroom",
+            "version": _VERSION,
+            "license": {"name": _LICENSE["name"]},
+            "description": "Commands and events of a Greenroom gateway over a WebSocket. docs/protocol.md "
+            "tells what the messages mean, docs/write-a-client.md how to write a client.",
+        },
+        "defaultContentType": _JSON,
+        "servers": {
+            "local": {
+                "host": "127.0.0.1:8440",
+                "protocol": "ws",
+                "security": [{"$ref": "#/components/securitySchemes/token"}],
+            }
+        },
+        "channels": {
+            "gateway": {
+                "address": "/",
+                "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
+                "bindings": {
+                    "ws": {
+                        "method": "GET",
+                        "headers": {
+                            "type": "object",
+                            "properties": {
+                                "Sec-WebSocket-Protocol": {"type": "string", "enum": list(CODECS)}
+                            },
+                        },
+                    }
+                },
+            }
+        },
+        "operations": {
+            **{_tag(kind): _operation(kind) for kind in commands},
+            "auth": _operation(wire.Auth, ("welcome", "error")),
+            "told": {
+                "action": "receive",
+                "channel": {"$ref": "#/channels/gateway"},
+                "summary": "What the server sends without being asked.",
+                "messages": [_channel_message(name) for name in ("welcome", "events", "resync")],
+            },
+        },
+        "components": {
+            "messages": messages,
+            "schemas": _schemas([*sent, *received]),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def openapi() -> Json:
+    """The same commands over HTTP, as OpenAPI 3.1."""
+    described: dict[str, Json] = {}
+    for entry in TABLE:
+        if entry.http is not None:
+            described.setdefault(entry.http.path, {})[entry.http.method.lower()] = _request(entry, entry.http)
+    for (method, path), request in _own_requests().items():
+        described.setdefault(path, {})[method.lower()] = request
+    missing = {(method.lower(), path) for method, path in paths()}
+    missing -= {(method, path) for path, requests in described.items() for method in requests}
+    assert not missing, f"not described: {missing}"
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Greenroom",
+            "version": _VERSION,
+            "license": _LICENSE,
+            "description": "Commands and events of a Greenroom gateway over HTTP; see docs/protocol.md.",
+        },
+        "servers": [{"url": "http://127.0.0.1:8440"}],
+        "security": [{"token": []}],
+        "paths": {path: described[path] for path in sorted(described)},
+        "components": {
+            "schemas": _schemas([Event, Filter, LaneState, RunRecord, Snapshot, wire.Resync])
+            | {"Error": _ERROR},
+            "responses": {
+                "error": {
+                    "description": "Refused. The status is that of the code: "
+                    + ", ".join(f"{code} {error.http_status}" for code, error in BY_CODE.items()),
+                    "content": {_JSON: {"schema": _ref("Error")}},
+                }
+            },
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+_ERROR: Json = {
+    "type": "object",
+    "properties": {
+        "code": {"type": "string", "enum": list(BY_CODE)},
+        "message": {"type": "string"},
+        "details": {"type": "object"},
+    },
+    "required": ["code", "message", "details"],
+}
+
+
+# Of AsyncAPI.
+
+
+def _message(kind: type[msgspec.Struct]) -> Json:
+    summary = cleandoc(kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+    return {"name": _tag(kind), "summary": summary, "payload": _ref(kind.__name__)}
+
+
+def _operation(kind: type[msgspec.Struct], replies: tuple[str, ...] = ("ok", "error")) -> Json:
+    has = ANSWERS.get(kind, ()) if issubclass(kind, CommandBase) else ()
+    operation: Json = {
+        "action": "send",
+        "channel": {"$ref": "#/channels/gateway"},
+        "messages": [_channel_message(_tag(kind))],
+        "reply": {
+            "channel": {"$ref": "#/channels/gateway"},
+            "messages": [_channel_message(name) for name in replies],
+        },
+    }
+    if has:
+        operation["description"] = f"The `ok` has: {', '.join(has)}."
+    roles = {entry.wire: entry.role for entry in TABLE}
+    if kind in roles:
+        operation["summary"] = f"Needs the role {roles[kind]}."
+    return operation
+
+
+def _channel_message(name: str) -> Json:
+    return {"$ref": f"#/channels/gateway/messages/{name}"}
+
+
+# Of OpenAPI.
+
+
+def _request(entry: Entry, http: Http) -> Json:
+    """One command as a request."""
+    in_path = re.findall(r"{(\w+)}", http.path)
+    renamed = {meant: name for name, meant in http.also.items()}
+    own = _properties(entry.wire)
+    parameters = [_parameter(name, "path", own.pop(name)[0], required=True) for name in in_path]
+    request: Json = {
+        "operationId": _tag(entry.wire),
+        "summary": cleandoc(entry.wire.__doc__ or "").replace("\n", " "),
+        "description": f"Needs the role {entry.role}.",
+    }
+    given = {renamed.get(name, name): (schema, required) for name, (schema, required) in own.items()}
+    if http.method == "GET":
+        parameters += [_parameter(name, "query", *given[name]) for name in given]
+    elif given:
+        required = [name for name in given if given[name][1]]
+        schema: Json = {"type": "object", "properties": {name: given[name][0] for name in given}}
+        if required:
+            schema["required"] = required
+        request["requestBody"] = {"required": bool(required), "content": {_JSON: {"schema": schema}}}
+    if parameters:
+        request["parameters"] = parameters
+    answers = _properties(wire.Ok)
+    if http.body is not None:
+        answer = answers[http.body][0]
+    else:
+        names = ("seq", *ANSWERS.get(entry.wire, ()))
+        answer = {
+            "type": "object",
+            "properties": {name: _without_null(answers[name][0]) for name in names},
+            "required": list(names),
+        }
+    responses = {str(http.status): _answer("Carried out.", _without_null(answer))}
+    if entry.wire is wire.Submit:
+        responses["200"] = _answer("It was there before: joined, or sent before.", _without_null(answer))
+    request["responses"] = {**responses, "default": {"$ref": "#/components/responses/error"}}
+    return request
+
+
+def _own_requests() -> dict[tuple[str, str], Json]:
+    """What HTTP has for itself."""
+    text: Json = {"type": "string"}
+    status: Json = {"type": "object", "properties": {"status": text}, "required": ["status"]}
+    ticket: Json = {"type": "object", "properties": {"ticket": text}, "required": ["ticket"]}
+    names: Json = {"type": "array", "items": text}
+    follow = [
+        *(_parameter(name, "query", names) for name in ("handle", "lane", "run", "type")),
+        _parameter("after", "query", {"type": "integer", "minimum": 0}),
+        _parameter("epoch", "query", text),
+        _parameter("last_event_id", "query", text),
+        _parameter("ticket", "query", text),
+        _parameter("Last-Event-ID", "header", text),
+    ]
+    error = {"$ref": "#/components/responses/error"}
+    lane = _parameter("lane", "path", text, required=True)
+    events = {"description": "Server-sent events.", "content": {"text/event-stream": {"schema": text}}}
+    figures = {"description": "Figures for Prometheus.", "content": {"text/plain": {"schema": text}}}
+    open_to_all: Json = {"security": []}
+    return {
+        ("GET", "/api/events"): {
+            "operationId": "events",
+            "summary": "Follow the events.",
+            "description": "Each event's data is one of Event, or of Resync for the event `resync`. "
+            "Needs the role viewer.",
+            "parameters": follow,
+            "responses": {"200": events, "default": error},
+        },
+        ("POST", "/api/tickets"): {
+            "operationId": "ticket",
+            "summary": "A ticket for `GET /api/events`, in place of a token: good once, and for 30 seconds.",
+            "description": "Needs the role viewer.",
+            "responses": {"201": _answer("The ticket.", ticket), "default": error},
+        },
+        ("GET", "/api/lanes/{lane}"): {
+            "operationId": "lane",
+            "summary": "A lane as it is now.",
+            "description": "Needs the role viewer.",
+            "parameters": [lane],
+            "responses": {"200": _answer("The lane.", _ref("LaneState")), "default": error},
+        },
+        ("GET", "/healthz"): {
+            "operationId": "healthz",
+            "summary": "Whether the gateway answers.",
+            **open_to_all,
+            "responses": {"200": _answer("It does.", status)},
+        },
+        ("GET", "/readyz"): {
+            "operationId": "readyz",
+            "summary": "Whether new runs are taken.",
+            **open_to_all,
+            "responses": {"200": _answer("They are.", status), "default": error},
+        },
+        ("GET", "/metrics"): {
+            "operationId": "metrics",
+            "summary": "Figures for Prometheus.",
+            "description": "Needs the role viewer.",
+            "responses": {"200": figures, "default": error},
+        },
+    }
+
+
+def _answer(description: str, schema: Json) -> Json:
+    return {"description": description, "content": {_JSON: {"schema": schema}}}
+
+
+def _parameter(name: str, place: str, schema: Json, required: bool = False) -> Json:
+    parameter: Json = {"name": name, "in": place, "schema": schema}
+    return {**parameter, "required": True} if required else parameter
+
+
+def _properties(kind: type[msgspec.Struct]) -> dict[str, tuple[Json, bool]]:
+    """The fields of a message on the wire, with their schema and whether they are required; `id` and `type`,
+    which HTTP doesn't need, left out."""
+    schema = _components([kind])[1][kind.__name__]
+    required = set(schema.get("required", ()))
+    return {
+        name: (of, name in required)
+        for name, of in schema["properties"].items()
+        if name not in ("id", "type")
+    }
+
+
+def _without_null(schema: Json) -> Json:
+    """A field of an answer that is only null in answers to other commands."""
+    several = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    return several[0] if len(several) == 1 else schema
+
+
+# Of both.
+
+
+def _components(kinds: Iterable[Any]) -> tuple[tuple[Json, ...], Json]:
+    return msgspec.json.schema_components(list(kinds), ref_template=_REF)
+
+
+def _schemas(kinds: Iterable[Any]) -> Json:
+    components = _components(kinds)[1]
+    return {name: components[name] for name in sorted(components)}
+
+
+def _ref(name: str) -> Json:
+    return {"$ref": _REF.format(name=name)}
+
+
+def _tag(kind: type[msgspec.Struct]) -> str:
+    return str(kind.__struct_config__.tag)
+
+
+def documents() -> dict[str, str]:
+    """The documents by their files' names."""
+    made = {"asyncapi.json": asyncapi(), "openapi.json": openapi()}
+    return {name: json.dumps(made[name], indent=2, ensure_ascii=False) + "\n" for name in made}
+
+
+def main(folder: str) -> None:
+    """Write the documents into a folder."""
+    for name, text in documents().items():
+        Path(folder, name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,58 @@
+"""The AsyncAPI and OpenAPI documents are those of the code, and are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from greenroom.gateway.commands import TABLE
+from greenroom.gateway.describe import ANSWERS, asyncapi, documents, openapi
+
+from ..test_docs import ROOT, names, rows
+
+
+@pytest.mark.parametrize("name", ["asyncapi.json", "openapi.json"])
+def test_the_document_in_docs_is_current(name: str):
+    written = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert written == documents()[name], "renew it: python -m greenroom.gateway.describe docs"
+
+
+@pytest.mark.parametrize("document", [asyncapi(), openapi()], ids=["asyncapi", "openapi"])
+def test_every_reference_leads_somewhere(document: dict[str, Any]):
+    found = list(references(document))
+    assert found
+    for reference in found:
+        place = document
+        for step in reference.removeprefix("#/").split("/"):
+            place = place[step.replace("~1", "/")]
+
+
+def references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        if isinstance(part.get("$ref"), str):
+            yield part["$ref"]
+        for inner in part.values():
+            yield from references(inner)
+    elif isinstance(part, list):
+        for inner in part:
+            yield from references(inner)
+
+
+def test_every_command_stands_in_both():
+    commands = {str(entry.wire.__struct_config__.tag) for entry in TABLE}
+    over_websocket = asyncapi()["operations"]
+    assert commands <= set(over_websocket)
+    over_http = {
+        request["operationId"] for requests in openapi()["paths"].values() for request in requests.values()
+    }
+    assert commands - over_http == {"subscribe", "unsubscribe", "wait"}, "these need a connection"
+
+
+def test_what_replies_have_is_what_the_protocol_says():
+    told = {
+        names(command)[0]: tuple(names(has.partition("(")[0]) + names(has.partition("),")[2]))
+        for command, _, has, _ in rows("protocol.md", "command", "arguments", "the `ok` has", "role")
+    }
+    assert told == {str(entry.wire.__struct_config__.tag): ANSWERS.get(entry.wire, ()) for entry in TABLE}
