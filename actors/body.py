@@ -241,7 +241,7 @@ class Run:
         wall = None if wakes_at == math.inf else self._services.wall_clock() + seconds
         async with self._released("time", wall):
             await trio.sleep_until(wakes_at)
-        await trio.lowlevel.checkpoint_if_cancelled()  # the wait for the slot was shielded
+        await self._look_up()
 
     async def call(
         self,
@@ -287,7 +287,7 @@ class Run:
             raise
         finally:
             self.children.pop(accepted.run, None)
-        await trio.lowlevel.checkpoint_if_cancelled()  # the wait for the slot was shielded
+        await self._look_up()
         return raise_unless_succeeded(child)
 
     @asynccontextmanager
@@ -407,6 +407,11 @@ class Run:
         run is being ended."""
         if self._closed is None:
             await self._ask_actor(Resume(Reply()))
+
+    async def _look_up(self) -> None:
+        """The wait for the slot was shielded: what came meanwhile ends the body here."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._check()
 
     @asynccontextmanager
     async def _released(
