@@ -104,9 +104,9 @@ class Server:
                 await self._stop.wait()
             finally:  # told to stop, or the engine has failed
                 nursery.start_soon(self._leave_behind)
-            logger.info("draining: what executes has %g s to finish", settings.shutdown_timeout)
             with trio.move_on_after(_TELLING):
                 await engine.drain(by="serve")
+            logger.info("draining: what executes has %g s to finish", settings.shutdown_timeout)
         logger.info("the engine has ended")
 
     async def _open_gateway(

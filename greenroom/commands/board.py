@@ -142,6 +142,6 @@ def _progress(run: RunRecord) -> RenderableType:
     grid.add_column(width=_BAR)
     grid.add_column()
     colour = STYLES[run.status]
-    bar = ProgressBar(total, min(done, total), _BAR, complete_style=colour, finished_style=colour)
+    bar = ProgressBar(total, done, _BAR, complete_style=colour, finished_style=colour)
     grid.add_row(bar, Text(f"{number(done)}/{number(total)}"))
     return grid

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1, Signals
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1, Signals
 
 import pytest
 from click.testing import CliRunner
@@ -28,6 +28,8 @@ def test_the_first_signal_drains_and_ends_with_0(tmp_path: Path, number: Signals
         assert server.said() == "waits a"
         server.signal(number)
         server.logged("draining")
+        assert server.request("GET", "/api/state")["engine"]["draining"] is True
+        assert server.request("GET", "/readyz") == 503
         assert server.request("POST", "/api/runs", {"job": "quick", "handle": "b"}) == 503
         assert server.request("POST", "/api/runs/a/inject", {"message": "go on"})["outcome"] == "accepted"
         assert server.ends() == 0
@@ -48,6 +50,16 @@ def test_what_does_not_end_in_time_is_suspended_and_goes_on_at_the_next_start(tm
         server.signal(SIGTERM)
         assert server.ends() == 0
     assert statuses(tmp_path) == {"a": "succeeded"}
+
+
+def test_what_executed_when_the_server_was_killed_goes_on_at_the_next_start(tmp_path: Path):
+    with Served(tmp_path) as server:
+        server.submit("waits", "a")
+        assert server.said() == "waits a"
+        server.signal(SIGKILL)
+        assert server.ends() == -SIGKILL
+    with Served(tmp_path) as server:
+        assert server.said() == "waits a"
 
 
 def test_a_body_that_can_not_be_ended_is_named_and_the_server_ends_with_0_all_the_same(tmp_path: Path):
