@@ -1,0 +1,125 @@
+"""Runs that were refused because the store was down: nothing of them may be left."""
+
+import trio
+
+from greenroom import Jobs, Run
+from greenroom.errors import Conflict, GreenroomError, Unavailable
+from greenroom.simulation import World, simulate
+
+jobs = Jobs()
+
+
+@jobs.job("brief", deadline=8.0)
+async def brief(run: Run) -> str:
+    return "done"
+
+
+@jobs.job("writes", resumable=True)
+async def writes(run: Run) -> None:
+    async with run.open_file("a.txt", overwrite=True) as file:
+        await trio.sleep(5)
+        await file.write(b"all of it")
+
+
+async def refusal(call) -> str:
+    try:
+        await call
+    except GreenroomError as error:
+        return error.code
+    return "accepted"
+
+
+def test_a_run_that_was_refused_in_an_outage_does_not_end_when_its_deadline_passes():
+    """It had got its slot when the commit failed; its timers went on, and its end crashed the engine."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs), world.client("ann")
+        server.disk.down = True
+        world.check(await refusal(ann.submit("brief", handle="h")) == "unavailable", "it was not refused")
+        await trio.sleep(12)
+        server.disk.down = False
+        await trio.sleep(12)
+        ticket = await ann.submit("brief", handle="h")
+        world.check(await ticket.result() == "done", "the engine does not go on")
+
+    simulate(58, scenario)
+
+
+def test_a_run_that_was_refused_in_an_outage_can_not_be_cancelled_by_its_replacement():
+    """The cancel of a run that was never stored crashed the engine."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs), world.client("ann")
+        server.disk.down = True
+
+        async def submit(on_conflict: str) -> None:
+            await refusal(ann.submit("brief", handle="h", on_conflict=on_conflict))
+
+        async with trio.open_nursery() as nursery:
+            for on_conflict in ("reject", "replace"):
+                nursery.start_soon(submit, on_conflict)
+            await trio.sleep(3)
+            server.disk.down = False
+        await trio.sleep(12)
+        ticket = await ann.submit("brief", handle="h")
+        world.check(await ticket.result() == "done", "the engine does not go on")
+
+    for seed in range(174, 184):
+        simulate(seed, scenario)
+
+
+def test_no_answer_names_a_run_that_was_refused_in_an_outage():
+    """The second was told of a conflict with the first, which was never stored."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs), world.client("ann")
+        server.disk.down = True
+        known: set[str] = set()
+
+        async def submit(on_conflict: str) -> None:
+            try:
+                ticket = await ann.submit("brief", handle="h", on_conflict=on_conflict)
+            except Conflict as error:
+                known.add(error.details["active_run"])
+            except Unavailable:
+                pass
+            else:
+                known.add(ticket.id)
+
+        async with trio.open_nursery() as nursery:
+            for on_conflict in ("reject", "reject", "join"):
+                nursery.start_soon(submit, on_conflict)
+            await trio.sleep(3)
+            server.disk.down = False
+        stored = {run.id for run in await ann.list_runs()}
+        world.check(known <= stored, f"{known - stored} are named, and are not there")
+
+    for seed in range(82, 92):
+        simulate(seed, scenario)
+
+
+def test_a_disk_that_fails_during_recovery_does_not_stop_the_engine():
+    """An unfinished file could not be looked for, and the error came out of the run's actor."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs), world.client("ann")
+        await ann.submit("writes", handle="h")
+        await trio.sleep(1)
+        await server.crash()
+        server.disk.delay = (1.0, 1.0)
+
+        async def fail_for_a_while() -> None:
+            await trio.sleep(1.5)
+            server.disk.down = True
+            await trio.sleep(1)
+            server.disk.repair()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail_for_a_while)
+            await server.start()
+        await trio.sleep(30)
+        world.check(server.running, f"the engine has stopped with {server.failure!r}")
+        [run] = await ann.list_runs()
+        world.check(run.ended, f"it is left: {run}")
+
+    simulate(1308, scenario)

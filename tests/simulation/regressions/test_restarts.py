@@ -1,0 +1,86 @@
+"""What a restart had forgotten."""
+
+from contextlib import suppress
+
+import trio
+
+from greenroom import Jobs, Run
+from greenroom.errors import Unavailable
+from greenroom.simulation import World, simulate
+
+jobs = Jobs()
+
+
+@jobs.job("again", resumable=True)
+async def again(run: Run) -> int:
+    return run.attempt
+
+
+@jobs.job("long", resumable=True)
+async def long(run: Run) -> None:
+    await run.sleep(100, release_slot=False)
+
+
+@jobs.job("stubborn")
+async def stubborn(run: Run) -> None:
+    with trio.CancelScope(shield=True):
+        await trio.sleep(5)
+
+
+def test_a_run_that_was_queued_when_the_engine_stopped_begins_with_its_first_attempt():
+    """One that may be resumed began with attempt 0."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs, max_concurrent=0), world.client("ann")
+        ticket = await ann.submit("again", handle="h")
+        await server.stop()
+        await server.start(max_concurrent=1)
+        await trio.sleep(1)
+        run = await ann.get_run(ticket.id)
+        world.check((run.attempt, run.result) == (1, 1), f"it is {run}")
+
+    simulate(2, scenario)
+
+
+def test_a_crash_between_a_replacement_and_the_cancel_of_the_run_before_does_not_save_that():
+    """After the restart it went on, and the replacement waited for its end."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs), world.client("ann")
+        await ann.submit("long", handle="h")
+        await trio.sleep(1)
+        server.disk.fail_commit("crash_after")
+        with suppress(Unavailable):
+            await ann.submit("again", handle="h", on_conflict="replace")
+        await server.ended()
+        await server.start()
+        await trio.sleep(10)
+        after, before = [(run.status, run.reason) for run in await ann.list_runs()]
+        world.check(before == ("cancelled", "replaced"), f"the run before is {before}")
+        world.check(after == ("succeeded", None), f"the replacement is {after}")
+
+    for seed in (52, 116, 185, 353, 365):
+        simulate(seed, scenario)
+
+
+def test_a_replacement_that_was_superseded_just_before_a_crash_stays_so():
+    """After the restart it waited again, and began when the newer one had ended."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs), world.client("ann")
+        await ann.submit("stubborn", handle="h")
+        await trio.sleep(1)
+        older = await ann.submit("again", handle="h", on_conflict="replace")
+        server.disk.fail_commit("crash_after")
+        with suppress(Unavailable):
+            await ann.submit("again", handle="h", on_conflict="replace")
+        await server.ended()
+        await server.start()
+        await trio.sleep(100)
+        superseded = len(await ann.list_runs()) == 3
+        run = await ann.get_run(older.id)
+        ended = ("cancelled", 0) if superseded else ("succeeded", 1)
+        world.check((run.status, run.attempt) == ended, f"it is {run}")
+
+    for seed in (201, 212, 535, 571, 573):
+        simulate(seed, scenario)
