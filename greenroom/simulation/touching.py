@@ -44,7 +44,7 @@ _ORDERLESS = frozenset(
         # Alarms that are due at once wake their actors in one step, whatever their order.
         ("Alarms", "_heap"),
         ("Alarms", "_numbers"),
-        # Sets of which nothing but membership matters.
+        # Sets of which only membership matters: to whoever cancels, see below.
         ("CancelStatus", "_children"),
         ("CancelStatus", "_tasks"),
         # Each handle claims and releases its own name.
@@ -163,15 +163,8 @@ def watched() -> Iterator[None]:
         if isinstance(thing, type) and thing.__module__ == module.__name__ and _can_change(thing)
     }
     changed: list[tuple[type, str, Any]] = []
-    attempt = Task._attempt_delivery_of_any_pending_cancel
-
-    def noted(self: Task) -> None:
-        _steps.read(self, _WAKE)  # a task that has been woken is not cancelled before it sleeps again
-        attempt(self)
-
     try:
-        changed.append((Task, attempt.__name__, attempt))
-        setattr(Task, attempt.__name__, noted)
+        _watch_cancelling(changed)
         for cls in (*classes, *_OF_TRIO):
             if not any(base in classes for base in cls.__mro__[1:]):
                 _watch(cls, changed)
@@ -183,6 +176,25 @@ def watched() -> Iterator[None]:
             else:
                 setattr(cls, name, before)
         _is_plain.clear()
+
+
+def _watch_cancelling(changed: list[tuple[type, str, Any]]) -> None:
+    """To be cancelled, a task must be there, and asleep."""
+    attempt, activate = Task._attempt_delivery_of_any_pending_cancel, Task._activate_cancel_status
+
+    def attempted(self: Task) -> None:
+        _steps.read(self, _WAKE)
+        attempt(self)
+
+    def activated(self: Task, status: Any) -> None:
+        for one in (self._cancel_status, status):  # the one that it leaves, and the one that it enters
+            if one is not None:
+                _steps.read(one, "effectively_cancelled")
+        activate(self, status)
+
+    for before, after in ((attempt, attempted), (activate, activated)):
+        changed.append((Task, before.__name__, before))
+        setattr(Task, before.__name__, after)
 
 
 def record(steps: Steps) -> None:
