@@ -1,0 +1,59 @@
+"""Engines with bugs in them: a copy of the package, with one of the patches in `planted/` applied to it.
+
+A patch is a unified diff below a sentence that says what is wrong with the engine that it makes, and a seed
+of the built-in scenario that shows it. The line numbers in it are not looked at: each hunk must fit in just
+one place, so that patches go on fitting while the code around them changes.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+BUGS = {patch.stem: patch for patch in sorted((Path(__file__).parent / "planted").glob("*.patch"))}
+
+
+def copy_package(folder: Path) -> Path:
+    """A copy of the package as it is installed: `greenroom/` in the folder, with its sub-packages inside."""
+    package = folder / "greenroom"
+    shutil.copytree(ROOT / "greenroom", package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("actors", "persistence", "protocol", "gateway"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return package
+
+
+def known_seed(bug: str) -> int:
+    """A seed that has found the bug before."""
+    found = re.search(r"^Seed: (\d+)$", BUGS[bug].read_text(encoding="utf-8"), re.MULTILINE)
+    assert found is not None, f"planted/{bug}.patch names no seed"
+    return int(found[1])
+
+
+def plant(bug: str, package: Path) -> None:
+    """Put a bug into a copy of the package. Raises `ValueError` if its patch doesn't fit any more."""
+    for path, before, after in _hunks(BUGS[bug].read_text(encoding="utf-8")):
+        file = package / path
+        text = file.read_text(encoding="utf-8")
+        if text.count(before) != 1:
+            raise ValueError(
+                f"planted/{bug}.patch no longer fits {path}: what it replaces stands there "
+                f"{text.count(before)} times, and must once. Make it anew, for the code as it is:\n{before}"
+            )
+        file.write_text(text.replace(before, after), encoding="utf-8")
+
+
+def _hunks(patch: str) -> Iterator[tuple[str, str, str]]:
+    """The file, what stands there, and what is to stand there, of each hunk."""
+    path, before, after = "", "", ""
+    for line in [*patch.splitlines(keepends=True), "@@"]:
+        if line.startswith(("@@", "--- ")):
+            if before or after:
+                yield path, before, after
+            before = after = ""
+        elif line.startswith("+++ b/"):
+            path = line.removeprefix("+++ b/").strip()
+        elif path and line.startswith((" ", "-", "+")):
+            before += "" if line.startswith("+") else line[1:]
+            after += "" if line.startswith("-") else line[1:]
