@@ -102,7 +102,7 @@ def asyncapi() -> Json:
         },
         "components": {
             "messages": messages,
-            "schemas": _schemas([*sent, *received]),
+            "schemas": _named_discriminators(_schemas([*sent, *received])),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -185,6 +185,18 @@ def _operation(kind: type[msgspec.Struct], replies: tuple[str, ...] = ("ok", "er
 
 def _channel_message(name: str) -> Json:
     return {"$ref": f"#/channels/gateway/messages/{name}"}
+
+
+def _named_discriminators(part: Any) -> Any:
+    """In AsyncAPI a discriminator is only the property's name; in OpenAPI it also maps its values."""
+    if isinstance(part, list):
+        return [_named_discriminators(inner) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    named = {name: _named_discriminators(inner) for name, inner in part.items()}
+    if isinstance(named.get("discriminator"), dict):
+        named["discriminator"] = named["discriminator"]["propertyName"]
+    return named
 
 
 # Of OpenAPI.

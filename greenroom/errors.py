@@ -1,5 +1,6 @@
 """Every error that Greenroom raises; see `greenroom.protocol.errors`."""
 
+from .gateway.client.errors import OutcomeUnknown
 from .protocol.errors import (
     Compacting,
     Conflict,
@@ -39,6 +40,7 @@ __all__ = [
     "NotFound",
     "NotInteractive",
     "NotStreaming",
+    "OutcomeUnknown",
     "QueueFull",
     "RateLimited",
     "RunAbandoned",

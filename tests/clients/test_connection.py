@@ -15,12 +15,12 @@ from greenroom.errors import (
     Forbidden,
     GreenroomError,
     Invalid,
+    OutcomeUnknown,
     TooLarge,
     Unauthorized,
     Unavailable,
 )
 from greenroom.gateway import GatewayConfig, Limits, Role, add_token
-from greenroom.gateway.client.errors import OutcomeUnknown
 from greenroom.protocol.events import Filter
 from greenroom.protocol.records import Snapshot
 
