@@ -33,7 +33,7 @@ from ...protocol.events import Filter
 from .calls import Call, Calls
 from .errors import ConnectionLost, Refused, refusal
 from .following import Following
-from .socket import Socket, open_socket
+from .socket import Socket, open_socket, reason_of
 
 logger = logging.getLogger("greenroom.client")
 
@@ -187,7 +187,7 @@ class Link:
         try:
             stream = await self._open_stream()
         except (OSError, trio.BrokenResourceError) as error:
-            raise ConnectionLost(str(error) or repr(error)) from None
+            raise ConnectionLost(reason_of(error)) from None
         try:
             return await open_socket(stream, self.url, MSGPACK.subprotocol, self._token)
         except BaseException:

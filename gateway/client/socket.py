@@ -51,7 +51,7 @@ async def open_socket(
         await stream.send_all(machine.send(request))
         await _accepted(stream, machine, subprotocol)
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-        raise ConnectionLost(str(error.__cause__ or error)) from None
+        raise ConnectionLost(reason_of(error)) from None
     except (RemoteProtocolError, LocalProtocolError) as error:
         raise Refused("invalid", f"{url.geturl()} is no gateway: {error}") from None
     return Socket(stream, machine)
@@ -113,7 +113,7 @@ class Socket:
         try:
             await self._write([self._machine.send(BytesMessage(data=payload))])
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise ConnectionLost(_why(error)) from None
+            raise ConnectionLost(reason_of(error)) from None
 
     async def write(self) -> None:
         """Send what is put, until cancelled. Returns if the stream is broken; `receive` then says so."""
@@ -162,7 +162,7 @@ class Socket:
                 try:
                     data = bytes(await self._stream.receive_some())
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    raise ConnectionLost(_why(error)) from None
+                    raise ConnectionLost(reason_of(error)) from None
                 if not data:
                     raise ConnectionLost("the other side is gone")
                 self._machine.receive_data(data)
@@ -196,7 +196,8 @@ class Socket:
         return None
 
 
-def _why(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Why a stream broke, or could not be opened, for people."""
     cause = error.__cause__
     if isinstance(cause, ssl.SSLError):
         return f"TLS: {cause}"
