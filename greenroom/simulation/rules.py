@@ -298,7 +298,7 @@ class Rules:
 
     def _ended(self, event: RunStateChanged, run: ToldRun) -> None:
         run.ended_in = event.seq
-        del self.told.pending[run.id]
+        self.told.pending.pop(run.id, None)
         handle = self.told.handle(run.handle)
         if run.questions:
             self._fault(event, f"questions are left open: {run.questions}")

@@ -19,9 +19,10 @@ from greenroom.protocol.codec import CODECS
 from greenroom.protocol.events import Event
 from greenroom.protocol.fold import fold
 from greenroom.protocol.records import KEPT_ENDED_RUNS, Snapshot
+from greenroom.simulation import World, simulate
+from greenroom.simulation.client import Client
+from greenroom.simulation.scenario import CONTROLS, TALKS, Play, pause
 
-from ..scheduling import clockwork
-from ..scheduling.play import Play, commands
 from ..support import Bodies
 
 
@@ -41,47 +42,46 @@ def as_received(events: Iterable[Event], codec: str) -> list[Event]:
 
 # Histories.
 
+DEEDS = ("submit", "submit", "submit", *CONTROLS, *TALKS)
 
-class Watched(Play):
-    """A play of which a snapshot is taken after every event that a reader gets."""
 
-    def __init__(self, turns: list[int]) -> None:
-        super().__init__(turns)
+class Watched:
+    """A simulation of which a snapshot is taken after every event that a reader gets."""
+
+    def __init__(self) -> None:
         self.snapshots: list[Snapshot] = []
+        self.events: list[Event] = []
 
-    async def watch(self) -> None:
-        self.snapshots.append(await self.engine.snapshot())
-        async for _ in self.engine.events(after=self.snapshots[0].seq):
-            self.snapshots.append(await self.engine.snapshot())
-
-    async def play(self, clients: list[list[tuple]]) -> None:
+    async def __call__(self, world: World) -> None:
+        play = Play(world)
         async with trio.open_nursery() as watchers:
-            async with self.open():
-                watchers.start_soon(self.watch)
-                async with trio.open_nursery() as nursery:
-                    for name, does in zip("abc", clients, strict=False):
-                        nursery.start_soon(self.client, name, does)
-                await self.let_everything_end()
+            async with play.staged():
+                self.events = play.server.rules.told.events
+                watchers.start_soon(self.watch, world.client("watcher"))
+                async for step in world.steps(25):
+                    await play.do(step.random.choice(DEEDS), step.random, wait=False)
+                    await pause(step.random)
             watchers.cancel_scope.cancel()
+
+    async def watch(self, client: Client) -> None:
+        self.snapshots.append(await client.snapshot())
+        async for _ in client.events(after=self.snapshots[0].seq):
+            self.snapshots.append(await client.snapshot())
 
 
 @pytest.mark.parametrize("codec", sorted(CODECS))
 @settings(max_examples=max(100, settings().max_examples), suppress_health_check=[HealthCheck.too_slow])
-@given(
-    clients=st.lists(commands, min_size=1, max_size=3),
-    turns=st.lists(st.integers(0, 4), min_size=1, max_size=3),
-    scheduling=st.random_module(),
-)
-def test_the_events_after_any_snapshot_lead_to_the_next_one(codec, clients, turns, scheduling):
-    played = Watched(turns)
-    clockwork.run(lambda: played.play(clients))
+@given(seed=st.integers(0, 100_000))
+def test_the_events_after_any_snapshot_lead_to_the_next_one(codec, seed):
+    watched = Watched()
+    simulate(seed, watched)
 
-    assert len(played.snapshots) > 1
-    for earlier, later in pairwise(played.snapshots):
-        events = played.story.events[earlier.seq : later.seq]
+    assert len(watched.snapshots) > 1
+    for earlier, later in pairwise(watched.snapshots):
+        events = watched.events[earlier.seq : later.seq]
         assert plain(fold(earlier, as_received(events, codec))) == plain(later)
-    first, last = played.snapshots[0], played.snapshots[-1]
-    assert plain(fold(first, played.story.events[first.seq : last.seq])) == plain(last)
+    first, last = watched.snapshots[0], watched.snapshots[-1]
+    assert plain(fold(first, watched.events[first.seq : last.seq])) == plain(last)
 
 
 # What a snapshot lets go of.

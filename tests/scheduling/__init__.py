@@ -1,1 +1,0 @@
-"""The rules of scheduling, under every command in every order and interleaving."""

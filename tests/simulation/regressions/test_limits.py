@@ -1,0 +1,40 @@
+"""Limits that change just as slots fall free."""
+
+import trio
+
+from greenroom import Jobs, Run
+from greenroom.simulation import World, simulate
+
+jobs = Jobs()
+
+
+@jobs.job("hold")
+async def hold(run: Run, params: dict[str, float]) -> None:
+    await trio.sleep(params["seconds"])
+
+
+def test_a_limit_that_goes_down_and_up_as_a_slot_falls_free_holds_up_no_run():
+    """A lane got the slot that it had asked for when it had no room, and had room again before it said so."""
+
+    async def scenario(world: World) -> None:
+        await world.serve(jobs, max_concurrent=2)
+        ann = world.client("ann")
+        await ann.set_concurrency("side", 2)
+        for handle, lane, seconds in (("a", "side", 2.5), ("b", "main", 1.0), ("c", "side", 2.5)):
+            await ann.submit("hold", handle=handle, lane=lane, params={"seconds": seconds})
+        await trio.sleep(1)  # until the slot of b falls free
+
+        async def set_often(limit: int, turns: int) -> None:
+            for _ in range(turns):
+                await trio.lowlevel.checkpoint()
+            for _ in range(6):
+                await ann.set_concurrency("side", limit)
+
+        down, up = world.random.randint(1, 9), world.random.randint(0, 4)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(set_often, 1, down)
+            nursery.start_soon(set_often, 2, down + up)
+        await trio.sleep(10)
+
+    for seed in range(400):
+        simulate(seed, scenario)

@@ -1,0 +1,547 @@
+"""The rules notice each of these stories, none of which an engine may commit; and nothing in a right one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from greenroom.persistence.store import (
+    Batch,
+    FileFinished,
+    FilesDoomed,
+    MessagesTaken,
+    Question,
+    Stored,
+    StoredRun,
+    Terms,
+)
+from greenroom.protocol.events import (
+    EngineChanged,
+    HandleChanged,
+    InterruptClosed,
+    InterruptOpened,
+    LaneChanged,
+    RunChanged,
+    RunLog,
+    RunMessage,
+    RunStateChanged,
+)
+from greenroom.protocol.records import RunRecord
+from greenroom.protocol.states import Status
+from greenroom.simulation.rules import Rules
+from greenroom.simulation.told import ToldRun
+
+
+@dataclass
+class Job:
+    """What a job's author might declare."""
+
+    resumable: bool = False
+    max_attempts: int = 1
+    accepts: str = "interactive"
+    cancel: str = "immediate"
+    registered: bool = True
+
+
+@dataclass
+class Body:
+    id: str
+    handle: str = "h"
+    attempt: int = 1
+    kind: str = "start"
+    params: Any = None
+    checkpoint: Any = None
+
+
+JOBS = {
+    "plain": Job(),
+    "retried": Job(max_attempts=3),
+    "resumable": Job(resumable=True),
+    "streamer": Job(accepts="streaming"),
+    "gone": Job(registered=False),
+}
+
+
+class Story:
+    """Tells the rules of events, one after the other, each as it might be committed."""
+
+    def __init__(self, max_concurrent: int = 2) -> None:
+        self.rules = Rules()
+        self.now = 0.0
+        stored = Stored("epoch", 0, 0, max_concurrent, False, {}, {}, {}, [], [], [])
+        self.rules.opened(stored, JOBS.__getitem__)
+        self.rules.end_instant(self.now)
+
+    def tell(self, kind: type, /, **fields: Any) -> None:
+        event = kind(seq=self.rules.told.seq + 1, at=0.0, by=fields.pop("by", "engine"), **fields)
+        self.rules.take(event)
+
+    def commit(self, *memos: Any) -> None:
+        self.rules.commit(Batch(self.rules.told.seq, [], {}, list(memos)))
+
+    def pass_time(self) -> None:
+        self.rules.end_instant(self.now)
+        self.now += 1
+
+    def submit(
+        self, run: str, place: int | None, handle: str = "h", lane: str = "main", **fields: Any
+    ) -> None:
+        fields = {"job": "plain", "kind": "start", "attempt": 0, "reason": None} | fields
+        here = {"run": run, "handle": handle, "lane": lane}
+        self.tell(RunStateChanged, **here, from_=None, to=Status.QUEUED, place=place, **fields)
+
+    def move(self, run: str, to: str, **fields: Any) -> None:
+        told = self.rules.told.runs[run]
+        fields = {"attempt": told.attempt, "reason": None, "place": told.place, "from_": told.status} | fields
+        if to == "running":
+            fields = {"interactive": True} | fields
+        self.tell(RunStateChanged, **self.of(run), to=Status(to), **fields)
+
+    def begin(self, run: str, **fields: Any) -> None:
+        self.move(run, "running", **{"attempt": 1} | fields)
+        told = self.rules.told.runs[run]
+        self.rules.body_begins(Body(run, told.handle, told.attempt))
+
+    def end(self, run: str, to: str = "succeeded") -> None:
+        self.rules.body_ends(run)
+        self.move(run, to)
+
+    def of(self, run: str) -> dict[str, str]:
+        told = self.rules.told.runs[run]
+        return {"run": run, "handle": told.handle, "lane": told.lane}
+
+    def draw_place(self, run: str, place: int) -> None:
+        self.tell(RunChanged, **self.of(run), place=place)
+
+    def restart(self, **changes: Any) -> None:
+        """A crash, and a new engine that finds in the store what was told, but for the `changes`."""
+        self.rules.crashed()
+        self.rules.opened(replace(self.stored_now(), **changes), JOBS.__getitem__)
+
+    def stored_now(self) -> Stored:
+        told = self.rules.told
+        return Stored(
+            epoch="epoch",
+            last_seq=told.seq,
+            last_place=0,
+            max_concurrent=told.max_concurrent,
+            draining=told.draining[-1][1],
+            lanes={name: (lane.limit, lane.generation) for name, lane in told.lanes.items()},
+            drafts={name: handle.draft for name, handle in told.handles.items() if handle.draft is not None},
+            held={},
+            pending=[stored_run(run) for run in told.pending.values()],
+            ended=[],
+            requests=[],
+        )
+
+
+def stored_run(run: ToldRun) -> StoredRun:
+    record = RunRecord(
+        id=run.id,
+        handle=run.handle,
+        lane=run.lane,
+        job=run.job,
+        kind=run.kind,
+        params=run.params,
+        status=run.status,
+        reason=run.reason,
+        attempt=run.attempt,
+        place=run.place,
+        created_at=0.0,
+        updated_at=0.0,
+    )
+    questions = [Question(id, run.id, key, None, 0.0, None) for id, key in run.questions.items()]
+    return StoredRun(record, Terms(), None, run.doomed, list(run.messages.items()), questions, [])
+
+
+# Stories that break a rule, by a part of what the rules say about them.
+
+
+def two_bodies_on_one_handle(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.rules.body_begins(Body("a"))
+
+
+def two_admitted_runs_on_one_handle(story: Story) -> None:
+    story.submit("a", 1)
+    story.submit("b", 2)
+
+
+def handle_freed_before_the_body_ended(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.move("a", "failed")
+
+
+def handle_kept_for_a_body_that_has_ended(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.move("a", "cancelling", reason="cancelled")
+    story.move("a", "cancelled", reason="abandoned", holds_handle=True)
+    story.rules.body_ends("a")
+    story.pass_time()
+
+
+def more_than_the_limit(story: Story) -> None:
+    for number, run in enumerate("abc"):
+        story.submit(run, number + 1, handle=run)
+        story.begin(run)
+
+
+def more_than_the_limit_of_a_lane(story: Story) -> None:
+    for number, run in enumerate("ab"):
+        story.submit(run, number + 1, handle=run, lane="side")
+        story.begin(run)
+
+
+def more_than_a_limit_that_was_lowered_before(story: Story) -> None:
+    story.tell(EngineChanged, max_concurrent=1, draining=False)
+    story.pass_time()
+    more_than_the_limit(story)
+
+
+def a_fresh_run_in_a_draining_engine(story: Story) -> None:
+    story.submit("a", 1)
+    story.tell(EngineChanged, max_concurrent=2, draining=True)
+    story.begin("a")
+    story.pass_time()
+    story.submit("b", 2, handle="b")
+    story.begin("b")
+
+
+def a_higher_place_first(story: Story) -> None:
+    story.submit("a", 1, handle="a", lane="side")
+    story.submit("b", 2, handle="b", lane="side")
+    story.begin("b")
+    story.pass_time()
+
+
+def a_higher_place_of_another_lane_first(story: Story) -> None:
+    story.tell(EngineChanged, max_concurrent=1, draining=False)
+    story.submit("a", 1, handle="a", lane="side")
+    story.submit("b", 2, handle="b")
+    story.begin("b")
+    story.pass_time()
+
+
+def a_resumed_run_behind_others(story: Story) -> None:
+    story.tell(EngineChanged, max_concurrent=1, draining=False)
+    story.submit("a", 1, handle="a")
+    story.begin("a")
+    with story.rules.witness.waiting("a", "time", 1.0):
+        story.move("a", "suspended", reason="time", waiting_for="time")
+        story.submit("b", 2, handle="b")
+        story.begin("b")
+        story.submit("c", 3, handle="c")
+        story.pass_time()
+        story.pass_time()
+        story.end("b")
+        story.begin("c")
+        story.pass_time()
+
+
+def a_free_slot_and_a_run_that_waits(story: Story) -> None:
+    story.submit("a", 1)
+    story.pass_time()
+
+
+def a_free_handle_and_a_run_that_waits(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.submit("b", None)
+    story.end("a")
+    story.pass_time()
+
+
+def a_wait_that_keeps_its_slot(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    with story.rules.witness.waiting("a", "answer"):
+        story.pass_time()
+
+
+def a_way_that_is_not_in_the_table(story: Story) -> None:
+    story.submit("a", 1)
+    story.move("a", "succeeded")
+
+
+def two_ends_of_one_run(story: Story) -> None:
+    story.submit("a", 1)
+    story.move("a", "cancelled", reason="cancelled")
+    story.move("a", "cancelled", reason="cancelled")
+
+
+def a_report_of_an_older_attempt(story: Story) -> None:
+    story.submit("a", 1, job="retried")
+    story.begin("a")
+    story.tell(RunLog, **story.of("a"), attempt=0, text="old", level="info")
+
+
+def a_gap_in_the_numbers(story: Story) -> None:
+    story.rules.take(EngineChanged(seq=2, at=0.0, by="engine", max_concurrent=2, draining=False))
+
+
+def a_draft_that_changes_while_locked(story: Story) -> None:
+    story.submit("a", 1)
+    story.tell(HandleChanged, handle="h", params={"new": 1})
+
+
+def a_place_that_was_drawn_before(story: Story) -> None:
+    story.submit("a", 1, handle="a")
+    story.submit("b", 1, handle="b")
+
+
+def a_resumed_run_with_another_place(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.move("a", "suspended", reason="time", waiting_for="time")
+    story.draw_place("a", 2)
+
+
+def a_generation_that_jumps(story: Story) -> None:
+    story.tell(LaneChanged, lane="side", limit=1, generation=2)
+
+
+def a_question_that_is_answered_twice(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.tell(InterruptOpened, **story.of("a"), interrupt="a.1", key="1", data=None, deadline=None)
+    for _ in range(2):
+        story.tell(InterruptClosed, **story.of("a"), interrupt="a.1", outcome="answered", answer=1)
+
+
+def a_question_whose_answer_is_kept(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    for interrupt in ("a.1", "a.2"):
+        story.tell(InterruptOpened, **story.of("a"), interrupt=interrupt, key="1", data=None, deadline=None)
+        story.tell(InterruptClosed, **story.of("a"), interrupt=interrupt, outcome="answered", answer=1)
+
+
+def a_question_that_is_left_open(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.tell(InterruptOpened, **story.of("a"), interrupt="a.1", key="1", data=None, deadline=None)
+    story.end("a")
+
+
+def a_cancel_in_post_processing(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.tell(RunChanged, **story.of("a"), interactive=False)
+    story.move("a", "cancelling", reason="cancelled")
+
+
+def a_message_for_a_job_that_does_not_stream(story: Story) -> None:
+    story.submit("a", 1, job="streamer")
+    story.begin("a")
+    story.tell(RunMessage, **story.of("a"), message="hello")
+
+
+def a_message_that_is_taken_twice(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.tell(RunMessage, **story.of("a"), message="hello")
+    story.commit(MessagesTaken("a", (story.rules.told.seq,)))
+    story.commit(MessagesTaken("a", (story.rules.told.seq,)))
+
+
+def a_message_that_is_not_taken_in_the_store(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.tell(RunMessage, **story.of("a"), message="hello")
+    story.rules.witness.took("a", ["hello"], all_=True)
+    story.pass_time()
+
+
+def an_unfinished_file_that_outlives_its_run(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.end("a")
+    story.rules.files([("h", "x.txt", "a")], {}, at_rest=False)
+
+
+def a_file_that_was_to_be_deleted(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.commit(FileFinished("a", "x.txt"), FilesDoomed("a"))
+    story.move("a", "cancelling", reason="cancelled")
+    story.end("a", "cancelled")
+    story.rules.files([], {("h", "x.txt"): "a"}, at_rest=False)
+
+
+def a_file_of_another_run_that_was_deleted(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.commit(FileFinished("a", "x.txt"))
+    story.end("a")
+    story.rules.files([], {("h", "x.txt"): "a"}, at_rest=False)
+    story.rules.files([], {}, at_rest=False)
+
+
+def an_event_that_was_shown_too_early(story: Story) -> None:
+    story.rules.shown(EngineChanged(seq=1, at=0.0, by="engine", max_concurrent=2, draining=False))
+
+
+def an_event_that_a_crash_has_lost(story: Story) -> None:
+    story.submit("a", 1)
+    story.restart(last_seq=0)
+
+
+def a_run_that_a_crash_has_lost(story: Story) -> None:
+    story.submit("a", 1)
+    story.restart(pending=[])
+
+
+def a_body_that_is_repeated_although_it_may_not_be(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.restart()
+    story.move("a", "suspended", reason="recovered", waiting_for="slot")
+
+
+def a_run_that_nobody_recovers(story: Story) -> None:
+    story.submit("a", 1, job="resumable")
+    story.begin("a")
+    story.restart()
+    story.pass_time()
+
+
+def an_attempt_that_a_restart_costs(story: Story) -> None:
+    story.submit("a", 1, job="resumable")
+    story.begin("a")
+    story.restart()
+    story.move("a", "suspended", reason="recovered", waiting_for="slot")
+    story.move("a", "running", attempt=2)
+
+
+def an_attempt_that_a_restart_gives(story: Story) -> None:
+    story.submit("a", 1, job="retried")
+    story.begin("a")
+    story.restart()
+    story.move("a", "suspended", reason="recovered", waiting_for="slot")
+    story.move("a", "running", attempt=1)
+
+
+def a_recovered_run_behind_others(story: Story) -> None:
+    story.tell(EngineChanged, max_concurrent=1, draining=False)
+    story.submit("a", 1, job="resumable", handle="a")
+    story.begin("a")
+    story.submit("b", 2, handle="b")
+    story.pass_time()
+    story.restart()
+    story.move("a", "suspended", reason="recovered", waiting_for="slot")
+    story.begin("b")
+    story.pass_time()
+
+
+def a_job_that_is_gone(story: Story) -> None:
+    story.tell(EngineChanged, max_concurrent=0, draining=False)
+    story.submit("a", 1, job="gone")
+    story.restart()
+    story.pass_time()
+
+
+def a_run_that_is_not_replaced(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.submit("b", None, front=True)
+    story.pass_time()
+
+
+def a_replacement_that_was_superseded(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.move("a", "cancelling", reason="replaced")
+    story.submit("b", None, front=True)
+    story.submit("c", None, front=True)
+    story.end("a", "cancelled")
+    story.move("c", "cancelled", reason="cancelled")
+    story.draw_place("b", 2)
+
+
+BROKEN = {
+    two_bodies_on_one_handle: "begins beside",
+    two_admitted_runs_on_one_handle: "the handle is held by",
+    handle_freed_before_the_body_ended: "its body executes still",
+    handle_kept_for_a_body_that_has_ended: "which has ended",
+    more_than_the_limit: "which is all that 2 allows",
+    more_than_the_limit_of_a_lane: "execute in its lane",
+    more_than_a_limit_that_was_lowered_before: "which is all that 1 allows",
+    a_fresh_run_in_a_draining_engine: "the engine is draining",
+    a_higher_place_first: "which comes first",
+    a_higher_place_of_another_lane_first: "which comes first",
+    a_resumed_run_behind_others: "which comes first",
+    a_free_slot_and_a_run_that_waits: "a slot is free",
+    a_free_handle_and_a_run_that_waits: "is free, yet",
+    a_wait_that_keeps_its_slot: "keeps its slot",
+    a_way_that_is_not_in_the_table: "the table allows no way",
+    two_ends_of_one_run: "which ended with",
+    a_report_of_an_older_attempt: "a body reports",
+    a_gap_in_the_numbers: "the event before it was 0",
+    a_draft_that_changes_while_locked: "the handle is locked",
+    a_place_that_was_drawn_before: "were drawn before",
+    a_resumed_run_with_another_place: "no retry that needs a place",
+    a_generation_that_jumps: "the generation was 0",
+    a_question_that_is_answered_twice: "the question is not open",
+    a_question_whose_answer_is_kept: "the answer is kept",
+    a_question_that_is_left_open: "questions are left open",
+    a_cancel_in_post_processing: "takes no cancel now",
+    a_message_for_a_job_that_does_not_stream: "only while it streams",
+    a_message_that_is_taken_twice: "but none waits",
+    a_message_that_is_not_taken_in_the_store: "to take, but its body",
+    an_unfinished_file_that_outlives_its_run: "left unfinished",
+    a_file_that_was_to_be_deleted: "was to delete it",
+    a_file_of_another_run_that_was_deleted: "is gone, which",
+    an_event_that_was_shown_too_early: "is not what was committed",
+    an_event_that_a_crash_has_lost: "last seq: the store was opened with 0",
+    a_run_that_a_crash_has_lost: "pending runs: the store was opened with",
+    a_body_that_is_repeated_although_it_may_not_be: "a restart must make of",
+    a_run_that_nobody_recovers: "is as it was",
+    an_attempt_that_a_restart_costs: "the attempt was 1",
+    an_attempt_that_a_restart_gives: "the attempt was 1",
+    a_recovered_run_behind_others: "which comes first",
+    a_job_that_is_gone: "is as it was",
+    a_run_that_is_not_replaced: "was to be replaced",
+    a_replacement_that_was_superseded: "was superseded",
+}
+
+
+@pytest.mark.parametrize("tell", BROKEN, ids=lambda tell: tell.__name__)
+def test_a_story_that_breaks_a_rule_is_noticed(tell):
+    story = Story()
+    tell(story)
+
+    assert story.rules.faults
+    assert BROKEN[tell] in story.rules.faults[0]
+
+
+def test_a_story_that_keeps_all_rules_has_no_fault():
+    story = Story()
+    story.submit("a", 1, job="resumable")
+    story.begin("a")
+    story.submit("b", None, job="retried")
+    story.pass_time()
+    story.restart()
+    story.move("a", "suspended", reason="recovered", waiting_for="slot")
+    story.begin("a")
+    story.pass_time()
+    story.end("a")
+    story.draw_place("b", 2)
+    story.begin("b")
+    story.pass_time()
+    story.rules.body_ends("b")
+    story.move("b", "suspended", reason="retry", waiting_for="retry")
+    story.pass_time()
+    story.draw_place("b", 3)
+    story.begin("b", attempt=2)
+    story.end("b")
+    story.pass_time()
+    story.rules.leaving()
+    story.rules.stopped()
+
+    assert not story.rules.faults
