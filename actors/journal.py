@@ -148,6 +148,7 @@ class Journal(Actor):
         draft = Draft(self._projection, self._clock(), changes)
         while draft.writes and not await self._outage.commit(draft.batch()):
             changes = self._refuse_new_runs(changes)
+            later = [message for message in later if not _refuse_answer(message)]
             draft = Draft(self._projection, self._clock(), changes)
         await self._outage.until_back(Batch(draft.seq, [], {}, []))
         self._show(draft)
@@ -210,7 +211,7 @@ class Journal(Actor):
                 self._refuse_new_run(message)
             elif kind is Look:
                 self._look(message)
-            else:
+            elif not _refuse_answer(message):
                 self.mailbox.put(message)
 
     def _show(self, draft: Draft) -> None:
@@ -251,18 +252,25 @@ class Journal(Actor):
             self._look(message)
         elif kind is LoadCheckpoint:
             message.reply.set(await self._store.checkpoint(message.handle, message.job))
-        elif message.about is not None and message.about.refused:
-            message.reply.fail(unavailable())
-        elif message.error is not None:
-            message.reply.fail(message.error)
-        else:
-            message.reply.set(message.value)
+        elif not _refuse_answer(message):
+            if message.error is not None:
+                message.reply.fail(message.error)
+            else:
+                message.reply.set(message.value)
 
     def _look(self, message: Look) -> None:
         try:
             message.reply.set(message.read(self._projection))
         except GreenroomError as error:
             message.reply.fail(error)
+
+
+def _refuse_answer(message: Any) -> bool:
+    """Whether it was an answer that can't be given, because the run that it is about could not be stored."""
+    if type(message) is not Answer or message.about is None or not message.about.refused:
+        return False
+    message.reply.fail(unavailable())
+    return True
 
 
 def _wanted_from_outside(change: Change) -> bool:
