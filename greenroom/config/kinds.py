@@ -52,10 +52,6 @@ def _number(text: str) -> Any:
     return text
 
 
-def _truth(text: str) -> Any:
-    return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
-
-
 def shown(value: Any) -> str:
     """A value in a message; never a long one."""
     text = repr(value)
@@ -112,12 +108,6 @@ def _read_texts(value: Any) -> tuple[str, ...]:
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) and part for part in parts):
         raise ValueError(f'must be a list of texts, as in ["one", "two"], not {shown(value)}')
     return tuple(parts)
-
-
-def _read_truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"must be true or false, not {shown(value)}")
-    return value
 
 
 def _read_jobs(value: Any) -> str:
@@ -208,7 +198,6 @@ SECONDS = Kind(_read_seconds)
 RATE = Kind(_read_rate, _number)
 TEXT = Kind(_read_text)
 TEXTS = Kind(_read_texts)
-TRUTH = Kind(_read_truth, _truth)
 JOBS = Kind(_read_jobs)
 STORE = Kind(_read_store)
 LANES = Kind(_read_lanes)

@@ -45,7 +45,6 @@ _SPECIAL: dict[type, dict[str, Kind]] = {
 _BY_TYPE: dict[Any, Kind] = {
     int: kinds.whole(1),
     float: kinds.SECONDS,
-    bool: kinds.TRUTH,
     str: kinds.TEXT,
     str | None: kinds.TEXT,
     tuple[str, ...]: kinds.TEXTS,
