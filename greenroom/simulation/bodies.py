@@ -162,8 +162,9 @@ def draw_tries(random: Random) -> list[Plan]:
 
 
 def draw_plan(random: Random, longest: int) -> Plan:
-    """A few steps."""
-    return [draw_step(random) for _ in range(random.randint(0, longest))]
+    """A few steps; often the body first looks what has been said to those before it."""
+    plan = [draw_step(random) for _ in range(random.randint(0, longest))]
+    return [["read"], *plan] if plan and random.random() < 0.3 else plan
 
 
 def draw_step(random: Random) -> list[Any]:

@@ -17,9 +17,9 @@ from typing import Any
 import trio
 
 from ..protocol.errors import GreenroomError, Unavailable
-from . import bodies
+from . import bodies, controlling, looking, submitting
 from .bodies import LANES, Bodies
-from .callers import Caller, Desk
+from .callers import Caller, Deed, Desk
 from .followers import Follower
 from .medium import Trouble
 from .world import World
@@ -120,7 +120,7 @@ class Play:
         if deed in FAULTS:
             await getattr(self, deed)(random)
         else:
-            await self.caller().call(deed, random)
+            await self.caller().call(_CALLS[deed], random)
 
     def caller(self) -> Caller:
         """Somebody who does one thing. The name, which is in all events that it causes, is his alone."""
@@ -276,10 +276,19 @@ CONTROLS = (
     *("reset_lanes", "drain", "resume", "release_handle", "set_params", "wait_for_active"),
 )
 LIMITS = ("set_concurrency", "set_concurrency", "set_max_concurrent", "cancel", "clear_lane", "reset_lanes")
-TALKS = ("inject", "answer", "answer", "snapshot", "rerun")
+TALKS = ("inject", "inject", "inject", "answer", "answer", "snapshot", "rerun")
 LOOKS = ("get_run", "history", "list_runs", "snapshot")
 FAULTS = (
     *("crash", "crash", "crash_at_a_commit", "crash_at_a_commit", "lose_a_commit", "break_the_store"),
     *("stop", "trouble_the_disk", "jump", "trouble_a_follower"),
 )
+_CALLS: dict[str, Deed] = {
+    name: getattr(module, name)
+    for module, names in {
+        submitting: (*SUBMITS, "submit_short", "rerun"),
+        controlling: (*CONTROLS, "inject", "answer"),
+        looking: LOOKS,
+    }.items()
+    for name in names
+}
 _DEEDS = (*[SUBMITS] * 4, *[CONTROLS] * 3, TALKS, LOOKS, FAULTS)
