@@ -2,15 +2,15 @@
 
 `Rules` reads each batch at the moment it becomes durable, keeps its own small picture of runs, handles and
 lanes (`told.py`), and writes down whatever breaks a rule as a fault. What belongs together stands in one
-module each: here the state machine, handles, questions and messages; in `order.py` limits and the order of
-places; in `restarts.py` what a restart must bring back and make of it; in `witness.py` what bodies, files and
-clients show. Nothing here knows trio, or the engine's code. Where the outcome is a race, every outcome is
-accepted that the rules allow, and no other.
+module each: in `conduct.py` the state machine, attempts, handles, questions and messages; in `order.py`
+limits and the order of places; in `restarts.py` what a restart must bring back and make of it; in
+`witness.py` what bodies, files and clients show. Nothing here knows trio, or the engine's code. Where the
+outcome is a race, every outcome is accepted that the rules allow, and no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -29,24 +29,16 @@ from ..protocol.events import (
     Event,
     EventBase,
     HandleChanged,
-    InterruptClosed,
-    InterruptOpened,
     LaneChanged,
-    RunChanged,
     RunEvent,
-    RunLog,
-    RunMessage,
-    RunProgress,
-    RunStateChanged,
 )
 from ..protocol.records import Snapshot
-from ..protocol.states import ENDED, Status, allowed_from, rank
+from ..protocol.states import Status
+from .conduct import Conduct
 from .order import Order
 from .restarts import Restarts
-from .told import EXECUTES, Told, ToldRun
+from .told import Told, ToldRun
 from .witness import Body, Witness
-
-_FLAGS = ("interactive", "streaming", "compacting")
 
 
 class Rules:
@@ -58,10 +50,9 @@ class Rules:
         self.order = Order(self.told, self.faults.append)
         self.restarts = Restarts(self.told, self.order, self.faults.append)
         self.witness = Witness(self.told, self.faults.append)
+        self._conduct = Conduct(self.told, self.order, self.restarts, self.witness, self.faults.append)
         self.cleared: dict[str, bool] = {}
         """Runs that someone has cleared, and whether only if they still wait in their handle."""
-        self._interrupts: set[str] = set()
-        self._last_place = 0
         self.is_left = False
 
     # The engine's lives.
@@ -154,7 +145,7 @@ class Rules:
             self._fault(event, f"the event before it was {self.told.seq}")
         self.told.events.append(event)
         if isinstance(event, RunEvent):
-            self._run_event(event)
+            self._conduct.take(event)
         elif isinstance(event, LaneChanged):
             self._lane_changed(event)
         elif isinstance(event, HandleChanged):
@@ -188,182 +179,6 @@ class Rules:
             if known != run.id and not self.told.runs[known].ended:
                 self._wrong(f"{run} has the request id of run {known}, which is pending")
             self.told.requests[terms.request_id] = run.id
-
-    # Runs.
-
-    def _run_event(self, event: RunEvent) -> None:
-        run = self.told.runs.get(event.run)
-        if run is None:
-            if isinstance(event, RunStateChanged) and event.from_ is None:
-                self._created(event)
-            else:
-                self._fault(event, "no event has created this run")
-            return
-        if (event.handle, event.lane) != (run.handle, run.lane):
-            self._fault(event, f"it is about {run}")
-        if run.ended:
-            self._fault(event, f"it is about {run}, which ended with {run.ended_in}")
-        if isinstance(event, RunStateChanged):
-            self._transition(event, run)
-        elif isinstance(event, RunChanged):
-            self._changed(event, run)
-        elif isinstance(event, RunProgress | RunLog):
-            if event.attempt != run.attempt or run.status not in (Status.SUSPENDED, *EXECUTES):
-                self._fault(event, f"a body reports, in attempt {run.attempt} of {run}")
-        elif isinstance(event, RunMessage):
-            self._message(event, run)
-        elif isinstance(event, InterruptOpened):
-            self._question(event, run)
-        elif isinstance(event, InterruptClosed):
-            self._answer(event, run)
-
-    def _created(self, event: RunStateChanged) -> None:
-        run = self.told.runs[event.run] = self.told.pending[event.run] = ToldRun(event)
-        handle = self.told.handle(run.handle)
-        if event.to is not Status.QUEUED or event.attempt != 0:
-            self._fault(event, "a run begins queued, before its first attempt")
-        if run.parent is not None:
-            self.told.runs[run.parent].called = True
-            if run.handle in self.told.handles_above(run):
-                self._fault(event, "its handle is held by a run that waits for it")
-        if event.place is not None:
-            if handle.waiting:
-                self._fault(event, f"it overtakes {handle.waiting}, which wait in the handle")
-            self._admit(event, run, event.place)
-        elif event.front:
-            handle.waiting.insert(0, run.id)
-            for older in handle.replacing:
-                self.told.runs[older].superseded = True
-            handle.replacing.append(run.id)
-        else:
-            handle.waiting.append(run.id)
-
-    def _admit(self, event: RunEvent, run: ToldRun, place: int) -> None:
-        handle = self.told.handle(run.handle)
-        if handle.holder is not None:
-            self._fault(event, f"the handle is held by {self.told.runs[handle.holder]}")
-        if run.superseded:
-            self._fault(event, f"{run} was superseded by a newer replacement")
-        handle.hold(event.seq, run.id)
-        self._place(event, run, place)
-
-    def _place(self, event: RunEvent, run: ToldRun, place: int) -> None:
-        if place <= self._last_place:
-            self._fault(event, f"places as high as {self._last_place} were drawn before")
-        self._last_place = run.place = place
-
-    def _transition(self, event: RunStateChanged, run: ToldRun) -> None:
-        before, to = run.status, event.to
-        if event.from_ != before:
-            self._fault(event, f"the run was {before}")
-        if before not in allowed_from(to) or rank(to) < rank(before):
-            self._fault(event, f"the table allows no way from {before} to {to}")
-        if run.fate is not None and (to, event.reason) not in run.fate:
-            self._fault(event, f"a restart must make of {run} one of {run.fate}")
-        attempts: Collection[int] = run.next_attempts if to is Status.RUNNING else (run.attempt,)
-        if event.attempt not in attempts:
-            self._fault(event, f"the attempt was {run.attempt}, and the next is {run.next_attempts}")
-        if event.place != run.place and not (to in ENDED and (event.place or 0) > (run.place or 0)):
-            self._fault(event, f"the place was {run.place}")  # an end may overtake the place just drawn
-        if to is Status.CANCELLING and not run.flags["interactive"] and event.reason != "shutdown":
-            self._fault(event, f"{run} takes no cancel now")
-        if to is Status.RUNNING:
-            self._begins(event, run)
-        elif run.stands_in_queue:
-            self.order.left_queue(run)
-        run.status, run.attempt, run.reason, run.fate = to, event.attempt, event.reason, None
-        run.place = event.place
-        run.statuses.append((event.seq, to))
-        run.waits_for_slot = to is Status.SUSPENDED and event.waiting_for == "slot"
-        if event.interactive is not None:
-            run.flags.update(interactive=event.interactive, streaming=False, compacting=False)
-        if to is Status.SUSPENDED:
-            run.next_attempts = (run.attempt + (self.restarts.costs_attempt(run, event.reason)),)
-        if to is not Status.CANCELLING and to is not Status.RUNNING:
-            run.holds_slot = False
-        if to in ENDED:
-            self._ended(event, run)
-
-    def _begins(self, event: RunStateChanged, run: ToldRun) -> None:
-        holder = self.told.handle(run.handle).holder
-        if holder != run.id:
-            self._fault(event, f"the handle is held by {holder}")
-        if run.place is None:
-            self._fault(event, "it has no place")
-        if (why := self.order.begins(event, run)) is not None:
-            self._fault(event, why)
-        run.holds_slot = True
-        run.called = run.drew_place = run.restored = False
-        run.next_attempts = (event.attempt,)
-
-    def _ended(self, event: RunStateChanged, run: ToldRun) -> None:
-        run.ended_in = event.seq
-        self.told.pending.pop(run.id, None)
-        handle = self.told.handle(run.handle)
-        if run.questions:
-            self._fault(event, f"questions are left open: {run.questions}")
-        if self.witness.executes(run.id) and not event.holds_handle:
-            self._fault(event, "its body executes still")
-        if event.holds_handle and self.witness.has_no_body(run.id):
-            self._fault(event, "it has no body that could hold the handle")
-        if handle.holder == run.id and not event.holds_handle:
-            handle.hold(event.seq, None)
-        for names in (handle.waiting, handle.replacing):
-            if run.id in names:
-                names.remove(run.id)
-
-    def _changed(self, event: RunChanged, run: ToldRun) -> None:
-        if event.place is not None:
-            self._draws_place(event, run, event.place)
-        if event.detached:
-            if not run.holds_slot and run.status is not Status.CANCELLING:  # whose wait was just over
-                self._fault(event, f"{run} holds no slot that it could lose")
-            run.holds_slot = False
-        changed = {name: value for name in _FLAGS if (value := getattr(event, name)) is not None}
-        if any(changed.values()) and not self.witness.executes(run.id):
-            self._fault(event, f"{run} has no body")
-        run.flags.update(changed)
-
-    def _draws_place(self, event: RunChanged, run: ToldRun, place: int) -> None:
-        handle = self.told.handle(run.handle)
-        if run.status is Status.QUEUED:
-            if handle.waiting[:1] != [run.id]:
-                self._fault(event, f"first in the handle is the first of {handle.waiting}")
-            handle.waiting = [id for id in handle.waiting if id != run.id]
-            handle.replacing = [id for id in handle.replacing if id != run.id]
-            self._admit(event, run, place)
-            return
-        if run.status is not Status.SUSPENDED or run.drew_place or self.witness.executes(run.id):
-            self._fault(event, f"{run} is no retry that needs a place")
-        self._place(event, run, place)
-        run.drew_place = run.waits_for_slot = True
-        run.next_attempts = (run.attempt + 1,)
-
-    # Questions and messages.
-
-    def _question(self, event: InterruptOpened, run: ToldRun) -> None:
-        if event.interrupt in self._interrupts:
-            self._fault(event, "the question was asked before")
-        if event.key in run.answers or event.key in run.questions.values():
-            self._fault(event, f"{run} has asked under this key, and the answer is kept")
-        self._interrupts.add(event.interrupt)
-        run.asked.append(event.interrupt)
-        run.questions[event.interrupt] = event.key
-
-    def _answer(self, event: InterruptClosed, run: ToldRun) -> None:
-        key = run.questions.pop(event.interrupt, None)
-        if key is None:
-            self._fault(event, "the question is not open")
-        elif event.outcome == "answered":
-            run.answers[key] = event.answer
-
-    def _message(self, event: RunMessage, run: ToldRun) -> None:
-        if not run.flags["interactive"] or run.flags["compacting"]:
-            self._fault(event, f"{run} takes no messages now: {run.flags}")
-        if self.restarts.job(run).accepts == "streaming" and not run.flags["streaming"]:
-            self._fault(event, f"{run} takes messages only while it streams")
-        run.messages[event.seq] = event.message
-        self.witness.message(run.id, event.message)
 
     # Lanes, handles, the engine.
 
