@@ -12,12 +12,21 @@ import trio
 from greenroom import open_engine
 from greenroom.protocol.states import Status
 
-from . import memory, store
+from . import gateway, memory, store
 from .bare import Floor, RecordingStore, fill, statements_of
 from .figures import Figure, as_json, as_lines
 
 MEMORY = {"HANDLES": 10, "RUNS": 20, "ROUNDS": 1, "SHORT": 20, "LONG": 200, "TRACED": 20, "IDLE_RUNS": 5}
 STORE = {"HANDLES": 10, "RUNS": 20, "ROUNDS": 2, "ALONE": 5, "QUEUED": 20, "FINISHED": 20}
+GATEWAY = {
+    "SUBSCRIBERS": 3,
+    "RUNS": 100,
+    "ROUNDS": 1,
+    "ALONE": 5,
+    "COMMANDS": 100,
+    "CONNECTIONS": 5,
+    "IDLE": 5,
+}
 
 
 @pytest.fixture
@@ -56,6 +65,13 @@ def test_the_store_benchmark_tells_the_same_to_people_and_to_programs(monkeypatc
     figures = figures_in_small(store, STORE, monkeypatch)
     tell_the_same("store", figures)
     assert sum(figure.passed is not None for figure in figures) == 6
+
+
+@pytest.mark.usefixtures("_level")
+def test_the_gateway_benchmark_tells_the_same_to_people_and_to_programs(monkeypatch: pytest.MonkeyPatch):
+    figures = figures_in_small(gateway, GATEWAY, monkeypatch)
+    tell_the_same("gateway", figures)
+    assert sum(figure.passed is not None for figure in figures) == 5
 
 
 def test_the_floor_writes_exactly_the_rows_that_the_engine_wrote(

@@ -1,0 +1,40 @@
+"""The rival: `websockets`, which broadcasts the messages that stand in a file, each in a line of its own:
+`python -m tests.benchmarks.broadcasting FILE`, then a line on its input for each time it shall do so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from pathlib import Path
+
+from websockets.asyncio.server import ServerConnection, broadcast, serve
+
+
+async def main(messages: list[bytes]) -> None:
+    connections: set[ServerConnection] = set()
+
+    async def handler(connection: ServerConnection) -> None:
+        connections.add(connection)
+        try:
+            await connection.wait_closed()
+        finally:
+            connections.remove(connection)
+
+    # Nothing is compressed: the gateway doesn't do that either.
+    async with serve(handler, "127.0.0.1", 0, compression=None) as server:
+        print(server.sockets[0].getsockname()[1], flush=True)
+        orders = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+        while await orders.readline():
+            gc.collect()
+            for message in messages:
+                broadcast(connections, message, text=True)
+                await asyncio.sleep(0)  # so that it also hears and sends what it couldn't at once
+            print("done", flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]).read_bytes().splitlines()))

@@ -1,0 +1,70 @@
+"""A gateway to an engine of its own: `python -m tests.benchmarks.serving STORE`, then orders on its input.
+
+`max_batch N`: from now on, a message holds so many events. `together N`: so many runs, as fast as it goes.
+`in turn N`: so many, each when the one before has ended. Each is answered by a line when it is done.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+import os
+import sys
+from collections.abc import AsyncIterator
+
+import trio
+
+from greenroom import Engine, open_engine
+from greenroom.gateway import Gateway, GatewayConfig, Limits, open_gateway
+
+from .memory import MAX_CONCURRENT, jobs
+
+_CLIENTS = 100
+
+
+async def main(store: str) -> None:
+    logging.getLogger("greenroom").setLevel(logging.ERROR)
+    async with (
+        open_engine(jobs, store=store, max_concurrent=MAX_CONCURRENT, shutdown_timeout=0) as engine,
+        open_gateway(engine, _config()) as gateway,
+    ):
+        print(gateway.port, flush=True)
+        async for order in _lines():
+            what, number = order.rsplit(" ", 1)
+            await _obey(engine, gateway, what, int(number))
+            print("done", flush=True)
+
+
+async def _obey(engine: Engine, gateway: Gateway, what: str, number: int) -> None:
+    gc.collect()
+    if what == "max_batch":
+        gateway.reconfigure(_config(number))
+    else:
+        clients = _CLIENTS if what == "together" else 1
+        async with trio.open_nursery() as nursery:
+            for client in range(clients):
+                nursery.start_soon(_submit, engine, f"handle {client}", number // clients)
+
+
+async def _submit(engine: Engine, handle: str, count: int) -> None:
+    for _ in range(count):
+        ticket = await engine.submit("nothing", handle=handle, warn_after=math.inf)
+        await ticket.result()
+
+
+def _config(max_batch: int = Limits().max_batch) -> GatewayConfig:
+    """Nothing is refused for being too much: what it costs is the question."""
+    return GatewayConfig(port=0, limits=Limits(max_batch=max_batch, rate=1e9, burst=1_000_000_000))
+
+
+async def _lines() -> AsyncIterator[str]:
+    rest = b""
+    async for data in trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())):
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line.decode()
+
+
+if __name__ == "__main__":
+    trio.run(main, sys.argv[1])
