@@ -84,14 +84,26 @@ async def test_after_a_cut_the_client_goes_on_where_it_was(bodies: Bodies, autoj
 
 
 async def test_after_too_much_was_missed_a_snapshot_comes(bodies: Bodies, autojump_clock: MockClock):
-    async with network(bodies.jobs) as (net, engine), net.client() as client:
+    async with (
+        network(bodies.jobs) as (net, engine),
+        net.client() as client,
+        trio.open_nursery() as nursery,
+    ):
         events = client.events()
+        waiting: list[Any] = []
+
+        async def wait() -> None:
+            waiting.append(await anext(client.events()))
+
+        nursery.start_soon(wait)
+        await trio.sleep(1)
         net.cut()
         await many_events(engine, RING + 100)
         await settle()
         assert client.state.snapshot() == await engine.snapshot()
         item = await anext(events)
         assert isinstance(item, Snapshot)
+        assert waiting == [item]
         await client.set_params("someone", None)
         seqs = [(await anext(events)).seq for _ in range(client.state.seq - item.seq)]
         assert seqs == list(range(item.seq + 1, client.state.seq + 1))
@@ -258,11 +270,13 @@ async def test_events_from_too_long_ago_begin_with_a_snapshot(bodies: Bodies, au
         await many_events(engine, RING + 2000)
         async with net.client() as client:
             for after in (10, RING * 1000):
+                undisturbed = client.events()
                 events = client.events(after=after)
                 item = await anext(events)
                 assert isinstance(item, Snapshot)
                 await client.set_params("someone", {"after": after})
                 assert (await anext(events)).seq == item.seq + 1
+                assert (await anext(undisturbed)).seq == item.seq + 1
             assert client.state.snapshot() == await engine.snapshot()
 
 
@@ -325,6 +339,7 @@ async def test_a_filter_limits_what_is_followed(bodies: Bodies, autojump_clock: 
             await late.get_run(after[2].id)
             await client.get_run(after[2].id)
             assert client.state.snapshot() == late.state.snapshot()
+            assert client.state.seq == (await engine.snapshot()).seq
             assert {run.status for run in client.state.runs.values()} == {"succeeded"}
         async with net.client(filter=Filter(handles=frozenset("b"))) as fresh:
             assert fresh.state.snapshot() == late.state.snapshot()
@@ -348,8 +363,9 @@ async def test_a_gateway_that_says_nothing_is_left(bodies: Bodies, autojump_cloc
         assert net.opened == 2
 
 
-async def test_an_idle_connection_is_kept(bodies: Bodies, autojump_clock: MockClock):
-    async with network(bodies.jobs) as (net, _), net.client() as client:
+@pytest.mark.parametrize("limits", [Limits(), Limits(ping_interval=1000, idle_timeout=5000)])
+async def test_an_idle_connection_is_kept(limits: Limits, bodies: Bodies, autojump_clock: MockClock):
+    async with network(bodies.jobs, GatewayConfig(limits=limits)) as (net, _), net.client() as client:
         await trio.sleep(10_000)
         await client.set_params("someone", None)
         assert net.opened == 1
