@@ -21,7 +21,7 @@ async def careful(world: World) -> None:
 
 async def talkative(world: World) -> None:
     """Prints, which nobody should mind."""
-    print("this is no line of JSON")
+    print("this is no line of JSON, but seed", world.seed)
     await careful(world)
 
 

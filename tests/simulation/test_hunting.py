@@ -62,10 +62,17 @@ def test_a_hunt_in_which_nothing_fails_tells_how_much_was_played(processes: int)
 
 
 def test_what_a_scenario_prints_does_not_disturb_the_hunt(capfd: pytest.CaptureFixture[str]):
-    assert hunt(shop.talkative, seconds=1, processes=2).seeds > 0
+    count = hunt(shop.talkative, seconds=1, processes=2).seeds
     captured = capfd.readouterr()
     assert captured.out == ""
-    assert "this is no line of JSON" in captured.err
+    assert len(captured.err.splitlines()) == count > 0
+
+
+def test_no_seed_is_played_twice(capfd: pytest.CaptureFixture[str]):
+    hunt(shop.talkative, seconds=1, processes=2, first_seed=40)
+    seeds = [int(line.split()[-1]) for line in capfd.readouterr().err.splitlines()]
+    assert len(set(seeds)) == len(seeds)
+    assert {40, 41} <= set(seeds)
 
 
 def test_a_seed_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch):
