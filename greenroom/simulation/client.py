@@ -7,11 +7,11 @@ is under way when the server dies, and then nobody knows whether it was done.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
-from ..actors.engine import Engine
 from ..actors.messages import FilesFate, OnConflict, OnWait
-from ..actors.ticket import Ticket
+from ..gateway.client import RunEngine, RunTicket
 from ..protocol.events import Event, Filter
 from ..protocol.records import RunRecord, Snapshot
 from .server import Server
@@ -148,17 +148,21 @@ class Client:
         return await self._call(name, arguments, options)
 
     async def _call(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any], **by: str) -> Any:
-        def call(engine: Engine) -> Any:
+        def call(engine: RunEngine) -> Any:
             return getattr(engine, name)(*arguments, **options, **by)
 
         shown = {key: value for key, value in options.items() if value != _USUAL.get(key)}
         return await self.traced(name, [*arguments, shown] if shown else list(arguments), call)
 
-    async def traced(self, name: str, arguments: Any, call: Callable[[Engine], Any]) -> Any:
+    def reach(self) -> AbstractContextManager[RunEngine]:
+        """What is called, for as long as a call takes."""
+        return self.server.connection()
+
+    async def traced(self, name: str, arguments: Any, call: Callable[[RunEngine], Any]) -> Any:
         """Call the engine, and keep in the trace what was asked and what came of it."""
         number = self._trace.command(self.name, name, arguments)
         try:
-            with self.server.connection() as engine:
+            with self.reach() as engine:
                 value = await call(engine)
         except Exception as error:
             self._trace.add("reply", self.name, Answer(number, error))
@@ -191,7 +195,7 @@ class _Events:
 class SimulatedTicket:
     """What a client holds for a run. When the server has died it knows no more: ask for the run by its id."""
 
-    def __init__(self, ticket: Ticket, client: Client) -> None:
+    def __init__(self, ticket: RunTicket, client: Client) -> None:
         self.id = ticket.id
         self.joined = ticket.joined
         self._ticket = ticket

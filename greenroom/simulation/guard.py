@@ -6,6 +6,7 @@ touched, and from where. Python's own audit events tell of files, sockets and pr
 time, randomness and threads are exchanged while a simulation lasts.
 
 Let through are imports, the lines of source that tracebacks show, and log records (with the world's time).
+The masks of WebSocket frames are drawn from the seed.
 Not noticed are: what was opened before the simulation began; a function of time or randomness that is kept in
 an object or a default value; what C libraries do by themselves; and when the garbage collector runs the
 finalizers of cycles, which the simulation makes regular, but not for the code under test's own caches.
@@ -20,6 +21,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from random import Random
 from typing import Any
 
 from .standins import exchanged, package_of
@@ -48,8 +50,9 @@ class RealWorldTouched(RuntimeError):
 class _Guard:
     """One simulation's guard. `report` is told what was touched."""
 
-    def __init__(self, report: Callable[[str], None], wall_clock: Callable[[], float]) -> None:
+    def __init__(self, report: Callable[[str], None], wall_clock: Callable[[], float], dice: Random) -> None:
         self.wall_clock = wall_clock
+        self.dice = dice
         self._report = report
         self._thread = threading.get_ident()
         self._reporting = False
@@ -103,7 +106,7 @@ _hooked = False
 
 
 @contextmanager
-def guarded(report: Callable[[str], None], wall_clock: Callable[[], float]) -> Iterator[None]:
+def guarded(report: Callable[[str], None], wall_clock: Callable[[], float], dice: Random) -> Iterator[None]:
     """Watch this thread while the block lasts. `report` is told of the first thing touched, and of each more;
     whoever touches gets a `RealWorldTouched`."""
     global _active, _hooked
@@ -111,7 +114,7 @@ def guarded(report: Callable[[str], None], wall_clock: Callable[[], float]) -> I
     if not _hooked:
         sys.addaudithook(_audit)  # it stays for as long as the process lives, and sleeps
         _hooked = True
-    _active = _Guard(report, wall_clock)
+    _active = _Guard(report, wall_clock, dice)
     try:
         with exchanged(_active):
             yield

@@ -175,6 +175,7 @@ class Rules:
         if written != (run.status, run.reason, run.attempt, run.place, run.params):
             self._wrong(f"{record} was written for {run}")
         if terms is not None and terms.request_id is not None:
+            self.told.made_for.setdefault(terms.request_id, {})[run.id] = None
             known = self.told.requests.setdefault(terms.request_id, run.id)
             if known != run.id and not self.told.runs[known].ended:
                 self._wrong(f"{run} has the request id of run {known}, which is pending")

@@ -8,7 +8,7 @@ where it stands, and what of it still unwinds reaches neither the disk nor anybo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,25 +18,36 @@ from ..actors.body import Run
 from ..actors.engine import Engine
 from ..actors.jobs import Jobs
 from ..actors.opening import open_engine
+from ..gateway import GatewayConfig
 from ..persistence.store import Stored
 from ..protocol.errors import GreenroomError, Unavailable
 from .crash import bury, cut_off, is_interrupt
 from .disk import SimulatedDisk
 from .jobs import TracedJobs
+from .lines import Line
+from .listening import Listener, listening
 
 if TYPE_CHECKING:
     from .world import World
 
 
 class Server:
-    """See the module's text. `options` are those of `open_engine`."""
+    """See the module's text. `options` are those of `open_engine`; with the configuration of a `gateway` it
+    has one, too."""
 
     def __init__(
-        self, world: World, name: str, jobs: Jobs, disk: SimulatedDisk, options: dict[str, Any]
+        self,
+        world: World,
+        name: str,
+        jobs: Jobs,
+        disk: SimulatedDisk,
+        gateway: GatewayConfig | None,
+        options: dict[str, Any],
     ) -> None:
         self.name = name
         self.disk = disk
         self.jobs = jobs
+        self.gateway = gateway
         self.options = options
         self.rules = disk.rules
         self.failure: BaseException | None = None
@@ -56,6 +67,19 @@ class Server:
         if self._life is None or self._life.engine is None:
             raise Unavailable(f"{self.name} is down")
         return self._life.engine
+
+    @property
+    def serves(self) -> bool:
+        """Whether its gateway lets clients in."""
+        listener = None if self._life is None else self._life.listener
+        return listener is not None and listener.serves
+
+    def accept(self, line: Line) -> None:
+        """Somebody wants to talk to the gateway. Raises `ConnectionRefusedError`."""
+        listener = None if self._life is None else self._life.listener
+        if listener is None:
+            raise ConnectionRefusedError(f"{self.name} is down")
+        listener.accept(line)
 
     async def start(self, **options: Any) -> None:
         """Start the engine, on whatever the disk holds; `options` change those it was made with. Raises
@@ -147,6 +171,7 @@ class Life:
         self.begun = trio.Event()
         self.gone = trio.Event()
         self.connections: dict[trio.CancelScope, None] = {}
+        self.listener: Listener | None = None
         self._server = server
         self._world = world
         self._scope = trio.CancelScope()
@@ -177,7 +202,7 @@ class Life:
             else:
                 self._ends_with(error)
         finally:
-            self.engine = None
+            self.engine = self.listener = None
             self.dead = True
             self.begun.set()
             self.gone.set()
@@ -191,17 +216,25 @@ class Life:
 
     async def _hold_open(self) -> None:
         server, disk = self._server, self._server.disk
-        async with open_engine(
-            TracedJobs(server.jobs, self),
-            disk.store_of(self),
-            data_dir=disk.files_of(self),
-            clock=self._world.clock,
-            random=self._world.derived("engine", server.name, self.number),
-            **server.options,
-        ) as self.engine:
+        gateway = nullcontext() if server.gateway is None else listening(server.gateway)
+        async with (
+            gateway as self.listener,
+            open_engine(
+                TracedJobs(server.jobs, self),
+                disk.store_of(self),
+                data_dir=disk.files_of(self),
+                clock=self._world.clock,
+                random=self._world.derived("engine", server.name, self.number),
+                **server.options,
+            ) as self.engine,
+        ):
+            if self.listener is not None:
+                await self.listener.open(self.engine)
             server.say("is up")
             self.begun.set()
             await self._leaving.wait()
+            if self.listener is not None and self.number % 2:  # else it is closed when the engine has ended
+                await self.listener.close()
             server.judge(server.rules.leaving)
 
     def leave(self, at_once: bool) -> None:
@@ -224,6 +257,9 @@ class Life:
         self._server.judge(self._server.rules.crashed)
         for scope in list(self.connections):
             scope.cancel()
+        if self.listener is not None:
+            self.listener.die()
+            self.listener = None
         if self._task is not None:  # it has begun
             cut_off(self._task, self._scope)
             self._world.spawn(partial(bury, self._task, self._scope))

@@ -96,6 +96,6 @@ def simulate(
 async def _guarded_run(world: World, guarding: ExitStack) -> None:
     """Guarded from within: trio itself needs sockets before it begins. A run that is broken off doesn't come
     back here, so whoever has called it sees to the guard's end."""
-    guarding.enter_context(guarded(world.touched, world.clock))
+    guarding.enter_context(guarded(world.touched, world.clock, world.derived("masks")))
     await world.run()
     guarding.close()

@@ -32,9 +32,14 @@ _TIME_BY_DEFAULT = {"localtime": 1, "gmtime": 1, "ctime": 1, "asctime": 1, "strf
 """Functions that tell the present time when they are given less than so many arguments."""
 
 _WITH_CLOCKS = frozenset(
-    "logging trio sqlalchemy threading queue hypothesis _pytest pluggy coverage importlib".split()
+    """
+    logging trio sqlalchemy threading queue hypothesis _pytest pluggy coverage importlib prometheus_client
+    """.split()
 )
 """Who may look at a clock: modules of these packages."""
+
+_WITH_DICE = frozenset({"wsproto"})
+"""Who may draw bytes, which come from the simulation's seed: the masks of WebSocket frames must be random."""
 
 
 class Watcher(Protocol):
@@ -47,6 +52,10 @@ class Watcher(Protocol):
     @property
     def wall_clock(self) -> Callable[[], float]:
         """What `time.time` is to say to those who may look at a clock."""
+
+    @property
+    def dice(self) -> random.Random:
+        """What those who may draw bytes draw from."""
 
     def touched(self, what: str, frame: types.FrameType) -> Exception:
         """Something was called; returns what to raise."""
@@ -98,6 +107,8 @@ def _stand_in(what: str, real: Any, enough: int | None = None) -> Callable[..., 
         caller = sys._getframe(1)
         if what.startswith("time.") and package_of(caller) in _WITH_CLOCKS:
             return watcher.wall_clock() if what == "time.time" else real(*arguments, **options)
+        if what == "os.urandom" and package_of(caller) in _WITH_DICE:
+            return watcher.dice.randbytes(*arguments)
         raise watcher.touched(what, caller)
 
     return stand_in

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..actors.ticket import Ticket
+from ..gateway.client import ClientTicket
 from ..protocol.events import (
     EngineChanged,
     HandleChanged,
@@ -174,7 +175,7 @@ def _answer(answer: Answer) -> str:
         return f"run {value.id} is {value.status}"
     if isinstance(value, Snapshot):
         return f"the snapshot at {value.seq}"
-    if isinstance(value, Ticket):
+    if isinstance(value, Ticket | ClientTicket):
         return f"{value.id}{', which it joins' if value.joined else ''}"
     return _json(value)
 

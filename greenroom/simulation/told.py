@@ -111,6 +111,7 @@ class Told:
         self.draining: list[tuple[int, bool]] = [(0, False)]
         self.checkpoints: dict[tuple[str, str], tuple[str, Any]] = {}  # by handle and job: run and value
         self.requests: dict[str, str] = {}  # by request id: the run
+        self.made_for: dict[str, dict[str, None]] = {}  # by request id: all runs that it has ever made
         self.recorded: set[tuple[str, str]] = set()  # runs and the paths of files that they have finished
 
     @property

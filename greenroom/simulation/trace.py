@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from ..actors.ticket import Ticket
+from ..gateway.client import ClientTicket
 from ..protocol.events import Event
 from ..protocol.records import RunRecord, Snapshot
 from .determinism import SimulatedClock
@@ -137,7 +138,7 @@ _WRITERS: dict[str, Callable[[str, Any], str]] = {
 def _shown(value: Any) -> str:
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
-    if isinstance(value, Ticket):
+    if isinstance(value, Ticket | ClientTicket):
         return f"run {value.id}{' joined' if value.joined else ''}"
     if isinstance(value, RunRecord):
         return f"run {value.id} {value.status}"

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
-from ..protocol.events import Event
+from ..protocol.events import Event, Filter
 from ..protocol.fold import Projection, fold
-from ..protocol.records import Snapshot
+from ..protocol.records import KEPT_ENDED_RUNS, Snapshot, default_limit
 from ..protocol.states import Status
-from .told import EXECUTES, Told, ToldRun
+from .told import EXECUTES, Told, ToldLane, ToldRun
 
 WaitsFor = Literal["time", "answer", "child"]
 
@@ -47,7 +47,7 @@ class Witness:
         self._just_ended: set[str] = set()  # runs whose bodies have ended in this instant
         self._released: set[str] = set()  # runs whose handles were freed from their bodies
         self._inboxes: dict[str, deque[Any]] = {}  # messages that each body is still to get
-        self._waited: dict[str, int] = {}  # how many of them waited already when the body began
+        self._waited: dict[str, int] = {}  # how many of them waited already when it got its slot
         self._waits: dict[str, tuple[WaitsFor, float]] = {}  # of bodies that need no slot meanwhile
         self._files: dict[tuple[str, str], str] = {}
         self._first: Snapshot | None = None
@@ -99,7 +99,8 @@ class Witness:
         self._bodies[body.handle].add(body.id)
         self._executing.add(body.id)
         self._inboxes[body.id] = deque(run.messages.values())
-        self._waited[body.id] = len(run.messages)
+        slots = [seq for seq, status in run.statuses if status is Status.RUNNING]
+        self._waited[body.id] = sum(seq < slots[-1] for seq in run.messages) if slots else 0
 
     def ends(self, run: str) -> None:
         """A body has taken its last step."""
@@ -206,17 +207,24 @@ class Witness:
         if self._told.events[event.seq - 1 : event.seq] != [event]:
             self._fault(f"{event} was shown, and is not what was committed")
 
-    def shown_snapshot(self, snapshot: Snapshot) -> None:
-        """A client was shown a snapshot."""
+    def shown_next(self, event: Event, after: int, *filters: Filter | None) -> None:
+        """A client that follows what passes some filters was shown an event, the next one after another."""
+        self.shown(event)
+        between = self._told.events[after : event.seq - 1]
+        missed = [one for one in between if all(wants is None or wants.passes(one) for wants in filters)]
+        if missed or event.seq <= after:
+            self._fault(f"{event} was shown after {after}, without {missed}")
+
+    def shown_snapshot(self, snapshot: Snapshot, filter: Filter | None = None) -> None:
+        """A client was shown a snapshot, or what of it passes a filter by handles, lanes or runs."""
         told = self._told
         if snapshot.seq > told.seq or snapshot.epoch != told.epoch:
             self._fault(f"a snapshot of {snapshot.epoch} at {snapshot.seq} was shown, after {told.seq}")
             return
-        folded = self._folded(snapshot)
-        if folded != snapshot:
+        if filter is None and (folded := self._folded(snapshot)) != snapshot:
             self._fault(f"the fold up to {snapshot.seq} gives {folded}, but {snapshot} was shown")
         if snapshot.seq == told.seq:
-            self._compare(snapshot)
+            self._compare(snapshot, filter or Filter())
 
     def _folded(self, snapshot: Snapshot) -> Snapshot:
         if self._first is None or self._projection is None:
@@ -228,31 +236,46 @@ class Witness:
             projection.apply(event)
         return projection.snapshot()
 
-    def _compare(self, snapshot: Snapshot) -> None:
-        told, queues = self._told, self._told.queues()
-        questions = {question for run in told.pending.values() for question in run.questions}
+    def _compare(self, snapshot: Snapshot, filter: Filter) -> None:
+        told = self._told
+        wanted = {id: run for id, run in told.runs.items() if _is_wanted(run, filter)}
+        queues = told.queues()
+        pending = {id for id in told.pending if id in wanted}
+        questions = {question for id in pending for question in wanted[id].questions}
         pairs: list[tuple[str, Any, Any]] = [
-            ("pending runs", {id for id, run in snapshot.runs.items() if not run.ended}, set(told.pending)),
-            ("executing", snapshot.engine.executing, len(told.holders())),
+            ("pending runs", {id for id, run in snapshot.runs.items() if not run.ended}, pending),
+            ("unwanted runs", snapshot.runs.keys() - wanted.keys(), set()),
+            ("executing", snapshot.engine.executing, sum(run.id in wanted for run in told.holders())),
             ("limit", snapshot.engine.max_concurrent, told.max_concurrent),
             ("draining", snapshot.engine.draining, told.draining[-1][1]),
             ("questions", set(snapshot.interrupts), questions),
         ]
+        if len(wanted) <= KEPT_ENDED_RUNS:
+            pairs.append(("runs", snapshot.runs.keys(), wanted.keys()))
         for id, record in snapshot.runs.items():
             run = told.runs[id]
             shown = (record.status, record.reason, record.attempt, record.place, record.params)
             pairs.append((f"run {id}", shown, (run.status, run.reason, run.attempt, run.place, run.params)))
         for name, lane in snapshot.lanes.items():
             known = told.lane(name)
-            queued = [run.id for run in queues.get(name, []) if run.status is Status.QUEUED]
-            holders = {run.id for run in told.holders(name)}
+            queue = [run.id for run in queues.get(name, []) if run.status is Status.QUEUED]
+            queued = [id for id in queue if id in wanted]
+            holders = {run.id for run in told.holders(name) if run.id in wanted}
             shown_lane = (lane.limit, lane.generation, set(lane.executing), lane.queued)
+            if filter.lanes is not None and name not in filter.lanes:
+                known = ToldLane(default_limit(name))
             pairs.append((f"lane {name}", shown_lane, (known.limit, known.generation, holders, queued)))
         for name, handle in snapshot.handles.items():
             held = told.handle(name)
+            holder = held.holder if held.holder in wanted else None
+            waiting = [id for id in held.waiting if id in wanted]
             shown_handle = (handle.active_run, handle.locked, handle.waiting, handle.params)
-            expected = (held.holder, held.holder is not None, held.waiting, held.draft)
-            pairs.append((f"handle {name}", shown_handle, expected))
+            pairs.append((f"handle {name}", shown_handle, (holder, holder is not None, waiting, held.draft)))
         for what, shown_as, was_told in pairs:
             if shown_as != was_told:
                 self._fault(f"{what} was shown as {shown_as}, but at {told.seq} it is {was_told}")
+
+
+def _is_wanted(run: ToldRun, filter: Filter) -> bool:
+    pairs = ((run.handle, filter.handles), (run.lane, filter.lanes), (run.id, filter.runs))
+    return all(names is None or name in names for name, names in pairs)

@@ -8,6 +8,7 @@ words as the reason.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from random import Random
 from typing import Any, Literal, TypeVar
@@ -17,12 +18,14 @@ import trio
 import trio.testing
 
 from ..actors.jobs import Jobs
+from ..gateway import GatewayConfig
 from ..persistence.store import Batch
 from .client import Client
 from .crash import bury, cut_off, is_interrupt
 from .determinism import SimulatedClock, derived
 from .disk import SimulatedDisk
 from .medium import MemoryMedium, SqliteMedium
+from .remote import RemoteClient, connected
 from .rules import Rules
 from .schedule import SeededChooser
 from .server import Life, Server
@@ -98,6 +101,7 @@ class World:
         self.failure: tuple[str, BaseException | None] | None = None
         self.interrupted = False
         self.servers: list[Server] = []
+        self.remotes: dict[RemoteClient, None] = {}
         self.ticking = SimulatedClock(self._end_instant, self._stuck)
         self.trace = Trace(self.ticking)
         self.chooser: SeededChooser | None = None
@@ -117,12 +121,19 @@ class World:
     # For scenarios.
 
     async def serve(
-        self, jobs: Jobs, *, name: str | None = None, disk: SimulatedDisk | None = None, **options: Any
+        self,
+        jobs: Jobs,
+        *,
+        name: str | None = None,
+        disk: SimulatedDisk | None = None,
+        gateway: GatewayConfig | None = None,
+        **options: Any,
     ) -> Server:
         """A server with an engine for these jobs, which is up. `options` are those of `open_engine`. Without
-        a disk of another server it gets a new one."""
+        a disk of another server it gets a new one; with the configuration of a `gateway` it has one, for
+        those who `connect`."""
         name = name or ("server" if not self.servers else f"server {len(self.servers) + 1}")
-        server = Server(self, name, jobs, disk or self._make_disk(name), options)
+        server = Server(self, name, jobs, disk or self._make_disk(name), gateway, options)
         self.servers.append(server)
         await server.start()
         return server
@@ -132,6 +143,15 @@ class World:
         if server is None:
             [server] = self.servers
         return Client(name, server, self.trace)
+
+    def connect(
+        self, name: str, server: Server | None = None, **options: Any
+    ) -> AbstractAsyncContextManager[RemoteClient]:
+        """Somebody far away: `greenroom.connect`'s client, over lines to the gateway of a server, for as long
+        as the block lasts. `options` are those of `connect`."""
+        if server is None:
+            [server] = self.servers
+        return connected(self, name, server, options)
 
     def steps(self, count: int) -> AsyncIterator[Step]:
         """The steps of the scenario, so many unless whoever simulates wants another number."""
@@ -192,6 +212,11 @@ class World:
             self.fail(f"the rules stumble: {type(error).__name__}: {error}", error)
         if rules.faults:
             self.fail(rules.faults[0])
+
+    def fault(self, who: str, what: str) -> None:
+        """Something goes wrong, as it was told to."""
+        self.figures.faults += 1
+        self.trace.add("fault", who, what)
 
     def touched(self, text: str) -> None:
         """Code under test has left the simulation."""
@@ -257,18 +282,16 @@ class World:
                 self.trace.add("event", name, event)
             self.judge(rules, rules.commit, batch)
 
-        def fault(what: str) -> None:
-            self.figures.faults += 1
-            self.trace.add("fault", name, what)
-
         medium = MemoryMedium() if self._store == "memory" else SqliteMedium(self.derived("sqlite", name))
-        return SimulatedDisk(medium, self.derived("disk", name), rules, committed, fault)
+        return SimulatedDisk(medium, self.derived("disk", name), rules, committed, partial(self.fault, name))
 
     def _end_instant(self) -> None:
         """Everything rests."""
         for server in self.servers:
             if server.disk.at_rest and server.running:
                 server.end_instant(self.ticking.now)
+        for remote in self.remotes:
+            remote.end_instant()
         for name, invariant in self._invariants:
             try:
                 found = invariant()
