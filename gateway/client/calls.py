@@ -59,24 +59,21 @@ class Calls:
         """Nobody waits for it any more."""
         self._calls.pop(call.command.id, None)
 
-    def answered(self, ok: Ok) -> Call | None:
-        """Take an answer, or a part of one. Returns the call when it has all of its answer."""
+    def answered(self, ok: Ok) -> None:
+        """Take an answer, or a part of one."""
         call = self._calls.get(ok.id)
         if call is None:
-            return None
+            return  # whoever asked has gone
         call.parts.append(ok)
-        if ok.more:
-            return None
-        del self._calls[ok.id]
-        call.reply.set(call.parts)
-        return call
+        if not ok.more:
+            del self._calls[ok.id]
+            call.reply.set(call.parts)
 
-    def refused(self, error: Error) -> Call | None:
-        """Take a refusal. Returns the call."""
+    def refused(self, error: Error) -> None:
+        """Take a refusal."""
         call = self._calls.pop(error.id, None)
         if call is not None:
             call.reply.fail(raised(error))
-        return call
 
     def fail(self, call: Call, error: GreenroomError) -> None:
         """Answer a call here, without the gateway."""

@@ -17,7 +17,7 @@ from ...actors.jobs import check_seconds
 from ...actors.messages import FilesFate, OnConflict, OnWait
 from ...protocol import commands as wire
 from ...protocol.commands import timeout_to_wire
-from ...protocol.errors import Invalid
+from ...protocol.errors import GreenroomError, Invalid
 from ...protocol.events import Event, Filter, RunStateChanged, RunWaiting
 from ...protocol.fold import Projection
 from ...protocol.names import check_name
@@ -287,18 +287,34 @@ class Client:
 
     async def _tell_of_wait(self, run_id: str, after: int, on_wait: OnWait) -> None:
         """Call `on_wait` when the run is said to wait for long, unless it begins before that."""
+        try:
+            waiting = await self._said_to_wait(run_id, after)
+        except GreenroomError as error:
+            logger.info("whether run %s waits is not told any more: %s", run_id, error)
+            return
+        if waiting is None:
+            return
+        try:
+            result = on_wait(waiting.waited, waiting.ahead, list(waiting.blockers))
+            if isinstance(result, Awaitable):
+                await result
+        except Exception:
+            logger.exception("on_wait of run %s failed", run_id)
+
+    async def _said_to_wait(self, run_id: str, after: int) -> RunWaiting | None:
+        """The event that says so; `None` if the run waits no more."""
         wanted = Filter(runs=frozenset({run_id}), types=frozenset({"run_waiting", "run_state_changed"}))
-        async for event in self.events(after, wanted):
-            if isinstance(event, RunStateChanged) and event.to is not Status.QUEUED:
-                return
-            if isinstance(event, RunWaiting):
-                try:
-                    result = on_wait(event.waited, event.ahead, list(event.blockers))
-                    if isinstance(result, Awaitable):
-                        await result
-                except Exception:
-                    logger.exception("on_wait of run %s failed", run_id)
-                return
+        async for item in self.events(after, wanted):
+            if isinstance(item, RunWaiting):
+                return item
+            if isinstance(item, Snapshot):
+                run = item.runs.get(run_id)
+                status = None if run is None else run.status
+            else:
+                status = item.to if isinstance(item, RunStateChanged) else Status.QUEUED
+            if status is not Status.QUEUED:
+                return None
+        return None
 
 
 def _run(ok: wire.Ok) -> RunRecord:

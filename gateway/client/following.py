@@ -9,7 +9,6 @@ and goes into the ring if the ring hasn't.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from ...actors.actor import Reply
@@ -35,7 +34,7 @@ class Following:
         self.ring = Ring(0)
         self.failure: Callable[[], GreenroomError] | None = None
         self._told = 0
-        self._asked: deque[int] = deque()  # where the subscriptions begin that have not been answered
+        self._asked: dict[object, int] = {}  # where the subscriptions begin that have not been answered
         self._parts: list[Snapshot] = []
         self._ends: dict[str, Reply[RunRecord | None]] = {}
 
@@ -54,12 +53,16 @@ class Following:
     # What the connection tells.
 
     def asked(self, command: Subscribe) -> None:
-        """A subscription is on its way."""
-        self._asked.append(command.after or 0)
+        """A subscription is on its way. It counts also if whoever wanted it doesn't wait any more."""
+        self._asked[command.id] = command.after or 0
 
-    def subscribed(self, seq: int) -> None:
+    def has_asked(self, id: object) -> bool:
+        """Whether a subscription of this id is on its way."""
+        return id in self._asked
+
+    def subscribed(self, id: object, seq: int) -> None:
         """A subscription has been answered: the next batch is from `seq`."""
-        self._asked.popleft()
+        del self._asked[id]
         self._told = seq
         if seq < self.ring.after:
             self.ring.restart(seq)
@@ -93,7 +96,7 @@ class Following:
             return
         snapshot = joined(self._parts)
         self._parts = []
-        start = min(self._told, *self._asked) if self._asked else self._told
+        start = min([self._told, *self._asked.values()])
         known = self.state
         self._told = snapshot.seq
         if known is not None and known.epoch == snapshot.epoch and start <= snapshot.seq <= known.seq:

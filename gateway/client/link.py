@@ -260,12 +260,12 @@ class Link:
         if isinstance(message, Events):
             self.following.take(message)
         elif isinstance(message, Ok):
-            call = self._calls.answered(message)
-            if call is not None and isinstance(call.command, Subscribe):
-                self.following.subscribed(message.seq)
+            self._calls.answered(message)
+            if self.following.has_asked(message.id):
+                self.following.subscribed(message.id, message.seq)
         elif isinstance(message, Error):
-            call = self._calls.refused(message)
-            if call is not None and isinstance(call.command, Subscribe):
+            self._calls.refused(message)
+            if self.following.has_asked(message.id):
                 raise refusal(message)
         elif isinstance(message, Resync):
             self.following.resync(message)
