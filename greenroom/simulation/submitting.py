@@ -29,19 +29,21 @@ async def submit(caller: Caller, random: Random) -> None:
         "on_conflict": random.choice(("reject", "queue", "queue", "replace", "join")),
         "params": None if random.random() < 0.1 else {"tries": draw_tries(random)},
     }
+    holder = caller.told.runs.get(caller.told.handle(handle).holder or "")
+    if holder is not None and random.random() < 0.2:  # the same again
+        job, options["params"], options["on_conflict"] = holder.job, holder.params, "join"
     if random.random() < 0.2:
         options["request_id"] = random.choice(("one", "two", "three"))
     if random.random() < 0.2:
         options[random.choice(("queue_timeout", "run_timeout", "deadline"))] = random.choice((0.5, 2.0, 6.0))
     if random.random() < 0.2:
         options |= {"warn_after": random.choice((0.5, 1.0)), "on_wait": _stumble}
-    used = set(caller.desk.requests)
     if "request_id" in options:
-        caller.desk.requests.add(options["request_id"])
+        caller.desk.requests[options["request_id"]] += 1
     try:
         ticket = await caller.client.submit(job, **options)
     except Conflict as error:
-        _refused(caller, error, handle, options, used)
+        _refused(caller, error, handle, options)
     except Draining:
         _refused_as_draining(caller)
     except Unavailable:
@@ -76,10 +78,10 @@ def _refused_as_draining(caller: Caller) -> None:
     caller.check(drained or not caller.same_life, "was refused by an engine that was not draining")
 
 
-def _refused(caller: Caller, error: Conflict, handle: str, options: dict[str, Any], used: set[str]) -> None:
+def _refused(caller: Caller, error: Conflict, handle: str, options: dict[str, Any]) -> None:
     if "request_id" in options and "active_run" not in error.details:
-        known = options["request_id"] in used
-        caller.check(known, f"was refused for a request id that nobody has used: {error}")
+        known = caller.desk.requests[options["request_id"]] > 1
+        caller.check(known, f"was refused for a request id that nobody else has used: {error}")
         return
     caller.check_holder(handle, error)
     waits = options["on_conflict"] in ("queue", "replace")
