@@ -47,7 +47,7 @@ class Bodies:
             tries: list[Plan] = params.get("tries", [[]])
             for step in tries[min(run.attempt, len(tries)) - 1]:
                 await self._perform(run, *step)
-                await self._look(run)
+                self._look(run)
             return run.attempt
 
     async def _perform(self, run: Run, step: str, *arguments: Any) -> None:
@@ -60,13 +60,12 @@ class Bodies:
         if gone and step in ("log", "save", "progress"):
             self.rules.faults.append(f"a body of {told} could {step}")
 
-    async def _look(self, run: Run) -> None:
+    def _look(self, run: Run) -> None:
         told = self.rules.told.runs[run.id]
-        if told.status is Status.SUSPENDED:
-            await run.check_open()  # which raises when its engine has stopped
-            if run.cancel_requested:
-                return  # it is to end, and needs no slot for that
-        self.rules.witness.goes_on(run.id, run.attempt)
+        if (
+            told.status is not Status.SUSPENDED or not run.cancel_requested
+        ):  # one that is to end needs no slot
+            self.rules.witness.goes_on(run.id, run.attempt)
 
     # What bodies do.
 

@@ -98,6 +98,28 @@ def test_no_answer_names_a_run_that_was_refused_in_an_outage():
         simulate(seed, scenario)
 
 
+def test_a_submission_is_answered_in_an_outage_though_it_conflicts_with_a_run_that_was_refused():
+    """It was answered when the store was back, which may be never."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs), world.client("ann")
+        server.disk.down = True
+        codes: list[str] = []
+
+        async def submit(on_conflict: str) -> None:
+            codes.append(await refusal(ann.submit("brief", handle="h", on_conflict=on_conflict)))
+
+        async with trio.open_nursery() as nursery:
+            for on_conflict in ("reject", "replace"):
+                nursery.start_soon(submit, on_conflict)
+            await trio.sleep(0.5)
+            world.check(codes == ["unavailable", "unavailable"], f"the answers are {codes}")
+            server.disk.down = False
+
+    for seed in range(174, 184):
+        simulate(seed, scenario)
+
+
 def test_a_disk_that_fails_during_recovery_does_not_stop_the_engine():
     """An unfinished file could not be looked for, and the error came out of the run's actor."""
 
