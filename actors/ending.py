@@ -36,6 +36,7 @@ async def cancel(run: RunState, message: Cancel) -> None:
             await run.ledger.note(memos=(FilesDoomed(run.id),))
         message.reply.set(await end(run, Status.CANCELLED, reason=message.reason, by=message.by))
     elif not run.doorstep.interactive:
+        run.unwanted = run.unwanted or message.reason in ("replaced", "parent_cancelled")
         message.reply.fail(NotInteractive(f"run {run.id} is in post-processing: it ends by itself"))
     else:
         await _cancel_body(run, message)

@@ -19,7 +19,6 @@ from .change import Change
 from .journal import Answer, Journal
 from .messages import (
     BodyGone,
-    Cancel,
     Cancelling,
     Done,
     Entering,
@@ -32,6 +31,7 @@ from .messages import (
     Submission,
     Submit,
     Waiting,
+    cancel_replaced,
 )
 from .ownership import Ownership
 from .waitwatch import WaitWatch
@@ -51,7 +51,7 @@ class Handle(Actor):
         self._cancelling = False  # whether the admitted run is being cancelled
         self._remains: str | None = None  # an ended run whose abandoned body still executes
         self._waiting: OrderedDict[str, Submission] | None = None  # most handles never need it
-        self._replacement: str | None = None  # the waiting run that came to replace the admitted one
+        self._replacing: tuple[str, ...] = ()  # the waiting runs that came to replace others, newest first
         self._watch: WaitWatch | None = None
         ownership.claim(name)
 
@@ -68,11 +68,10 @@ class Handle(Actor):
         if not replacing:
             return
         newest, *superseded = replacing
-        self._replacement = newest.id
-        for submission in superseded:
-            self._cancel(submission.id, newest.by)
-        if self._admitted is not None:
-            self._cancel(self._admitted.id, newest.by)
+        self._replacing = tuple(submission.id for submission in replacing)
+        replaced = [*superseded, *([] if self._admitted is None else [self._admitted])]
+        for submission in replaced:
+            self._tell(cancel_replaced(submission.id, newest.by))
 
     def has_work(self) -> bool:
         if self._taken_by() is not None or self._waiting:
@@ -117,7 +116,7 @@ class Handle(Actor):
         if holder is None and not self._waiting:
             self._admit(submission, reply)
         elif message.on_conflict == "queue":
-            self._wait(submission, reply, front=False)
+            self._wait(submission, reply, None)
         elif message.on_conflict == "replace":
             self._replace(submission, reply)
         elif message.on_conflict == "join" and self._can_join(submission):
@@ -138,12 +137,11 @@ class Handle(Actor):
         submission.params = params
 
     def _replace(self, submission: Submission, reply: Reply[Any]) -> None:
-        superseded, self._replacement = self._replacement, submission.id
-        if superseded is not None:
-            self._cancel(superseded, submission.by)
+        replaced = self._replacing  # superseded before they have started
         if self._admitted is not None and not self._cancelling:
-            self._cancel(self._admitted.id, submission.by)
-        self._wait(submission, reply, front=True)
+            replaced = (*replaced, self._admitted.id)
+        self._replacing = (submission.id, *self._replacing)
+        self._wait(submission, reply, replaced)
 
     def _can_join(self, submission: Submission) -> bool:
         admitted = self._admitted
@@ -168,23 +166,23 @@ class Handle(Actor):
         self._cancelling = False
         self._tell(Entering(submission, reply))
 
-    def _wait(self, submission: Submission, reply: Reply[Any], *, front: bool) -> None:
+    def _wait(self, submission: Submission, reply: Reply[Any], replaces: tuple[str, ...] | None) -> None:
+        """Let it wait. One that comes to replace others waits in front; they are told when it is stored."""
         if self._waiting is None:
             self._waiting = OrderedDict()
         self._waiting[submission.id] = submission
-        if front:
+        if replaces is not None:
             self._waiting.move_to_end(submission.id, last=False)
         if self._watch is None:
             self._watch = WaitWatch()
         self._watch.add(submission, trio.current_time())
-        self._tell(Waiting(submission, front, reply))
+        self._tell(Waiting(submission, replaces, reply))
 
     def _admit_next(self) -> None:
         if self._waiting and self._taken_by() is None:
             id, submission = self._waiting.popitem(last=False)
             self._unwatch(id)
-            if id == self._replacement:
-                self._replacement = None
+            self._replaces_no_more(id)
             self._admit(submission, None)
 
     def _unwatch(self, id: str) -> None:
@@ -198,9 +196,12 @@ class Handle(Actor):
             self._remains = id if message.body_remains else None
         elif self._waiting is not None and self._waiting.pop(id, None) is not None:
             self._unwatch(id)
-        if self._replacement == id:
-            self._replacement = None
+        self._replaces_no_more(id)
         self._admit_next()
+
+    def _replaces_no_more(self, run: str) -> None:
+        if run in self._replacing:
+            self._replacing = tuple(id for id in self._replacing if id != run)
 
     def _body_gone(self, message: BodyGone) -> None:
         if self._remains == message.run:
@@ -238,10 +239,6 @@ class Handle(Actor):
     def _inject(self, message: Inject) -> None:
         if self._admitted is None or not self._delivery.tell("run", self._admitted.id, message):
             message.reply.fail(NoActiveRun(f"handle {self.name!r} has no active run"))
-
-    def _cancel(self, run: str, by: str) -> None:
-        # Nobody waits for the reply: post-processing refuses a cancel, and is waited for instead.
-        self._tell(Cancel(run, by, "replaced", "keep", Reply()))
 
     def _active(self) -> Submission | None:
         """The run that a refusal names, unless that has ended and only its body remains."""

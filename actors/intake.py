@@ -37,6 +37,7 @@ from .messages import (
     Submission,
     Submit,
     Waiting,
+    cancel_replaced,
 )
 from .outage import unavailable
 from .requests import Requests
@@ -174,16 +175,19 @@ class Intake:
             placed = RunChanged(by="engine", place=submission.place, **submission.about())
             self._journal.tell(Change((placed,), run=submission.id, expect=_QUEUED))
         else:
-            self._create(submission, False, message.reply)
+            self._create(submission, None, message.reply)
         submission.phase = Phase.QUEUED
         self._enter_lane(submission)
 
     def waiting(self, message: Waiting) -> None:
         """The run waits in its handle."""
-        self._create(message.submission, message.front, message.reply)
+        self._create(message.submission, message.replaces, message.reply)
         message.submission.phase = Phase.WAITING
 
-    def _create(self, submission: Submission, front: bool, reply: Reply[Accepted]) -> None:
+    def _create(
+        self, submission: Submission, replaces: tuple[str, ...] | None, reply: Reply[Accepted]
+    ) -> None:
+        front = replaces is not None
         created = RunStateChanged(
             seq=0,
             at=0,
@@ -209,6 +213,9 @@ class Intake:
                 watch=submission.ended,
                 submission=submission,
                 creates=True,
+                tells=tuple(
+                    ("supervisor", "", cancel_replaced(run, submission.by)) for run in replaces or ()
+                ),
                 reply=reply,
                 answer=Accepted(submission.id, False),
             )

@@ -95,6 +95,12 @@ class Cancel(msgspec.Struct):
     reply: Reply[RunRecord | None]
 
 
+def cancel_replaced(run: str, by: str) -> Cancel:
+    """Another run came to replace this one. Nobody waits for the reply: post-processing refuses a cancel, and
+    is waited for instead."""
+    return Cancel(run, by, "replaced", "keep", Reply())
+
+
 class Inject(msgspec.Struct):
     """A message for the body of a run, or of a handle's admitted run; passed on to handle and run."""
 
@@ -194,10 +200,11 @@ class Entering(msgspec.Struct):
 
 
 class Waiting(msgspec.Struct):
-    """The run waits in its handle, `front` before those that wait there already."""
+    """The run waits in its handle; one that `replaces` others before those that wait there already. They are
+    cancelled when the run is stored."""
 
     submission: Submission
-    front: bool
+    replaces: tuple[str, ...] | None
     reply: Reply[Accepted]
 
 

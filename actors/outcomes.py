@@ -66,7 +66,10 @@ async def _returned(run: RunState, value: Any, body: Run) -> None:
 async def _raised(run: RunState, error: BaseException) -> None:
     attempt = run.ledger.attempt
     may_retry = (
-        run.verdict is None and isinstance(error, Exception) and attempt < run.submission.job.max_attempts
+        run.verdict is None
+        and not run.unwanted
+        and isinstance(error, Exception)
+        and attempt < run.submission.job.max_attempts
     )
     then = "and is tried again" if may_retry else "and has no attempt left"
     log_failure(run.submission, attempt, error, then)

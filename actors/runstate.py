@@ -56,6 +56,7 @@ class RunState:
         "stopping",
         "submission",
         "timers",
+        "unwanted",
         "verdict",
     )
 
@@ -76,6 +77,7 @@ class RunState:
         self.next_attempt = 1  # the number of the attempt that the next slot is for
         self.execution: Execution | None = None
         self.verdict: Verdict | None = None
+        self.unwanted = False  # it was to make way, and only its post-processing is awaited
         self.abandoned = False
         self.stopping: Stop | None = None
         self.resuming: Reply[None] | None = None  # of a body whose wait is over, and that needs a slot
