@@ -7,13 +7,12 @@ disk is not known to the engine until its commit returns; so "before the call" i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from ..protocol.errors import (
-    GreenroomError,
-    Unavailable,
-)
+from ..protocol.errors import GreenroomError, Unavailable
+from ..protocol.events import Event
 from .client import Client
 from .world import World
 
@@ -21,11 +20,14 @@ Deed = Callable[["Caller", Random], Awaitable[None]]
 """What a caller does, with what is drawn at random about it."""
 
 
+_NOTHING = ("nothing was changed", "was not carried out")
+
+
 class Desk:
     """What all callers of a server have done."""
 
     def __init__(self) -> None:
-        self.requests: set[str] = set()  # request ids that anyone has used
+        self.requests: Counter[str] = Counter()  # how many have used each request id
         self.resets_begun = self.resets_done = 0
 
 
@@ -41,14 +43,19 @@ class Caller:
         self.since = 0
         self._life = 0
 
+    @property
+    def mine(self) -> list[Event]:
+        """The committed events that the caller has caused."""
+        return [event for event in self.told.events if event.by == self.client.name]
+
     async def call(self, deed: Deed, random: Random) -> None:
         """Do something that a client can do."""
         self.since, self._life = self.rules.witness.seen, self.client.server.lives
         try:
             await deed(self, random)
         except Unavailable as error:
-            if "nothing was changed" in error.message:
-                self._check_nothing_happened()
+            if any(nothing in error.message for nothing in _NOTHING):
+                self.check(not self.mine, f"was told that {error}, but {self.mine} is committed")
 
     def wrong(self, what: str) -> None:
         """What the caller was told is not so."""
@@ -64,10 +71,6 @@ class Caller:
         """Whether the engine that was asked is there still, and not being left."""
         server = self.client.server
         return server.running and server.lives == self._life and not self.rules.is_left
-
-    def _check_nothing_happened(self) -> None:
-        mine = [event for event in self.told.events if event.by == self.client.name]
-        self.check(not mine, f"was told that nothing was changed, but {mine} is committed")
 
     def some_run(self, random: Random) -> str:
         """One of the latest runs, or an unknown one."""

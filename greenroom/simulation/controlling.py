@@ -69,7 +69,7 @@ async def clear_handle(caller: Caller, random: Random) -> None:
 
 
 def _check_cleared(caller: Caller, reason: str, count: int) -> None:
-    ends = [e for e in caller.told.events if e.by == caller.client.name and isinstance(e, RunStateChanged)]
+    ends = [event for event in caller.mine if isinstance(event, RunStateChanged)]
     right = len(ends) == count and all(event.reason == reason for event in ends)
     caller.check(right, f"was told that {count} are cleared, but they are {ends}")
 
@@ -123,7 +123,7 @@ async def inject(caller: Caller, random: Random) -> None:
         raise
     except GreenroomError:
         return
-    mine = [event for event in caller.told.events if event.by == caller.client.name]
+    mine = caller.mine
     caller.check(len(mine) == 1, f"was told that its message is accepted, but {mine} is committed")
 
 
@@ -134,7 +134,7 @@ async def answer(caller: Caller, random: Random) -> None:
     run, id = random.choice(known)
     outcome = await caller.client.answer(id, {"by": caller.client.name})
     if outcome == "resolved":
-        mine = [event for event in caller.told.events if event.by == caller.client.name]
+        mine = caller.mine
         caller.check(len(mine) == 1, f"was told that {id} is resolved, but {mine} is committed")
     else:
         right = outcome == "already_resolved" and id not in run.questions

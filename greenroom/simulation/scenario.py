@@ -16,6 +16,7 @@ from typing import Any
 
 import trio
 
+from ..gateway import GatewayConfig
 from ..protocol.errors import GreenroomError, Unavailable
 from . import bodies, controlling, looking, submitting
 from .bodies import LANES, Bodies
@@ -60,14 +61,17 @@ async def either(world: World) -> None:
 class Play:
     """One simulation: a server with bodies in it, callers and followers around it, and faults."""
 
-    def __init__(self, world: World, *, max_concurrent: int = MAX_CONCURRENT) -> None:
+    def __init__(
+        self, world: World, *, max_concurrent: int = MAX_CONCURRENT, gateway: GatewayConfig | None = None
+    ) -> None:
         self.world = world
+        self.gateway = gateway
         self.bodies = Bodies()
         self.max_concurrent = max_concurrent
         self.followers: list[Follower] = []
+        self.desk = Desk()
         self._callers = 0
         self._jumped = False
-        self._desk = Desk()
         self._nursery: trio.Nursery
 
     @asynccontextmanager
@@ -87,7 +91,7 @@ class Play:
     async def begin(self) -> None:
         """Start the server."""
         self.server = await self.world.serve(
-            self.bodies.jobs, max_concurrent=self.max_concurrent, shutdown_timeout=3
+            self.bodies.jobs, max_concurrent=self.max_concurrent, shutdown_timeout=3, gateway=self.gateway
         )
         self.bodies.rules = self.server.rules
 
@@ -120,12 +124,12 @@ class Play:
         if deed in FAULTS:
             await getattr(self, deed)(random)
         else:
-            await self.caller().call(_CALLS[deed], random)
+            await Caller(self.world.client(self.new_name()), self.world, self.desk).call(CALLS[deed], random)
 
-    def caller(self) -> Caller:
-        """Somebody who does one thing. The name, which is in all events that it causes, is his alone."""
+    def new_name(self) -> str:
+        """For somebody who does one thing. It is in all events that he causes, and his alone."""
         self._callers += 1
-        return Caller(self.world.client(f"caller {self._callers}"), self.world, self._desk)
+        return f"caller {self._callers}"
 
     async def start(self, random: Random | None = None) -> None:
         """Bring the server up, whatever has happened to its disk."""
@@ -282,7 +286,7 @@ FAULTS = (
     *("crash", "crash", "crash_at_a_commit", "crash_at_a_commit", "lose_a_commit", "break_the_store"),
     *("stop", "trouble_the_disk", "jump", "trouble_a_follower"),
 )
-_CALLS: dict[str, Deed] = {
+CALLS: dict[str, Deed] = {
     name: getattr(module, name)
     for module, names in {
         submitting: (*SUBMITS, "submit_short", "rerun"),
