@@ -98,7 +98,12 @@ class Link:
 
     async def catch_up(self) -> None:
         """Have the state include all that the engine had committed at the call."""
-        await self.ask_for_parts(ListRuns(id=self.number(), limit=1))  # any answer comes behind the events
+        try:
+            await self.ask_for_parts(ListRuns(id=self.number(), limit=1))
+        except Unavailable:
+            if not self.connected:
+                raise
+        # any answer comes behind the events, also that the store is down
 
     async def reach(self, seq: int) -> None:
         """Have the ring begin after `seq`, or later if the gateway has no older events any more."""
