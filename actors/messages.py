@@ -54,7 +54,7 @@ class Submission(msgspec.Struct):
     over: bool = False  # set by the journal the moment that the run's end is committed
     refused: bool = False  # set by the journal if the run could not be stored; it is `over` then, too
     phase: Phase = Phase.DECIDING  # how far it has come as far as the supervisor knows, who sets it
-    cleared: bool = False  # set by the supervisor; whoever cleared its lane or handle is cancelling it
+    cleared: bool = False  # set by the supervisor: it has not begun, and is being cancelled
 
     def about(self) -> dict[str, Any]:
         """What every event of the run begins with; number and time come when it is committed."""

@@ -34,6 +34,7 @@ from .messages import (
     Left,
     LongWait,
     NotStored,
+    Phase,
     Recovered,
     Refused,
     ReleaseHandle,
@@ -99,7 +100,7 @@ class Supervisor(Actor):
             LaneReport: self._lane_report,
             Left: self._left,
             LongWait: self._long_wait,
-            Cancel: self._route_to_run,
+            Cancel: self._cancel,
             AnswerInterrupt: self._route_to_run,
             Inject: self._inject,
             SetParams: self._route_to_handle,
@@ -198,6 +199,12 @@ class Supervisor(Actor):
         self._long_waits.warn(message, blockers, draining=self._draining)
 
     # Commands.
+
+    def _cancel(self, message: Cancel) -> None:
+        submission = self.submission(message.run)
+        if submission is not None and submission.phase is Phase.WAITING:
+            submission.cleared = True  # its turn may come at any moment, and would be too late
+        self._route_to_run(message)
 
     def _route_to_run(self, message: Cancel | AnswerInterrupt) -> None:
         if message.run not in self._intake.pending or not self._directory.tell("run", message.run, message):
