@@ -61,8 +61,9 @@ async def test_every_command_does_what_the_engine_does(which: str):
         while (client.state.runs.get(wait.id).status !== "running") await client.getRun(wait.id);
         told.injected = await client.inject("bob", { hello: "✓" });
         told.message = await wait.result();
+        const after = client.state.seq;
         const ask = await client.submit("ask", { handle: "carol", params: {} });
-        for await (const event of client.events()) if (event.type === "interrupt_opened") break;
+        for await (const event of client.events({ after })) if (event.type === "interrupt_opened") break;
         const [interrupt] = client.state.interrupts.keys();
         told.answered = await client.answer(interrupt, "yes");
         told.answer = await ask.result();
