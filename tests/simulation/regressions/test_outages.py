@@ -1,5 +1,6 @@
 """Runs that were refused because the store was down: nothing of them may be left."""
 
+import pytest
 import trio
 
 from greenroom import Jobs, Run
@@ -19,6 +20,11 @@ async def writes(run: Run) -> None:
     async with run.open_file("a.txt", overwrite=True) as file:
         await trio.sleep(5)
         await file.write(b"all of it")
+
+
+@jobs.job("drafted")
+async def drafted(run: Run, params: dict[str, int]) -> str:
+    return "done"
 
 
 async def refusal(call) -> str:
@@ -145,3 +151,47 @@ def test_a_disk_that_fails_during_recovery_does_not_stop_the_engine():
         world.check(run.ended, f"it is left: {run}")
 
     simulate(1308, scenario)
+
+
+def test_a_replacement_that_is_refused_in_an_outage_cancels_nothing():
+    """The run before was cancelled when the store was back, with nothing in its place."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs, max_concurrent=0), world.client("ann")
+        before = await ann.submit("writes", handle="h")
+        server.disk.fail_commit("refused")
+
+        async def set_limit() -> None:
+            await ann.set_concurrency("side", 2)  # the commit that is refused
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(set_limit)
+            code = await refusal(ann.submit("writes", handle="h", on_conflict="replace"))
+        await trio.sleep(10)
+        run = await ann.get_run(before.id)
+        world.check(code != "unavailable" or run.status == "queued", f"it is {run}")
+
+    for seed in range(201466, 201486):
+        simulate(seed, scenario)
+
+
+@pytest.mark.xfail(strict=True, reason="the run's actor is woken before the run is created")
+def test_a_message_does_not_reach_a_run_before_it_is_created():
+    """Its deadline, which had passed while its handle waited for the journal, then crashed the engine."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs), world.client("ann")
+        server.disk.delay = (2.0, 2.0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ann.set_concurrency, "side", 2)
+            await trio.sleep(0.1)
+            nursery.start_soon(
+                refusal, ann.submit("drafted", handle="h", deadline=0.5)
+            )  # waits for the draft
+            await trio.sleep(0.1)
+            nursery.start_soon(refusal, ann.inject("h", "hello"))
+        await trio.sleep(10)
+        world.check(server.running, f"the engine has stopped with {server.failure!r}")
+
+    for seed in range(300423, 300443):
+        simulate(seed, scenario)

@@ -2,10 +2,11 @@
 
 from contextlib import suppress
 
+import pytest
 import trio
 
 from greenroom import Jobs, Run
-from greenroom.errors import Unavailable
+from greenroom.errors import Conflict, Unavailable
 from greenroom.simulation import World, simulate
 
 jobs = Jobs()
@@ -83,4 +84,23 @@ def test_a_replacement_that_was_superseded_just_before_a_crash_stays_so():
         world.check((run.status, run.attempt) == ended, f"it is {run}")
 
     for seed in (201, 212, 535, 571, 573):
+        simulate(seed, scenario)
+
+
+@pytest.mark.xfail(strict=True, reason="a restored handle does not know that its run is being cancelled")
+def test_a_run_that_was_being_cancelled_when_the_engine_crashed_is_not_joined():
+    """A restored handle took it for one that goes on."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs), world.client("ann")
+        ticket = await ann.submit("stubborn", handle="h")
+        await trio.sleep(1)
+        await ticket.cancel()
+        await server.crash()
+        await server.start()
+        with suppress(Conflict):
+            joined = await ann.submit("stubborn", handle="h", on_conflict="join")
+            world.check(not joined.joined, "it has joined a run that is being cancelled")
+
+    for seed in range(244, 264):
         simulate(seed, scenario)
