@@ -14,6 +14,7 @@ import trio
 
 from ..protocol.errors import Conflict, GreenroomError, HandleLocked, NoActiveRun
 from ..protocol.events import HandleChanged
+from ..protocol.states import Status
 from .actor import Actor, Delivery, Reply
 from .change import Change
 from .journal import Answer, Journal
@@ -58,6 +59,9 @@ class Handle(Actor):
     def restore(self, admitted: Submission | None, waiting: list[Submission]) -> None:
         """After a restart, before anything is told: the run that it had admitted, and those that wait."""
         self._admitted = admitted
+        if admitted is not None and admitted.stored is not None:
+            stored = admitted.stored
+            self._cancelling = stored.record.status is Status.CANCELLING or stored.files_doomed
         if waiting:
             self._waiting = OrderedDict((submission.id, submission) for submission in waiting)
             self._replace_again([submission for submission in waiting if submission.terms.front])
@@ -69,6 +73,7 @@ class Handle(Actor):
             return
         newest, *superseded = replacing
         self._replacing = tuple(submission.id for submission in replacing)
+        self._cancelling = True
         replaced = [*superseded, *([] if self._admitted is None else [self._admitted])]
         for submission in replaced:
             self._tell(cancel_replaced(submission.id, newest.by))
@@ -237,8 +242,10 @@ class Handle(Actor):
         self._journal.tell(Change((changed,), reply=message.reply))
 
     def _inject(self, message: Inject) -> None:
-        if self._admitted is None or not self._delivery.tell("run", self._admitted.id, message):
+        if self._admitted is None:
             message.reply.fail(NoActiveRun(f"handle {self.name!r} has no active run"))
+        else:  # by way of the supervisor, who may not have had the run created yet
+            self._tell(Inject(self._admitted.id, message.message, message.by, message.reply))
 
     def _active(self) -> Submission | None:
         """The run that a refusal names, unless that has ended and only its body remains."""

@@ -135,7 +135,7 @@ class Rules:
         for event in batch.events:
             self.take(event)
         for memo in batch.memos:
-            self._remember(memo)
+            self._remember(memo, repeated=not batch.events)
         for id, write in batch.runs.items():
             self._compare(self.told.runs[id], write)
 
@@ -154,7 +154,8 @@ class Rules:
             self._engine_changed(event)
         self.order.note_room()
 
-    def _remember(self, memo: Any) -> None:
+    def _remember(self, memo: Any, *, repeated: bool) -> None:
+        """`repeated`: the same may come again, after a commit of it whose outcome was unknown."""
         told = self.told
         if isinstance(memo, Checkpoint):
             told.checkpoints[memo.handle, memo.job] = (memo.run, memo.value)
@@ -164,7 +165,7 @@ class Rules:
             told.runs[memo.run].doomed = True
         elif isinstance(memo, MessagesTaken):
             for seq in memo.seqs:
-                if told.runs[memo.run].messages.pop(seq, None) is None:
+                if told.runs[memo.run].messages.pop(seq, None) is None and not repeated:
                     self._wrong(f"message {seq} of {told.runs[memo.run]} is taken, but none waits")
         elif isinstance(memo, Requested):
             told.requests[memo.request_id] = memo.run
