@@ -1,6 +1,5 @@
 """Runs that were refused because the store was down: nothing of them may be left."""
 
-import pytest
 import trio
 
 from greenroom import Jobs, Run
@@ -175,7 +174,6 @@ def test_a_replacement_that_is_refused_in_an_outage_cancels_nothing():
         simulate(seed, scenario)
 
 
-@pytest.mark.xfail(strict=True, reason="the run's actor is woken before the run is created")
 def test_a_message_does_not_reach_a_run_before_it_is_created():
     """Its deadline, which had passed while its handle waited for the journal, then crashed the engine."""
 

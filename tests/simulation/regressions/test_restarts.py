@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 
-import pytest
 import trio
 
 from greenroom import Jobs, Run
@@ -87,7 +86,6 @@ def test_a_replacement_that_was_superseded_just_before_a_crash_stays_so():
         simulate(seed, scenario)
 
 
-@pytest.mark.xfail(strict=True, reason="a restored handle does not know that its run is being cancelled")
 def test_a_run_that_was_being_cancelled_when_the_engine_crashed_is_not_joined():
     """A restored handle took it for one that goes on."""
 
