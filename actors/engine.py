@@ -133,8 +133,12 @@ class Engine:
         outcome: str | None = await self._door.ask(AnswerInterrupt(run, interrupt_id, plain, by, Reply()))
         if outcome is not None:
             return outcome
-        closed = await self._store.closed_interrupt(interrupt_id)
-        return "not_found" if closed is None else "already_resolved"
+        if await self._store.closed_interrupt(interrupt_id) is not None:
+            return "already_resolved"
+        asking = await self._store.run(run)
+        if asking is not None and not asking.ended:
+            raise Unavailable(f"the engine is being left, and run {run} goes on at its next start")
+        return "not_found"
 
     async def set_params(self, handle: str, params: Any, *, by: str = "app") -> None:
         """Set a handle's draft parameters, or take them away with `None`."""

@@ -56,25 +56,29 @@ class Handle(Actor):
         self._watch: WaitWatch | None = None
         ownership.claim(name)
 
-    def restore(self, admitted: Submission | None, waiting: list[Submission]) -> None:
-        """After a restart, before anything is told: the run that it had admitted, and those that wait."""
+    def restore(
+        self, admitted: Submission | None, waiting: list[Submission], newest: Submission | None
+    ) -> None:
+        """After a restart, before anything is told: the run that it had admitted, those that wait, and the
+        newest of them that came to replace others."""
         self._admitted = admitted
         if admitted is not None and admitted.stored is not None:
             stored = admitted.stored
             self._cancelling = stored.record.status is Status.CANCELLING or stored.files_doomed
         if waiting:
             self._waiting = OrderedDict((submission.id, submission) for submission in waiting)
-            self._replace_again([submission for submission in waiting if submission.terms.front])
+        if newest is not None:
+            self._replace_again(newest, [submission for submission in waiting if submission.terms.front])
         self._admit_next()
 
-    def _replace_again(self, replacing: list[Submission]) -> None:
+    def _replace_again(self, newest: Submission, replacing: list[Submission]) -> None:
         """A replacement and the cancel of what it replaces are two commits: a crash may come between them."""
-        if not replacing:
-            return
-        newest, *superseded = replacing
-        self._replacing = tuple(submission.id for submission in replacing)
-        self._cancelling = True
-        replaced = [*superseded, *([] if self._admitted is None else [self._admitted])]
+        replaced = [submission for submission in replacing if submission is not newest]
+        if newest is not self._admitted:
+            self._replacing = tuple(submission.id for submission in replacing)
+            if self._admitted is not None:
+                self._cancelling = True
+                replaced.append(self._admitted)
         for submission in replaced:
             self._tell(cancel_replaced(submission.id, newest.by))
 

@@ -81,8 +81,11 @@ class Intake:
         children: dict[str, list[str]] = {}
         admitted: dict[str, Submission] = {}
         waiting: dict[str, list[Submission]] = {}
+        replacing: dict[str, Submission] = {}
         for submission in submissions:
             self.pending[submission.id] = submission
+            if submission.terms.front:
+                replacing[submission.handle] = submission
             if submission.terms.parent is not None:
                 children.setdefault(submission.terms.parent, []).append(submission.id)
             if submission.place is not None:
@@ -95,7 +98,7 @@ class Intake:
         for name in dict.fromkeys((*admitted, *waiting)):
             handle = self._directory.lay_down("handle", name)
             assert isinstance(handle, Handle), "that is what its maker makes"
-            handle.restore(admitted.get(name), waiting.get(name, []))
+            handle.restore(admitted.get(name), waiting.get(name, []), replacing.get(name))
         return sum(submission.begun for submission in submissions)
 
     def _restore_run(self, submission: Submission, children: list[str], reject: str | None) -> None:
