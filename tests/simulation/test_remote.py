@@ -1,0 +1,285 @@
+"""Clients on other machines: the real client and the real gateway, over lines that stall and break."""
+
+import hashlib
+import itertools
+import logging
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from msgspec.structs import replace
+
+from greenroom import Jobs, Run
+from greenroom.errors import Unavailable
+from greenroom.gateway import GatewayConfig, feeds, snapshots, writer
+from greenroom.gateway.client.link import Link
+from greenroom.protocol.commands import Submit
+from greenroom.simulation import SimulationFailed, World, simulate
+from greenroom.simulation.connected import connected
+
+ROOT = Path(__file__).resolve().parents[2]
+jobs = Jobs()
+
+
+@jobs.job("pages", resumable=True)
+async def pages(run: Run, params: dict) -> int:
+    for page in range(run.checkpoint or 0, params["pages"]):
+        await run.log(f"page {page}")
+        await run.sleep(1)
+        await run.save_checkpoint(page + 1)
+    return params["pages"]
+
+
+@jobs.job("holds")
+async def holds(run: Run) -> None:
+    await trio.sleep_forever()
+
+
+@pytest.fixture(autouse=True)
+def _silent(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL + 1, logger="greenroom")
+
+
+def plays(scenario, seeds=range(1, 11), **options) -> None:
+    """By several seeds: much of what lines do is drawn."""
+    for seed in seeds:
+        simulate(seed, scenario, **options)
+
+
+def fails(scenario, match: str) -> None:
+    with pytest.raises(SimulationFailed, match=match):
+        plays(scenario, range(1, 31))
+
+
+# What a client on another machine goes through.
+
+
+def test_a_client_sees_its_runs_through_though_the_server_crashes_and_the_line_breaks():
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs, gateway=GatewayConfig())
+        async with world.connect("ann") as ann, world.connect("bob", filter={"handles": ["b"]}) as bob:
+            tickets = [
+                await ann.submit("pages", handle="a", params={"pages": 3}),
+                await bob.submit("pages", handle="b", params={"pages": 3}),
+            ]
+            await trio.sleep(1.5)
+            bob.route.cut(after=10)
+            await server.crash()
+            await trio.sleep(1)
+            await server.start()
+            ann.route.stall()
+            world.check([await ticket.result() for ticket in tickets] == [3, 3], "both have ended")
+            world.check({run.handle for run in bob.state.runs.values()} == {"b"}, "bob sees his own only")
+
+    plays(scenario)
+
+
+def test_commands_and_answers_of_clients_on_other_machines_are_in_the_trace_and_the_story():
+    async def scenario(world: World) -> None:
+        await world.serve(jobs, gateway=GatewayConfig())
+        async with world.connect("ann") as ann:
+            ticket = await ann.submit("pages", handle="a", params={"pages": 1})
+            await ticket.result()
+            ann.route.cut()
+
+    trace = simulate(1, scenario).trace
+
+    assert 'ann #1: submit ["pages",{"handle":"a","params":{"pages":1}}]' in trace.text()
+    assert "ann is answered #1: run 1\n" in trace.story()
+    assert "ann is answered #2: 1\n" in trace.story()
+    assert "ann: has line 1 to server\n" in trace.story()
+    assert "!!!! ann: is cut off\n" in trace.story()
+
+
+def test_while_the_server_is_down_a_new_client_finds_nobody():
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs, gateway=GatewayConfig())
+        await server.crash()
+        with pytest.raises(Unavailable, match="can't be reached: server is down"):
+            async with world.connect("ann"):
+                pass
+
+    simulate(1, scenario)
+
+
+def test_a_server_without_a_gateway_says_how_to_have_one():
+    async def scenario(world: World) -> None:
+        await world.serve(jobs)
+        async with world.connect("ann"):
+            pass
+
+    fails(scenario, r"server has no gateway: serve it with gateway=GatewayConfig\(\)")
+
+
+def test_a_line_that_is_silent_for_too_long_is_given_up_and_another_one_taken():
+    async def scenario(world: World) -> None:
+        await world.serve(jobs, gateway=GatewayConfig())
+        async with world.connect("ann") as ann:
+            ann.route.stall()
+            with pytest.raises(Unavailable, match="whether it was carried out is not known"):
+                await ann.set_params("a", {"pages": 1})
+            world.check(30 <= trio.current_time() <= 60, f"it took {trio.current_time()} s")
+            await trio.sleep(10)
+            world.check(ann.connected, "it has come back")
+
+    plays(scenario)
+
+
+def test_while_there_is_no_way_through_commands_wait_for_it():
+    async def scenario(world: World) -> None:
+        await world.serve(jobs, gateway=GatewayConfig())
+        async with world.connect("ann") as ann:
+            ann.route.passable = False
+            ann.route.cut()
+            await trio.sleep(0.01)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ann.set_params, "a", {"pages": 1})
+                await trio.sleep(5)
+                ann.route.passable = True
+            world.check(trio.current_time() > 5, "it had to wait")
+
+    plays(scenario)
+
+
+# What is judged without being asked for.
+
+
+def skip_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = feeds.Feed._prepare
+
+    def skipping(self: feeds.Feed, told: int, read: int) -> feeds.Chunk:
+        return prepare(self, told, min(read + 1, self._stream.last_seq - 1))
+
+    monkeypatch.setattr(feeds.Feed, "_prepare", skipping)
+
+
+def answer_too_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def say(self: writer.Writer, message: writer.Said) -> None:
+        await self._put(message.payloads, message.cost)
+
+    monkeypatch.setitem(writer._HANDLERS, writer.Said, say)
+
+
+def drop_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    def predicate(filter):
+        return lambda event: event.type != "run_log" and filter.passes(event)
+
+    monkeypatch.setattr(feeds, "predicate", predicate)
+
+
+def show_half_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = snapshots._passes
+    monkeypatch.setattr(snapshots, "_passes", lambda filter, run: passes(filter, run) and not run.ended)
+
+
+def forget_request_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    send, numbers = Link._send, itertools.count()
+
+    def renamed(link: Link, socket, call) -> None:
+        if isinstance(call.command, Submit) and call.sent:
+            call.command = replace(call.command, request_id=f"another {next(numbers)}")
+        send(link, socket, call)
+
+    monkeypatch.setattr(Link, "_send", renamed)
+
+
+MISTAKES = {
+    skip_an_event: "was shown after|missed|lost or repeated|nothing was wrong with it",
+    answer_too_soon: "was answered submit before it was shown event",
+    drop_too_much: "was shown after .* without|is behind",
+    show_half_a_snapshot: "was shown as",
+    forget_request_ids: "has made|was carried out several times|has not",
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_found(mistake, monkeypatch: pytest.MonkeyPatch):
+    mistake(monkeypatch)
+    fails(connected, MISTAKES[mistake])
+
+
+# Mistakes that were found so.
+
+
+def test_who_leaves_an_iterator_while_it_reaches_back_does_not_cost_the_connection():
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs, gateway=GatewayConfig())
+        near = world.client("near")
+        for number in range(3):
+            await near.set_params("a", {"pages": number})
+        async with world.connect("ann") as ann:
+            ann.route.set_delay((0.1, 0.1))
+            with trio.move_on_after(0.15):
+                async for _ in ann.events(after=0):
+                    pass
+            await near.set_params("a", {"pages": 9})
+            await trio.sleep(1)  # it fails if the client gives up the line
+            world.check(ann.state.seq == server.rules.told.seq, "it goes on")
+
+    plays(scenario)
+
+
+def test_a_client_outlives_that_on_wait_can_t_be_told_of_a_run_any_more():
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs, gateway=GatewayConfig(), max_concurrent=0)
+        async with world.connect("ann", patience=2) as ann:
+            ann.route.set_delay((0.1, 0.1))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(ann.submit, "holds", handle="a", on_wait=print))
+                await trio.sleep(0.15)  # it is carried out, and the answer is on its way
+                await server.crash()
+                await server.start()
+            await server.crash()
+            await trio.sleep(10)
+            await server.start()
+            await trio.sleep(10)
+            world.check(ann.connected, "it has come back")
+
+    plays(scenario)
+
+
+def test_a_client_with_a_filter_can_connect_while_the_store_is_down():
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs, gateway=GatewayConfig())
+        server.disk.down = True
+        async with world.connect("ann", filter={"handles": ["a"]}) as ann:
+            world.check(ann.connected, "it is there")
+        server.disk.down = False
+
+    plays(scenario)
+
+
+# The scenario.
+
+
+def test_clients_on_other_machines_are_shown_and_told_what_is_so():
+    plays(connected, range(1, 81))
+
+
+def test_so_they_are_on_sqlite():
+    plays(connected, range(1000, 1010), store="sqlite")
+
+
+def test_a_seed_gives_the_same_trace_in_every_process_whatever_its_hashes_are():
+    digests = {
+        subprocess.run(
+            [sys.executable, "-m", "tests.simulation.test_remote"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+
+    assert len(digests) == 1
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    for seed in range(1, 6):
+        print(hashlib.sha256(simulate(seed, connected).trace.text(messages=True).encode()).hexdigest())
