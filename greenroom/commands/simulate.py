@@ -102,6 +102,7 @@ def simulate(
       greenroom simulate --hunt 600 --seed 100000 --store sqlite
       greenroom simulate --seed 1187 --keep 3,7,12
       greenroom simulate --hunt 60 --scenario shop:two_customers
+      greenroom simulate --hunt 60 --scenario greenroom.simulation.connected:connected
     """
     if seed is None and seconds is None:
         raise click.UsageError(
