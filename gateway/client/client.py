@@ -17,7 +17,7 @@ from ...actors.jobs import check_seconds
 from ...actors.messages import FilesFate, OnConflict, OnWait
 from ...protocol import commands as wire
 from ...protocol.commands import timeout_to_wire
-from ...protocol.errors import GreenroomError, Invalid
+from ...protocol.errors import GreenroomError, Invalid, Unavailable
 from ...protocol.events import Event, Filter, RunStateChanged, RunWaiting
 from ...protocol.fold import Projection
 from ...protocol.names import check_name
@@ -237,6 +237,8 @@ class Client:
                     executing = still_executing(executing, item)
                     if not executing:
                         break
+                else:
+                    raise Unavailable("the client has been left")
             return True
         return False
 

@@ -253,6 +253,28 @@ def test_a_client_with_a_filter_can_connect_while_the_store_is_down():
     plays(scenario)
 
 
+def test_who_waits_for_what_executes_is_not_told_that_it_was_done_when_the_client_is_left():
+    told: list[object] = []
+
+    async def scenario(world: World) -> None:
+        await world.serve(jobs, gateway=GatewayConfig(), shutdown_timeout=0)
+
+        async def wait(ann) -> None:
+            try:
+                told.append(await ann.wait_for_active(20))
+            except Unavailable as error:
+                told.append(error.message)
+
+        async with trio.open_nursery() as nursery, world.connect("ann") as ann:
+            await ann.submit("holds", handle="a")
+            nursery.start_soon(wait, ann)
+            await trio.sleep(1)
+
+    simulate(1, scenario)
+
+    assert told == ["the client has been left"]
+
+
 # The scenario.
 
 
