@@ -37,6 +37,7 @@ from greenroom.protocol.records import Snapshot
 
 from .support import BINARY, CLOSE, PING, PONG, TEXT, client_frame, parse_frame
 
+MOST_BYTES = 1 << 16  # of a message to the gateway
 LANES = ("main", "red", "green", "blue")
 KINDS = ("follows",) * 9 + ("filters",) * 4 + ("drops",) * 4 + ("garbles",) * 2 + ("stalls",)
 
@@ -220,6 +221,8 @@ class Client:
                 client_frame(b"x" * 300, CLOSE),
                 client_frame(b"x", 11),
                 bytes((0x82, 0xFF)) + b"\xff" * 12,  # longer than there are numbers for
+                client_frame(b"x" * (MOST_BYTES + 1)),
+                client_frame(b"x" * (MOST_BYTES + 1)) + client_frame(b"", PING),
             ]
         )
         try:

@@ -35,7 +35,7 @@ RUNS = 10 * CLIENTS
 PATIENCE = 60.0 + CLIENTS
 
 # All clients share one process, so it may be long until each has its turn.
-LIMITS = Limits(stall_timeout=3.0 + CLIENTS / 50, idle_timeout=PATIENCE)
+LIMITS = Limits(stall_timeout=3.0 + CLIENTS / 50, idle_timeout=PATIENCE, max_message_bytes=crowd.MOST_BYTES)
 STALLED = sum(crowd.kind(number) == "stalls" for number in range(CLIENTS))
 
 MOST_FOR_ALL = 60 << 20  # bytes: the ring, the engine, and a few snapshots
