@@ -1,10 +1,24 @@
-"""How Hypothesis searches: at random on a desk, and the same way each time where `CI` is set."""
+"""How Hypothesis searches: at random on a desk, and the same way each time where `CI` is set.
+
+Tests that are marked as `long("VARIABLE")` are left out unless that variable of the environment says `long`.
+"""
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # No deadline in either: how long one example takes says more about the machine than about the code.
 settings.register_profile("desk", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [
+        item
+        for item in items
+        if (long := item.get_closest_marker("long")) and os.environ.get(long.args[0]) != "long"
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]

@@ -110,10 +110,8 @@ async def test_a_run_that_is_active_is_never_forgotten(store: Store, autojump_cl
         await active.result()
 
 
-async def test_a_run_whose_request_may_be_repeated_is_kept_for_a_day(store: Store, autojump_clock: MockClock):
-    if isinstance(store, MemoryStore):
-        pytest.skip("there the engine remembers the requests, and the runs are not needed for that")
-    bodies = Bodies()
+async def test_a_run_whose_request_may_be_repeated_is_kept_for_a_day(autojump_clock: MockClock):
+    bodies, store = Bodies(), sql()  # in memory the engine remembers the requests, and needs no runs for that
     async with open_engine(bodies.jobs, store, keep_runs=0) as engine:
         [id] = await finish_some(engine, bodies, 1, request_id="once")
         await trio.sleep(LONG)

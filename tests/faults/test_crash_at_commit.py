@@ -372,8 +372,8 @@ def commits(reopen: Callable[[str], Reopen]) -> Iterator[int]:
 async def test_after_a_crash_at_any_commit_all_of_it_is_there_or_nothing(
     reopen: Callable[[str], Reopen], place: Place, autojump_clock: trio.testing.MockClock
 ):
-    if place == "within" and isinstance(reopen("")(), MemoryStore):
-        pytest.skip("a commit in memory has no middle")
+    if isinstance(reopen("")(), MemoryStore) and place == "within":
+        place = "before"  # a commit in memory has no middle
     for at in commits(reopen):
         if not await crash_and_go_on(reopen(str(at)), CRASHES[place], at, made=place == "after"):
             break

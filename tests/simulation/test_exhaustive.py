@@ -10,7 +10,6 @@ last four of the long form are too large for that, and bounded by a number of ex
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -27,10 +26,9 @@ from greenroom.simulation.client import SimulatedTicket
 from greenroom.simulation.disk import SimulatedDisk
 from greenroom.simulation.walking import Race, Scenario, sample, walk
 
-LONG = os.environ.get("GREENROOM_WALKS") == "long"
 MOST = 10_000
 
-long = pytest.mark.skipif(not LONG, reason="takes long: set GREENROOM_WALKS=long")
+long = pytest.mark.long("GREENROOM_WALKS")
 
 
 @pytest.fixture(autouse=True)

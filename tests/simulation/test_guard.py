@@ -29,6 +29,9 @@ from greenroom import Jobs, Run
 from greenroom.simulation import SimulationFailed, World, simulate
 from greenroom.simulation.guard import RealWorldTouched
 
+with tempfile.TemporaryDirectory():
+    pass  # from the second on, `tempfile` has the randomness that it draws names from
+
 TOUCHES: dict[str, Callable[[], object]] = {
     "time.time": lambda: time.time(),
     "time.monotonic": lambda: time.monotonic(),
@@ -57,7 +60,7 @@ TOUCHES: dict[str, Callable[[], object]] = {
     "os.scandir": lambda: list(os.scandir(".")),
     "glob.glob": lambda: glob.glob("*.py"),
     "shutil.copyfile": lambda: shutil.copyfile(__file__, "never-copied.py"),
-    "random.Random(), for a temporary file": lambda: tempfile.mkdtemp(),
+    "tempfile.mkdtemp": lambda: tempfile.mkdtemp(),
     "threads": lambda: threading.Thread(target=print).start(),
     "socket.__new__": lambda: socket.socket(),
     "socket.getaddrinfo": lambda: socket.getaddrinfo("localhost", 80),
