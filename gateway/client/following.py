@@ -34,6 +34,7 @@ class Following:
         self.ring = Ring(0)
         self.failure: Callable[[], GreenroomError] | None = None
         self._told = 0
+        self._whole = 0  # up to where the ring has all that was wanted
         self._asked: dict[object, int] = {}  # where the subscriptions begin that have not been answered
         self._parts: list[Snapshot] = []
         self._ends: dict[str, Reply[RunRecord | None]] = {}
@@ -63,9 +64,7 @@ class Following:
     def subscribed(self, id: object, seq: int) -> None:
         """A subscription has been answered: the next batch is from `seq`."""
         del self._asked[id]
-        self._told = seq
-        if seq < self.ring.after:
-            self.ring.restart(seq)
+        self._goes_on_from(seq)
 
     def lost(self) -> None:
         """The connection is gone, and with it what was half said."""
@@ -87,6 +86,7 @@ class Following:
                 if type(event) is RunStateChanged and event.to in ENDED:
                     self._ended(event.run, state.runs[event.run])
         self._told = batch.to
+        self._whole = max(self._whole, batch.to)
         state.seq = max(state.seq, batch.to)
 
     def resync(self, message: Resync) -> None:
@@ -98,16 +98,25 @@ class Following:
         self._parts = []
         start = min([self._told, *self._asked.values()])
         known = self.state
-        self._told = snapshot.seq
         if known is not None and known.epoch == snapshot.epoch and start <= snapshot.seq <= known.seq:
-            return  # older than what is known; and what follows it comes, too
+            self._goes_on_from(snapshot.seq)  # older than what is known; and what follows it comes, too
+            return
+        self._told = snapshot.seq
         self.state = Projection.from_snapshot(snapshot)
-        ring, self.ring = self.ring, Ring(snapshot.seq)
+        ring, self.ring, self._whole = self.ring, Ring(snapshot.seq), snapshot.seq
         ring.close()
         for run_id in list(self._ends):
             run = snapshot.runs.get(run_id)
             if run is None or run.ended:
                 self._ended(run_id, run)
+
+    def _goes_on_from(self, seq: int) -> None:
+        """The events that come next follow `seq`: the ring begins there, unless they overlap with it, or it
+        would have a gap."""
+        self._told = seq
+        if not self.ring.after <= seq <= self._whole:
+            self.ring.restart(seq)
+            self._whole = seq
 
     def close(self, error: Callable[[], GreenroomError]) -> None:
         """Nothing more will be told."""

@@ -44,7 +44,7 @@ class Ring:
         self._news.unpark_all()
 
     def restart(self, after: int) -> None:
-        """Begin again at an older number: the events after it are going to be added."""
+        """Begin again at another number: the events after it are going to be added."""
         self.after = after
         self._events.clear()
 

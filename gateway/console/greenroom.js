@@ -546,6 +546,7 @@ export class Client {
   #pause = null;
 
   #told = 0;
+  #whole = 0; // up to where the ring has all that was wanted
   #asked = [];
   #parts = [];
   #ring = new Ring(0);
@@ -1007,8 +1008,15 @@ export class Client {
 
   #subscribed(seq) {
     this.#asked.shift();
+    this.#goesOnFrom(seq);
+  }
+
+  /** The events that come next follow `seq`: the ring begins there, unless they overlap with it. */
+  #goesOnFrom(seq) {
     this.#told = seq;
-    if (seq < this.#ring.after) this.#ring.restart(seq);
+    if (this.#ring.after <= seq && seq <= this.#whole) return;
+    this.#ring.restart(seq);
+    this.#whole = seq;
   }
 
   #takeEvents({ from, to, events }) {
@@ -1026,6 +1034,7 @@ export class Client {
       if (event.type === "run_state_changed" && ENDED.has(event.to)) this.#hasEnded(event.run, state.runs.get(event.run));
     }
     this.#told = to;
+    this.#whole = Math.max(this.#whole, to);
     state.seq = Math.max(state.seq, to);
     this.#ring.add(events.filter((event) => event.seq > last));
     for (const event of folded) this.#tell(event);
@@ -1038,10 +1047,10 @@ export class Client {
     this.#parts = [];
     const start = Math.min(this.#told, ...this.#asked);
     const known = this.state;
-    this.#told = whole.seq;
     if (known !== null && known.epoch === whole.epoch && start <= whole.seq && whole.seq <= known.seq) {
-      return; // older than what is known; and what follows it comes, too
+      return this.#goesOnFrom(whole.seq); // older than what is known; and what follows it comes, too
     }
+    this.#told = this.#whole = whole.seq;
     const before = this.#ring;
     this.state = new Projection(whole);
     this.#ring = new Ring(whole.seq);

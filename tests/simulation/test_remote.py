@@ -223,6 +223,25 @@ def test_who_leaves_an_iterator_while_it_reaches_back_does_not_cost_the_connecti
     plays(scenario)
 
 
+def test_who_reaches_back_misses_nothing_when_another_reaches_back_less_far():
+    async def scenario(world: World) -> None:
+        await world.serve(jobs, gateway=GatewayConfig())
+        near = world.client("near")
+        for number in range(5):
+            await near.set_params("a", {"pages": number})
+
+        async def look_back(ann, after: int) -> None:
+            async for item in ann.events(after=after):  # which judges that no event is missing
+                if item.seq == 5:
+                    return
+
+        async with world.connect("ann") as ann, trio.open_nursery() as nursery:
+            for after in (1, 3, 0, 2):
+                nursery.start_soon(look_back, ann, after)
+
+    plays(scenario)
+
+
 def test_a_client_outlives_that_on_wait_can_t_be_told_of_a_run_any_more():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, gateway=GatewayConfig(), max_concurrent=0)
