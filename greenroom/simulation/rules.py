@@ -20,6 +20,7 @@ from ..persistence.store import (
     Checkpoint,
     FileFinished,
     FilesDoomed,
+    Memo,
     MessagesTaken,
     Requested,
     RunWrite,
@@ -54,6 +55,7 @@ class Rules:
         self.cleared: dict[str, bool] = {}
         """Runs that someone has cleared, and whether only if they still wait in their handle."""
         self.is_left = False
+        self._last_memos: list[Memo] = []
 
     # The engine's lives.
 
@@ -135,7 +137,8 @@ class Rules:
         for event in batch.events:
             self.take(event)
         for memo in batch.memos:
-            self._remember(memo, repeated=not batch.events)
+            self._remember(memo, repeated=not batch.events and batch.memos == self._last_memos)
+        self._last_memos = batch.memos
         for id, write in batch.runs.items():
             self._compare(self.told.runs[id], write)
 
