@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 from pathlib import Path
 
@@ -29,7 +28,6 @@ async def main(messages: list[bytes]) -> None:
         loop = asyncio.get_running_loop()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
         while await orders.readline():
-            gc.collect()
             for message in messages:
                 broadcast(connections, message, text=True)
                 await asyncio.sleep(0)  # so that it also hears and sends what it couldn't at once

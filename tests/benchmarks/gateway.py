@@ -14,7 +14,7 @@ from __future__ import annotations
 import resource
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -23,10 +23,9 @@ from statistics import median
 import msgspec
 import trio
 
-from greenroom import connect, open_engine
+from greenroom import connect
 
 from .figures import Figure
-from .memory import MAX_CONCURRENT, jobs
 from .processes import Program, Taken, taking
 from .sockets import Client, crowd, exchange, frame
 from .store import percentile
@@ -151,29 +150,32 @@ class Alone(msgspec.Struct):
 
 
 async def measure_alone(store: str) -> Alone:
-    """One here, one there: so a disk that is slow for a while is slow for all."""
+    """One here, one there: so a disk that is slow for a while is slow for all, and each run comes after one
+    that went to the other file."""
     alone = Alone([], [], [])
-    async with open_engine(jobs, store=f"{store}-embedded.db", max_concurrent=MAX_CONCURRENT) as engine:
-        with Program("serving", f"{store}-served.db") as server, Client(server.port) as plain:
-            plain.call(type="subscribe")
-            async with connect(f"ws://127.0.0.1:{server.port}") as client:
-                for _ in range(ALONE):
-                    start = time.perf_counter()
-                    ticket = await engine.submit("nothing", handle="handle")
-                    await ticket.result()
-                    alone.embedded.append(time.perf_counter() - start)
+    with (
+        Program("serving", f"{store}-embedded.db") as embedding,
+        Program("serving", f"{store}-served.db") as server,
+        Client(server.port) as plain,
+    ):
+        plain.call(type="subscribe")
+        async with connect(f"ws://127.0.0.1:{server.port}") as client:
+            for _ in range(ALONE):
+                alone.embedded.append(float(embedding.ask("in turn 1")))
 
-                    start = time.perf_counter()
-                    plain.send({"type": "submit", "id": 1, "job": "nothing", "handle": "handle"})
-                    while b'"to":"succeeded"' not in plain.message():
-                        pass
-                    alone.plain.append(time.perf_counter() - start)
+                start = time.perf_counter()
+                plain.send({"type": "submit", "id": 1, "job": "nothing", "handle": "handle"})
+                while b'"to":"succeeded"' not in plain.message():
+                    pass
+                alone.plain.append(time.perf_counter() - start)
 
-                    start = time.perf_counter()
-                    sent = await client.submit("nothing", handle="handle")
-                    await sent.result()
-                    alone.ours.append(time.perf_counter() - start)
-                    plain.call(type="list_runs", limit=1)  # after which it has heard of that run, too
+                alone.embedded.append(float(embedding.ask("in turn 1")))
+
+                start = time.perf_counter()
+                ticket = await client.submit("nothing", handle="handle")
+                await ticket.result()
+                alone.ours.append(time.perf_counter() - start)
+                plain.call(type="list_runs", limit=1)  # after which it has heard of that run, too
     return alone
 
 
@@ -198,7 +200,7 @@ def measure_commands() -> Iterator[Figure]:
                 yield Figure(f"{name}: {what}", rate, "per s", note=note)
 
 
-def give(server: Program, command: dict[str, object], connections: int, at_once: int) -> Taken:
+def give(server: Program, command: Mapping[str, object], connections: int, at_once: int) -> Taken:
     """What it takes until all commands are answered."""
     each = COMMANDS // connections
     frames = [
