@@ -128,9 +128,7 @@ async def inject(run: RunState, message: Inject) -> None:
     if run.ledger.ended:
         message.reply.fail(NoActiveRun(f"run {run.id} has ended"))
         return
-    if run.verdict is not None:
-        run.doorstep.no_body()
-    refusal = run.doorstep.refusal()
+    refusal = run.doorstep.refusal(ending=run.verdict is not None)
     if refusal is not None:
         message.reply.fail(refusal)
         return

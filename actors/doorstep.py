@@ -45,10 +45,10 @@ class Doorstep(msgspec.Struct, gc=False):
         """The body has begun or ended a phase."""
         setattr(self, phase, value)
 
-    def refusal(self) -> GreenroomError | None:
-        """Why no message is accepted, if none is."""
+    def refusal(self, *, ending: bool) -> GreenroomError | None:
+        """Why no message is accepted, if none is; none is when the body has been told to end."""
         id = self.run
-        if not self.interactive:
+        if ending or not self.interactive:
             return NotInteractive(f"run {id} takes no messages now: it waits, is ending, or post-processes")
         if self.accepts == "streaming" and not self.streaming:
             return NotStreaming(f"run {id} takes messages only while it streams")

@@ -696,3 +696,22 @@ async def test_a_deadline_holds_in_post_processing_too(autojump_clock):
         ticket = await engine.submit("work", handle="alice", run_timeout=30)
         assert await ticket.wait(40)
         assert (await engine.get_run(ticket.id)).status == "timed_out"
+
+
+async def test_a_message_refused_by_a_body_that_is_ending_does_not_make_its_run_refuse_a_cancel(
+    autojump_clock,
+):
+    jobs = Jobs()
+
+    @jobs.job("slow to end", run_timeout=1)
+    async def slow_to_end(run: Run) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(5)
+
+    async with open_engine(jobs) as engine:
+        ticket = await engine.submit("slow to end", handle="h")
+        await trio.sleep(2)
+        with pytest.raises(NotInteractive):
+            await engine.inject(ticket.id, "too late")
+        assert (await engine.cancel(ticket.id)).status == "cancelling"
+        assert not await ticket.wait(0)
