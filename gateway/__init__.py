@@ -6,6 +6,15 @@ actors of its own, which know the engine by the same methods that an embedding a
 
 from .config import GatewayConfig, Limits
 from .server import Gateway, open_gateway
-from .tokens import Role, Tokens, add_token
+from .tokens import Role, Tokens, add_token, remove_token
 
-__all__ = ["Gateway", "GatewayConfig", "Limits", "Role", "Tokens", "add_token", "open_gateway"]
+__all__ = [
+    "Gateway",
+    "GatewayConfig",
+    "Limits",
+    "Role",
+    "Tokens",
+    "add_token",
+    "open_gateway",
+    "remove_token",
+]

@@ -11,12 +11,13 @@ import hashlib
 import hmac
 import os
 import secrets
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 
 import attrs
 
-from ..protocol.errors import Invalid
+from ..protocol.errors import Invalid, NotFound
 from ..protocol.names import check_name
 
 
@@ -82,6 +83,10 @@ class Tokens:
         """Whether a caller's token is still in force, with the same role."""
         return caller in self._callers
 
+    def __iter__(self) -> Iterator[Caller]:
+        """Whose tokens there are, in the order of the file."""
+        return iter(self._callers)
+
 
 def add_token(path: str | os.PathLike[str], name: str, role: Role) -> str:
     """Make a token and add it to the file, which is made if need be, for its owner's eyes only. Returns the
@@ -90,22 +95,37 @@ def add_token(path: str | os.PathLike[str], name: str, role: Role) -> str:
         raise Invalid(f"the name {name!r} of a token must not contain spaces", value=name)
     file = Path(path)
     before = file.read_text(encoding="utf-8") if file.exists() else ""
-    if any(caller.name == name for caller in (Tokens.load(path)._callers if before else ())):
+    if before and any(caller.name == name for caller in Tokens.load(path)):
         raise Invalid(
             f"token file {os.fspath(path)!r} has a token of {name!r} already: remove its line first"
         )
     if before and not before.endswith("\n"):
         before += "\n"
     token = "gr_" + secrets.token_urlsafe(32)
+    _replace(file, f"{before}{role} {name} {_digest(token)}\n")
+    return token
+
+
+def remove_token(path: str | os.PathLike[str], name: str) -> None:
+    """Take the token of this name out of the file, and leave everything else in it as it is. Raises
+    `NotFound`, and `Invalid` where the file can't be read."""
+    if all(caller.name != name for caller in Tokens.load(path)):
+        raise NotFound(f"token file {os.fspath(path)!r} has no token of {name!r}", value=name)
+    file = Path(path)
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    _replace(file, "".join(line for line in lines if line.startswith("#") or line.split()[1:2] != [name]))
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write the file anew, for its owner's eyes only: whoever reads it finds the old one or the new one."""
     fresh = file.with_name(file.name + ".new")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-        out.write(f"{before}{role} {name} {_digest(token)}\n")
+        out.write(text)
         out.flush()
         os.fsync(out.fileno())
     os.replace(fresh, file)
-    return token
 
 
 def _digest(token: str) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import click
 
 from ..config import ConfigMistakes, read_config
-from ..gateway.tokens import Role, Tokens, add_token
-from ..protocol.errors import NotFound
+from ..gateway.tokens import Role, Tokens, add_token, remove_token
 from .exits import Exit, Stopped, told
 
 _ROLES = [role.value for role in Role]
@@ -86,8 +84,9 @@ def list_(as_json: bool, file: Path) -> None:
       greenroom token list
       greenroom token list --tokens greenroom.tokens --json
     """
-    for role, name in _read(file):
-        click.echo(json.dumps({"name": name, "role": role}) if as_json else f"{role:<9} {name}")
+    for holder in Tokens.load(file):
+        shown = json.dumps({"name": holder.name, "role": holder.role})
+        click.echo(shown if as_json else f"{holder.role:<9} {holder.name}")
 
 
 @token.command()
@@ -101,21 +100,5 @@ def remove(name: str, file: Path) -> None:
     Example:
       greenroom token remove alice --tokens greenroom.tokens
     """
-    if name not in [known for _, known in _read(file)]:
-        raise NotFound(f"{file} has no token of {name!r}", value=name)
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    fresh = file.with_name(file.name + ".new")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
-        out.writelines(line for line in lines if line.startswith("#") or line.split()[1:2] != [name])
-    fresh.replace(file)
+    remove_token(file, name)
     click.echo(f"{name} is out of {file}; the running server takes that in at SIGHUP.", err=True)
-
-
-def _read(file: Path) -> list[tuple[str, str]]:
-    """The roles and names in the file, which is in order."""
-    Tokens.load(file)
-    lines = [
-        line.split() for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
-    ]
-    return [(words[0], words[1]) for words in lines if words]

@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from greenroom import Jobs, open_engine
-from greenroom.errors import Invalid
-from greenroom.gateway import GatewayConfig, Role, Tokens, add_token, open_gateway
+from greenroom.errors import Invalid, NotFound
+from greenroom.gateway import GatewayConfig, Role, Tokens, add_token, open_gateway, remove_token
 from greenroom.gateway.commands import TABLE
 
 from .support import Raw, Refused, house
@@ -23,11 +23,6 @@ def tokens(tmp_path: Path) -> dict[str, str]:
     """A token of each role, and the file that knows them under `file`."""
     file = tmp_path / "tokens"
     return {"file": str(file)} | {str(role): add_token(file, f"the-{role}", role) for role in Role}
-
-
-def take_back(name: str, file: str) -> None:
-    lines = Path(file).read_text().splitlines()
-    Path(file).write_text("\n".join(line for line in lines if name not in line))
 
 
 def bearer(token: str) -> str:
@@ -56,6 +51,38 @@ def test_what_was_in_the_file_stays_when_a_token_is_added(tmp_path):
     loaded = Tokens.load(file)
     assert file.read_text().startswith("# ours\n")
     assert [loaded.find(token).name for token in (first, second)] == ["alice", "bob"]
+
+
+def test_a_token_is_removed_and_everything_else_stays_in_the_file(tmp_path):
+    file = tmp_path / "tokens"
+    first = add_token(file, "alice", Role.VIEWER)
+    second = add_token(file, "bob", Role.ADMIN)
+    third = add_token(file, "alice2", Role.OPERATOR)
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(["# alice may look\n", "\n", lines[0], "#admin alice\n", *lines[1:]]))
+    old = file.open()  # whoever is reading it meanwhile has the old one, whole
+    remove_token(file, "alice")
+    assert file.read_text() == "".join(["# alice may look\n", "\n", "#admin alice\n", *lines[1:]])
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["tokens"]
+    with old:
+        assert lines[0] in old.read()
+    loaded = Tokens.load(file)
+    assert loaded.find(first) is None
+    assert [caller.name for caller in loaded] == ["bob", "alice2"]
+    assert [loaded.find(token).role for token in (second, third)] == [Role.ADMIN, Role.OPERATOR]
+
+
+def test_a_token_that_is_not_there_is_not_removed(tmp_path):
+    file = tmp_path / "tokens"
+    add_token(file, "alice", Role.VIEWER)
+    before = file.read_bytes()
+    for name in ("bob", "ali", "", "viewer"):
+        with pytest.raises(NotFound, match=f"no token of '{name}'"):
+            remove_token(file, name)
+    assert file.read_bytes() == before
+    with pytest.raises(Invalid, match="can't be read"):
+        remove_token(tmp_path / "none", "alice")
 
 
 @pytest.mark.parametrize("name", ["", "two words", "line\nbreak", "x" * 300])
@@ -236,7 +263,7 @@ async def test_a_token_that_is_taken_back_ends_its_connections(tokens):
         ):
             await viewer.receive()
             await admin.receive()
-            take_back("the-viewer", tokens["file"])
+            remove_token(tokens["file"], "the-viewer")
             home.gateway.reconfigure(GatewayConfig(token_file=tokens["file"]))
             assert await viewer.close_code() == 4401
             await admin.call("drain")
