@@ -20,6 +20,7 @@ from ..protocol.records import RunRecord, Snapshot
 from ..protocol.states import Status
 from ..protocol.values import json_value
 from .actor import Directory, Reply
+from .arguments import check_limit, check_text
 from .door import Door
 from .jobs import check_seconds
 from .journal import Journal
@@ -43,8 +44,6 @@ from .stream import Cursor, FellBehind, Published, Stream
 from .ticket import Ticket
 
 T = TypeVar("T")
-
-_HIGHEST_LIMIT = 2**31 - 1
 
 
 class Engine:
@@ -306,18 +305,3 @@ class _Events:
             if not self._taken:
                 raise StopAsyncIteration
             self._taken.reverse()
-
-
-def check_text(what: str, value: object) -> None:
-    """An id or a name to look for: any text."""
-    if not isinstance(value, str):
-        raise Invalid(f"{what} must be a string, not {type(value).__name__}", value=ascii(value)[:100])
-
-
-def check_limit(what: str, limit: object) -> int:
-    """A limit: a whole number from 0, that every store and codec can hold."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-        raise Invalid(f"{what} must be a whole number, 0 or more, not {limit!r}", value=repr(limit))
-    if limit > _HIGHEST_LIMIT:
-        raise Invalid(f"{what} must be at most {_HIGHEST_LIMIT:,}, not {limit:,}", value=repr(limit))
-    return limit

@@ -20,7 +20,8 @@ from ..persistence.sqlstore import SqlStore
 from ..persistence.store import Store
 from ..protocol.errors import Invalid
 from ..protocol.names import check_name, lane_name
-from .engine import Engine, check_limit
+from .arguments import check_limit
+from .engine import Engine
 from .housekeeping import Keep, check_retention
 from .ids import uuid7_hex
 from .jobs import Jobs, check_seconds

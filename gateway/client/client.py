@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import trio
 
-from ...actors.engine import check_limit, check_text
+from ...actors.arguments import check_limit, check_text
 from ...actors.jobs import check_seconds
 from ...actors.messages import FilesFate, OnConflict, OnWait
 from ...protocol import commands as wire
