@@ -1,30 +1,75 @@
-"""The command line: `greenroom`, or `python -m greenroom`. The commands stand in `greenroom/commands/`."""
+"""The command line: `greenroom`, or `python -m greenroom`. The commands stand in `greenroom/commands/`.
+
+A command's module is imported when the command is called for, and not before: what `greenroom runs` needs is
+soon there, what `greenroom serve` needs is not.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import click
 
-from .commands.config import config
-from .commands.db import db
-from .commands.demo import demo
-from .commands.engine import drain, resume, state
-from .commands.handles import handles
-from .commands.lanes import lanes
-from .commands.runs import answer, cancel, inject, runs, show, submit, watch
-from .commands.serve import serve
-from .commands.simulate import simulate
-from .commands.tokens import token
+_COMMANDS = {
+    "demo": {
+        "demo": "Watch an engine at work: accounts are mirrored from a small site, and people interfere."
+    },
+    "serve": {"serve": "Run an engine with these jobs, and the gateway to it."},
+    "config": {"config": "The configuration: greenroom.toml, GREENROOM_… variables and flags."},
+    "tokens": {"token": "Tokens: who may use the server, and for what."},
+    "db": {"db": "The store: its tables, what it keeps, its backup."},
+    "simulate": {
+        "simulate": "Play an engine in a simulated world, from a seed: the same seed gives the same story."
+    },
+    "submit": {"submit": "Submit a run of JOB, and print its id."},
+    "runs": {
+        "watch": "Watch everything, or one run until it ends.",
+        "runs": "List runs, the newest first, also those that ended long ago.",
+        "show": "Show a run: its state, its open question, and with --history all that happened to it.",
+    },
+    "steer": {
+        "cancel": "Cancel a run: a queued one ends at once, an executing one when its body has ended.",
+        "inject": "Give a message to the body of a run.",
+        "answer": "Answer the question of a body.",
+    },
+    "lanes": {"lanes": "Lanes: how many runs of a class of work execute at once."},
+    "handles": {"handles": "Handles: the accounts, sessions or devices whose runs never overlap."},
+    "engine": {
+        "state": "Show how the engine is: what executes and waits, and what is asked.",
+        "drain": "Take no new runs and start none, until `greenroom resume`; what executes goes on.",
+        "resume": "Take and start runs again after `greenroom drain`.",
+    },
+}
+"""What is in each module of `greenroom/commands/`: the commands, and the first sentence of their help."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Later(click.Command):
+    """Stands for a command until that is called for; a list of commands needs no more than its sentence."""
+
+    def __init__(self, name: str, module: str, sentence: str) -> None:
+        super().__init__(name, short_help=sentence)
+        self._name = name
+        self._module = module
+
+    def load(self) -> click.Command:
+        """The command itself."""
+        module = import_module(f".commands.{self._module}", __package__)
+        command: click.Command = getattr(module, self._name)
+        return command
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        return self.load().make_context(*args, **kwargs)
+
+
+@click.group(
+    commands=[
+        Later(name, module, sentence)
+        for module, commands in _COMMANDS.items()
+        for name, sentence in commands.items()
+    ],
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="greenroom")
 def main() -> None:
     """Greenroom: an actor-model run engine on trio."""
-
-
-for command in (
-    *(demo, serve, config, token, db, simulate),
-    *(submit, watch, runs, show, cancel, inject, answer),
-    *(lanes, handles, state, drain, resume),
-):
-    main.add_command(command)

@@ -20,7 +20,9 @@ from .actors.engine import Engine
 from .actors.jobs import Jobs
 from .actors.opening import open_engine
 from .commands.exits import Exit
-from .config import Config, ConfigMistakes, EngineConfig, Read
+from .config.mistakes import ConfigMistakes
+from .config.reading import Read
+from .config.settings import Config, EngineConfig
 from .gateway.server import Gateway, open_gateway
 from .logs import begin_logs
 from .protocol.errors import GreenroomError

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from ..config import SETTINGS, ConfigMistakes, Read, check_together, read_config
+from ..config.mistakes import ConfigMistakes
+from ..config.reading import SETTINGS, Read, check_together, read_config
 from ..persistence.addresses import parse_addresses
 from .exits import Exit, Stopped, told
 

@@ -8,31 +8,19 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 import trio
 
-from ..config import ConfigMistakes, read_config
-from ..config.kinds import duration
+from ..config.mistakes import ConfigMistakes
+from ..config.reading import read_config
 from ..persistence import migrating
 from ..persistence.addresses import parse_addresses
 from ..persistence.backup import back_up
 from ..persistence.schema import SCHEMA_VERSION
 from ..persistence.store import Retention
 from .exits import Exit, Stopped, told
-
-
-class Duration(click.ParamType[float]):
-    """A time in seconds, or with a unit."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds = duration(str(value))
-        if seconds is None:
-            self.fail(f"{value!r} is no duration: write seconds, or 90m, 12h, 30d, 4w", param, ctx)
-        return seconds
+from .times import Duration
 
 
 def _configured(ctx: click.Context, param: click.Parameter, store: str | None) -> str:

@@ -10,9 +10,9 @@ from rich.text import Text
 from ..gateway.client import Client
 from ..protocol.records import Snapshot
 from .exits import Exit, Stopped
-from .runs import Timeout
 from .showing import STYLES, brief, console, fields, say_json, span, status, table
 from .talking import Server, for_server
+from .times import Timeout
 
 
 @click.command()

@@ -10,8 +10,10 @@ from typing import ParamSpec
 
 import click
 
-from ..config import ConfigMistakes
+from ..config.mistakes import ConfigMistakes
 from ..protocol.errors import Forbidden, GreenroomError, RunEnded, Unauthorized
+from ..protocol.records import RunRecord
+from ..protocol.states import Status
 
 P = ParamSpec("P")
 
@@ -70,3 +72,9 @@ def told(function: Callable[P, None]) -> Callable[P, None]:
             sys.exit(Exit.INTERRUPTED)  # Ctrl-C, come out of a nursery
 
     return call
+
+
+def end_with(run: RunRecord) -> None:
+    """End the command as the run that it waited for has ended."""
+    if run.status != Status.SUCCEEDED:
+        raise Stopped(str(RunEnded(run)), Exit.RUN_NOT_SUCCEEDED)

@@ -1,118 +1,21 @@
-"""Commands about runs: submit, watch, runs, show, cancel, inject, answer."""
+"""Commands that look at runs: watch, runs, show."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import click
-import msgspec
 
-from ..config.kinds import duration
 from ..gateway.client import Client
-from ..protocol.errors import RunEnded
 from ..protocol.events import Event, Filter
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
 from .board import Board
-from .exits import Exit, Stopped
-from .showing import age, brief, console, fields, moment, parsed, say_json, span, status, table
-from .talking import Server, find_last_run, find_question, find_run, for_server
+from .exits import end_with
+from .showing import age, brief, console, fields, moment, say_json, span, status, table
+from .talking import Server, find_last_run, for_server
 from .watching import line, show_json, show_lines, show_live
-
-
-class Timeout(click.ParamType[float]):
-    """A time in seconds or with a unit, or `none` for no limit."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds = float("inf") if value == "none" else duration(str(value))
-        if seconds is None:
-            self.fail(f"{value!r} is no time: write seconds, or 90m, 12h, 30d, or none", param, ctx)
-        return seconds
-
-
-@click.command()
-@click.argument("job")
-@click.option(
-    "--handle", "-H", required=True, metavar="NAME", help="Whose run it is: one at a time for each."
-)
-@click.option("--params", metavar="JSON", help="Its parameters; - reads them from standard input.")
-@click.option("--param", "-p", "pairs", multiple=True, metavar="NAME=VALUE", help="One of its parameters.")
-@click.option("--kind", default="start", metavar="KIND", help="`continue` begins at the last checkpoint.")
-@click.option("--lane", metavar="NAME", help="Instead of the job's own.")
-@click.option(
-    "--on-conflict",
-    type=click.Choice(["reject", "queue", "replace", "join"]),
-    default="reject",
-    show_default=True,
-    help="What to do if the handle is busy.",
-)
-@click.option("--request-id", metavar="ID", help="The same id twice is one run.")
-@click.option("--queue-timeout", type=Timeout(), metavar="TIME", help="How long it may wait for a slot.")
-@click.option("--run-timeout", type=Timeout(), metavar="TIME", help="How long an attempt may execute.")
-@click.option("--deadline", type=Timeout(), metavar="TIME", help="How long it may take in all.")
-@click.option("--wait", is_flag=True, help="Wait for its end, and print its result.")
-@for_server
-def submit(
-    server: Server, job: str, params: str | None, pairs: tuple[str, ...], wait: bool, **options: Any
-) -> None:
-    """Submit a run of JOB, and print its id.
-
-    Without parameters, the handle's own are taken (`greenroom handles params`). With --wait it prints the
-    result instead, and exits with 5 if the run didn't succeed.
-
-    \b
-    Examples:
-      greenroom submit mirror --handle alice --param url=https://example.org --param pages=3
-      greenroom submit mirror --handle alice --params '{"url": "https://example.org"}' --wait
-      greenroom submit mirror --handle alice --on-conflict queue --request-id nightly-2026-11-18
-    """
-    given = _params(params, pairs)
-
-    async def talk(client: Client) -> None:
-        ticket = await client.submit(job, params=given, **options)
-        if not wait:
-            if server.as_json:
-                say_json({"run_id": ticket.id, "joined": ticket.joined})
-            else:
-                click.echo(ticket.id)
-            if ticket.joined:
-                click.echo("This run was there already.", err=True)
-            return
-        if not server.as_json:
-            click.echo(brief(await ticket.result()))
-            return
-        run = await client.ended(ticket.id)
-        say_json(run)
-        _end_with(run)
-
-    server.ask(talk)
-
-
-def _params(params: str | None, pairs: tuple[str, ...]) -> Any:
-    if params is not None and pairs:
-        raise click.UsageError("give the parameters with --params or with --param, not with both")
-    if params is not None:
-        text = sys.stdin.read() if params == "-" else params
-        try:
-            return msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
-            raise click.UsageError(f"--params is no JSON: {error}") from error
-    if not pairs:
-        return None
-    named = [pair.partition("=") for pair in pairs]
-    for name, separator, _ in named:
-        if not separator or not name:
-            raise click.UsageError(f"--param {name!r} must be NAME=VALUE")
-    return {name: parsed(value) for name, _, value in named}
-
-
-def _end_with(run: RunRecord) -> None:
-    if run.status != Status.SUCCEEDED:
-        raise Stopped(str(RunEnded(run)), Exit.RUN_NOT_SUCCEEDED)
 
 
 @click.command()
@@ -167,7 +70,7 @@ def watch(server: Server, run: str | None, handles: tuple[str, ...], lanes: tupl
             say_json(ended)
         elif ended.status == Status.SUCCEEDED:
             click.echo(brief(ended.result))
-        _end_with(ended)
+        end_with(ended)
 
 
 @click.command()
@@ -264,88 +167,3 @@ def show(server: Server, run: str, history: bool) -> None:
     fields(shown)
     for event in events:
         console().print(line(event), soft_wrap=True)
-
-
-@click.command()
-@click.argument("run")
-@click.option(
-    "--files",
-    type=click.Choice(["keep", "delete"]),
-    default="keep",
-    show_default=True,
-    help="What becomes of the files it has finished.",
-)
-@for_server
-def cancel(server: Server, run: str, files: Any) -> None:
-    """Cancel a run: a queued one ends at once, an executing one when its body has ended.
-
-    RUN is the id of a run, or a handle for its active one.
-
-    \b
-    Examples:
-      greenroom cancel alice
-      greenroom cancel 01985a3c5f9d7f0e8a6d2b4c6e8f0a1b --files delete
-    """
-
-    async def talk(client: Client) -> RunRecord:
-        return await client.cancel(await find_run(client, run), files)
-
-    cancelled = server.ask(talk)
-    if server.as_json:
-        say_json(cancelled)
-    else:
-        click.echo(f"{cancelled.id} is {cancelled.status}.")
-
-
-@click.command()
-@click.argument("run_or_handle")
-@click.argument("message")
-@for_server
-def inject(server: Server, run_or_handle: str, message: str) -> None:
-    """Give a message to the body of a run.
-
-    MESSAGE is JSON; what isn't, is taken as a text.
-
-    \b
-    Examples:
-      greenroom inject alice "look at page 7 first"
-      greenroom inject alice '{"priority": 3}'
-    """
-
-    async def talk(client: Client) -> str:
-        return await client.inject(run_or_handle, parsed(message))
-
-    _say_outcome(server, server.ask(talk))
-
-
-@click.command()
-@click.argument("question")
-@click.argument("answer")
-@for_server
-def answer(server: Server, question: str, answer: str) -> None:
-    """Answer the question of a body.
-
-    QUESTION is its id, or the run or the handle that asks. ANSWER is JSON; what isn't, is taken as a text.
-    Exits with 1 if there is no such question, or it is answered already.
-
-    \b
-    Examples:
-      greenroom answer alice yes
-      greenroom answer 01985a3c5f9d7f0e8a6d2b4c6e8f0a1b.1 '{"approved": true}'
-    """
-
-    async def talk(client: Client) -> str:
-        return await client.answer(await find_question(client, question), parsed(answer))
-
-    outcome = server.ask(talk)
-    _say_outcome(server, outcome)
-    if outcome != "resolved":
-        why = "no question has this id" if outcome == "not_found" else "it is not open any more"
-        raise Stopped(f"{question}: {why}", Exit.FAILED)
-
-
-def _say_outcome(server: Server, outcome: str) -> None:
-    if server.as_json:
-        say_json({"outcome": outcome})
-    else:
-        click.echo(outcome)

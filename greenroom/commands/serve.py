@@ -9,7 +9,7 @@ from typing import Any
 import click
 import trio
 
-from ..config import Flag, check_together, read_config
+from ..config.reading import Flag, check_together, read_config
 from ..logs import begin_logs
 from ..serving import Server
 from .config import file_option

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from ..config import ConfigMistakes, read_config
+from ..config.mistakes import ConfigMistakes
+from ..config.reading import read_config
 from ..gateway.tokens import Role, Tokens, add_token, remove_token
 from .exits import Exit, Stopped, told
 

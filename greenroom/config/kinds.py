@@ -17,8 +17,8 @@ from ..actors.housekeeping import Keep
 from ..persistence.addresses import parse_addresses
 from ..protocol.errors import GreenroomError
 from ..protocol.names import check_name, lane_name
+from .durations import duration
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _NONE = "none"
 
 
@@ -56,12 +56,6 @@ def shown(value: Any) -> str:
     """A value in a message; never a long one."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
-
-
-def duration(value: str) -> float | None:
-    """Seconds, from a number of them or from one with a unit; `None` for anything else."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", value.strip())
-    return float(match[1]) * _UNITS[match[2] or "s"] if match else None
 
 
 def whole(least: int, most: int | None = None) -> Kind:

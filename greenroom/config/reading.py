@@ -21,6 +21,7 @@ from ..gateway.config import GatewayConfig, Limits
 from ..protocol.errors import GreenroomError, Invalid
 from . import kinds
 from .kinds import Kind, Several
+from .mistakes import ConfigMistakes, Mistake
 from .settings import Config, EngineConfig
 from .sources import PREFIX, Path_, Unreadable, Written, find_file, read_file, variable_name, variables
 
@@ -49,27 +50,6 @@ _BY_TYPE: dict[Any, Kind] = {
     str | None: kinds.TEXT,
     tuple[str, ...]: kinds.TEXTS,
 }
-
-
-@attrs.frozen
-class Mistake:
-    """One thing that is wrong: where it is written, which setting it is, and what would fit."""
-
-    origin: str
-    path: str
-    text: str
-
-    def __str__(self) -> str:
-        setting = f"{self.path} {self.text}" if self.path else self.text
-        return f"{self.origin}: {setting}" if self.origin else setting
-
-
-class ConfigMistakes(Invalid):
-    """The configuration has mistakes: all of them."""
-
-    def __init__(self, mistakes: list[Mistake]) -> None:
-        super().__init__("\n".join(map(str, mistakes)), errors=[str(mistake) for mistake in mistakes])
-        self.mistakes = mistakes
 
 
 @attrs.frozen

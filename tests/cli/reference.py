@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from greenroom.cli import main
+from greenroom.cli import Later, main
 from greenroom.commands.exits import Exit
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "cli.md"
@@ -46,7 +46,8 @@ def commands(
     group: click.Group, above: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Every command with its name; a group before what is in it."""
-    for name, command in group.commands.items():
+    for name, listed in group.commands.items():
+        command = listed.load() if isinstance(listed, Later) else listed
         yield (*above, name), command
         if isinstance(command, click.Group):
             yield from commands(command, (*above, name))

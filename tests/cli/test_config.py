@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 
 from greenroom import Keep
 from greenroom.cli import main
-from greenroom.config import SETTINGS, VARIABLES, ConfigMistakes, Flag, Read, read_config
+from greenroom.config.mistakes import ConfigMistakes
+from greenroom.config.reading import SETTINGS, VARIABLES, Flag, Read, read_config
 from greenroom.errors import Invalid
 from greenroom.logs import begin_logs
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from greenroom import Keep
-from greenroom.config import SETTINGS, Config, ConfigMistakes, read_config
+from greenroom.config.mistakes import ConfigMistakes
+from greenroom.config.reading import SETTINGS, read_config
+from greenroom.config.settings import Config
 from tests.cli.reference import PAGE, page
 
 CONFIGURATION = PAGE.with_name("configuration.md")

@@ -1,0 +1,60 @@
+"""The front of the command line: it lists the commands, and imports what the one that is called for needs."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import greenroom
+from greenroom.cli import Later, main
+
+HEAVY = {"alembic", "cattrs", "hypothesis", "prometheus_client", "pytest", "sqlalchemy", "trio_websocket"}
+"""What takes long to import, and what only some commands need."""
+
+CALL = """
+import json, runpy, sys
+sys.argv[0] = "greenroom"
+try:
+    runpy.run_module("greenroom", run_name="__main__")
+finally:
+    print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def imported(*arguments: str) -> set[str]:
+    """The packages that a command has imported by its end."""
+    command = [sys.executable, "-c", CALL, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    packages = set(json.loads(ended.stdout.splitlines()[-1]))
+    assert "click" in packages
+    return packages
+
+
+def test_the_list_of_commands_needs_neither_an_engine_nor_a_terminal():
+    assert imported("--help") & (HEAVY | {"trio", "msgspec", "rich", "wsproto"}) == set()
+
+
+@pytest.mark.parametrize("command", ["runs", "submit", "watch", "state", "lanes", "handles"])
+def test_a_command_to_a_server_needs_no_engine_no_store_and_no_configuration(command: str):
+    assert imported(command, "--help") & HEAVY == set()
+
+
+def test_what_the_list_says_of_a_command_is_how_its_help_begins():
+    for name, listed in main.commands.items():
+        assert isinstance(listed, Later)
+        assert listed.get_short_help_str(200) == listed.load().get_short_help_str(200), name
+
+
+def test_a_command_that_is_mistyped_is_guessed():
+    result = CliRunner().invoke(main, ["runz"])
+    assert result.exit_code == 2
+    assert "Did you mean 'runs'?" in result.stderr
+
+
+def test_every_public_name_is_there_and_no_other():
+    assert {name for name in greenroom.__all__ if hasattr(greenroom, name)} == {*greenroom.__all__}
+    assert {*greenroom.__all__} <= {*dir(greenroom)}
+    with pytest.raises(AttributeError, match="no attribute 'open_motor'"):
+        _ = greenroom.open_motor
