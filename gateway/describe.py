@@ -259,6 +259,11 @@ def _own_requests() -> dict[tuple[str, str], Json]:
     lane = _parameter("lane", "path", text, required=True)
     events = {"description": "Server-sent events.", "content": {"text/event-stream": {"schema": text}}}
     figures = {"description": "Figures for Prometheus.", "content": {"text/plain": {"schema": text}}}
+    source = {
+        "description": "The module.",
+        "headers": {"ETag": {"schema": text}},
+        "content": {"text/javascript": {"schema": text}},
+    }
     open_to_all: Json = {"security": []}
     return {
         ("GET", "/api/events"): {
@@ -281,6 +286,13 @@ def _own_requests() -> dict[tuple[str, str], Json]:
             "description": "Needs the role viewer.",
             "parameters": [lane],
             "responses": {"200": _answer("The lane.", _ref("LaneState")), "default": error},
+        },
+        ("GET", "/greenroom.js"): {
+            "operationId": "javascript",
+            "summary": "The JavaScript client: a module without dependencies.",
+            **open_to_all,
+            "parameters": [_parameter("If-None-Match", "header", text)],
+            "responses": {"200": source, "304": {"description": "It is still the same."}, "default": error},
         },
         ("GET", "/healthz"): {
             "operationId": "healthz",

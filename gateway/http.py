@@ -65,7 +65,7 @@ class Http:
         if machine.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
         headers = header_list(response) + self._cross_origin(request)
-        if response.stream is None and response.status != 204:
+        if response.stream is None and response.status not in (204, 304):
             headers.append(("Content-Length", str(len(response.body))))
         if machine.their_state is not h11.DONE or self.finishing:
             headers.append(("Connection", "close"))

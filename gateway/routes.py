@@ -15,6 +15,7 @@ from ..protocol.names import check_name, lane_name
 from ..protocol.records import LaneState, default_limit
 from .commands import TABLE, Entry
 from .head import Request
+from .javascript import module
 from .metrics import CONTENT_TYPE
 from .responses import Response, answer
 from .shared import Shared
@@ -122,6 +123,10 @@ async def _events(call: Call) -> Response:
     return events(call.shared, call.request)
 
 
+async def _javascript(call: Call) -> Response:
+    return module(call.request)
+
+
 def _table() -> dict[tuple[str, ...], dict[str, Route]]:
     table: dict[tuple[str, ...], dict[str, Route]] = {}
 
@@ -134,6 +139,7 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
     add("GET", "/api/events", Route(Role.VIEWER, _events, tickets=True))
     add("POST", "/api/tickets", Route(Role.VIEWER, _ticket))
     add("GET", "/api/lanes/{lane}", Route(Role.VIEWER, _lane))
+    add("GET", "/greenroom.js", Route(None, _javascript))
     add("GET", "/healthz", Route(None, _healthz))
     add("GET", "/readyz", Route(None, _readyz))
     add("GET", "/metrics", Route(Role.VIEWER, _metrics))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator
+from importlib.resources import files
 
 import h11
 import pytest
 import trio
 from trio.testing import lockstep_stream_pair
 
-from greenroom.gateway import Limits
+from greenroom.gateway import Limits, Role, add_token
 
 from .support import House, Raw, house
 
@@ -32,6 +33,40 @@ async def status_of(home: House, data: bytes) -> int:
     async with raw.stream:
         await raw.send(data)
         return (await raw.answer()).status
+
+
+# The JavaScript client.
+
+
+MODULE = files("greenroom.gateway").joinpath("console", "greenroom.js").read_bytes()
+
+
+async def test_the_javascript_client_is_there_for_everyone(tmp_path):
+    add_token(tmp_path / "tokens", "someone", Role.VIEWER)
+    async with house(token_file=str(tmp_path / "tokens")) as home:
+        assert (await home.http("GET", "/api/state")).status == 401
+        answer = await home.http("GET", "/greenroom.js")
+        assert (answer.status, answer.body) == (200, MODULE)
+        assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+        assert answer.headers["cache-control"] == "no-cache"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        head = await home.http("HEAD", "/greenroom.js")
+        assert (head.status, head.body) == (200, b"")
+        assert head.headers == answer.headers
+        assert (await home.http("POST", "/greenroom.js")).status == 405
+
+
+async def test_who_has_the_javascript_client_already_is_told_so(home):
+    raw = await home.raw()
+    async with raw.stream:
+        tag = (await raw.http("GET", "/greenroom.js")).headers["etag"]
+        for known in (tag, f'"other", {tag}', f"W/{tag}", "*"):
+            for method in ("GET", "HEAD"):
+                answer = await raw.http(method, "/greenroom.js", if_none_match=known)
+                assert (answer.status, answer.body, answer.headers["etag"]) == (304, b"", tag)
+                assert "content-length" not in answer.headers
+        for unknown in ('"other"', tag[1:-1], ""):
+            assert (await raw.http("GET", "/greenroom.js", if_none_match=unknown)).status == 200
 
 
 # Methods and paths.
