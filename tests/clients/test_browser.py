@@ -1,144 +1,28 @@
-"""The JavaScript client in a real browser: a page imports the module, and does what pages do."""
+"""The JavaScript client in a real browser: a page imports it from the gateway, and does what pages do."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-import h11
-import pytest
 import trio
 
 from greenroom.gateway import GatewayConfig, Role, add_token
 
-from .javascript import MODULE
+from .browser import browse, needs_browser, pages
 from .proxy import proxy
 from .test_javascript import serving
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-PATIENCE = 60
+pytestmark = needs_browser
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium")
-
-PAGE = """<!doctype html>
-<meta charset="utf-8">
-<script type="module">
-  import * as greenroom from "/greenroom.js";
-  const { connect, GreenroomError } = greenroom;
-  const argument = ARGUMENT;
-  const answer = (value) => fetch("/answer", { method: "POST", body: JSON.stringify(value) });
-  try {
-    PROGRAM
-  } catch (error) {
-    answer({ error: String(error), stack: error.stack });
-  }
-</script>
+IMPORT = """
+    const { connect, GreenroomError } = await import(argument.url.replace("ws", "http") + "/greenroom.js");
 """
 
 
-class Pages:
-    """A web server with one page, the module, and a place for the page's answer."""
-
-    def __init__(self) -> None:
-        self.page = ""
-        self.port = 0
-        self.answer: Any = None
-        self.answered = trio.Event()
-
-    async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        self.port = listeners[0].socket.getsockname()[1]
-        task_status.started()
-        await trio.serve_listeners(self._serve, listeners)
-
-    async def _serve(self, stream: trio.SocketStream) -> None:
-        machine = h11.Connection(h11.SERVER)
-        target, body = b"", b""
-        async with stream:
-            while True:
-                event = machine.next_event()
-                if event is h11.NEED_DATA:
-                    machine.receive_data(await stream.receive_some())
-                elif isinstance(event, h11.Request):
-                    target = event.target
-                elif isinstance(event, h11.Data):
-                    body += bytes(event.data)
-                else:
-                    break
-            if not isinstance(event, h11.EndOfMessage):
-                return  # the browser had opened it for nothing
-            status, kind, content = self._respond(target, body)
-            headers = [("Content-Type", kind), ("Content-Length", str(len(content))), ("Connection", "close")]
-            parts = (
-                h11.Response(status_code=status, headers=headers),
-                h11.Data(data=content),
-                h11.EndOfMessage(),
-            )
-            await stream.send_all(b"".join(machine.send(part) or b"" for part in parts))
-
-    def _respond(self, target: bytes, body: bytes) -> tuple[int, str, bytes]:
-        if target == b"/":
-            return 200, "text/html", self.page.encode()
-        if target == b"/greenroom.js":
-            return 200, "text/javascript", MODULE.read_bytes()
-        if target == b"/answer":
-            self.answer = json.loads(body)
-            self.answered.set()
-            return 200, "text/plain", b"thanks"
-        return 404, "text/plain", b"no"
-
-
-@asynccontextmanager
-async def pages() -> AsyncIterator[Pages]:
-    async with trio.open_nursery() as nursery:
-        it = Pages()
-        await nursery.start(it.run)
-        yield it
-        nursery.cancel_scope.cancel()
-
-
-async def browse(its: Pages, program: str, argument: Any, folder: Path) -> Any:
-    """What a page with this program answers."""
-    its.page = PAGE.replace("ARGUMENT", json.dumps(argument)).replace("PROGRAM", program)
-    assert BROWSER is not None, "the tests are skipped without one"
-    command = [
-        BROWSER,
-        "--headless=new",
-        "--no-sandbox",  # which doesn't work for root; the only page is ours
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--no-first-run",
-        "--disable-background-networking",
-        f"--user-data-dir={folder / 'profile'}",
-        f"http://127.0.0.1:{its.port}/",
-    ]
-    environment = {**os.environ, "HOME": str(folder)}
-    with (folder / "browser.log").open("wb") as log:
-        options = {
-            "stdout": log,
-            "stderr": log,
-            "env": environment,
-            "start_new_session": True,
-            "check": False,
-        }
-        async with trio.open_nursery() as nursery:
-            browser = await nursery.start(partial(trio.run_process, command, **options))
-            with trio.move_on_after(PATIENCE):
-                await its.answered.wait()
-            os.killpg(browser.pid, signal.SIGKILL)  # its helpers, too
-    assert its.answered.is_set(), (folder / "browser.log").read_text(errors="replace")
-    return its.answer
-
-
 async def test_a_page_follows_and_gives_commands(tmp_path: Path):
-    program = """
+    program = (
+        IMPORT
+        + """
         const client = await connect(argument.url, { token: argument.token });
         const heard = [];
         client.onEvent((event) => heard.push(event.type), { handles: ["alice"] });
@@ -150,12 +34,11 @@ async def test_a_page_follows_and_gives_commands(tmp_path: Path):
         client.close();
         answer({ result, refusal, same, heard: [...new Set(heard)], seq: truth.seq, role: client.role });
     """
+    )
     file = tmp_path / "tokens"
     token = add_token(file, "page", Role.OPERATOR)
     async with pages() as its:
-        config = GatewayConfig(
-            port=0, token_file=str(file), allowed_origins=(f"http://127.0.0.1:{its.port}",)
-        )
+        config = GatewayConfig(port=0, token_file=str(file), allowed_origins=(its.origin,))
         async with serving(config) as (engine, _, url):
             told = await browse(its, program, {"url": url, "token": token}, tmp_path)
             assert told == {
@@ -169,8 +52,10 @@ async def test_a_page_follows_and_gives_commands(tmp_path: Path):
 
 
 async def test_a_page_comes_back_when_its_connection_is_cut(tmp_path: Path):
-    program = """
-        const client = await connect(argument);
+    program = (
+        IMPORT
+        + """
+        const client = await connect(argument.url);
         const heard = [];
         client.onEvent((event) => heard.push(event.seq));
         await client.setParams("cut me", {}).catch(() => {});
@@ -178,8 +63,9 @@ async def test_a_page_comes_back_when_its_connection_is_cut(tmp_path: Path):
         const truth = await client.snapshot();
         answer({ heard, same: JSON.stringify(truth) === JSON.stringify(client.state.snapshot()) });
     """
+    )
     async with pages() as its:
-        config = GatewayConfig(port=0, allowed_origins=(f"http://127.0.0.1:{its.port}",))
+        config = GatewayConfig(port=0, allowed_origins=(its.origin,))
         async with (
             serving(config) as (engine, gateway, _),
             proxy(gateway.port) as between,
@@ -195,13 +81,20 @@ async def test_a_page_comes_back_when_its_connection_is_cut(tmp_path: Path):
                     await engine.set_params("someone", {"number": number})
 
             nursery.start_soon(disturb)
-            told = await browse(its, program, f"ws://127.0.0.1:{between.port}", tmp_path)
+            told = await browse(its, program, {"url": f"ws://127.0.0.1:{between.port}"}, tmp_path)
             assert told == {"heard": list(range(1, 13)), "same": True}
 
 
 async def test_a_page_of_another_origin_is_not_let_in(tmp_path: Path):
     program = """
-        answer(await connect(argument).then(() => "connected", (error) => error.code));
+        const { connect } = await import("/greenroom.js"); // a copy of its own
+        const http = argument.replace("ws", "http");
+        answer({
+            imported: await import(http + "/greenroom.js").then(() => true, () => false),
+            fetched: await fetch(http + "/api/state").then(() => true, () => false),
+            connected: await connect(argument).then(() => true, (error) => error.code),
+        });
     """
     async with pages() as its, serving() as (_, _, url):
-        assert await browse(its, program, url, tmp_path) == "unavailable"
+        told = await browse(its, program, url, tmp_path)
+        assert told == {"imported": False, "fetched": False, "connected": "unavailable"}
