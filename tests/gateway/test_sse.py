@@ -197,14 +197,3 @@ async def test_a_client_that_goes_is_forgotten(autojump_clock):
         await trio.testing.wait_all_tasks_blocked()
         assert home.gateway.connections == 0
         await home.engine.set_params("alice", 1)
-
-
-async def test_curl_reads_them(tmp_path):
-    async with house() as home:
-        await home.engine.set_params("alice", 1)
-        done = await trio.run_process(
-            ["curl", "-sN", "--max-time", "0.3", f"{home.gateway.url}/api/events?after=0"],
-            capture_stdout=True,
-            check=False,
-        )
-        assert b"event: handle_changed\ndata: {" in done.stdout
