@@ -11,12 +11,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .config import GatewayConfig, Limits
-from .tokens import Role, Tokens, add_token
+from .tokens import Role, Tokens, add_token, remove_token
 
 if TYPE_CHECKING:
     from .server import Gateway, open_gateway
 
-__all__ = ["Gateway", "GatewayConfig", "Limits", "Role", "Tokens", "add_token", "open_gateway"]
+__all__ = [
+    "Gateway",
+    "GatewayConfig",
+    "Limits",
+    "Role",
+    "Tokens",
+    "add_token",
+    "open_gateway",
+    "remove_token",
+]
 
 
 def __getattr__(name: str) -> Any:
