@@ -14,6 +14,16 @@ import msgspec
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
+from .flows import (
+    FlowMemo,
+    FlowRow,
+    FlowRunPage,
+    FlowRunQuery,
+    NodeRun,
+    StoredFlow,
+    VersionRow,
+    WorkerRow,
+)
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -81,7 +91,7 @@ class Requested(msgspec.Struct, frozen=True, gc=False):
     fingerprint: str | None
 
 
-Memo = Checkpoint | MessagesTaken | FileFinished | FileGivenUp | FilesDoomed | WakesAt | Requested
+Memo = Checkpoint | MessagesTaken | FileFinished | FileGivenUp | FilesDoomed | WakesAt | Requested | FlowMemo
 """What is remembered beside the events."""
 
 
@@ -158,7 +168,8 @@ class StoredRequest(msgspec.Struct, gc=False):
 
 class Stored(msgspec.Struct, gc=False):
     """What a store holds when it is opened. `pending` is in the order of submission, `ended` in that of the
-    ends, the last of them only; `held` are handles that an abandoned body held, with its run."""
+    ends, the last of them only; `held` are handles that an abandoned body held, with its run. `versions` are
+    those of flows, without their definitions, in the order of their numbers."""
 
     epoch: str
     last_seq: int
@@ -171,6 +182,9 @@ class Stored(msgspec.Struct, gc=False):
     pending: list[StoredRun]
     ended: list[RunRecord]
     requests: list[StoredRequest]
+    flows: list[FlowRow] = []
+    versions: list[VersionRow] = []
+    workers: list[WorkerRow] = []
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -219,6 +233,18 @@ class Store(Protocol):
 
     async def closed_interrupt(self, id: str) -> InterruptClosed | None:
         """How a question was closed, if it ever was."""
+
+    async def version(self, id: str) -> VersionRow | None:
+        """A version of a flow, with its definition."""
+
+    async def flow(self, run: str) -> StoredFlow | None:
+        """How far a run has walked its flow."""
+
+    async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
+        """The runs of flows that fit, newest first."""
+
+    async def node_runs(self, run: str) -> list[NodeRun]:
+        """The tries of a run's nodes, in the order of their numbers."""
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         """Forget up to `most` ended runs and `most` events that need not be kept; returns how many."""

@@ -111,6 +111,39 @@ class RunMessage(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_message
     message: Any
 
 
+class RunSignal(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_signal"):
+    """A value was put into what a flow's run shares, under `key`; whoever waits for it goes on."""
+
+    key: str
+    value: Any
+
+
+class NodeStarted(RunEvent, frozen=True, gc=False, kw_only=True, tag="node_started"):
+    """A flow's run has come to a node that takes time: `visit` counts how often."""
+
+    node: str
+    kind: str
+    visit: int
+
+
+class NodeRan(RunEvent, frozen=True, gc=False, kw_only=True, tag="node_ran"):
+    """One try of a node (or of a `branch` of it) has ended: `ok`, `error`, `canceled` or `timeout`.
+
+    `action` is where the run goes from there; null where the node is not done with this try.
+    """
+
+    node: str
+    kind: str
+    visit: int
+    attempt: int
+    status: str
+    branch: str | None = None
+    action: str | None = None
+    error: str | None = None
+    worker: str | None = None
+    started_at: float
+
+
 class InterruptOpened(RunEvent, frozen=True, gc=False, kw_only=True, tag="interrupt_opened"):
     """A body asks a question."""
 
@@ -152,6 +185,25 @@ class EngineChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="engine_
     draining: bool
 
 
+class FlowChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="flow_changed"):
+    """A flow was made, or a version of it: `draft` or `published`."""
+
+    flow: str
+    name: str
+    version: int | None = None
+    status: str | None = None
+
+
+class NodeWorkerChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="node_worker_changed"):
+    """A worker has registered, is `online` again, is `offline`, or was `forgotten`."""
+
+    worker: str
+    url: str
+    services: tuple[str, ...]
+    kind: str
+    status: str
+
+
 Event = (
     RunStateChanged
     | RunChanged
@@ -159,11 +211,16 @@ Event = (
     | RunLog
     | RunWaiting
     | RunMessage
+    | RunSignal
+    | NodeStarted
+    | NodeRan
     | InterruptOpened
     | InterruptClosed
     | LaneChanged
     | HandleChanged
     | EngineChanged
+    | FlowChanged
+    | NodeWorkerChanged
 )
 
 
