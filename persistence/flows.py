@@ -51,7 +51,8 @@ class FlowState(msgspec.Struct, frozen=True, gc=False):
 
 class NodeRun(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One try of a node, or of a branch of it. `number` counts those of the run, from 1; `visit` how often
-    the walk has come to the node; `attempt` the tries of this visit and branch."""
+    the walk has come to the node; `attempt` the tries of this visit and branch, of which this is the `last`
+    or not."""
 
     run: str
     number: int
@@ -69,6 +70,7 @@ class NodeRun(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     worker_url: str | None = None
     started_at: float
     finished_at: float
+    last: bool = True
 
 
 class WorkerRow(msgspec.Struct, frozen=True, gc=False):
