@@ -25,9 +25,12 @@ from ..protocol.events import (
     RunEvent,
     RunMessage,
     RunProgress,
+    RunSignal,
 )
 from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
 from .failures import StoreBroken
+from .flows import FlowRunPage, FlowRunQuery, NodeRun, StoredFlow, VersionRow
+from .memory_flows import FlowsInMemory
 from .store import (
     Batch,
     Checkpoint,
@@ -76,6 +79,7 @@ class MemoryStore:
         self._doomed: dict[str, None] = {}
         self._wakes_at: dict[str, float] = {}
         self._requests: dict[str, Requested] = {}
+        self._flows = FlowsInMemory()
 
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
         if self._is_open:
@@ -84,7 +88,7 @@ class MemoryStore:
         if self._epoch is None:
             self._epoch, self._max_concurrent = epoch, max_concurrent
         pending = [run for run in self._runs.values() if not run.ended]  # in the order of their first events
-        return Stored(
+        stored = Stored(
             epoch=self._epoch,
             last_seq=self._last_seq,
             last_place=max((run.place or 0 for run in self._runs.values()), default=0),
@@ -102,6 +106,8 @@ class MemoryStore:
                 and (made.ended_at is None or made.ended_at > now - _KEPT_REQUESTS)
             ],
         )
+        self._flows.load(stored)
+        return stored
 
     @property
     def check_every(self) -> float:
@@ -135,6 +141,8 @@ class MemoryStore:
             run = self._runs.get(id)
             if (None if run is None else run.status) not in (write.expected or {None}):
                 raise StoreBroken(f"run {id} is {run and run.status} in the store, not as it should be")
+        if batch.memos:
+            self._flows.check(batch)
 
     async def committed(self, batch: Batch) -> bool:
         return self._last_seq == batch.after and bool(batch.events)
@@ -168,6 +176,22 @@ class MemoryStore:
 
     async def closed_interrupt(self, id: str) -> InterruptClosed | None:
         return self._closed.get(id)
+
+    async def version(self, id: str) -> VersionRow | None:
+        return self._flows.version(id)
+
+    async def flow(self, run: str) -> StoredFlow | None:
+        state = self._flows.state(run)
+        if state is None:
+            return None
+        signals = list(self._messages.get(run, {}).items())
+        return StoredFlow(state, signals, self._flows.node_runs(run, after=state.numbered))
+
+    async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
+        return self._flows.runs(self._newest_first(None), query)
+
+    async def node_runs(self, run: str) -> list[NodeRun]:
+        return self._flows.node_runs(run)
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         surplus = 0 if retention.keep_runs is None else max(0, len(self._ended) - retention.keep_runs)
@@ -218,6 +242,9 @@ class MemoryStore:
     def _message(self, event: RunMessage) -> None:
         self._messages.setdefault(event.run, {})[event.seq] = event.message
 
+    def _signal(self, event: RunSignal) -> None:
+        self._messages.setdefault(event.run, {})[event.seq] = {"key": event.key, "value": event.value}
+
     def _question(self, event: InterruptOpened) -> None:
         question = Question(event.interrupt, event.run, event.key, event.data, event.at, event.deadline)
         self._questions.setdefault(event.run, {})[event.interrupt] = question
@@ -256,8 +283,10 @@ class MemoryStore:
             self._doomed[memo.run] = None
         elif isinstance(memo, WakesAt):
             self._wakes_at[memo.run] = memo.at
-        else:
+        elif isinstance(memo, Requested):
             self._requests[memo.request_id] = memo
+        else:
+            self._flows.remember(memo)
 
     def _stored(self, run: RunRecord) -> StoredRun:
         return StoredRun(
@@ -287,6 +316,7 @@ class MemoryStore:
         )
         for held in by_run:
             held.pop(id, None)
+        self._flows.forget(id)
 
     def _newest_first(self, before: str | None) -> Iterator[RunRecord]:
         end = len(self._ids) if before is None else bisect_left(self._ids, before)
@@ -296,6 +326,7 @@ class MemoryStore:
 
 _BY_EVENT: dict[type, Callable[[MemoryStore, Any], None]] = {
     RunMessage: MemoryStore._message,
+    RunSignal: MemoryStore._signal,
     InterruptOpened: MemoryStore._question,
     InterruptClosed: MemoryStore._answer,
     LaneChanged: MemoryStore._lane,

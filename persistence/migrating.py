@@ -25,7 +25,7 @@ from .failures import StoreBroken, newer_version
 from .locks import StoreLock
 from .pruning import prune
 from .store import Retention
-from .versions import found_version, require_version
+from .versions import found_version, migrate_file, require_version
 
 _REVISIONS = Path(__file__).with_name("migrations")
 _PRUNED_AT_ONCE = 500
@@ -61,12 +61,12 @@ async def upgrade(stores: str | Iterable[str]) -> int | None:
 
     def migrate(connection: Connection) -> int | None:
         before = found_version(connection)
+        if database.kind == "sqlite":
+            migrate_file(connection, database.name)
+            return before
         if before is not None and before > schema.SCHEMA_VERSION:
             raise newer_version(database.name, before, schema.SCHEMA_VERSION)
-        if database.kind == "sqlite":
-            schema.metadata.create_all(connection)
-        else:
-            _run_revisions(connection, database.kind)
+        _run_revisions(connection, database.kind)
         connection.execute(update(schema.meta).values(schema_version=schema.SCHEMA_VERSION))
         return before
 

@@ -41,7 +41,15 @@ def _prune_runs(connection: Connection, retention: Retention, now: float, most: 
         .limit(most)
     ).all()
     if ids:
-        for table in (schema.events, schema.messages, schema.interrupts, schema.files, requests):
+        for table in (
+            schema.events,
+            schema.messages,
+            schema.interrupts,
+            schema.files,
+            schema.flow_runs,
+            schema.node_runs,
+            requests,
+        ):
             connection.execute(delete(table).where(table.c.run.in_(ids)))
         connection.execute(delete(runs).where(runs.c.id.in_(ids)))
     return len(ids)

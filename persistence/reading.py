@@ -12,6 +12,7 @@ from ..protocol.events import Event, InterruptClosed
 from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
 from ..protocol.states import PENDING
 from . import schema
+from .reading_flows import read_flows
 from .store import (
     Checkpoint,
     Question,
@@ -95,7 +96,7 @@ def read_all(connection: Connection, now: float) -> Stored:
         .order_by(runs.c.ended_seq.desc())
         .limit(KEPT_ENDED_RUNS)
     )
-    return Stored(
+    stored = Stored(
         epoch=meta.epoch,
         last_seq=meta.last_seq,
         last_place=connection.scalar(select(func.max(runs.c.place))) or 0,
@@ -112,6 +113,8 @@ def read_all(connection: Connection, now: float) -> Stored:
         ended=[_record.decode(text) for text in connection.scalars(ended)][::-1],
         requests=_read_requests(connection, now),
     )
+    read_flows(connection, stored)
+    return stored
 
 
 def _read_pending(connection: Connection) -> list[StoredRun]:

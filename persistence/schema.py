@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import Double, TypeEngine
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -166,6 +166,50 @@ requests = Table(
     Column("run", _Id, nullable=False),
     Column("fingerprint", String(32)),
     Index("requests_by_run", "run"),
+)
+
+flows = Table(
+    "flows",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("record", _Json, nullable=False),
+)
+
+flow_versions = Table(
+    "flow_versions",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("flow", _Id, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("definition", _Json, nullable=False),
+    Index("flow_versions_by_number", "flow", "version", unique=True),
+)
+
+flow_runs = Table(
+    "flow_runs",
+    metadata,
+    Column("run", _Id, primary_key=True),
+    Column("version", _Id, nullable=False),
+    Column("numbered", Integer, nullable=False),  # the last of the node runs that the state knows of
+    Column("state", _Json, nullable=False),
+    Index("flow_runs_by_version", "version", "run"),
+)
+
+node_runs = Table(
+    "node_runs",
+    metadata,
+    Column("run", _Id, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("record", _Json, nullable=False),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", String(32), primary_key=True),  # stands for the name that it has given itself
+    Column("record", _Json, nullable=False),
 )
 
 for _table in metadata.sorted_tables:

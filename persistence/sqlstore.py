@@ -22,6 +22,7 @@ from . import schema
 from .database import Connect, DatabaseManager
 from .drivers import connect
 from .failures import StoreBroken
+from .flows import FlowRunPage, FlowRunQuery, NodeRun, StoredFlow, VersionRow
 from .locks import StoreLock
 from .pruning import prune
 from .reading import (
@@ -33,9 +34,10 @@ from .reading import (
     read_run,
     read_runs,
 )
+from .reading_flows import read_flow, read_flow_runs, read_node_runs, read_version
 from .statements import Statements
 from .store import Batch, Checkpoint, Retention, RunQuery, Stored
-from .versions import require_version
+from .versions import migrate_file, require_version
 from .writing import write_batch
 
 _CHECKED_EVERY = 5.0
@@ -79,7 +81,7 @@ class SqlStore:
 
         def begin(connection: Connection) -> Stored:
             if self._database.kind == "sqlite":
-                schema.metadata.create_all(connection)
+                migrate_file(connection, self._database.name)
             require_version(connection, self._database.name)
             if connection.execute(select(schema.meta.c.id)).first() is None:
                 connection.execute(schema.meta.insert(), _first_row(epoch, max_concurrent))
@@ -138,6 +140,18 @@ class SqlStore:
 
     async def closed_interrupt(self, id: str) -> InterruptClosed | None:
         return await self._database.read(lambda connection: read_closed_interrupt(connection, id))
+
+    async def version(self, id: str) -> VersionRow | None:
+        return await self._database.read(lambda connection: read_version(connection, id))
+
+    async def flow(self, run: str) -> StoredFlow | None:
+        return await self._database.read(lambda connection: read_flow(connection, run))
+
+    async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
+        return await self._database.read(lambda connection: read_flow_runs(connection, query))
+
+    async def node_runs(self, run: str) -> list[NodeRun]:
+        return await self._database.read(lambda connection: read_node_runs(connection, run))
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         return await self._database.run(lambda connection: prune(connection, retention, now, most))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, column, inspect, select, table
+from sqlalchemy import Connection, column, inspect, select, table, update
 
 from . import schema
 from .failures import newer_version, older_version
@@ -30,3 +30,13 @@ def require_version(connection: Connection, store: str) -> None:
         raise older_version(store, "none" if found is None else found, schema.SCHEMA_VERSION)
     if found > schema.SCHEMA_VERSION:
         raise newer_version(store, found, schema.SCHEMA_VERSION)
+
+
+def migrate_file(connection: Connection, store: str) -> None:
+    """Make the tables of a SQLite database, or bring those of an older version to this one. It is part of the
+    transaction, so that all of it is there afterwards or nothing. A newer version is refused, untouched."""
+    found = found_version(connection)
+    if found is not None and found > schema.SCHEMA_VERSION:
+        raise newer_version(store, found, schema.SCHEMA_VERSION)
+    schema.metadata.create_all(connection)  # versions differ so far in the tables that they have
+    connection.execute(update(schema.meta).values(schema_version=schema.SCHEMA_VERSION))

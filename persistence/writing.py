@@ -24,9 +24,11 @@ from ..protocol.events import (
     RunEvent,
     RunMessage,
     RunProgress,
+    RunSignal,
 )
 from . import schema
 from .failures import StoreBroken
+from .flows import FlowMemo, FlowRow, FlowState, NodeRun, VersionRow, WorkerGone, WorkerRow
 from .statements import Row, Statements, status_in
 from .store import (
     Batch,
@@ -57,6 +59,7 @@ _RUN = (
     "terms",
     "record",
 )
+_VERSION = ("id", "flow", "version", "status", "created_at", "definition")
 _RUN_UPDATE = ("status", "place", "ended_seq", "ended_at", "record")
 
 
@@ -145,6 +148,8 @@ def _write_events(events: Sequence[Event], statements: Statements) -> None:
         rows.append((event.seq, event.at, run, json_text(event)))
         if isinstance(event, RunMessage):
             messages.append((event.seq, event.run, json_text(event.message)))
+        elif isinstance(event, RunSignal):
+            messages.append((event.seq, event.run, json_text({"key": event.key, "value": event.value})))
         elif isinstance(event, InterruptOpened):
             question = Question(event.interrupt, event.run, event.key, event.data, event.at, event.deadline)
             opened.append((event.interrupt, event.run, json_text(question)))
@@ -180,6 +185,7 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     doomed: list[Row] = []
     wakes: dict[str, Row] = {}
     requests: dict[str, Row] = {}
+    flows: list[FlowMemo] = []
     for memo in batch.memos:
         if isinstance(memo, Checkpoint):
             key = (memo.handle, memo.job)
@@ -196,6 +202,8 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
             wakes[memo.run] = (memo.at, memo.run)
         elif isinstance(memo, Requested):
             requests[memo.request_id] = (memo.request_id, memo.run, memo.fingerprint)
+        else:
+            flows.append(memo)
     by_id = {row[0]: row for row in checkpoints.values()}
     statements.replace(schema.checkpoints, ("id", "handle", "job", "run", "value"), by_id)
     statements.delete(schema.messages, "seq", taken)
@@ -204,3 +212,41 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     statements.update(schema.runs, "id", ("files_doomed",), doomed)
     statements.update(schema.runs, "id", ("wakes_at",), list(wakes.values()))
     statements.replace(schema.requests, ("request_id", "run", "fingerprint"), requests)
+    if flows:
+        _write_flows(flows, batch.runs, statements)
+
+
+def _write_flows(memos: Sequence[FlowMemo], runs: dict[str, RunWrite], statements: Statements) -> None:
+    begun: dict[str, Row] = {}
+    walked: dict[str, Row] = {}
+    node_runs: list[Row] = []
+    flows: dict[str, Row] = {}
+    versions: dict[str, Row] = {}
+    workers: dict[str, Row | None] = {}
+    for memo in memos:
+        if isinstance(memo, FlowState):
+            write = runs.get(memo.run)
+            if write is not None and write.expected is None:
+                begun[memo.run] = (memo.run, memo.version, memo.numbered, memo.state)
+            else:
+                walked[memo.run] = (memo.numbered, memo.state, memo.run)
+        elif isinstance(memo, NodeRun):
+            node_runs.append((memo.run, memo.number, json_text(memo)))
+        elif isinstance(memo, FlowRow):
+            flows[memo.id] = (memo.id, json_text(memo))
+        elif isinstance(memo, VersionRow):
+            versions[memo.id] = tuple(getattr(memo, column) for column in _VERSION)
+        elif isinstance(memo, WorkerRow):
+            key = key_of(memo.id)
+            workers[key] = (key, json_text(memo))
+        elif isinstance(memo, WorkerGone):
+            workers[key_of(memo.worker)] = None
+    statements.insert(schema.flow_runs, ("run", "version", "numbered", "state"), list(begun.values()))
+    met = statements.update(schema.flow_runs, "run", ("numbered", "state"), list(walked.values()))
+    if met != len(walked):
+        raise StoreBroken(f"{len(walked) - met} of {len(walked)} runs walk no flow in the store")
+    statements.insert(schema.node_runs, ("run", "number", "record"), node_runs)
+    statements.replace(schema.flows, ("id", "record"), flows)
+    statements.replace(schema.flow_versions, _VERSION, versions)
+    statements.delete(schema.workers, "id", list(workers))
+    statements.insert(schema.workers, ("id", "record"), [row for row in workers.values() if row])

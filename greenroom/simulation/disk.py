@@ -17,6 +17,7 @@ from typing import NoReturn, Protocol
 import trio
 
 from ..persistence.failures import StoreDown
+from ..persistence.flows import FlowRunPage, FlowRunQuery, NodeRun, StoredFlow, VersionRow
 from ..persistence.store import Batch, Checkpoint, Retention, RunQuery, Store, Stored
 from ..protocol.errors import Conflict
 from ..protocol.events import Event, InterruptClosed
@@ -222,6 +223,20 @@ class DiskStore:
     async def closed_interrupt(self, id: str) -> InterruptClosed | None:
         found = await (await self._reach()).closed_interrupt(id)
         return None if found is None else copied(found, InterruptClosed)
+
+    async def version(self, id: str) -> VersionRow | None:
+        found = await (await self._reach()).version(id)
+        return None if found is None else copied(found, VersionRow)
+
+    async def flow(self, run: str) -> StoredFlow | None:
+        found = await (await self._reach()).flow(run)
+        return None if found is None else copied(found, StoredFlow)
+
+    async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
+        return copied(await (await self._reach()).flow_runs(query), FlowRunPage)
+
+    async def node_runs(self, run: str) -> list[NodeRun]:
+        return copied(await (await self._reach()).node_runs(run), list[NodeRun])
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         return await (await self._reach()).prune(retention, now, most)

@@ -1,0 +1,108 @@
+"""The part of the `memory:` store that is about flows and workers (`flows.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from ..protocol.records import RunRecord
+from .failures import StoreBroken
+from .flows import (
+    FlowMemo,
+    FlowRow,
+    FlowRunPage,
+    FlowRunQuery,
+    FlowState,
+    NodeRun,
+    VersionRow,
+    WorkerGone,
+    WorkerRow,
+)
+from .store import Batch, Stored
+
+
+class FlowsInMemory:
+    """What the store remembers of flows and workers. Signals are not here: they wait among the messages."""
+
+    def __init__(self) -> None:
+        self._flows: dict[str, FlowRow] = {}
+        self._versions: dict[str, VersionRow] = {}
+        self._states: dict[str, FlowState] = {}
+        self._node_runs: dict[str, dict[int, NodeRun]] = {}
+        self._workers: dict[str, WorkerRow] = {}
+
+    def check(self, batch: Batch) -> None:
+        """Raise if one of the batch's memos can't be kept; nothing has been remembered by then."""
+        added: set[tuple[str, int]] = set()
+        for memo in batch.memos:
+            if isinstance(memo, FlowState):
+                write = batch.runs.get(memo.run)
+                if memo.run not in self._states and (write is None or write.expected is not None):
+                    raise StoreBroken(f"run {memo.run} walks no flow in the store")
+            elif isinstance(memo, NodeRun):
+                key = (memo.run, memo.number)
+                if key in added or memo.number in self._node_runs.get(memo.run, ()):
+                    raise StoreBroken(f"run {memo.run} has a node run {memo.number} in the store already")
+                added.add(key)
+        versions = [memo for memo in batch.memos if isinstance(memo, VersionRow)]
+        if versions:
+            self._check_numbers(versions)
+
+    def _check_numbers(self, added: list[VersionRow]) -> None:
+        after = self._versions | {row.id: row for row in added}
+        if len({(row.flow, row.version) for row in after.values()}) < len(after):
+            raise StoreBroken("two versions of a flow have the same number")
+
+    def remember(self, memo: FlowMemo) -> None:
+        """Keep what a batch tells."""
+        if isinstance(memo, FlowState):
+            self._states[memo.run] = memo
+        elif isinstance(memo, NodeRun):
+            self._node_runs.setdefault(memo.run, {})[memo.number] = memo
+        elif isinstance(memo, FlowRow):
+            self._flows[memo.id] = memo
+        elif isinstance(memo, VersionRow):
+            self._versions[memo.id] = memo
+        elif isinstance(memo, WorkerRow):
+            self._workers[memo.id] = memo
+        elif isinstance(memo, WorkerGone):
+            self._workers.pop(memo.worker, None)
+
+    def load(self, stored: Stored) -> None:
+        """Add what an engine needs to go on."""
+        stored.flows = sorted(self._flows.values(), key=lambda row: (row.created_at, row.id))
+        stored.versions = sorted(
+            (replace(row, definition="") for row in self._versions.values()),
+            key=lambda row: (row.flow, row.version),
+        )
+        stored.workers = sorted(self._workers.values(), key=lambda row: (row.registered_at, row.id))
+
+    def version(self, id: str) -> VersionRow | None:
+        """A version with its definition."""
+        return self._versions.get(id)
+
+    def state(self, run: str) -> FlowState | None:
+        """How far a run has walked."""
+        return self._states.get(run)
+
+    def node_runs(self, run: str, after: int = 0) -> list[NodeRun]:
+        """The node runs whose number is higher than `after`, in order."""
+        rows = self._node_runs.get(run, {})
+        return [rows[number] for number in sorted(rows) if number > after]
+
+    def runs(self, newest_first: Iterable[RunRecord], query: FlowRunQuery) -> FlowRunPage:
+        """The runs of flows that fit, of those that are given."""
+        found = [
+            (run, state)
+            for run in newest_first
+            if (state := self._states.get(run.id)) is not None
+            and query.version in (None, state.version)
+            and (query.status is None or run.status in query.status)
+        ]
+        return FlowRunPage(found[query.offset : query.offset + query.limit], len(found))
+
+    def forget(self, run: str) -> None:
+        """A run is forgotten, and all that it walked."""
+        self._states.pop(run, None)
+        self._node_runs.pop(run, None)

@@ -1,0 +1,90 @@
+"""What is read from a SQL store about flows and workers (`flows.py`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, Select, func, select
+
+from ..protocol.records import RunRecord
+from . import schema
+from .flows import (
+    FlowRow,
+    FlowRunPage,
+    FlowRunQuery,
+    FlowState,
+    NodeRun,
+    StoredFlow,
+    VersionRow,
+    WorkerRow,
+)
+from .store import Stored
+
+_json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+_record = msgspec.json.Decoder(RunRecord)
+_flow = msgspec.json.Decoder(FlowRow)
+_node_run = msgspec.json.Decoder(NodeRun)
+_worker = msgspec.json.Decoder(WorkerRow)
+
+
+def read_flows(connection: Connection, stored: Stored) -> None:
+    """Add to what an engine finds when it opens the store."""
+    versions = schema.flow_versions.c
+    shown = select(versions.id, versions.flow, versions.version, versions.status, versions.created_at)
+    flows = map(_flow.decode, connection.scalars(select(schema.flows.c.record)))
+    workers = map(_worker.decode, connection.scalars(select(schema.workers.c.record)))
+    stored.flows = sorted(flows, key=lambda row: (row.created_at, row.id))
+    stored.versions = [
+        VersionRow(*row) for row in connection.execute(shown.order_by(versions.flow, versions.version))
+    ]
+    stored.workers = sorted(workers, key=lambda row: (row.registered_at, row.id))
+
+
+def read_version(connection: Connection, id: str) -> VersionRow | None:
+    """A version of a flow, with its definition."""
+    versions = schema.flow_versions
+    row = connection.execute(select(versions).where(versions.c.id == id)).first()
+    return None if row is None else VersionRow(*row)
+
+
+def read_flow(connection: Connection, run: str) -> StoredFlow | None:
+    """How far a run has walked its flow."""
+    flow_runs, messages = schema.flow_runs, schema.messages
+    row = connection.execute(select(flow_runs).where(flow_runs.c.run == run)).first()
+    if row is None:
+        return None
+    waiting = connection.execute(select(messages).where(messages.c.run == run).order_by(messages.c.seq))
+    signals = [(message.seq, _json.decode(message.value)) for message in waiting]
+    return StoredFlow(_state(row), signals, read_node_runs(connection, run, after=row.numbered))
+
+
+def read_node_runs(connection: Connection, run: str, after: int = 0) -> list[NodeRun]:
+    """The node runs whose number is higher than `after`, in order."""
+    rows = schema.node_runs.c
+    found = select(rows.record).where(rows.run == run, rows.number > after).order_by(rows.number)
+    return [_node_run.decode(text) for text in connection.scalars(found)]
+
+
+def read_flow_runs(connection: Connection, query: FlowRunQuery) -> FlowRunPage:
+    """A page of runs of flows, newest first, and how many fit in all."""
+    flow_runs, runs = schema.flow_runs, schema.runs
+    joined = flow_runs.join(runs, runs.c.id == flow_runs.c.run)
+    fitting: Select[tuple[str]] = select(flow_runs.c.run)
+    if query.status is not None:  # else the join is left out: there may be many more runs of jobs
+        fitting = fitting.select_from(joined).where(runs.c.status.in_(sorted(query.status)))
+    if query.version is not None:
+        fitting = fitting.where(flow_runs.c.version == query.version)
+    total = connection.scalar(select(func.count()).select_from(fitting.subquery())) or 0
+    newest_first = fitting.order_by(flow_runs.c.run.desc()).limit(query.limit).offset(query.offset)
+    page = newest_first.subquery()
+    rows = connection.execute(
+        select(runs.c.record, flow_runs)
+        .select_from(joined.join(page, page.c.run == flow_runs.c.run))
+        .order_by(flow_runs.c.run.desc())
+    )
+    return FlowRunPage([(_record.decode(row.record), _state(row)) for row in rows], total)
+
+
+def _state(row: Row[Any]) -> FlowState:
+    return FlowState(row.run, row.version, row.state, row.numbered)
