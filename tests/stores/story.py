@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,6 +27,8 @@ from greenroom.protocol.events import (
 from greenroom.protocol.fold import next_record
 from greenroom.protocol.records import RunRecord
 from greenroom.protocol.states import ENDED, Status
+
+from .conftest import Place
 
 NOW = 1_700_000_000.25
 """When everything happens, unless a test says otherwise. A fraction of a second must survive, too."""
@@ -85,6 +88,16 @@ class Story:
         self.seq = batch.after
         self.runs |= {id: write.record for id, write in batch.runs.items()}
         self.events += batch.events
+
+
+@asynccontextmanager
+async def opened(place: Place, *, now: float = NOW) -> AsyncIterator[Story]:
+    """A store, from its opening to its close."""
+    store = place.store()
+    try:
+        yield await begin(store, now=now)
+    finally:
+        await store.close()
 
 
 async def begin(store: Store, *, now: float = NOW) -> Story:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import chain
 
 import pytest
@@ -33,7 +31,6 @@ from .conftest import Place
 from .story import (
     NOW,
     Story,
-    begin,
     created,
     draft,
     engine_changed,
@@ -42,19 +39,10 @@ from .story import (
     lane_changed,
     life,
     moved,
+    opened,
 )
 
 DAY = 24 * 3600.0
-
-
-@asynccontextmanager
-async def opened(place: Place, *, now: float = NOW) -> AsyncIterator[Story]:
-    """A store, from its opening to its close."""
-    store = place.store()
-    try:
-        yield await begin(store, now=now)
-    finally:
-        await store.close()
 
 
 async def test_a_new_store_takes_the_epoch_and_the_limit_that_are_offered(place: Place) -> None:
