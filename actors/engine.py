@@ -22,6 +22,7 @@ from ..protocol.values import json_value
 from .actor import Directory, Reply
 from .arguments import check_limit, check_text
 from .door import Door
+from .execution import LiveBodies, LiveBody
 from .jobs import check_seconds
 from .journal import Journal
 from .messages import (
@@ -50,13 +51,22 @@ class Engine:
     """A running engine; `open_engine` makes one. `by` names who caused a change, in its event."""
 
     def __init__(
-        self, door: Door, journal: Journal, stream: Stream, store: Store, directory: Directory
+        self,
+        door: Door,
+        journal: Journal,
+        stream: Stream,
+        store: Store,
+        directory: Directory,
+        live_bodies: LiveBodies,
+        settled: trio.Event,
     ) -> None:
         self._door = door
         self._journal = journal
         self._stream = stream
         self._store = store
         self._directory = directory
+        self._live_bodies = live_bodies
+        self._settled = settled
 
     async def submit(
         self,
@@ -268,6 +278,15 @@ class Engine:
     async def look(self, read: Callable[[Projection], T]) -> T:
         """Ask about what is committed; `read` must neither keep nor change what it sees. For the gateway."""
         return await self._door.look(read)
+
+    async def settled(self) -> None:
+        """Wait until the engine has ended but for bodies that don't: all that will be committed is. For a
+        server, which needn't wait for them any longer."""
+        await self._settled.wait()
+
+    def bodies(self) -> list[LiveBody]:
+        """The bodies that have code running, those that were abandoned or detached among them."""
+        return [execution.describe() for execution in self._live_bodies]
 
     def report(self) -> list[dict[str, Any]]:
         """What every awake actor is doing, to ask a stuck engine why."""

@@ -38,6 +38,15 @@ class BodyEnded(msgspec.Struct):
     outcome: Returned | Raised | Stopped
 
 
+class LiveBody(msgspec.Struct, frozen=True):
+    """A body that has code running, to be named."""
+
+    run: str
+    attempt: int
+    patience: float
+    """Seconds that it has to end once it is told to, before it is abandoned; infinite if it never is."""
+
+
 class LiveBodies:
     """The executions that have code running."""
 
@@ -91,6 +100,12 @@ class Execution:
         self._params = params
         self._actor = actor
         self._interrupt = interrupt
+
+    def describe(self) -> LiveBody:
+        """Which body this is."""
+        job = self._job
+        patience = 2 * job.grace if job.cancel == "cooperative" else job.grace
+        return LiveBody(self.run.id, self.run.attempt, patience)
 
     @trio.lowlevel.enable_ki_protection
     async def __call__(self, living: LiveBodies) -> None:

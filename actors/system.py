@@ -79,6 +79,7 @@ class System:
         self._patience = trio.CancelScope()  # around waiting for what executes
         self._stop: Stop | None = None
         self._live_bodies = LiveBodies()
+        self._settled = trio.Event()  # nothing more will be committed
         self._alarms = Alarms()
         self._directory = Directory(self._start)
         stream = self._stream = Stream()
@@ -100,7 +101,9 @@ class System:
         self._directory.makes("handle", self._make_handle)
         self._directory.makes("lane", self._make_lane)
         self._directory.makes("run", self._make_run)
-        self.engine = Engine(door, self._journal, stream, store, self._directory)
+        self.engine = Engine(
+            door, self._journal, stream, store, self._directory, self._live_bodies, self._settled
+        )
 
     # Lives.
 
@@ -114,23 +117,26 @@ class System:
         with trio.CancelScope(shield=True):
             try:
                 async with trio.open_nursery() as self._bodies:
-                    async with trio.open_nursery() as self._actors:
-                        self._actors.start_soon(self._alarms.run)
-                        await self._recover()
-                        self._begin_beside()
-                        task_status.started()
-                        opened = True
-                        await self._leaving.wait()
-                        await self._shut_down()
-                        if self._runs_dir is not None:
-                            await self._runs_dir.finish()
-                        self._actors.cancel_scope.cancel()
+                    try:
+                        async with trio.open_nursery() as self._actors:
+                            self._actors.start_soon(self._alarms.run)
+                            await self._recover()
+                            self._begin_beside()
+                            task_status.started()
+                            opened = True
+                            await self._leaving.wait()
+                            await self._shut_down()
+                            if self._runs_dir is not None:
+                                await self._runs_dir.finish()
+                            self._actors.cancel_scope.cancel()
+                    finally:
+                        self._silence()
+                        self._settled.set()
                     self._bodies.cancel_scope.cancel()
             except BaseException:
                 if self.failure is None:
                     raise
             finally:
-                self._silence()
                 try:
                     await self._store.close()
                 except Exception as error:

@@ -8,9 +8,10 @@ log and left behind with the process: everything else is committed by then. The 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import NoReturn
 
 import attrs
@@ -32,7 +33,7 @@ logger = logging.getLogger("greenroom.serve")
 _LAST_WORDS = 1.0
 """Seconds from the engine's last commit to the end of the process, for bodies that end only now."""
 _NEVER_ABANDONED = 60.0
-"""Seconds after `shutdown_timeout` for bodies with a longer `grace` than that, or an endless one."""
+"""Seconds for bodies with an endless `grace`, after `shutdown_timeout` and what the others have."""
 _AT_ONCE = 2.0
 """Seconds from the second signal to the end of the process, whatever is still going on then."""
 _TELLING = 1.0
@@ -105,7 +106,7 @@ class Server:
             try:
                 await self._stop.wait()
             finally:  # told to stop, or the engine has failed
-                nursery.start_soon(self._leave_behind)
+                nursery.start_soon(self._leave_behind, engine)
             with trio.move_on_after(_TELLING):
                 await engine.drain(by="serve")
             logger.info("draining: what executes has %g s to finish", settings.shutdown_timeout)
@@ -170,61 +171,31 @@ class Server:
 
     # The end of a process with bodies that don't end.
 
-    async def _leave_behind(self) -> None:
+    async def _leave_behind(self, engine: Engine) -> None:
         """End the process when only bodies are left that can't be ended."""
-        committed = _JournalEnds()
-        trio.lowlevel.add_instrument(committed)
-        if any(_is_journal(task) for task in _tasks()):
-            with trio.move_on_after(self._config.engine.shutdown_timeout + _NEVER_ABANDONED):
-                await committed.ended.wait()
+        with trio.move_on_after(self._config.engine.shutdown_timeout):
+            await engine.settled()
+        graces = [body.patience for body in engine.bodies() if body.patience != math.inf]
+        with trio.move_on_after(max(graces, default=0.0) + _NEVER_ABANDONED):
+            await engine.settled()
         await trio.sleep(_LAST_WORDS)
         if self._engine_ended.is_set():
             return
-        for name in live_bodies():
-            logger.error("the %s can't be ended; the server ends without it", name)
+        for body in engine.bodies():
+            logger.error("the body of run %s can't be ended; the server ends without it", body.run)
         self._engine_ended.set()
         await self._gateway_closed.wait()  # bounded by its `close_timeout`
         _end_process(self._code() if self._stop.is_set() else Exit.FAILED)
 
     async def _stop_at_once(self) -> None:
         await trio.sleep(_AT_ONCE)
-        for name in live_bodies():
-            logger.error("the %s has not ended; the server ends without it", name)
+        for body in self._engine.bodies() if self._engine is not None else ():
+            logger.error("the body of run %s has not ended; the server ends without it", body.run)
         _end_process(self._code())
 
     def _code(self) -> int:
         """0 for an end in order; that of the signal, as shells have it, for one that was hurried."""
         return 0 if self._signal is None else 128 + self._signal
-
-
-class _JournalEnds(trio.abc.Instrument):
-    """Notices when the journal's task ends: nothing more is committed then."""
-
-    def __init__(self) -> None:
-        self.ended = trio.Event()
-
-    def task_exited(self, task: trio.lowlevel.Task) -> None:
-        if _is_journal(task):
-            self.ended.set()
-
-
-def _is_journal(task: trio.lowlevel.Task) -> bool:
-    return task.name.split()[:1] == ["journal"]
-
-
-def live_bodies() -> list[str]:
-    """The bodies that execute now, as their tasks are named: "body of run …"."""
-    return sorted(task.name for task in _tasks() if task.name.startswith("body of run "))
-
-
-def _tasks() -> Iterator[trio.lowlevel.Task]:
-    """All tasks of this run of trio."""
-    root = trio.lowlevel.current_root_task()
-    waiting = [root] if root is not None else []
-    while waiting:
-        task = waiting.pop()
-        yield task
-        waiting += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
 
 
 def needs_restart(before: Config, after: Config) -> list[str]:
