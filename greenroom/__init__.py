@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .actors.ticket import Ticket
     from .gateway.client import Client, connect
     from .protocol.names import lane_name, session_handle
+    from .worker.services import Services
 
 __all__ = [
     "BlockingRun",
@@ -27,6 +28,7 @@ __all__ = [
     "Jobs",
     "Keep",
     "Run",
+    "Services",
     "Ticket",
     "connect",
     "lane_name",
@@ -41,6 +43,7 @@ _HOMES = {
     "Jobs": ".actors.jobs",
     "Keep": ".actors.housekeeping",
     "Run": ".actors.body",
+    "Services": ".worker.services",
     "Ticket": ".actors.ticket",
     "connect": ".gateway.client",
     "lane_name": ".protocol.names",

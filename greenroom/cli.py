@@ -16,6 +16,7 @@ _COMMANDS = {
         "demo": "Watch an engine at work: accounts are mirrored from a small site, and people interfere."
     },
     "serve": {"serve": "Run an engine with these jobs, and the gateway to it."},
+    "worker": {"worker": "Do the work of flows' nodes for a server, with these services."},
     "config": {"config": "The configuration: greenroom.toml, GREENROOM_… variables and flags."},
     "tokens": {"token": "Tokens: who may use the server, and for what."},
     "db": {"db": "The store: its tables, what it keeps, its backup."},

@@ -20,6 +20,14 @@ T = TypeVar("T")
 
 DEFAULT_URL = "http://127.0.0.1:8440"
 
+token_file_option = click.option(
+    "--token-file",
+    metavar="FILE",
+    envvar="GREENROOM_TOKEN_FILE",
+    show_envvar=True,
+    help="The file that holds your token; or put the token itself into GREENROOM_TOKEN.",
+)
+
 
 @attrs.frozen
 class Server:
@@ -61,24 +69,19 @@ def for_server(command: Callable[..., None]) -> Callable[..., None]:
         show_envvar=True,
         help="The server.",
     )
-    @click.option(
-        "--token-file",
-        metavar="FILE",
-        envvar="GREENROOM_TOKEN_FILE",
-        show_envvar=True,
-        help="The file that holds your token; or put the token itself into GREENROOM_TOKEN.",
-    )
+    @token_file_option
     @click.option("--json", "as_json", is_flag=True, help="One JSON value per line, for programs.")
     @told
     @wraps(command)
     def call(*args: Any, url: str, token_file: str | None, as_json: bool, **kwargs: Any) -> None:
-        command(Server(url, _token(token_file), as_json), *args, **kwargs)
+        command(Server(url, read_token(token_file), as_json), *args, **kwargs)
 
     return call
 
 
-def _token(file: str | None) -> str | None:
-    """Never from the arguments, which everybody on the machine can read."""
+def read_token(file: str | None) -> str | None:
+    """The token in a file, or else in GREENROOM_TOKEN. Never from the arguments, which everybody on the
+    machine can read."""
     if file is None:
         return os.environ.get("GREENROOM_TOKEN")
     try:

@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import attrs
 import cattrs
@@ -24,6 +24,8 @@ from .kinds import Kind, Several
 from .mistakes import ConfigMistakes, Mistake
 from .settings import Config, EngineConfig
 from .sources import PREFIX, Path_, Unreadable, Written, find_file, read_file, variable_name, variables
+
+T = TypeVar("T")
 
 OTHER_VARIABLES = frozenset({"GREENROOM_CONFIG", "GREENROOM_URL", "GREENROOM_TOKEN", "GREENROOM_TOKEN_FILE"})
 """Variables that are no settings: those of the commands."""
@@ -108,7 +110,7 @@ def check_together(read: Read) -> Jobs | None:
 
     if read.config.engine.jobs is not None:
         try:
-            jobs = load_jobs(read.config.engine.jobs)
+            jobs = load_named(read.config.engine.jobs, Jobs)
         except Invalid as error:
             wrong("engine", "jobs", f"can't be used: {error.message}")
     for name in ("tls_certificate", "tls_key", "token_file"):
@@ -128,8 +130,9 @@ def check_together(read: Read) -> Jobs | None:
     return jobs
 
 
-def load_jobs(where: str) -> Jobs:
-    """The registry of jobs at `module:name`, from this folder or from what is installed. Raises `Invalid`."""
+def load_named(where: str, kind: type[T]) -> T:
+    """What `module:name` names, in this folder or in what is installed. Raises `Invalid`, also if it is none
+    of this kind."""
     module, _, name = where.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -149,8 +152,8 @@ def load_jobs(where: str) -> Jobs:
         raise Invalid(
             f"module {module!r} can't be imported: {type(error).__name__}: {error}{place}", value=where
         ) from error
-    if not isinstance(found, Jobs):
-        raise Invalid(f"{where} is no greenroom.Jobs, but {type(found).__name__}", value=where)
+    if not isinstance(found, kind):
+        raise Invalid(f"{where} is no greenroom.{kind.__name__}, but {type(found).__name__}", value=where)
     return found
 
 

@@ -1,0 +1,154 @@
+"""`greenroom worker`: does the work of flows' nodes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import sys
+from typing import Literal
+
+import attrs
+import click
+import trio
+
+from ..config.reading import load_named
+from ..config.settings import LogsConfig
+from ..logs import begin_logs
+from ..protocol.names import check_name
+from ..worker.calls import Calls
+from ..worker.examples import services as examples
+from ..worker.life import Front, Life
+from ..worker.listening import DEFAULT_URL as DEFAULT_WORKER_URL
+from ..worker.listening import listen
+from ..worker.presence import Presence
+from ..worker.pull import Pull
+from ..worker.push import Push
+from ..worker.registry import open_registry
+from ..worker.services import Services
+from .exits import told
+from .talking import DEFAULT_URL, read_token, token_file_option
+
+logger = logging.getLogger("greenroom.worker")
+
+
+@click.command()
+@click.argument("services", metavar="[MODULE:SERVICES]", required=False)
+@click.option(
+    "--server",
+    metavar="URL",
+    envvar="REGISTRY_URL",
+    default=DEFAULT_URL,
+    show_default=True,
+    show_envvar=True,
+    help="The server.",
+)
+@click.option("--queue", is_flag=True, help="Fetch work from the server's queue instead of being called.")
+@click.option("--id", "id_", metavar="ID", help="Who it is. [default: the machine's name and the process]")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="How many calls it executes at once. [default: 100; with --queue 10]",
+)
+@token_file_option
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    envvar="GREENROOM_LOGS_FORMAT",
+    default="text",
+    show_envvar=True,
+    help="`text` for people, or `json` for programs.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    envvar="GREENROOM_LOGS_LEVEL",
+    default="info",
+    show_envvar=True,
+    help="The least important that is still logged.",
+)
+@told
+def worker(
+    services: str | None,
+    server: str,
+    queue: bool,
+    id_: str | None,
+    concurrency: int | None,
+    token_file: str | None,
+    log_format: Literal["text", "json"],
+    log_level: Literal["debug", "info", "warning", "error"],
+) -> None:
+    """Do the work of flows' nodes for a server, with these services.
+
+    MODULE:SERVICES names a `greenroom.Services`, as in `app.services:services`. Without it, three examples
+    are served: `transform`, `sum` and `route`.
+
+    It registers at the server, which may come later, and then the server calls it. So the server must reach
+    it: at the URL in WORKER_URL, by default http://127.0.0.1:8080, or at another port of the same host if
+    that one is taken. Whoever can reach it can call its services: it asks for no token. With --queue it
+    listens nowhere, and asks the server for work.
+
+    SIGTERM or Ctrl-C takes nothing more, gives what is in progress 30 seconds, and ends with 0; a second one
+    stops at once and ends with 128 and the signal's number. Logs go to standard error.
+
+    \b
+    Examples:
+      greenroom worker
+      greenroom worker app.services:services --server https://runs.example --token-file worker.token
+      WORKER_URL=http://10.0.0.7:8080 greenroom worker app.services:services
+      greenroom worker app.services:services --queue --concurrency 4
+    """
+    if services is not None and not re.fullmatch(r"[\w.]+:[\w.]+", services):
+        raise click.UsageError(f"{services!r} must be a module and a name in it, as in app.services:services")
+    served = examples if services is None else load_named(services, Services)
+    if not served.names:
+        raise click.UsageError(f"{services} has no services: register one with @services.service(…)")
+    settings = _Settings(
+        services=served,
+        server=server,
+        id=check_name("id", id_ or f"{socket.gethostname()}-{os.getpid()}"),
+        url=None if queue else os.environ.get("WORKER_URL") or DEFAULT_WORKER_URL,
+        concurrency=concurrency or (10 if queue else 100),
+        token=read_token(token_file),
+    )
+    begin_logs(LogsConfig(format=log_format, level=log_level))
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs each request
+    sys.exit(trio.run(_work, settings))
+
+
+@attrs.frozen
+class _Settings:
+    services: Services
+    server: str
+    id: str
+    url: str | None
+    """Where it is called; `None` for a worker that fetches its work."""
+    concurrency: int
+    token: str | None
+
+
+async def _work(settings: _Settings) -> int:
+    services, calls = settings.services, Calls(settings.concurrency)
+    async with open_registry(settings.server, settings.id, settings.token) as registry:
+        front: Front
+        if settings.url is None:
+            presence = Presence(registry, calls, services.names, "queue")
+            front = Pull(registry, calls, services, presence)
+            place = "takes from the queue"
+        else:
+            listeners, url = await listen(settings.url)
+            presence = Presence(registry, calls, services.names, "http", url)
+            front = Push(listeners, calls, services)
+            place = f"listens on {url}"
+        _say(f"worker {settings.id} {place} and serves {', '.join(services.names)} for {settings.server}")
+        return await Life(front, presence, calls).run()
+
+
+def _say(line: str) -> None:
+    """At a terminal, for people; else into the log, which is there instead."""
+    if sys.stderr.isatty():
+        click.secho(line, bold=True, err=True)
+    else:
+        logger.info(line)
