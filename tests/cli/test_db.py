@@ -286,9 +286,8 @@ async def test_tables_that_no_engine_has_opened_yet_have_a_version_too(server: S
     await trio.to_thread.run_sync(lambda: greenroom("db", "upgrade", "--store", url))
     database = DatabaseManager(url)
     await database.open()
-    await database.run(
-        lambda connection: connection.exec_driver_sql("UPDATE alembic_version SET version_num = '2'")
-    )
+    newer = f"UPDATE alembic_version SET version_num = '{schema.SCHEMA_VERSION + 1}'"
+    await database.run(lambda connection: connection.exec_driver_sql(newer))
     await database.close()
     with pytest.raises(GreenroomError, match="made by a newer Greenroom"):
         await trio.to_thread.run_sync(lambda: run_some(url, tmp_path, 1))
