@@ -77,7 +77,7 @@ class MemoryStore:
         self._messages: dict[str, dict[int, Any]] = {}
         self._files: dict[str, dict[str, None]] = {}
         self._doomed: dict[str, None] = {}
-        self._wakes_at: dict[str, float] = {}
+        self._wakes_at: dict[str, float | None] = {}
         self._requests: dict[str, Requested] = {}
         self._flows = FlowsInMemory()
 

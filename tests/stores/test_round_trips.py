@@ -11,10 +11,12 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from urllib.parse import urlsplit
 
 import pytest
 
+from greenroom.persistence.flows import FlowRow, FlowState, NodeRun, VersionRow, WorkerGone, WorkerRow
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.persistence.store import (
     Checkpoint,
@@ -25,7 +27,7 @@ from greenroom.persistence.store import (
     Terms,
     WakesAt,
 )
-from greenroom.protocol.events import InterruptClosed, InterruptOpened, RunMessage
+from greenroom.protocol.events import InterruptClosed, InterruptOpened, NodeRan, RunMessage, RunSignal
 from greenroom.protocol.states import Status
 
 from .conftest import Place
@@ -105,7 +107,11 @@ Do = Callable[[Story, list[str]], Awaitable[object]]
 
 async def _create(story: Story, ids: list[str]) -> None:
     terms = {id: Terms(request_id=f"request {id}") for id in ids}
-    await story.tell(*(created(id, place=n) for n, id in enumerate(ids)), terms=terms)
+    await story.tell(
+        *(created(id, place=n) for n, id in enumerate(ids)),
+        terms=terms,
+        memos=[FlowState(id, "version", "{}", 0) for id in ids],
+    )
 
 
 async def _start(story: Story, ids: list[str]) -> None:
@@ -140,6 +146,27 @@ async def _remember(story: Story, ids: list[str]) -> None:
     )
 
 
+async def _walk(story: Story, ids: list[str]) -> None:
+    ran = {"node": "a", "visit": 1, "attempt": 1, "started_at": NOW}
+    memos = [
+        (FlowState(id, "version", id, 1), NodeRun(run=id, number=1, status="ok", finished_at=NOW, **ran))
+        for id in ids
+    ]
+    await story.tell(
+        *(NodeRan(**of(id), kind="local", status="ok", **ran) for id in ids), memos=[*chain(*memos)]
+    )
+
+
+async def _publish(story: Story, ids: list[str]) -> None:
+    await story.tell(
+        *(RunSignal(**of(id), key="key", value=id) for id in ids),
+        memos=[FlowRow(id, id, "", NOW) for id in ids]
+        + [VersionRow(id, id, 1, "published", NOW, id) for id in ids]
+        + [WorkerRow(id, "", (), "queue", 0.0, NOW) for id in ids]
+        + [WorkerGone(f"another {id}") for id in ids],
+    )
+
+
 async def _end(story: Story, ids: list[str]) -> None:
     half = len(ids) // 2
     await story.tell(
@@ -148,7 +175,7 @@ async def _end(story: Story, ids: list[str]) -> None:
     )
 
 
-STEPS: list[Do] = [_create, _start, _ask, _answer, _remember, _end]
+STEPS: list[Do] = [_create, _start, _ask, _answer, _remember, _walk, _publish, _end]
 
 
 async def test_a_commit_takes_as_many_round_trips_for_a_thousand_runs_as_for_ten(server_place: Place) -> None:
@@ -169,14 +196,17 @@ async def test_a_commit_takes_as_many_round_trips_for_a_thousand_runs_as_for_ten
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-async def test_a_transition_of_runs_is_a_handful_of_round_trips(server_place: Place, size: int) -> None:
+@pytest.mark.parametrize(("step", "most"), [(_start, 8), (_walk, 10)])
+async def test_a_transition_or_a_step_of_flows_is_a_handful_of_round_trips(
+    server_place: Place, step: Do, most: int, size: int
+) -> None:
     ids = [f"r{n:04}" for n in range(size)]
     with counted(server_place.url) as (url, turns):
         store = SqlStore(url)
         story = await begin(store)
-        await story.tell(*(created(id, place=n) for n, id in enumerate(ids)))
+        await _create(story, ids)
         before = turns.count
-        await _start(story, ids)
+        await step(story, ids)
         count = turns.count - before
         await store.close()
-    assert count <= 8, "the seq, the runs, the events, the commit, and what the pool asks"
+    assert count <= most, "the seq, the runs, the events, what was walked, the commit, and what the pool asks"

@@ -1,0 +1,209 @@
+"""A store that an older Greenroom made: its tables are brought to this version, and its runs go on.
+
+`version_1.sql` is such a store, as an engine of schema version 1 left it: a run that ended, one that is
+suspended, and one that is queued.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, create_engine, inspect, select
+
+from greenroom.errors import GreenroomError
+from greenroom.persistence import schema
+from greenroom.persistence.database import DatabaseManager
+from greenroom.persistence.flows import FlowRow, FlowRunQuery, FlowState, StoredFlow
+from greenroom.persistence.migrating import check, current, differences, upgrade
+from greenroom.persistence.migrations import v1_initial
+from greenroom.persistence.sqlstore import SqlStore
+from greenroom.persistence.store import StoredRequest
+from greenroom.protocol.states import Status
+from tests.servers import Server
+
+from .story import NOW, Story, created, life, moved
+
+VERSION_1 = Path(__file__).with_name("version_1.sql").read_text(encoding="utf-8")
+NEW_TABLES = {"flows", "flow_versions", "flow_runs", "node_runs", "workers"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A SQLite file of version 1."""
+    file = tmp_path / "store.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(VERSION_1)
+    return file
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """Each server in turn."""
+    server: Server = request.getfixturevalue(request.param)
+    return server
+
+
+def tables_of(file: Path) -> tuple[set[str], int]:
+    """The tables of a file, and the version that it says it has."""
+    with closing(sqlite3.connect(file)) as connection:
+        names = {name for [name] in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        [[version]] = connection.execute("SELECT schema_version FROM meta")
+        return names, version
+
+
+async def it_goes_on(url: str) -> None:
+    """Open the store: everything is there, and its runs, new ones and flows can be written."""
+    store = SqlStore(url)
+    stored = await store.open("", 1, NOW)
+    assert (stored.epoch, stored.last_seq, stored.last_place) == ("0123456789abcdef", 18, 8)
+    assert (stored.max_concurrent, stored.draining) == (5, True)
+    assert (stored.lanes, stored.drafts) == ({"uploads": (2, 1)}, {"alice": {"draft": 1}})
+    assert [run.id for run in stored.ended] == ["r0"]
+    suspended, queued = stored.pending
+    assert (suspended.record.id, suspended.record.status) == ("r1", Status.SUSPENDED)
+    assert (suspended.wakes_at, suspended.files) == (NOW + 60.5, ["c.txt"])
+    assert suspended.messages == [(10, {"text": "hello"})]
+    assert sorted(question.id for question in suspended.questions) == ["r1.1", "r1.2"]
+    assert (queued.record.handle, queued.record.params) == ("Ünïcödé 漢字", [True, None, 0.5])
+    assert stored.requests == [StoredRequest("once", "r1", "f" * 32, None)]
+    assert (stored.flows, stored.versions, stored.workers) == ([], [], [])
+
+    story = Story(store, stored)
+    await story.tell(*life("r3", place=9), moved(story.runs["r2"], Status.RUNNING, attempt=1))
+    flow, walk = FlowRow("f1", "flow", "", NOW), FlowState("r4", "v1", "{}", 0)
+    await story.tell(created("r4", place=10), memos=[flow, walk])
+    await store.close()
+
+    store = SqlStore(url)
+    stored = await store.open("", 1, NOW)
+    assert [run.record for run in stored.pending] == [story.runs[id] for id in ("r1", "r2", "r4")]
+    assert [run.id for run in stored.ended] == ["r0", "r3"]
+    assert stored.flows == [flow]
+    assert await store.flow("r4") == StoredFlow(walk, [], [])
+    assert [run.id for run, _ in (await store.flow_runs(FlowRunQuery())).runs] == ["r4"]
+    assert len(await store.history("r1")) == 10
+    await store.close()
+
+
+async def test_a_file_of_version_1_is_brought_to_this_version_when_it_is_opened(file: Path) -> None:
+    assert tables_of(file) == (set(v1_initial.tables.tables), 1)
+    await it_goes_on(f"sqlite:///{file}")
+    assert tables_of(file) == (set(v1_initial.tables.tables) | NEW_TABLES, schema.SCHEMA_VERSION)
+
+
+async def test_what_a_migrated_file_has_is_what_a_new_one_has(file: Path, tmp_path: Path) -> None:
+    for path in (file, tmp_path / "new.db"):
+        store = SqlStore(f"sqlite:///{path}")
+        await store.open("", 1, NOW)
+        await store.close()
+
+    def definitions(path: Path) -> list[tuple[str, str]]:
+        with closing(sqlite3.connect(path)) as connection:
+            return sorted(connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL"))
+
+    assert definitions(file) == definitions(tmp_path / "new.db")
+
+
+async def test_a_file_that_can_not_be_migrated_stays_as_it_was(file: Path) -> None:
+    with closing(
+        sqlite3.connect(file)
+    ) as connection:  # the last of the new tables finds its index's name taken
+        connection.execute("CREATE INDEX flow_versions_by_number ON runs (id)")
+    before = tables_of(file)
+    for _ in range(2):
+        store = SqlStore(f"sqlite:///{file}")
+        with pytest.raises(GreenroomError):
+            await store.open("", 1, NOW)
+        await store.close()
+        assert tables_of(file) == before
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("DROP INDEX flow_versions_by_number")
+    await it_goes_on(f"sqlite:///{file}")
+
+
+async def test_a_file_is_migrated_by_command_too_and_says_which_version_it_had(file: Path) -> None:
+    url = f"sqlite:///{file}"
+    assert await current(url) == 1
+    with pytest.raises(GreenroomError, match="run greenroom db upgrade"):
+        await check(url)
+    assert await upgrade(url) == 1
+    assert await current(url) == await upgrade(url) == schema.SCHEMA_VERSION
+    assert await check(url) == []
+    await it_goes_on(url)
+
+
+# Servers.
+
+
+async def make_version_1(url: str) -> None:
+    """Make the tables of version 1 in a server's database, and fill them as those of the file are."""
+    source = create_engine("sqlite://")
+    with source.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        driver.executescript(VERSION_1)
+        rows = {
+            table: [dict(row) for row in connection.execute(select(table)).mappings()]
+            for table in v1_initial.tables.sorted_tables
+        }
+    source.dispose()
+
+    def fill(connection: Connection) -> None:
+        v1_initial.tables.create_all(connection)
+        connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) PRIMARY KEY)")
+        connection.exec_driver_sql("INSERT INTO alembic_version VALUES ('1')")
+        for table, content in rows.items():
+            if content:
+                connection.execute(schema.metadata.tables[table.name].insert(), content)
+
+    database = DatabaseManager(url)
+    await database.open()
+    await database.run(fill)
+    await database.close()
+
+
+async def faults(url: str) -> list[object]:
+    """In what a server's tables differ from those that they should be."""
+    database = DatabaseManager(url)
+    await database.open()
+    try:
+        return await database.read(lambda connection: differences(connection, database.kind))
+    finally:
+        await database.close()
+
+
+async def test_a_server_of_version_1_is_refused_until_it_is_migrated_by_command(server: Server) -> None:
+    url = server.fresh_database()
+    await make_version_1(url)
+    store = SqlStore(url)
+    with pytest.raises(GreenroomError, match="run greenroom db upgrade"):
+        await store.open("", 1, NOW)
+    await store.close()
+    assert await current(url) == 1
+    assert await upgrade(url) == 1
+    assert await current(url) == await upgrade(url) == schema.SCHEMA_VERSION
+    assert await check(url) == []
+    assert await faults(url) == []
+    await it_goes_on(url)
+
+
+async def test_a_migration_of_a_server_that_was_interrupted_is_completed_by_the_next(server: Server) -> None:
+    def half(connection: Connection) -> None:
+        schema.flows.create(connection)
+        schema.flow_versions.create(connection)
+        index = "DROP INDEX flow_versions_by_number"
+        connection.exec_driver_sql(index + " ON flow_versions" * (server.kind == "mysql"))
+
+    url = server.fresh_database()
+    await make_version_1(url)
+    database = DatabaseManager(url)
+    await database.open()
+    await database.run(half)
+    assert NEW_TABLES - set(await database.read(lambda found: inspect(found).get_table_names()))
+    await database.close()
+    assert await upgrade(url) == 1
+    assert await faults(url) == []
+    await it_goes_on(url)
