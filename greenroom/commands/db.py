@@ -5,9 +5,11 @@ What these commands do stands in `persistence/`; here are only their words.
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import trio
@@ -43,6 +45,7 @@ _store = click.option(
     help="Where the store is: sqlite:///file, postgresql://… or mysql://…; several addresses of one server "
     "with commas between them. [default: what greenroom.toml says, or sqlite:///greenroom.db]",
 )
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 
 
 @click.group()
@@ -59,8 +62,9 @@ def db() -> None:
 
 @db.command()
 @_store
+@_as_json
 @told
-def upgrade(store: str) -> None:
+def upgrade(store: str, as_json: bool) -> None:
     """Make the tables, or bring them to this version of Greenroom.
 
     A database on a server needs this before its first engine and after an upgrade of Greenroom; a SQLite
@@ -73,17 +77,19 @@ def upgrade(store: str) -> None:
     """
     before = trio.run(migrating.upgrade, store)
     if before is None:
-        click.echo(f"{_name(store)}: the tables have been made (schema {SCHEMA_VERSION}).")
+        done = f"the tables have been made (schema {SCHEMA_VERSION})."
     elif before == SCHEMA_VERSION:
-        click.echo(f"{_name(store)}: nothing to do, it has schema {SCHEMA_VERSION} already.")
+        done = f"nothing to do, it has schema {SCHEMA_VERSION} already."
     else:
-        click.echo(f"{_name(store)}: upgraded from schema {before} to {SCHEMA_VERSION}.")
+        done = f"upgraded from schema {before} to {SCHEMA_VERSION}."
+    _say(store, done, as_json, before=before, schema=SCHEMA_VERSION)
 
 
 @db.command()
 @_store
+@_as_json
 @told
-def current(store: str) -> None:
+def current(store: str, as_json: bool) -> None:
     """Show the version of the tables, and the one that is needed.
 
     \b
@@ -92,13 +98,15 @@ def current(store: str) -> None:
     """
     found = trio.run(migrating.current, store)
     shown = "no schema" if found is None else f"schema {found}"
-    click.echo(f"{_name(store)}: {shown}; this Greenroom needs {SCHEMA_VERSION}.")
+    text = f"{shown}; this Greenroom needs {SCHEMA_VERSION}."
+    _say(store, text, as_json, schema=found, needed=SCHEMA_VERSION)
 
 
 @db.command()
 @_store
+@_as_json
 @told
-def check(store: str) -> None:
+def check(store: str, as_json: bool) -> None:
     """Check that an engine can use the store: version, tables, and for SQLite the file itself.
 
     Exits with 1 if something is wrong. It can be done beside a live engine.
@@ -109,8 +117,8 @@ def check(store: str) -> None:
     """
     faults = trio.run(migrating.check, store)
     if faults:
-        raise click.ClickException(f"{_name(store)}: {' '.join('; '.join(faults).split())}")
-    click.echo(f"{_name(store)}: all is well (schema {SCHEMA_VERSION}).")
+        raise Stopped(f"{_name(store)}: {' '.join('; '.join(faults).split())}", Exit.FAILED)
+    _say(store, f"all is well (schema {SCHEMA_VERSION}).", as_json, schema=SCHEMA_VERSION)
 
 
 @db.command()
@@ -119,6 +127,7 @@ def check(store: str) -> None:
 @click.option("--keep-runs-for", type=Duration(), metavar="TIME", help="Keep runs that ended within TIME.")
 @click.option("--keep-events", type=click.IntRange(0), metavar="N", help="Keep the last N events.")
 @click.option("--keep-events-for", type=Duration(), metavar="TIME", help="Keep the events within TIME.")
+@_as_json
 @told
 def prune(
     store: str,
@@ -126,6 +135,7 @@ def prune(
     keep_runs_for: float | None,
     keep_events: int | None,
     keep_events_for: float | None,
+    as_json: bool,
 ) -> None:
     """Forget ended runs and old events.
 
@@ -143,15 +153,16 @@ def prune(
     if retention == Retention():
         raise click.UsageError("say what to keep, with --keep-runs, --keep-runs-for, --keep-events or …-for")
     forgotten = trio.run(migrating.prune_all, store, retention, time.time())
-    click.echo(f"{_name(store)}: {forgotten} runs and events forgotten.")
+    _say(store, f"{forgotten} runs and events forgotten.", as_json, forgotten=forgotten)
 
 
 @db.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @_store
+@_as_json
 @told
-def backup(file: Path, overwrite: bool, store: str) -> None:
+def backup(file: Path, overwrite: bool, store: str, as_json: bool) -> None:
     """Copy a SQLite store into FILE, whole, also beside a live engine.
 
     A database on a server is backed up with the server's own program: pg_dump or mysqldump.
@@ -162,7 +173,13 @@ def backup(file: Path, overwrite: bool, store: str) -> None:
       greenroom db backup --overwrite --store sqlite:////var/lib/app/greenroom.db /backup/greenroom.db
     """
     made = trio.run(trio.to_thread.run_sync, partial(back_up, store, file, overwrite=overwrite))
-    click.echo(f"{_name(store)}: backed up to {made}.")
+    _say(store, f"backed up to {made}.", as_json, file=str(made))
+
+
+def _say(store: str, text: str, as_json: bool, **told: Any) -> None:
+    """What has been done or found, as a sentence or for programs."""
+    name = _name(store)
+    click.echo(json.dumps({"store": name, **told}) if as_json else f"{name}: {text}")
 
 
 def _name(store: str) -> str:

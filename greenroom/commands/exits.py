@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable
 from enum import IntEnum
 from functools import wraps
-from typing import ParamSpec
+from typing import IO, Any, ParamSpec
 
 import click
+import msgspec
 
 from ..config.mistakes import ConfigMistakes
 from ..protocol.errors import Forbidden, GreenroomError, RunEnded, Unauthorized
@@ -38,32 +39,43 @@ class Exit(IntEnum):
 
 
 class Stopped(click.ClickException):
-    """The command ends here, with this sentence and this code."""
+    """The command ends here, with this sentence and this code.
 
-    def __init__(self, message: str, code: Exit) -> None:
+    A program is told of it as it would be over HTTP: in JSON, on standard error. The code in there is that of
+    the error that stopped the command, or else the name of the exit code.
+    """
+
+    def __init__(self, message: str, code: Exit, error: GreenroomError | None = None) -> None:
         super().__init__(message)
         vars(self)["exit_code"] = int(code)  # where click looks for it first
+        self.in_json = False
+        self._json = {
+            "code": code.name.lower() if error is None else error.code,
+            "message": message,
+            "details": {} if error is None else dict(error.details),
+        }
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        if self.in_json:
+            click.echo(msgspec.json.encode(self._json, enc_hook=repr), err=True)
+        else:
+            super().show(file)
 
 
 def told(function: Callable[P, None]) -> Callable[P, None]:
-    """Errors that have a message for people are shown as that, and end the program with their code."""
+    """Errors that have a message for people are shown as that, and end the program with their code. Of a
+    command with `--json` (its parameter `as_json`), programs can read them, too."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             function(*args, **kwargs)
-        except ConfigMistakes as error:
-            raise Stopped(error.message, Exit.NOT_UNDERSTOOD) from error
-        except (Unauthorized, Forbidden) as error:
-            raise Stopped(error.message, Exit.NOT_PERMITTED) from error
-        except GreenroomError as error:
-            raise Stopped(error.message, Exit.FAILED) from error
-        except RunEnded as error:
-            raise Stopped(str(error), Exit.RUN_NOT_SUCCEEDED) from error
         except BrokenPipeError:
             raise  # whoever read the output has had enough; click knows what to do
-        except OSError as error:
-            raise Stopped(str(error), Exit.FAILED) from error
+        except (Stopped, GreenroomError, RunEnded, OSError) as error:
+            stopped = error if isinstance(error, Stopped) else _stopped(error)
+            stopped.in_json = bool(kwargs.get("as_json"))
+            raise stopped from None
         except KeyboardInterrupt:
             sys.exit(Exit.INTERRUPTED)
         except BaseExceptionGroup as group:
@@ -72,6 +84,20 @@ def told(function: Callable[P, None]) -> Callable[P, None]:
             sys.exit(Exit.INTERRUPTED)  # Ctrl-C, come out of a nursery
 
     return call
+
+
+def _stopped(error: GreenroomError | RunEnded | OSError) -> Stopped:
+    """How a command ends that met this error."""
+    if isinstance(error, OSError):
+        return Stopped(str(error), Exit.FAILED)
+    if isinstance(error, RunEnded):
+        return Stopped(str(error), Exit.RUN_NOT_SUCCEEDED)
+    code = Exit.FAILED
+    if isinstance(error, ConfigMistakes):
+        code = Exit.NOT_UNDERSTOOD
+    elif isinstance(error, Unauthorized | Forbidden):
+        code = Exit.NOT_PERMITTED
+    return Stopped(error.message, code, error)
 
 
 def end_with(run: RunRecord) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from ..gateway.client import Client
 from ..protocol.records import Snapshot
 from .exits import Exit, Stopped
-from .showing import brief, say_json, table
+from .showing import brief, cancelled, say_json, table
 from .talking import Server, for_server
 
 
@@ -114,7 +114,7 @@ def clear(server: Server, handle: str) -> None:
         return await client.clear_handle(handle)
 
     count = server.ask(talk)
-    _say(server, {"count": count}, f"{count} runs cancelled.")
+    _say(server, {"count": count}, cancelled(count))
 
 
 @handles.command()

@@ -9,7 +9,7 @@ import msgspec
 
 from ..gateway.client import Client
 from ..protocol.records import Snapshot
-from .showing import say_json, table
+from .showing import cancelled, say_json, table
 from .talking import Server, for_server
 
 
@@ -125,7 +125,7 @@ def clear(server: Server, lane: str) -> None:
         return await client.clear_lane(lane)
 
     count = server.ask(talk)
-    _say(server, {"count": count}, f"{count} runs cancelled.")
+    _say(server, {"count": count}, cancelled(count))
 
 
 @lanes.command()

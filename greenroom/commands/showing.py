@@ -84,6 +84,11 @@ def clean(text: str) -> str:
     )
 
 
+def cancelled(count: int) -> str:
+    """How many runs a command has cancelled."""
+    return "1 run cancelled." if count == 1 else f"{count} runs cancelled."
+
+
 def number(value: float) -> str:
     """A number that is quickly read."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):

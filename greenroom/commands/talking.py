@@ -54,7 +54,7 @@ class Server:
             raise Stopped(error.message, code) from error
         except Unauthorized as error:
             hint = "" if self.token else ": give one with GREENROOM_TOKEN or --token-file"
-            raise Stopped(f"{error.message}{hint}", Exit.NOT_PERMITTED) from error
+            raise Stopped(f"{error.message}{hint}", Exit.NOT_PERMITTED, error) from error
 
 
 def for_server(command: Callable[..., None]) -> Callable[..., None]:

@@ -28,13 +28,18 @@ trusted, or those that the variable `SSL_CERT_FILE` names.
 
 With `--json` they print one JSON value per line: runs and events as they are on the wire. Without it they
 print for people: in colour and cut to the width of a terminal, plain and uncut elsewhere. What went wrong is
-said in a sentence on standard error.
+said in a sentence on standard error; with `--json` as an object there, with the `code`, `message` and
+`details` of the [error](errors.md). Where there is no such error, `code` is the name of the exit code.
+
+```json
+{"code":"conflict","message":"handle 'alice' is taken by run 01a1…: …","details":{"active_run":"01a1…"}}
+```
 """
 
 
 def page() -> str:
     """The whole page."""
-    parts = [_HEAD, "## Exit codes\n", _table(("code", "what it means"), _codes())]
+    parts = [_HEAD, "## Exit codes\n", _table(("code", "name", "what it means"), _codes())]
     parts.append(
         "`greenroom serve` that is told to stop a second time ends with 128 and the signal's number.\n"
     )
@@ -56,7 +61,8 @@ def commands(
 def _codes() -> Iterator[tuple[str, ...]]:
     texts = re.findall(r'= (\d+)\n    """(.*?)"""', inspect.getsource(Exit), re.DOTALL)
     assert [int(code) for code, _ in texts] == [*Exit]
-    yield from texts
+    for code, text in texts:
+        yield code, f"`{Exit(int(code)).name.lower()}`", text
 
 
 def _chapter(names: tuple[str, ...], command: click.Command) -> str:
@@ -94,8 +100,8 @@ def _option(option: click.Option) -> tuple[str, str]:
     return names, help.strip()
 
 
-def _table(header: tuple[str, str], rows: Iterator[tuple[str, ...]]) -> str:
-    lines = [f"| {' | '.join(header)} |", "|---|---|"]
+def _table(header: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
     return "\n".join([*lines, ""])
 

@@ -241,7 +241,7 @@ def test_limits_are_set_and_listed():
 def test_a_lane_is_cleared_and_reset(handle: str):
     greenroom("lanes", "set", "paused", 0)
     run = said("submit", "quick", "-H", handle, "-p", "n=1", "--lane", "paused")
-    assert said("lanes", "clear", "paused") == "1 runs cancelled."
+    assert said("lanes", "clear", "paused") == "1 run cancelled."
     assert as_json("show", run)["reason"] == "lane_cleared"
     assert as_json("lanes", "reset") == {}
 
@@ -278,6 +278,23 @@ def test_the_state_is_the_whole_snapshot_or_a_summary():
 def test_no_server_ends_a_command_with_3(monkeypatch: pytest.MonkeyPatch):
     assert "ws://127.0.0.1:1 can't be reached" in refusal("state", "--url", "http://127.0.0.1:1", code=3)
     assert refusal("state", "--url", "nonsense", code=2)
+
+
+def test_a_program_is_told_in_json_why_a_command_was_refused(handle: str, server: Served):
+    def told(*arguments: object, code: int) -> tuple[str, Any]:
+        result = greenroom(*arguments, "--json", code=code)
+        error = json.loads(result.stderr)
+        assert error["message"] == refusal(*arguments, code=code)
+        return error["code"], error["details"]
+
+    run = said("submit", "waits", "-H", handle)
+    assert server.said() == f"waits {handle}"
+    assert told("submit", "waits", "-H", handle, code=1) == ("conflict", {"active_run": run})
+    assert told("show", "nothing", code=1) == ("not_found", {"value": "nothing"})
+    assert told("state", "--url", "http://127.0.0.1:1", code=3) == ("unreachable", {})
+    assert told("state", "--token-file", "absent", code=1) == ("failed", {})
+    said("cancel", run)
+    assert told("watch", run, code=5) == ("run_not_succeeded", {})
 
 
 def test_without_a_token_or_the_role_for_it_a_command_ends_with_4(

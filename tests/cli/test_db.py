@@ -1,5 +1,6 @@
 """`greenroom db`: what each command does, what it says, and with which code it ends."""
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -86,6 +87,27 @@ def test_the_command_is_a_module_too():
         [sys.executable, "-m", "greenroom", "--version"], capture_output=True, text=True, check=True
     )
     assert shown.stdout.startswith("greenroom, version ")
+
+
+def test_programs_are_told_in_json(store: str, tmp_path: Path):
+    def told(*arguments: object, code: int = 0) -> Any:
+        result = greenroom("db", *arguments, "--store", store, "--json")
+        assert result.exit_code == code
+        return json.loads(result.stdout if code == 0 else result.stderr)
+
+    assert told("current", code=1)["message"].endswith("check its path")
+    needed = schema.SCHEMA_VERSION
+    assert told("upgrade") == {"store": store, "before": None, "schema": needed}
+    assert told("upgrade") == {"store": store, "before": needed, "schema": needed}
+    assert told("current") == {"store": store, "schema": needed, "needed": needed}
+    assert told("check") == {"store": store, "schema": needed}
+    run_some(store, tmp_path, 3)
+    assert told("prune", "--keep-events", 1) == {"store": store, "forgotten": 8}
+    file = str(tmp_path / "copy.db")
+    assert told("backup", file) == {"store": store, "file": file}
+    assert told("backup", file, code=1)["code"] == "conflict"
+    (tmp_path / "store.db").write_bytes(b"nonsense" * 1000)
+    assert told("check", code=1)["code"] == "internal"
 
 
 @pytest.mark.parametrize(
