@@ -43,9 +43,10 @@ class Limits:
     ping_interval: float = 20.0
     """After so long without a word from a client it is pinged."""
     idle_timeout: float = 60.0
-    """After so long without a word, not even a pong, its connection is closed."""
+    """After so long without a word, not even a pong, its connection is closed, unless it takes what waits for
+    it."""
     stall_timeout: float = 20.0
-    """A client that takes nothing of what is sent to it for so long is dropped."""
+    """A client that takes less than 64 KiB in so long while more waits for it is dropped."""
     close_timeout: float = 5.0
     """For the other side's part in closing a connection."""
 

@@ -8,12 +8,17 @@ other kind of stream, goes the usual way.
 
 from __future__ import annotations
 
+import math
 import os
 
 import trio
 
 _PIECE = 1 << 16
 """A client that takes less than this in its time has stalled."""
+
+_AT_ONCE = 0.05
+"""What was taken sooner has gone to the system, maybe no further. What took longer has had to wait for the
+client, so it is a sign of its life that it was taken."""
 
 
 class Stalled(Exception):
@@ -24,6 +29,8 @@ class Outlet:
     """For one sender at a time."""
 
     def __init__(self, transport: trio.abc.Stream) -> None:
+        self.taken_at = -math.inf
+        """When the client has last shown that it takes what is sent to it."""
         self._transport = transport
         self._socket = None
         if os.name == "posix" and isinstance(transport, trio.SocketStream):
@@ -51,8 +58,12 @@ class Outlet:
         start = self.send_now(data)
         rest = memoryview(data)
         while start < len(data):
+            begun = trio.current_time()
             with trio.move_on_after(patience) as scope:
                 await self._transport.send_all(rest[start : start + _PIECE])
                 start += _PIECE
             if scope.cancelled_caught:
                 raise Stalled
+            now = trio.current_time()
+            if now - begun > _AT_ONCE:
+                self.taken_at = now

@@ -125,9 +125,10 @@ class Session:
             self.end(UNAUTHORIZED, "the token is no longer in force")
 
     def beat(self, now: float) -> float:
-        """See whether the client is still there."""
+        """See whether the client is still there. One that reads what has gathered for it is, even though a
+        ping to it, and so its pong, has to wait behind all that."""
         limits = self._shared.limits
-        quiet = now - self._wire.heard_at
+        quiet = now - max(self._wire.heard_at, self.writer.taken_at)
         if quiet >= limits.idle_timeout:
             self.end(IDLE, "nothing was heard for too long")
         elif quiet >= limits.ping_interval:

@@ -6,7 +6,7 @@ the time it may send again goes out in one piece, so a busy connection needs few
 delay.
 
 It holds no queue of events: a client that takes nothing costs what was being sent to it at that moment, and
-is dropped when it has taken nothing for `stall_timeout`.
+is dropped when it takes too little in `stall_timeout`.
 """
 
 from __future__ import annotations
@@ -109,6 +109,11 @@ class Writer:
         """How many events have happened that the client has not been sent; `None` if it follows none."""
         subscription = self._subscription
         return None if subscription is None else self._stream.last_seq - subscription.read
+
+    @property
+    def taken_at(self) -> float:
+        """When the client has last shown that it takes what is sent to it."""
+        return self._outlet.taken_at
 
     def send(self, data: bytes, sent: Reply[None]) -> None:
         """Send bytes of trio-websocket's in their turn, and reply when they are sent."""

@@ -163,6 +163,23 @@ async def test_a_client_that_answers_no_ping_is_closed(autojump_clock):
         assert trio.current_time() - begun == pytest.approx(65, abs=1.1)  # `close_timeout`, and `linger`
 
 
+async def test_a_client_that_reads_slowly_what_waits_for_it_is_not_taken_for_gone(autojump_clock):
+    async with house(listen=False) as home:
+        ours, theirs = lockstep_stream_pair()
+        home.nursery.start_soon(home.gateway.serve_stream, theirs)
+        slow = await opened(home, ours)
+        await slow.send(client_frame(b'{"type":"subscribe","id":1}'))
+        assert (await slow.message())["type"] == "ok"
+        for number in range(20):  # it says nothing for 300 seconds: the pings stand behind the events
+            await home.engine.set_params("h", number)
+            await trio.sleep(15)
+            assert (await slow.frame())[0] != CLOSE
+        begun = trio.current_time()
+        while (await slow.frame())[0] != CLOSE:
+            pass  # what it takes at once may be in buffers only, so now it is missed
+        assert 60 <= trio.current_time() - begun <= 80
+
+
 async def test_a_client_that_talks_is_not_pinged(autojump_clock):
     async with house(listen=False) as home:
         raw = await opened(home, await home.stream())
