@@ -16,6 +16,7 @@ from ..protocol.events import (
     RunLog,
     RunMessage,
     RunProgress,
+    RunSignal,
     RunStateChanged,
 )
 from ..protocol.states import ENDED, Status, allowed_from, rank
@@ -63,6 +64,8 @@ class Conduct:
                 self._fault(event, f"a body reports, in attempt {run.attempt} of {run}")
         elif isinstance(event, RunMessage):
             self._message(event, run)
+        elif isinstance(event, RunSignal):
+            run.messages[event.seq] = {"key": event.key, "value": event.value}
         elif isinstance(event, InterruptOpened):
             self._question(event, run)
         elif isinstance(event, InterruptClosed):

@@ -27,6 +27,7 @@ from greenroom.protocol.events import (
     RunChanged,
     RunLog,
     RunMessage,
+    RunSignal,
     RunStateChanged,
 )
 from greenroom.protocol.records import RunRecord
@@ -352,6 +353,15 @@ def a_message_that_is_taken_twice(story: Story) -> None:
     story.commit(taken)
 
 
+def a_signal_that_is_taken_twice(story: Story) -> None:
+    story.submit("a", 1)
+    story.tell(RunSignal, **story.of("a"), key="paid", value=True)
+    taken = MessagesTaken("a", (story.rules.told.seq,))
+    story.commit(taken)
+    story.commit()
+    story.commit(taken)
+
+
 def a_message_that_is_not_taken_in_the_store(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
@@ -495,6 +505,7 @@ BROKEN = {
     a_cancel_in_post_processing: "takes no cancel now",
     a_message_for_a_job_that_does_not_stream: "only while it streams",
     a_message_that_is_taken_twice: "but none waits",
+    a_signal_that_is_taken_twice: "but none waits",
     a_message_that_is_not_taken_in_the_store: "to take, but its body",
     an_unfinished_file_that_outlives_its_run: "left unfinished",
     a_file_that_was_to_be_deleted: "was to delete it",
