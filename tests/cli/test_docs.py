@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from greenroom import Keep
+from greenroom import Jobs, Keep, open_engine
 from greenroom.config.mistakes import ConfigMistakes
 from greenroom.config.reading import SETTINGS, read_config
 from greenroom.config.settings import Config
+from greenroom.gateway.metrics import Metrics
 from tests.cli.reference import PAGE, page
 
 CONFIGURATION = PAGE.with_name("configuration.md")
+METRICS = PAGE.with_name("metrics.md")
 
 
 def test_the_page_about_the_command_line_is_current():
@@ -58,3 +60,16 @@ def test_the_example_of_mistakes_is_what_is_said(tmp_path: Path, monkeypatch: py
         read_config(environ={"GREENROOM_LOGS_LEVEL": "loud"})
     shown = CONFIGURATION.read_text(encoding="utf-8")
     assert [str(mistake) in shown for mistake in caught.value.mistakes] == [True] * 3
+
+
+async def test_the_table_of_metrics_is_what_the_gateway_gives():
+    async with open_engine(Jobs(), store="memory:", lanes={"images": 2}) as engine:
+        exposition = Metrics(engine).exposition(await engine.snapshot(), lag=0).decode()
+    given = dict(re.findall(r"^# TYPE (\w+) (\w+)$", exposition, re.MULTILINE))
+    labels = dict(re.findall(r"^(\w+)\{(\w+)=", exposition, re.MULTILINE))
+    table = re.findall(r"^\| `(\w+)` \| (\w+) \|(?: `(\w+)`)? \|", METRICS.read_text("utf-8"), re.MULTILINE)
+    assert {name: kind for name, kind, _ in table} == {
+        name: kind for name, kind in given.items() if not name.endswith("_created")
+    }
+    shown = {name: labels.get(name, "") for name, _, label in table if label != "type"}  # no event has come
+    assert {name: label for name, _, label in table if label != "type"} == shown
