@@ -1,0 +1,172 @@
+"""Services: how they are registered, and what becomes of what they return and raise."""
+
+import math
+import threading
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from greenroom import Services
+from greenroom.errors import Invalid
+from greenroom.worker.calls import MAX_BYTES, Asked, Calls, Outcome
+from greenroom.worker.examples import services as examples
+
+
+async def called(services: Services, name: str, input: Any = None, **params: Any) -> Outcome:
+    service = services.get(name)
+    assert service is not None
+    return await Calls(1).execute(service, Asked(input, params))
+
+
+async def test_a_service_is_given_the_parameters_only_if_it_takes_them():
+    services = Services()
+
+    @services.service("one")
+    async def one(input: Any) -> Any:
+        return [input]
+
+    @services.service("two")
+    async def two(input: Any, params: dict[str, Any]) -> Any:
+        return [input, params]
+
+    assert await called(services, "one", 1, a=2) == Outcome([1])
+    assert await called(services, "two", 1, a=2) == Outcome([1, {"a": 2}])
+
+
+async def test_no_parameters_are_empty_ones():
+    services = Services()
+    services.service("two")(lambda input, params: params)
+    service = services.get("two")
+    assert service is not None
+    assert await Calls(1).execute(service, Asked(1)) == Outcome({})
+
+
+async def test_a_plain_function_runs_in_a_thread():
+    services = Services()
+    services.service("where")(lambda input: threading.get_ident())
+    assert (await called(services, "where")).result != threading.get_ident()
+
+
+async def test_as_many_plain_functions_run_at_once_as_calls_are_allowed():
+    calls = Calls(60)  # more than trio gives threads to by itself
+    together = threading.Barrier(60, timeout=60)
+    services = Services()
+    services.service("meet")(lambda input: together.wait())
+    service = services.get("meet")
+    assert service is not None
+    outcomes = []
+
+    async def call() -> None:
+        outcomes.append(await calls.execute(service, Asked()))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(60):
+            nursery.start_soon(call)
+    assert sorted(outcome.result for outcome in outcomes) == [*range(60)]
+
+
+async def test_what_a_service_raises_is_the_error_of_its_call(caplog: pytest.LogCaptureFixture):
+    services = Services()
+
+    @services.service("async")
+    async def fails(input: Any) -> None:
+        raise LookupError("no such thing")
+
+    services.service("plain")(lambda input: {}[input])
+    assert await called(services, "async") == Outcome(error="LookupError: no such thing")
+    assert await called(services, "plain", "key") == Outcome(error="KeyError: 'key'")
+    assert "service 'async' failed: LookupError: no such thing" in caplog.text
+
+
+@pytest.mark.parametrize("result", [math.nan, object(), {1: 2}, "x" * MAX_BYTES])
+async def test_a_result_that_can_not_be_sent_is_an_error(result: Any):
+    services = Services()
+    services.service("odd")(lambda input: result)
+    outcome = await called(services, "odd")
+    assert outcome.result is None
+    assert outcome.error.startswith("service 'odd' has no result that can be sent: result")
+
+
+async def test_a_service_that_fails_while_it_is_cancelled_is_cancelled_and_logged(
+    caplog: pytest.LogCaptureFixture,
+):
+    services = Services()
+
+    @services.service("messy")
+    async def messy(input: Any) -> None:
+        async def fail_late() -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise ValueError("on the way out")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail_late)
+            nursery.start_soon(trio.sleep_forever)
+
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(called, services, "messy")
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+    assert scope.cancelled_caught
+    assert "on the way out" in caplog.text
+
+
+def test_a_name_is_given_once():
+    services = Services()
+    services.service("a")(lambda input: None)
+    with pytest.raises(Invalid, match="service 'a' is registered already"):
+        services.service("a")(lambda input: None)
+
+
+@pytest.mark.parametrize("function", [lambda: None, lambda a, b, c: None, lambda a, *, key: None])
+def test_a_function_that_can_not_be_called_so_is_refused(function: Any):
+    with pytest.raises(Invalid, match="its function takes the input, and the parameters if it wants them"):
+        Services().service("a")(function)
+
+
+def test_a_name_that_can_not_be_one_is_refused():
+    with pytest.raises(Invalid, match="service '' is empty"):
+        Services().service("")(lambda input: None)
+
+
+@pytest.mark.parametrize(
+    ("name", "input", "params", "result"),
+    [
+        ("transform", "Abc", {"op": "upper"}, "ABC"),
+        ("transform", "Abc", {"op": "lower"}, "abc"),
+        ("transform", 21, {"mul": 2}, 42),
+        ("transform", 2.5, {"mul": 2.0}, 5.0),
+        ("transform", 7, {}, 7),
+        ("sum", [1, 2, 3], {}, 6),
+        ("sum", [0.5, "1.5"], {}, 2.0),
+        ("sum", [], {}, 0),
+        ("route", None, {"action": "goC"}, {"action": "goC"}),
+        ("route", None, {}, {"action": "goB"}),
+    ],
+)
+async def test_the_examples(name: str, input: Any, params: dict[str, Any], result: Any):
+    assert await called(examples, name, input, **params) == Outcome(result)
+
+
+@pytest.mark.parametrize(
+    ("name", "input", "params", "error"),
+    [
+        ("transform", "Abc", {"op": "swap"}, "ValueError: params.op must be upper or lower for a text"),
+        ("transform", None, {}, "ValueError: the input, where it is no text, must be a number, not None"),
+        ("transform", True, {}, "ValueError: the input, where it is no text, must be a number, not True"),
+        ("transform", 1, {"mul": "2"}, "ValueError: params.mul must be a number, not '2'"),
+        ("transform", 1e300, {"mul": 1e300}, "service 'transform' has no result that can be sent"),
+        ("sum", "123", {}, "ValueError: the input must be an array of numbers, not '123'"),
+        ("sum", [1, "x"], {}, "ValueError: could not convert string to float: 'x'"),
+        ("sum", [1, None], {}, "ValueError: item 1 must be a number, not None"),
+        ("route", None, {"action": 3}, "ValueError: params.action must be a text, not 3"),
+    ],
+)
+async def test_what_the_examples_refuse(name: str, input: Any, params: dict[str, Any], error: str):
+    outcome = await called(examples, name, input, **params)
+    assert outcome.result is None
+    assert outcome.error.startswith(error)
