@@ -75,9 +75,10 @@ def read_flow_runs(connection: Connection, query: FlowRunQuery) -> FlowRunPage:
         fitting = fitting.select_from(joined).where(runs.c.status.in_(sorted(query.status)))
     if query.version is not None:
         fitting = fitting.where(flow_runs.c.version == query.version)
-    total = connection.scalar(select(func.count()).select_from(fitting.subquery())) or 0
+    # The subqueries have names: SQLAlchemy would draw one at random, which a simulation doesn't allow.
+    total = connection.scalar(select(func.count()).select_from(fitting.subquery("fitting"))) or 0
     newest_first = fitting.order_by(flow_runs.c.run.desc()).limit(query.limit).offset(query.offset)
-    page = newest_first.subquery()
+    page = newest_first.subquery("page")
     rows = connection.execute(
         select(runs.c.record, flow_runs)
         .select_from(joined.join(page, page.c.run == flow_runs.c.run))

@@ -9,6 +9,7 @@ import trio
 from greenroom import Jobs, Run
 from greenroom.errors import Conflict, NotFound, RunFailed, Unavailable
 from greenroom.persistence.failures import StoreBroken
+from greenroom.persistence.flows import FlowRow, FlowRunQuery, FlowState, NodeRun, VersionRow
 from greenroom.persistence.store import Batch, RunQuery, RunWrite, Stored
 from greenroom.protocol.records import RunRecord
 from greenroom.protocol.states import Status
@@ -32,6 +33,16 @@ async def writes(run: Run) -> None:
         async with run.open_file("unfinished.txt") as file:
             await file.write(b"some of it")
             await trio.sleep_forever()
+
+
+class Process:
+    """One that opens a disk's store by itself."""
+
+    dead = False
+
+    def die(self, why: str) -> None: ...
+
+    def opened(self, stored: Stored) -> None: ...
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -267,13 +278,6 @@ def test_what_an_engine_has_given_to_the_disk_is_out_of_its_reach(play, monkeypa
     created = {"id": "r", "handle": "a", "lane": "main", "job": "nothing", "kind": "start", "created_at": 0.0}
     record = RunRecord(**created, params=params, status=Status.QUEUED, updated_at=0.0)
 
-    class Process:
-        dead = False
-
-        def die(self, why: str) -> None: ...
-
-        def opened(self, stored: Stored) -> None: ...
-
     async def scenario(world: World) -> None:
         server = await world.serve(jobs)
         await server.stop()
@@ -290,6 +294,40 @@ def test_what_an_engine_has_given_to_the_disk_is_out_of_its_reach(play, monkeypa
         stored.pending[0].record.params["list"].append("by the next engine")
         [found] = await store.runs(RunQuery())
         world.check(found.params == {"list": ["given"]}, f"it holds {found}")
+
+    play(scenario)
+
+
+def test_what_a_flow_has_done_is_stored_and_out_of_reach_too(play, monkeypatch):
+    monkeypatch.setattr(Rules, "commit", lambda rules, batch: None)
+    run = {"id": "r", "handle": "a", "lane": "main", "job": "nothing", "kind": "start", "created_at": 0.0}
+    record = RunRecord(**run, params=None, status=Status.QUEUED, updated_at=0.0)
+    walk = FlowState("r", "v1", "{}", 0)
+    version = VersionRow("v1", "f1", 1, "published", 0.0, "{}")
+    tried = {"run": "r", "number": 1, "node": "n", "visit": 1, "attempt": 1, "status": "ok"}
+
+    async def scenario(world: World) -> None:
+        server = await world.serve(jobs)
+        await server.stop()
+        store = server.disk.store_of(Process())
+        before = (await store.open("epoch", 1, 0.0)).last_seq
+        output = {"list": ["given"]}
+        node_run = NodeRun(**tried, output=output, started_at=0.0, finished_at=1.0)
+        memos = [walk, node_run, version, FlowRow("f1", "flow", "", 0.0)]
+        await store.commit(Batch(before, [], {"r": RunWrite(record, None, created=1)}, memos))
+        output["list"].append("later")
+        for _ in range(2):
+            for [found] in (await store.node_runs("r"), (await store.flow("r")).later):
+                world.check(found.output == {"list": ["given"]}, f"it holds {found}")
+                found.output["list"].append("by a reader")
+        page = await store.flow_runs(FlowRunQuery())
+        world.check((page.runs, page.total) == ([(record, walk)], 1), f"it lists {page}")
+        world.check(await store.version("v1") == version, "it holds the version")
+        world.check(await store.version("v2") is None, "there is no other")
+        world.check(await store.flow("s") is None, "there is no other")
+        await store.close()
+        stored = await store.open("epoch", 1, 0.0)
+        world.check([flow.name for flow in stored.flows] == ["flow"], f"it holds {stored.flows}")
 
     play(scenario)
 
