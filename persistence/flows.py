@@ -2,6 +2,8 @@
 
 A flow's graph and what a walk keeps are JSON texts here: only those who walk look into them. Each of these
 records is also the memo that writes it: a row with the same key is replaced, but a node run is only added.
+The batch that creates a run holds its first `FlowState`. A batch with a node run holds an event, too: one
+without any may be written twice, after a commit whose outcome was unknown.
 """
 
 from __future__ import annotations
