@@ -88,6 +88,24 @@ async def test_a_ping_between_fragments_is_answered_at_once(raw):
     assert (await raw.message())["code"] == "not_found"
 
 
+async def test_control_frames_may_stand_between_any_fragments(raw):
+    await raw.send(client_frame(b"", PING) + client_frame(b"", fin=False))
+    for byte in COMMAND:
+        await raw.send(client_frame(b"p" * 125, PING) + client_frame(b"", PONG))
+        await raw.send(client_frame(bytes((byte,)), CONTINUATION, fin=False))
+    await raw.send(client_frame(b"", CONTINUATION))
+    pongs = [await raw.frame() for _ in range(1 + len(COMMAND))]
+    assert pongs == [(PONG, b"")] + [(PONG, b"p" * 125)] * len(COMMAND)
+    assert (await raw.message())["code"] == "not_found"
+
+
+@pytest.mark.parametrize("mask", [bytes(4), b"\xff" * 4, b"\x00\xff\x80\x01"])
+async def test_any_mask_is_taken_off(raw, mask):
+    masked = bytes(byte ^ mask[index % 4] for index, byte in enumerate(COMMAND))
+    await raw.send(bytes((0x81, 0x80 | len(COMMAND))) + mask + masked)
+    assert (await raw.message())["code"] == "not_found"
+
+
 async def test_an_unasked_pong_is_ignored(raw):
     await raw.send(client_frame(b"nobody asked", PONG))
     await answered(raw)
@@ -188,22 +206,37 @@ async def test_malformed_messagepack_is_refused_and_the_connection_goes_on(paylo
     [
         (client_frame(COMMAND, masked=False), 1002),
         (client_frame(COMMAND, reserved=1), 1002),
-        (client_frame(COMMAND, reserved=4), 1002),
-        (client_frame(b"", 3), 1002),
-        (client_frame(b"", 11), 1002),
+        (client_frame(COMMAND, reserved=2), 1002),
+        (client_frame(COMMAND, reserved=4), 1002),  # compressed, as nobody agreed upon
+        (client_frame(b"x", PING, reserved=4), 1002),
+        (client_frame(COMMAND[:5], fin=False) + client_frame(COMMAND[5:], CONTINUATION, reserved=4), 1002),
+        *((client_frame(b"", opcode), 1002) for opcode in (3, 4, 5, 6, 7, 11, 12, 13, 14, 15)),
+        (client_frame(b"x", PING, masked=False), 1002),
         (client_frame(b"x" * 126, PING), 1002),
+        (client_frame(b"x" * 126, PONG), 1002),
+        (client_frame(b"\x03\xe8" + b"x" * 124, CLOSE), 1002),
         (client_frame(b"x", PING, fin=False), 1002),
+        (client_frame(b"\x03\xe8", CLOSE, fin=False), 1002),
+        (client_frame(COMMAND) + client_frame(b"", CONTINUATION), 1002),
         (client_frame(b"x", CONTINUATION), 1002),
         (client_frame(b"x", fin=False) + client_frame(b"y"), 1002),
         (client_frame(b"\xff\xfe"), 1007),
         (client_frame(b"\xc3", fin=False) + client_frame(b"\x28", CONTINUATION), 1007),
         (client_frame(b"\xed\xa0\x80"), 1007),
+        (client_frame(b"\xc0\xaf"), 1007),
+        (client_frame(b"\xf4\x90\x80\x80"), 1007),
         (client_frame(b"\xf0\x9d"), 1007),
+        (client_frame(b"\xed", fin=False) + client_frame(b"\xa0\x80", CONTINUATION), 1007),
+        (client_frame(b"\xf0\x9d", fin=False) + client_frame(b"", CONTINUATION), 1007),
+        (client_frame(b"", fin=False) + client_frame(b"\xff", CONTINUATION, fin=False), 1007),
         (client_frame(b"\x03", CLOSE), 1002),
-        (client_frame(struct.pack("!H", 1005), CLOSE), 1002),
-        (client_frame(struct.pack("!H", 999), CLOSE), 1002),
+        *(
+            (client_frame(struct.pack("!H", code), CLOSE), 1002)
+            for code in (0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65_535)
+        ),
         (client_frame(struct.pack("!H", 1000) + b"\xff", CLOSE), 1007),
         (b"\x81\xfe\x00\x05" + bytes(4) + b"hello", 1002),
+        (b"\x81\xff" + struct.pack("!Q", 5) + bytes(4) + b"hello", 1002),
         (b"\x81\xff" + struct.pack("!Q", 1 << 63), 1002),
     ],
 )
@@ -243,6 +276,8 @@ async def test_a_malformed_frame_after_good_ones_lets_those_be_answered(raw):
         (b"", b""),
         (struct.pack("!H", 1000), struct.pack("!H", 1000)),
         (struct.pack("!H", 1001) + b"bye", struct.pack("!H", 1001)),
+        (struct.pack("!H", 1013), struct.pack("!H", 1013)),
+        (struct.pack("!H", 3000) + "ä".encode() * 61, struct.pack("!H", 3000)),
         (struct.pack("!H", 4999), struct.pack("!H", 4999)),
     ],
 )
@@ -251,6 +286,12 @@ async def test_a_close_is_answered_and_the_server_closes_first(raw, payload, ech
     opcode, answer = await raw.frame()
     assert opcode == CLOSE
     assert answer[:2] == echoed
+    assert await raw.until_closed() == b""
+
+
+async def test_a_close_in_the_middle_of_a_message_is_answered(raw):
+    await raw.send(client_frame(COMMAND[:9], fin=False) + client_frame(struct.pack("!H", 1000), CLOSE))
+    assert await raw.frame() == (CLOSE, struct.pack("!H", 1000))
     assert await raw.until_closed() == b""
 
 

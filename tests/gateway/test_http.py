@@ -358,6 +358,29 @@ async def test_a_head_that_is_too_large_is_refused_with_431(home, data):
         b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
         b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}xx0\r\n\r\n",
+        b"GET /healthz HTTP/1.1\rHost: localhost\r\r",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\rX: y\r\n\r\n",
+        b"\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n 5\r\n\r\nhello",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\nContent-Length: \r\n\r\n",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0x0\r\n\r\n",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + b"0" * 100 + b"\r\n\r\n",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+        b"POST /api/drain HTTP/1.1\r\nHost: localhost\r\n"
+        b"X: a\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        *(
+            b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n" + chunks
+            for chunks in (
+                b"0x2\r\n{}\r\n0\r\n\r\n",
+                b"-2\r\n{}\r\n0\r\n\r\n",
+                b"2 2\r\n{}\r\n0\r\n\r\n",
+                b"2\n{}\n0\n\n",
+                b"2;x\n\r\n{}\r\n0\r\n\r\n",
+                b"f" * 40 + b"\r\n{}\r\n0\r\n\r\n",
+            )
+        ),
     ],
 )
 async def test_a_request_that_can_be_read_in_two_ways_or_none_is_refused_and_the_connection_closed(
@@ -369,6 +392,29 @@ async def test_a_request_that_can_be_read_in_two_ways_or_none_is_refused_and_the
         got = await raw.until_closed()
         assert re.findall(rb"HTTP/1.1 (\d+) ", got) == [b"400"]
     assert not (await home.engine.snapshot()).engine.draining
+
+
+CHANGE = b"PUT /api/max_concurrent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        CHANGE + b'Content-Length: 7\r\nContent-Length: 7\r\n\r\n{"n":9}',
+        CHANGE + b'Content-Length: 7, 7\r\n\r\n{"n":9}',
+        CHANGE + b'X: a\r\n Content-Length: 999\r\nContent-Length: 7\r\n\r\n{"n":9}',
+        CHANGE.replace(b"\r\n", b"\n") + b'Content-Length: 7\n\n{"n":9}',
+        CHANGE + b'Transfer-Encoding: ChUnKeD\r\n\r\n7\r\n{"n":9}\r\n0\r\n\r\n',
+        CHANGE + b'Transfer-Encoding:\r\n chunked\r\n\r\n7\r\n{"n":9}\r\n0\r\n\r\n',
+        CHANGE + b'Transfer-Encoding: chunked\r\n\r\n7;x=y\r\n{"n":9}\r\n0;x\r\nContent-Length: 999\r\n\r\n',
+    ],
+)
+async def test_a_request_that_is_unusual_but_clear_ends_where_it_says(home, data):
+    raw = await home.raw()
+    async with raw.stream:
+        await raw.send(data + b"GET /nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert re.findall(rb"HTTP/1.1 (\d+) ", await raw.until_closed()) == [b"200", b"404"]
+    assert (await home.engine.snapshot()).engine.max_concurrent == 9
 
 
 async def test_another_version_of_http_is_refused(home):
