@@ -6,6 +6,7 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import h11
@@ -46,6 +47,10 @@ class StandIn:
     def times(self, path: str) -> list[float]:
         """When the calls of this path came."""
         return [at for at, what, _ in self.told if what == path]
+
+    def gaps(self, path: str) -> list[float]:
+        """The seconds between the calls of this path."""
+        return [round(after - before, 3) for before, after in pairwise(self.times(path))]
 
     async def until(self, path: str, count: int = 1) -> dict[str, Any]:
         """Wait for so many calls of this path; the last one's body."""
