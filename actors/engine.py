@@ -43,6 +43,7 @@ from .messages import (
 )
 from .stream import Cursor, FellBehind, Published, Stream
 from .ticket import Ticket
+from .workers.facade import Workers
 
 T = TypeVar("T")
 
@@ -59,7 +60,9 @@ class Engine:
         directory: Directory,
         live_bodies: LiveBodies,
         settled: trio.Event,
+        workers: Workers,
     ) -> None:
+        self.workers = workers
         self._door = door
         self._journal = journal
         self._stream = stream

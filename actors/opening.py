@@ -26,6 +26,7 @@ from .housekeeping import Keep, check_retention
 from .ids import uuid7_hex
 from .jobs import Jobs, check_seconds
 from .system import Clock, System
+from .workers.push import Push
 
 
 @asynccontextmanager
@@ -45,6 +46,7 @@ async def open_engine(
     clock: Clock | None = None,
     ids: Callable[[], str] | None = None,
     random: random_module.Random | None = None,
+    push: Push | None = None,
 ) -> AsyncIterator[Engine]:
     """Run an engine for as long as the block lasts.
 
@@ -60,7 +62,7 @@ async def open_engine(
     as `<run id>.json`.
 
     `clock` gives Unix seconds, `ids` the ids of runs (texts that sort in the order they are drawn), and
-    `random` the randomness; all have defaults.
+    `random` the randomness, and `push` calls the workers of flows; all have defaults.
     """
     clock = clock or _wall_clock()
     random = random or random_module.Random()
@@ -81,6 +83,7 @@ async def open_engine(
         clock=clock,
         ids=ids or uuid7_hex(clock, random),
         epoch=f"{random.getrandbits(64):016x}",
+        push=push,
     )
     error: BaseException | None = None
     async with trio.open_nursery() as nursery:

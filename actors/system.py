@@ -34,6 +34,12 @@ from .run import RunActor
 from .runs_dir import RunsDir
 from .stream import Stream
 from .supervisor import Supervisor
+from .workers.crew import Crew
+from .workers.facade import Workers
+from .workers.messages import End
+from .workers.push import HttpPush, Push
+from .workers.registry import Registry
+from .workers.workqueue import WorkQueue
 
 logger = logging.getLogger("greenroom")
 
@@ -65,6 +71,7 @@ class System:
         clock: Clock,
         ids: Callable[[], str],
         epoch: str,
+        push: Push | None,
     ) -> None:
         self.failure: BaseException | None = None
         self._jobs = jobs
@@ -98,11 +105,22 @@ class System:
         door = self._door = Door(jobs, self._supervisor, self._journal, ids, max_value_bytes)
         self._services = Services(door, self._journal, files, clock)
         self._ownership = LocalOwnership()
+        self._http = HttpPush()
+        self._registry = Registry(self._journal, clock)
+        self._queue = WorkQueue(ids)
+        self._crew = Crew(door, self._registry, self._queue, push or self._http)
         self._directory.makes("handle", self._make_handle)
         self._directory.makes("lane", self._make_lane)
         self._directory.makes("run", self._make_run)
         self.engine = Engine(
-            door, self._journal, stream, store, self._directory, self._live_bodies, self._settled
+            door,
+            self._journal,
+            stream,
+            store,
+            self._directory,
+            self._live_bodies,
+            self._settled,
+            Workers(door, self._registry, self._queue, clock),
         )
 
     # Lives.
@@ -126,6 +144,7 @@ class System:
                             opened = True
                             await self._leaving.wait()
                             await self._shut_down()
+                            await self._end_queue()
                             if self._runs_dir is not None:
                                 await self._runs_dir.finish()
                             self._actors.cancel_scope.cancel()
@@ -138,7 +157,7 @@ class System:
                     raise
             finally:
                 try:
-                    await self._store.close()
+                    await self._close()
                 except Exception as error:
                     self.failure = self.failure or error
                 finally:
@@ -187,6 +206,9 @@ class System:
         self._directory.add(self._journal)
         for event in consequences(stored, limit, self._limits):
             self._journal.tell(Change((event,)))
+        self._registry.restore(stored.workers)
+        self._directory.add(self._registry)
+        self._directory.add(self._queue)
         supervisor = self._supervisor
         supervisor.slots.limit = limit
         supervisor.slots.generations = {
@@ -227,6 +249,12 @@ class System:
             if not self._directory.awake("run"):
                 return
 
+    async def _end_queue(self) -> None:
+        """Nothing is going to be offered any more: let go of the workers who wait for it."""
+        ended: Reply[None] = Reply()
+        self._queue.tell(End(ended))
+        await ended.get()
+
     async def _nothing_executes(self) -> None:
         while True:
             idle: Reply[bool] = Reply()
@@ -255,6 +283,13 @@ class System:
             execution.run.close("the engine has stopped")
         self._door.close()
         self._journal.close()
+
+    async def _close(self) -> None:
+        """Let go of what is outside: nobody uses it any more."""
+        try:
+            await self._http.aclose()
+        finally:
+            await self._store.close()
 
     def _start(self, actor: Actor) -> None:
         self._actors.start_soon(self._live, actor, name=f"{actor.kind} {actor.name}")

@@ -609,10 +609,11 @@ def awake(engine: Engine) -> list[str]:
     return sorted(f"{kind} {name}" for kind, name in reports if kind in ("handle", "lane", "run"))
 
 
-async def test_an_engine_without_work_has_only_its_supervisor_and_its_journal_awake(autojump_clock, bodies):
+async def test_an_engine_without_work_has_only_the_actors_awake_that_always_are(autojump_clock, bodies):
     async with open_engine(bodies.jobs, lanes={"x": 3}) as engine:
         await wait_all_tasks_blocked()
-        assert sorted(report["kind"] for report in engine.report()) == ["journal", "supervisor"]
+        kinds = sorted(report["kind"] for report in engine.report())
+        assert kinds == ["journal", "registry", "supervisor", "workqueue"]
 
 
 async def test_an_executing_run_keeps_itself_its_handle_and_its_lane_awake(autojump_clock, bodies):

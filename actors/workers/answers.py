@@ -1,0 +1,90 @@
+"""The wire of push workers: what is sent to them, and what their answers say."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from ...protocol.errors import Invalid, TooLarge
+from ...protocol.values import json_value
+from .states import Failing, Work
+
+_MAX_ERROR = 2000
+_EXCERPT = 200
+
+
+class Unusable(Exception):
+    """What goes to a worker or came from one is not what it should be."""
+
+    def __init__(self, code: Failing, message: str) -> None:
+        super().__init__(message)
+        self.code: Failing = code
+        self.message = message
+
+
+class _Answer(msgspec.Struct):
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+_decoder = msgspec.json.Decoder(_Answer)
+
+
+def request(work: Work, max_bytes: int) -> tuple[bytes, dict[str, str]]:
+    """The body and the headers of a call."""
+    body = msgspec.json.encode({"input": work.input, "params": work.params})
+    if len(body) > max_bytes:
+        raise Unusable(
+            "too_large",
+            f"input and params have {len(body):,} bytes as JSON, where {max_bytes:,} are sent: "
+            "send less, or where it can be found",
+        )
+    return body, {"Idempotency-Key": quote(work.key, safe=":/@[]")}
+
+
+def result(status: int, body: bytes, max_bytes: int) -> Any:
+    """What a worker's answer brings. Raises `Unusable` if that isn't a result."""
+    if status != 200:
+        moved = ", which is not followed" if 300 <= status < 400 else ""
+        raise Unusable("bad_status", f"it answered with status {status}{moved}{_excerpt(body)}")
+    try:
+        answer = _decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise Unusable("bad_answer", f'its answer is not {{"result", "error"}}: {error}') from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Unusable("bad_json", f"its answer is no JSON: {error}{_excerpt(body)}") from None
+    if answer.error:
+        raise Unusable("service_error", error_text(answer.error))
+    if isinstance(answer.result, msgspec.UnsetType):
+        if answer.error is None or isinstance(answer.error, msgspec.UnsetType):
+            raise Unusable("bad_answer", f'its answer has neither "result" nor "error"{_excerpt(body)}')
+        return None
+    return _value(answer.result, max_bytes)
+
+
+def error_text(text: str) -> str:
+    """What a service says about its failure, as it goes on."""
+    sound = text.encode("utf-8", "replace").decode()
+    return sound if len(sound) <= _MAX_ERROR else f"{sound[:_MAX_ERROR]}…"
+
+
+def _value(raw: msgspec.Raw, max_bytes: int) -> Any:
+    size = len(memoryview(raw))
+    if size > max_bytes:  # not even looked at: a small text can stand for very many objects
+        raise Unusable("too_large", f"the result has {size:,} bytes, where {max_bytes:,} are allowed")
+    try:
+        return json_value(msgspec.json.decode(raw), "result", max_bytes)
+    except TooLarge as error:
+        raise Unusable("too_large", error.message) from None
+    except Invalid as error:
+        raise Unusable("bad_answer", error.message) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Unusable("bad_json", f"its result is no JSON: {error}") from None
+
+
+def _excerpt(body: bytes) -> str:
+    text = body[: 4 * _EXCERPT].decode("utf-8", "replace").strip()
+    short = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
+    return f": {short!r}" if short else ""

@@ -1,0 +1,103 @@
+"""The crew: what a flow's body uses to have work done elsewhere. One call is one try; whether another one
+follows is the caller's matter. A body that is cancelled takes its call back at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import trio
+
+from ...protocol.errors import Unavailable
+from ..actor import Reply
+from ..door import Door
+from .answers import Unusable, request, result
+from .checks import exec_url
+from .messages import CallEnded, Choose, Chosen, Offer, Withdraw
+from .push import Push, PushFailed
+from .registry import Registry
+from .states import Failing, Work, Worked, WorkerState, WorkFailed
+from .workqueue import WorkQueue
+
+
+class Crew:
+    """See the module's text."""
+
+    def __init__(self, door: Door, registry: Registry, queue: WorkQueue, push: Push) -> None:
+        self._door = door
+        self._registry = registry
+        self._queue = queue
+        self._push = push
+
+    async def push(
+        self,
+        work: Work,
+        *,
+        worker: str | None = None,
+        avoid: Collection[str] = (),
+        others_only: bool = False,
+        weighted_by_load: bool = False,
+    ) -> Worked:
+        """Call a worker over HTTP. Raises `WorkFailed`, which names who it was.
+
+        It is the one named as `worker`, if that is online; else one that isn't in `avoid` and hasn't failed
+        lately, if there is one: the least busy, or each in turn. With `others_only` those in `avoid` are not
+        taken at all.
+        """
+        body, headers = _sendable(work, self._door.max_value_bytes)
+        choose = Choose(work.service, worker, avoid, others_only, weighted_by_load, Reply())
+        chosen: Chosen = await self._ask(choose, self._registry)
+        called, failed = chosen.worker, None
+        try:
+            value = await self._call(work, called, body, headers)
+            failed = False
+        except WorkFailed as error:
+            failed = error.workers_fault
+            raise
+        finally:
+            self._registry.tell(CallEnded(called.id, chosen.beat, failed))
+        return Worked(value, called.id, called.url)
+
+    async def offer(self, work: Work) -> Worked:
+        """Put it into the queue and wait until a worker has done it. Raises `WorkFailed`.
+
+        The worker waits in turn: `acknowledge` what comes of it, or `refuse` it.
+        """
+        _sendable(work, self._door.max_value_bytes)
+        offer = Offer(work, Reply())
+        withdraw = Withdraw(offer.reply, Reply())
+        try:
+            with trio.move_on_after(work.timeout):
+                worked: Worked = await self._ask(offer, self._queue)
+                return worked
+        except BaseException:
+            self._queue.tell(withdraw)  # if it failed there, there is nothing to withdraw any more
+            raise
+        taker: str | None = await self._ask(withdraw, self._queue)
+        waited = f"worker {taker!r} has not completed it" if taker else "no worker took it from the queue"
+        raise WorkFailed("timeout", f"{waited} within {work.timeout:g} s", taker)
+
+    async def _call(self, work: Work, worker: WorkerState, body: bytes, headers: dict[str, str]) -> Any:
+        def failed(code: Failing, message: str) -> WorkFailed:
+            return WorkFailed(code, f"worker {worker.id!r} at {worker.url}: {message}", worker.id, worker.url)
+
+        try:
+            with trio.move_on_after(work.timeout):
+                answer = await self._push.post(exec_url(worker.url, work.service), body, headers)
+                return result(*answer, self._door.max_value_bytes)
+        except (PushFailed, Unusable) as error:
+            raise failed(error.code, error.message) from error
+        raise failed("timeout", f"no answer within {work.timeout:g} s")
+
+    async def _ask(self, message: Any, actor: Registry | WorkQueue) -> Any:
+        try:
+            return await self._door.ask(message, actor)
+        except Unavailable as error:
+            raise WorkFailed("stopped", error.message) from None
+
+
+def _sendable(work: Work, max_bytes: int) -> tuple[bytes, dict[str, str]]:
+    try:
+        return request(work, max_bytes)
+    except Unusable as error:
+        raise WorkFailed(error.code, error.message) from None

@@ -1,0 +1,145 @@
+"""`engine.workers`: what workers say to an engine, and what others ask about them. The gateway calls this."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import trio
+
+from ...persistence.flows import WorkerRow
+from ...protocol.errors import Invalid, TooLarge, Unavailable
+from ...protocol.names import check_name
+from ...protocol.values import json_value, shown
+from ..actor import Reply
+from ..arguments import check_text
+from ..door import Door
+from ..jobs import check_seconds
+from .answers import error_text
+from .checks import check_kind, check_load, check_services, check_url
+from .messages import Allocate, Complete, Extend, Heard, Heartbeat, ListWorkers, Poll, Register, Unpoll
+from .registry import Registry
+from .states import Failing, QueueItem, WorkerState, WorkFailed
+from .workqueue import WorkQueue
+
+LONGEST_POLL = 25.0
+"""Seconds that a poll may wait."""
+
+_COMMITTED_WITHIN = 30.0
+"""Seconds that a worker waits until what it completed is committed: its store may be down."""
+
+
+class Workers:
+    """The workers of an engine. `by` names who caused a change, in its event."""
+
+    def __init__(self, door: Door, registry: Registry, queue: WorkQueue, clock: Callable[[], float]) -> None:
+        self._door = door
+        self._registry = registry
+        self._queue = queue
+        self._clock = clock
+
+    async def register(
+        self,
+        id: str,
+        url: str,
+        services: Sequence[str],
+        *,
+        kind: Literal["http", "queue"] = "http",
+        load: float = 0,
+        by: str = "app",
+    ) -> WorkerState:
+        """A worker is there. One of this id that was registered before is replaced. It is called under `url`
+        if its kind is `http`, and polls otherwise."""
+        kind = check_kind(kind)
+        row = WorkerRow(
+            check_name("id", id),
+            check_url(url, kind),
+            check_services(services),
+            kind,
+            check_load(load),
+            self._clock(),
+        )
+        state: WorkerState = await self._door.ask(Register(row, by, Reply()), self._registry)
+        return state
+
+    async def heartbeat(self, id: str, load: float | None = None, *, by: str = "app") -> None:
+        """A worker lives. One that isn't registered is `NotFound`, and is to register."""
+        check_text("id", id)
+        number = None if load is None else check_load(load)
+        await self._door.ask(Heartbeat(id, number, by, Reply()), self._registry)
+
+    async def list(self, service: str | None = None, ttl: float | None = None) -> Sequence[WorkerState]:
+        """The workers that serve a service (without one, all), and were heard of within `ttl` seconds."""
+        if service is not None:
+            check_text("service", service)
+        if ttl is not None:
+            check_seconds("ttl", ttl, 0)
+        workers: Sequence[WorkerState] = await self._door.ask(
+            ListWorkers(service, ttl, Reply()), self._registry
+        )
+        return workers
+
+    async def allocate(self, service: str) -> WorkerState | None:
+        """The worker with the least load of those that are online and can be called, if there is one."""
+        check_text("service", service)
+        worker: WorkerState | None = await self._door.ask(Allocate(service, Reply()), self._registry)
+        return worker
+
+    async def poll(
+        self, worker_id: str, services: Sequence[str], wait: float = LONGEST_POLL
+    ) -> QueueItem | None:
+        """Work of one of these services, as soon as there is some; `None` if there is none for `wait`
+        seconds, or the same worker polls anew meanwhile."""
+        if not 0 <= check_seconds("wait", wait, LONGEST_POLL) <= LONGEST_POLL:
+            raise Invalid(f"wait must be from 0 to {LONGEST_POLL:g} seconds, not {wait!r}", value=repr(wait))
+        worker = check_name("worker_id", worker_id)
+        poll = Poll(worker, check_services(services), wait > 0, Reply())
+        self._registry.tell(Heard(worker))
+        try:
+            with trio.move_on_after(wait or math.inf):
+                item: QueueItem | None = await self._door.ask(poll, self._queue)
+                return item
+        except BaseException:
+            self._queue.tell(Unpoll(poll))
+            raise
+        self._queue.tell(Unpoll(poll))
+        return None
+
+    async def complete(
+        self, queue_id: str, result: Any = None, error: str = "", *, worker_id: str | None = None
+    ) -> None:
+        """An item is done, or has failed if there is an `error`. Returns when that is committed. A `Conflict`
+        if it isn't that worker's any more: completed, withdrawn, or lost. A result that can't be taken is
+        refused, and the work has failed with it. `Unavailable` if it takes long to commit it."""
+        check_text("queue_id", queue_id)
+        if worker_id is not None:
+            check_text("worker_id", worker_id)
+            self._registry.tell(Heard(worker_id))
+        if not isinstance(error, str | None):
+            raise Invalid(f"error must be a string, not {shown(error)}", value=shown(error))
+        refused: Invalid | TooLarge | None = None
+        failed = None
+        if error:
+            failed = WorkFailed("service_error", error_text(error))
+        else:
+            try:
+                result = json_value(result, "result", self._door.max_value_bytes)
+            except (Invalid, TooLarge) as unfit:
+                refused = unfit
+                code: Failing = "too_large" if isinstance(unfit, TooLarge) else "bad_answer"
+                failed = WorkFailed(code, unfit.message)
+        with trio.move_on_after(_COMMITTED_WITHIN) as scope:
+            await self._door.ask(Complete(queue_id, worker_id, result, failed, Reply()), self._queue)
+        if scope.cancelled_caught:
+            raise Unavailable(f"what became of queue item {queue_id!r} is known, but isn't committed yet")
+        if refused is not None:
+            raise refused
+
+    async def extend(self, queue_id: str, worker_id: str) -> None:
+        """The worker still works on an item, and keeps it for another minute. A `Conflict` as for
+        `complete`: then it is to stop."""
+        check_text("queue_id", queue_id)
+        check_text("worker_id", worker_id)
+        self._registry.tell(Heard(worker_id))
+        await self._door.ask(Extend(queue_id, worker_id, Reply()), self._queue)

@@ -1,0 +1,162 @@
+"""How a worker is called over HTTP: `Push`, which a simulation replaces, and the one that really does it.
+
+The connections of an engine are pooled. Nothing of the environment counts (no proxies), no redirect is
+followed and nothing is kept between calls. What comes back is read up to a limit and no further. A call that
+is cancelled closes its connection at once, which is how the worker hears of it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import trio
+
+if TYPE_CHECKING:
+    import httpx
+
+MAX_ANSWER = 16 << 20
+"""Bytes of an answer that are read."""
+
+_MAX_REFUSAL = 4096  # bytes that are read of an answer which isn't 200
+_CONNECT_TIMEOUT = 5.0
+_CONNECTIONS = 100
+_IDLE_CONNECTIONS = 20
+_CLEANUP = 5.0
+
+
+class PushFailed(Exception):
+    """There is no answer; `code` says what happened instead."""
+
+    def __init__(self, code: Literal["unreachable", "reset", "bad_http", "too_large"], message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Push(Protocol):
+    """What calls workers. Whoever calls it limits the time, by cancelling."""
+
+    async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        """Send JSON, and return the status and the body of the answer. Raises `PushFailed`."""
+
+
+class HttpPush:
+    """See the module's text. `aclose` it at the end; what it needs is opened when it is first used."""
+
+    def __init__(self) -> None:
+        self._transport: httpx.AsyncHTTPTransport | None = None
+
+    async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        """See `Push`."""
+        import httpx  # an engine that calls no workers needn't wait for it
+
+        if self._transport is None:
+            self._transport = httpx.AsyncHTTPTransport(
+                verify=ssl.create_default_context(),
+                trust_env=False,
+                limits=httpx.Limits(
+                    max_connections=_CONNECTIONS, max_keepalive_connections=_IDLE_CONNECTIONS
+                ),
+            )
+        while True:
+            call = _Call()
+            try:
+                request = httpx.Request(
+                    "POST",
+                    url,
+                    content=body,
+                    headers={
+                        "Content-Type": "application/json",
+                        "Accept": "application/json",
+                        "Accept-Encoding": "identity",
+                        "User-Agent": "greenroom",
+                        **headers,
+                    },
+                    extensions={"timeout": {"connect": _CONNECT_TIMEOUT}, "trace": call.trace},
+                )
+                return await _answer(await self._transport.handle_async_request(request))
+            except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
+                raise PushFailed("unreachable", f"no connection: {_text(error)}") from error
+            except (httpx.NetworkError, httpx.ProtocolError) as error:
+                if call.may_be_repeated:
+                    continue
+                raise _lost(error) from error
+            except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+                raise PushFailed("unreachable", f"it can't be called: {_text(error)}") from error
+
+    async def aclose(self) -> None:
+        """Close what is open. Bounded in time, whatever the other ends do."""
+        if self._transport is not None:
+            transport, self._transport = self._transport, None
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
+                await transport.aclose()
+
+
+class _Call:
+    """How far one request has come. A worker may close a connection that was idle in the moment that it is
+    used again; such a request never reached it, and is sent once more over another one."""
+
+    def __init__(self) -> None:
+        self._connected = False
+        self._answered = False
+
+    async def trace(self, event: str, info: dict[str, Any]) -> None:
+        if event == "connection.connect_tcp.started":
+            self._connected = True
+        elif event == "http11.receive_response_headers.complete":
+            self._answered = True
+
+    @property
+    def may_be_repeated(self) -> bool:
+        return not (self._connected or self._answered)
+
+
+async def _answer(response: httpx.Response) -> tuple[int, bytes]:
+    stream = response.stream
+    assert not isinstance(stream, bytes)
+    try:
+        refused = response.status_code != 200
+        limit = _MAX_REFUSAL if refused else MAX_ANSWER
+        if not refused:
+            _check_head(response)
+        body = bytearray()
+        async for chunk in stream:  # type: ignore[union-attr]  # it came from an asynchronous transport
+            body += chunk
+            if len(body) > limit:
+                if refused:
+                    break
+                raise _too_large(f"more than {limit:,}")
+        return response.status_code, bytes(body[:limit])
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
+            await stream.aclose()  # type: ignore[union-attr]
+
+
+def _check_head(response: httpx.Response) -> None:
+    size = response.headers.get("content-length", "0")
+    if size.isdecimal() and int(size) > MAX_ANSWER:
+        raise _too_large(f"{int(size):,}")
+    encoding = response.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise PushFailed("bad_http", f"the answer is encoded as {encoding[:40]!r}, which was not asked for")
+
+
+def _too_large(size: str) -> PushFailed:
+    return PushFailed("too_large", f"the answer has {size} bytes, where {MAX_ANSWER:,} are read")
+
+
+def _lost(error: httpx.TransportError) -> PushFailed:
+    text = _text(error)
+    import httpx
+
+    if isinstance(error, httpx.NetworkError) or "without sending" in text:
+        return PushFailed("reset", f"the connection ended before the answer did: {text}")
+    return PushFailed("bad_http", f"what came back is no HTTP: {text}")
+
+
+def _text(error: Exception) -> str:
+    cause: BaseException | None = error
+    while cause is not None and not str(cause):
+        cause = cause.__cause__ or cause.__context__
+    return str(cause)[:500] if cause is not None else type(error).__name__

@@ -1,0 +1,137 @@
+"""What is said about workers: how one stands, a piece of work, what came of it, and how it can fail."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import msgspec
+
+from ...persistence.flows import WorkerKind
+from ...protocol.errors import Conflict
+from ..actor import Reply
+
+WorkerStatus = Literal["online", "offline"]
+
+Failing = Literal[
+    "no_worker",  # none that is online serves it
+    "unreachable",  # there was no connection to the worker
+    "reset",  # the connection ended before the answer did
+    "timeout",  # no answer in time
+    "bad_status",  # an answer that isn't 200
+    "bad_http",  # what came is no HTTP
+    "bad_json",  # the answer is no JSON
+    "bad_answer",  # it is JSON of another form than {"result", "error"}
+    "too_large",  # what goes there, or what came back
+    "service_error",  # the service itself says that it failed
+    "expired",  # a worker took it from the queue and was not heard of again
+    "stopped",  # the engine has been left
+]
+"""Why a piece of work was not done."""
+
+_WORKERS_FAULT: frozenset[Failing] = frozenset(
+    {"unreachable", "reset", "timeout", "bad_status", "bad_http", "bad_json", "bad_answer"}
+)
+"""After these another worker is the better choice, for a while."""
+
+
+class WorkerState(msgspec.Struct, frozen=True):
+    """A worker, as it stands. `last_heartbeat` is in Unix seconds."""
+
+    id: str
+    url: str
+    services: tuple[str, ...]
+    kind: WorkerKind
+    load: float
+    last_heartbeat: float
+    status: WorkerStatus
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of work for any worker that serves `service`.
+
+    `key` is the same for every try of it: a worker may know by it that it has done this before. `timeout` is
+    in seconds, from being handed out until the answer is there; a wait in the queue counts.
+    """
+
+    service: str
+    run: str
+    node: str
+    key: str
+    input: Any = None
+    params: dict[str, Any] = {}
+    timeout: float = math.inf
+
+
+class Worked(msgspec.Struct, frozen=True):
+    """It is done. A worker that took it from the queue is known by its name only, and waits to hear that the
+    result is kept: `completion` is its reply."""
+
+    result: Any
+    worker: str | None = None
+    worker_url: str | None = None
+    completion: Reply[None] | None = None
+
+    def acknowledge(self) -> None:
+        """The result is committed."""
+        _acknowledge(self.completion)
+
+    def refuse(self) -> None:
+        """The result is not wanted any more. Does nothing once it has been acknowledged."""
+        _refuse(self.completion)
+
+
+class WorkFailed(Exception):
+    """It is not done; `code` names why, and `worker` and `worker_url` who tried, if anyone did. One who took
+    it from the queue and says that he failed waits to hear that this is kept."""
+
+    def __init__(
+        self, code: Failing, message: str, worker: str | None = None, worker_url: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code: Failing = code
+        self.message = message
+        self.worker = worker
+        self.worker_url = worker_url
+        self.completion: Reply[None] | None = None
+
+    @property
+    def workers_fault(self) -> bool:
+        """Whether another worker may fare better."""
+        return self.code in _WORKERS_FAULT
+
+    def acknowledge(self) -> None:
+        """The failure is committed."""
+        _acknowledge(self.completion)
+
+    def refuse(self) -> None:
+        """The failure is not of interest any more. Does nothing once it has been acknowledged."""
+        _refuse(self.completion)
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+
+class QueueItem(msgspec.Struct, frozen=True):
+    """A piece of work as a worker takes it from the queue. `id` is that of this delivery: if the work is
+    offered once more, it gets another one, so that what the first taker says about it is known as late."""
+
+    id: str
+    run: str
+    node: str
+    service: str
+    key: str
+    input: Any
+    params: dict[str, Any]
+    visible_for: float
+    """Seconds until it is taken away again, unless it is completed or extended."""
+
+
+def _acknowledge(completion: Reply[None] | None) -> None:
+    if completion is not None:
+        completion.set(None)
+
+
+def _refuse(completion: Reply[None] | None) -> None:
+    if completion is not None:
+        completion.fail(Conflict("the run that wanted this goes on without it: drop it"))
