@@ -3,7 +3,7 @@ follows is the caller's matter. A body that is cancelled takes its call back at 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import trio
@@ -13,11 +13,16 @@ from ..actor import Reply
 from ..door import Door
 from .answers import Unusable, request, result
 from .checks import exec_url
-from .messages import CallEnded, Choose, Chosen, Offer, Withdraw
+from .messages import CallEnded, Choose, Chosen, ListWorkers, Offer, Withdraw
 from .push import Push, PushFailed
 from .registry import Registry
 from .states import Failing, Work, Worked, WorkerState, WorkFailed
 from .workqueue import WorkQueue
+
+Given = Callable[[str, str], None]
+"""Hears which worker has a piece of work in hand, and under which URL."""
+
+_TO_WITHDRAW = 1.0
 
 
 class Crew:
@@ -37,8 +42,9 @@ class Crew:
         avoid: Collection[str] = (),
         others_only: bool = False,
         weighted_by_load: bool = False,
+        given: Given | None = None,
     ) -> Worked:
-        """Call a worker over HTTP. Raises `WorkFailed`, which names who it was.
+        """Call a worker over HTTP. Raises `WorkFailed`, which names who it was; `given` hears it before.
 
         It is the one named as `worker`, if that is online; else one that isn't in `avoid` and hasn't failed
         lately, if there is one: the least busy, or each in turn. With `others_only` those in `avoid` are not
@@ -48,6 +54,8 @@ class Crew:
         choose = Choose(work.service, worker, avoid, others_only, weighted_by_load, Reply())
         chosen: Chosen = await self._ask(choose, self._registry)
         called, failed = chosen.worker, None
+        if given is not None:
+            given(called.id, called.url)
         try:
             value = await self._call(work, called, body, headers)
             failed = False
@@ -58,22 +66,36 @@ class Crew:
             self._registry.tell(CallEnded(called.id, chosen.beat, failed))
         return Worked(value, called.id, called.url)
 
-    async def offer(self, work: Work) -> Worked:
-        """Put it into the queue and wait until a worker has done it. Raises `WorkFailed`.
+    async def has_other(self, service: str, tried: Collection[str]) -> bool:
+        """Whether there is a worker to call who hasn't tried yet."""
+        workers: Sequence[WorkerState] = await self._ask(ListWorkers(service, None, Reply()), self._registry)
+        return any(
+            worker.status == "online" and worker.kind == "http" and worker.id not in tried
+            for worker in workers
+        )
+
+    async def offer(self, work: Work, *, given: Given | None = None) -> Worked:
+        """Put it into the queue and wait until a worker has done it. Raises `WorkFailed`; where it is
+        cancelled, `given` hears who had taken it.
 
         The worker waits in turn: `acknowledge` what comes of it, or `refuse` it.
         """
         _sendable(work, self._door.max_value_bytes)
         offer = Offer(work, Reply())
         withdraw = Withdraw(offer.reply, Reply())
+        taker: str | None
         try:
             with trio.move_on_after(work.timeout):
                 worked: Worked = await self._ask(offer, self._queue)
                 return worked
         except BaseException:
             self._queue.tell(withdraw)  # if it failed there, there is nothing to withdraw any more
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _TO_WITHDRAW):
+                taker = await withdraw.reply.get()
+                if taker is not None and given is not None:
+                    given(taker, "")
             raise
-        taker: str | None = await self._ask(withdraw, self._queue)
+        taker = await self._ask(withdraw, self._queue)
         waited = f"worker {taker!r} has not completed it" if taker else "no worker took it from the queue"
         raise WorkFailed("timeout", f"{waited} within {work.timeout:g} s", taker)
 
