@@ -16,10 +16,10 @@ FOLDERS = ("greenroom", "gateway", "actors", "persistence", "protocol")
 # All that `protocol/` may import besides itself. Add only what does no I/O, reads no clock and draws no lots.
 PURE = frozenset(
     """
-    __future__ abc base64 binascii bisect collections contextlib copy dataclasses enum fractions functools
-    graphlib hashlib heapq inspect itertools json keyword math operator re reprlib string struct textwrap
-    types typing unicodedata
-    attrs cattrs msgspec
+    __future__ abc base64 binascii bisect collections contextlib copy dataclasses difflib enum fractions
+    functools graphlib hashlib heapq inspect itertools json keyword math operator re reprlib string struct
+    textwrap types typing unicodedata
+    attrs cattrs msgspec yaml
     """.split()
 )
 

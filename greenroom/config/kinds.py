@@ -17,17 +17,10 @@ from ..actors.housekeeping import Keep
 from ..persistence.addresses import parse_addresses
 from ..protocol.errors import GreenroomError
 from ..protocol.names import check_name, lane_name
+from ..protocol.structuring import Several
 from .durations import duration
 
 _NONE = "none"
-
-
-class Several(ValueError):
-    """Mistakes in the parts of one value: by the part's name, what is wrong with it."""
-
-    def __init__(self, faults: dict[str, str]) -> None:
-        super().__init__("; ".join(f"{name} {text}" for name, text in faults.items()))
-        self.faults = faults
 
 
 def _as_it_is(text: str) -> Any:
@@ -142,7 +135,7 @@ def _read_lanes(value: Any) -> dict[str, int | None]:
         except ValueError as error:
             faults[name] = f'{error} (or "none", for no limit of its own)'
     if faults:
-        raise Several(faults)
+        raise Several(((name,), text) for name, text in faults.items())
     return limits
 
 
@@ -162,7 +155,7 @@ def _read_keep(value: Any) -> Keep:
             except ValueError as error:
                 faults[key] = str(error)
         if faults:
-            raise Several(faults)
+            raise Several(((name,), text) for name, text in faults.items())
         return Keep(**kept)
     if isinstance(value, str) and (age := duration(value)):
         return Keep(age=age)

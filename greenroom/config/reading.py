@@ -12,15 +12,16 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import attrs
 import cattrs
-from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
+from cattrs.errors import ClassValidationError
 from cattrs.gen import make_dict_structure_fn, override
 
 from ..actors.jobs import Jobs
 from ..gateway.access import Access
 from ..gateway.config import GatewayConfig, Limits
 from ..protocol.errors import GreenroomError, Invalid
+from ..protocol.structuring import told
 from . import kinds
-from .kinds import Kind, Several
+from .kinds import Kind
 from .mistakes import ConfigMistakes, Mistake
 from .settings import Config, EngineConfig
 from .sources import PREFIX, Path_, Unreadable, Written, find_file, read_file, variable_name, variables
@@ -161,37 +162,14 @@ def _structure(written: Written) -> tuple[Config | None, list[Mistake]]:
     try:
         return _converter.structure(written.values, Config), []
     except ClassValidationError as error:
-        return None, [Mistake(written.origin(path), ".".join(path), text) for path, text in _told(error, ())]
-
-
-def _told(error: BaseException, path: Path_) -> Iterator[tuple[Path_, str]]:
-    """Every mistake under an error of cattrs, with its path."""
-    if isinstance(error, ClassValidationError):
-        noted, others = error.group_exceptions()
-        for inner, note in noted:
-            yield from _told(inner, (*path, note.name))
-        for other in others:
-            yield from _told(other, path)
-    elif isinstance(error, ForbiddenExtraKeysError):
-        known = [field.name for field in attrs.fields(error.cl)]
-        for key in sorted(error.extra_fields):
-            yield (*path, key), f"is unknown{_suggestion(key, known)}"
-    elif isinstance(error, Several):
-        for key, text in error.faults.items():
-            yield (*path, key), text
-    else:
-        yield path, str(error)
+        paths = ((tuple(map(str, keys)), text) for keys, text in told(error))
+        return None, [Mistake(written.origin(path), ".".join(path), text) for path, text in paths]
 
 
 def _place(mistake: Mistake) -> tuple[str, int]:
     """For the order of mistakes: that of the lines, in a file."""
     file, _, line = mistake.origin.rpartition(":")
     return (file, int(line)) if line.isdecimal() else (mistake.origin, 0)
-
-
-def _suggestion(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f": did you mean {near[0]!r}?" if near else f": there are {', '.join(known)}"
 
 
 def _odd_variables(environ: Mapping[str, str]) -> Iterator[str]:
