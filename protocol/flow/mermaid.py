@@ -1,0 +1,75 @@
+"""A graph as Mermaid draws it: the text of a flowchart, with subflows as boxes around their nodes.
+
+The shape of a node tells its kind, and an edge has the action that takes it. Whatever stands in a definition
+is shown as text and means nothing to Mermaid or to the page around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .model import DEFAULT_ACTION, Executor, FlowRef, Foreach, Graph, Local, Node, Parallel, Subflow
+
+_LONGEST_LABEL = 60
+
+_SHAPES = {
+    "executor": ("[", "]"),
+    "local": ("(", ")"),
+    "choice": ("{", "}"),
+    "parallel": ("[/", "/]"),
+    "foreach": ("[\\", "\\]"),
+    "flow_ref": ("[[", "]]"),
+    "timer": ("([", "])"),
+    "wait_event": ("{{", "}}"),
+    "approval": ("[/", "\\]"),
+}
+
+
+def mermaid(graph: Graph) -> str:
+    """The text of a flowchart."""
+    return "\n".join(["flowchart TD", *_lines(graph, "n", "    ")]) + "\n"
+
+
+def _lines(graph: Graph, prefix: str, indent: str) -> Iterator[str]:
+    """The nodes and edges of one graph. Ids are made of numbers: names could be words of Mermaid's."""
+    ids = {key: f"{prefix}{number}" for number, key in enumerate(graph.nodes)}
+    begin, end = f"{prefix}_begin", f"{prefix}_end"
+    yield f"{indent}{begin}(( ))"
+    for key, node in graph.nodes.items():
+        if isinstance(node, Subflow):
+            yield f'{indent}subgraph {ids[key]}["{_escaped(key)}"]'
+            yield from _lines(node.subflow, f"{ids[key]}_", f"{indent}    ")
+            yield f"{indent}end"
+        else:
+            opening, closing = _SHAPES[node.kind]
+            yield f'{indent}{ids[key]}{opening}"{_escaped(key)}<br/>{_escaped(_about(node))}"{closing}'
+    if any(not edge.to for edge in graph.edges):
+        yield f"{indent}{end}((( )))"
+    yield f"{indent}{begin} --> {ids[graph.start]}"
+    for edge in graph.edges:
+        label = "" if edge.action == DEFAULT_ACTION else f'|"{_escaped(edge.action)}"|'
+        yield f"{indent}{ids[edge.from_]} -->{label} {ids[edge.to] if edge.to else end}"
+
+
+def _about(node: Node) -> str:
+    """The second line of a label: the kind, and what is called."""
+    match node:
+        case Executor(exec_type="local_script"):
+            called = node.script[0]
+        case Executor() | Local() | Foreach():
+            called = node.target
+        case Parallel():
+            called = ", ".join(node.parallel_services)
+        case FlowRef():
+            called = f"{node.flow} {node.version}" if node.version else node.flow
+        case _:
+            called = ""
+    return f"{node.kind}: {called}" if called else node.kind
+
+
+def _escaped(text: str) -> str:
+    """A text for within quotes, in which whatever may mean something is written as a number."""
+    text = " ".join(text.split())
+    if len(text) > _LONGEST_LABEL:
+        text = f"{text[: _LONGEST_LABEL - 1]}…"
+    return "".join(char if char.isalnum() or char in " .,:_-/$…" else f"#{ord(char)};" for char in text)

@@ -1,0 +1,254 @@
+"""The model of a flow: what a definition says, as frozen classes. `reading` makes them.
+
+A graph has nodes and edges. Each kind of node is a class with the fields that only it has; `Node` has those
+of all. What a node does is not written here, only what follows from a definition without running anything:
+its input, where its output goes, which action it takes, where an edge leads. Nothing here is to be changed,
+not even a dict.
+
+Times are in milliseconds.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import attrs
+
+from .expressions import Expression
+from .paths import Path, Scope, Source
+
+ExecType = Literal["http", "queue", "local"]
+"""Who executes: a worker that is called, a worker that fetches its work, or a function in this process."""
+
+ExecutorType = Literal["http", "queue", "local", "local_script"]
+"""The same, or a program that is started here."""
+
+Mode = Literal["sequential", "concurrent"]
+Strategy = Literal["fail_fast", "collect_errors", "ignore_errors"]
+
+DEFAULT_ACTION = "default"
+
+
+@attrs.frozen
+class Prep:
+    """Where a node's input comes from: a map of several values, else one, else none."""
+
+    input_key: Path | None = None
+    input_map: dict[str, Source] | None = None
+
+    def input(self, scope: Scope) -> Any:
+        """The input, of which parts may be those in the scope themselves."""
+        if self.input_map is not None:
+            return {key: source.get(scope) for key, source in self.input_map.items()}
+        return self.input_key.get(scope) if self.input_key is not None else None
+
+
+@attrs.frozen(kw_only=True)
+class Output:
+    """A line of an `output_map`: the field of the output, and where in shared it goes."""
+
+    to: Path
+    field: Path
+
+
+@attrs.frozen
+class Post:
+    """What becomes of a node's output."""
+
+    output_key: Path | None = None
+    output_map: tuple[Output, ...] = ()
+    action_static: str | None = None
+    action_key: Path | None = None
+
+    def write(self, shared: dict[str, Any], output: Any) -> None:
+        """Put the output, and fields of it, where they belong. Raises `Invalid` if there is no such place."""
+        for line in self.output_map:
+            line.to.set(shared, line.field.within(output))
+        if self.output_key is not None:
+            self.output_key.set(shared, output)
+
+    def action(self, output: Any, scope: Scope) -> str | None:
+        """The action that a node takes after this output, if it says so itself."""
+        if self.action_static is not None:
+            return self.action_static
+        if self.action_key is None:
+            return None
+        for found in (self._of(output), self.action_key.get(scope)):
+            if isinstance(found, str) and found:
+                return found
+        return None
+
+    def _of(self, output: Any) -> Any:
+        return (
+            self.action_key.within(output) if self.action_key is not None and self.action_key.bare else None
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Node:
+    """What every node has. `max_attempts` 0 means: each worker that is there, once."""
+
+    kind: ClassVar[str]
+    params: dict[str, Any] = attrs.field(factory=dict)
+    prep: Prep = Prep()
+    post: Post = Post()
+    default_action: str | None = None
+    max_retries: int = 0
+    wait_ms: float = 0
+    max_attempts: int = 0
+    attempt_delay_ms: float = 0
+    weighted_by_load: bool = False
+    timeout_ms: float | None = None
+    on_error: str | None = None
+    on_timeout: str | None = None
+
+
+@attrs.frozen(kw_only=True, slots=False)  # `Foreach` is of both kinds, which slots do not allow
+class _Calling(Node):
+    """What nodes have that call something by its name: a service, or a function in this process."""
+
+    service: str | None = None
+    func: str | None = None
+
+    @property
+    def target(self) -> str:
+        """The name of what is called."""
+        return self.func or self.service or ""
+
+
+@attrs.frozen(kw_only=True)
+class Executor(_Calling):
+    """Calls a service, or a function, or starts a program: `script` is the list of its arguments."""
+
+    kind = "executor"
+    exec_type: ExecutorType = "http"
+    script: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Local(_Calling):
+    """Calls a function in this process."""
+
+    kind = "local"
+
+
+@attrs.frozen(kw_only=True)
+class ChoiceCase:
+    """An action, and when it is taken."""
+
+    action: str
+    expr: Expression
+
+
+@attrs.frozen(kw_only=True)
+class Choice(Node):
+    """Takes the action of the first case that holds."""
+
+    kind = "choice"
+    choice_cases: tuple[ChoiceCase, ...] = ()
+
+    def choose(self, scope: Scope) -> str | None:
+        """The action of the first case that holds; None if none does."""
+        return next((case.action for case in self.choice_cases if case.expr.holds(scope)), None)
+
+
+@attrs.frozen(kw_only=True, slots=False)  # `Foreach` is of both kinds, which slots do not allow
+class _Branching(Node):
+    """What nodes have that do several things. `max_parallel` 0 means: all at once."""
+
+    exec_type: ExecType = "http"
+    parallel_mode: Mode = "sequential"
+    max_parallel: int = 0
+    failure_strategy: Strategy = "fail_fast"
+
+
+@attrs.frozen(kw_only=True)
+class Parallel(_Branching):
+    """Calls several services with one input. Without any here, a run brings them as `params.services`."""
+
+    kind = "parallel"
+    parallel_services: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Foreach(_Calling, _Branching):
+    """Calls one service for each item of its input."""
+
+    kind = "foreach"
+
+
+@attrs.frozen(kw_only=True)
+class Subflow(Node):
+    """Walks a graph within this one, with its own shared."""
+
+    kind = "subflow"
+    subflow: Graph
+
+
+@attrs.frozen(kw_only=True)
+class FlowRef(Node):
+    """Walks another flow, by its name; version 0 is the latest that is published."""
+
+    kind = "flow_ref"
+    flow: str
+    version: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Timer(Node):
+    """Waits for `params.delay_ms`."""
+
+    kind = "timer"
+
+
+@attrs.frozen(kw_only=True)
+class WaitEvent(Node):
+    """Waits until the path `params.signal_key` leads to something, or for `params.timeout_ms`."""
+
+    kind = "wait_event"
+
+
+@attrs.frozen(kw_only=True)
+class Approval(Node):
+    """Waits until the path `params.approval_key` leads to a decision."""
+
+    kind = "approval"
+
+
+@attrs.frozen(kw_only=True)
+class Edge:
+    """Where a node's action leads; nowhere, so the flow ends, if `to` is empty."""
+
+    from_: str
+    action: str = DEFAULT_ACTION
+    to: str
+
+
+@attrs.frozen(slots=False)
+class Graph:
+    """A flow."""
+
+    start: str
+    nodes: dict[str, Node]
+    edges: tuple[Edge, ...] = ()
+
+    def edge(self, node: str, action: str) -> Edge | None:
+        """The edge that an action takes from a node: its own, else the one for the default action."""
+        return self._edges.get((node, action)) or self._edges.get((node, DEFAULT_ACTION))
+
+    def follow(self, node: str, action: str) -> str | None:
+        """The node that an action leads to; None if the flow ends there."""
+        edge = self.edge(node, action)
+        return edge.to or None if edge is not None else None
+
+    @cached_property
+    def _edges(self) -> dict[tuple[str, str], Edge]:
+        return {(edge.from_, edge.action): edge for edge in self.edges}
+
+
+KINDS: dict[str, type[Node]] = {
+    cls.kind: cls
+    for cls in (Executor, Local, Choice, Parallel, Foreach, Subflow, FlowRef, Timer, WaitEvent, Approval)
+}
+"""The kinds of nodes there are."""

@@ -1,0 +1,264 @@
+"""Reading: a plain value, structured into a `Graph` by cattrs, or everything that is wrong with its fields.
+
+`fields` says what each may hold. Null is an empty field, and a field of another kind of node may be there if
+it is empty: some programs write all that there are. Whether the parts fit together (an edge that leads
+nowhere) is what `check` looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import attrs
+import cattrs
+from cattrs.gen import make_dict_structure_fn, override
+
+from ..errors import Invalid
+from ..structuring import MAX_MISTAKES, Keys, Several, suggestion, told, written_path
+from ..values import shown
+from . import fields
+from .documents import Fault, parse
+from .expressions import read_expression
+from .model import KINDS, ChoiceCase, Edge, ExecType, ExecutorType, Graph, Node, Post, Prep
+from .paths import parse_path, parse_target
+
+MAX_NODES = 10_000
+"""How many nodes a graph may have, those of its subflows included."""
+
+MAX_SUBFLOWS = 20
+"""How deep subflows may stand in each other."""
+
+_OLDER = {"local_func": "local"}
+
+
+def read_graph(definition: Mapping[str, Any] | str) -> Graph:
+    """The graph of a definition that was checked before. Raises `Invalid` with all mistakes."""
+    _, graph, faults = read(definition)
+    if graph is None:
+        mistakes = rendered(faults)
+        raise Invalid("\n".join(mistakes), mistakes=mistakes)
+    return graph
+
+
+def read(definition: Mapping[str, Any] | str) -> tuple[Any, Graph | None, list[Fault]]:
+    """The definition as a plain value, as far as it is one; the graph; and if there is none, all that is
+    wrong with the text and the fields."""
+    value, faults = parse(definition)
+    if value is None and faults:
+        return None, None, faults
+    too_much = _too_much(value)
+    if too_much:
+        return value, None, [*faults, *too_much]
+    graph = None
+    try:
+        graph = _converter.structure(value, Graph)
+    except Exception as error:  # what the fields raise, collected
+        refused = {keys for keys, _ in faults}  # there, null was put in the place of what is no value
+        faults += [(keys, text) for keys, text in told(error) if keys not in refused]
+    return value, None if faults else graph, faults
+
+
+def _too_much(value: Any) -> list[Fault]:
+    """Whether there are more nodes, or deeper subflows, than anything here should look at."""
+    nodes = 0
+    graphs: list[tuple[Keys, Any]] = [((), value)]
+    while graphs:
+        keys, graph = graphs.pop()
+        inner = graph.get("nodes") if isinstance(graph, Mapping) else None
+        if not isinstance(inner, Mapping):
+            continue
+        nodes += len(inner)
+        if nodes > MAX_NODES:
+            return [((), f"has more than {MAX_NODES:,} nodes: a flow may have so many")]
+        for key, node in inner.items():
+            subflow = node.get("subflow") if isinstance(node, Mapping) else None
+            if isinstance(subflow, Mapping):
+                its_keys = (*keys, "nodes", key, "subflow")
+                if len(its_keys) > 3 * MAX_SUBFLOWS:
+                    return [(its_keys, f"is nested more than {MAX_SUBFLOWS} deep: use a flow_ref")]
+                graphs.append((its_keys, subflow))
+    return []
+
+
+def rendered(faults: list[Fault]) -> list[str]:
+    """Faults as messages, each with its path; of very many, the first ones."""
+    different = list(dict.fromkeys(faults))
+    messages = [f"{written_path(keys) or 'definition'}: {text}" for keys, text in different[:MAX_MISTAKES]]
+    if len(different) > MAX_MISTAKES:
+        messages.append("definition: has more mistakes than these")
+    return messages
+
+
+# Fields, by what they are and, where that says too little, by their names.
+
+_Read = Callable[[Any], Any]
+
+
+def _nodes(value: Any) -> dict[str, Node]:
+    nodes = fields.mapping(value)
+    if not nodes:
+        raise ValueError("must not be empty: give at least one node")
+    fields.each(fields.name, {key: key for key in nodes})
+    return fields.each(_node, nodes)
+
+
+def _node(value: Any) -> Node:
+    kind = fields.mapping(value).get("kind")
+    if kind in (None, ""):
+        raise Several([(("kind",), f"is missing{suggestion('', KINDS)}")])
+    if isinstance(kind, str) and kind in KINDS:
+        node: Node = _converter.structure(value, KINDS[kind])
+        return node
+    text = f"unknown kind {shown(kind)}{suggestion(str(kind), KINDS)}"
+    faults: list[Fault] = [(("kind",), text)]
+    common = {field.name for field in attrs.fields(Node)}
+    try:
+        _structured(Node)({key: part for key, part in value.items() if key in common})
+    except Several as error:
+        faults += error.faults
+    raise Several(faults)
+
+
+def _structured(cls: type[Any]) -> _Read:
+    return lambda value: _converter.structure(value, cls)
+
+
+_BY_NAME: dict[str, _Read] = {
+    "from": fields.name,
+    "to": fields.destination,
+    "start": fields.name,
+    "nodes": _nodes,
+    "edges": fields.every(_structured(Edge)),
+    "params": fields.mapping,
+    "input_key": fields.optional(parse_path),
+    "input_map": fields.input_map,
+    "output_key": fields.optional(parse_target),
+    "output_map": fields.output_map,
+    "action_static": fields.optional(fields.name),
+    "action_key": fields.optional(parse_path),
+    "default_action": fields.optional(fields.name),
+    "on_error": fields.optional(fields.name),
+    "on_timeout": fields.optional(fields.name),
+    "timeout_ms": fields.limit,
+    "service": fields.optional(fields.name),
+    "func": fields.optional(fields.name),
+    "script": fields.arguments,
+    "choice_cases": fields.every(_structured(ChoiceCase)),
+    "parallel_services": fields.every(fields.name),
+    "flow": fields.name,
+    "version": fields.version,
+    "expr": read_expression,
+}
+_BY_TYPE: dict[Any, _Read] = {int: fields.whole, float: fields.milliseconds, bool: fields.truth}
+
+
+def _reader(cls: type, name: str, hint: Any) -> _Read:
+    if name == "action":
+        return fields.action if cls is Edge else fields.name
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if get_origin(hint) is Literal:
+        return fields.one_of(*get_args(hint), older=_OLDER)
+    return _BY_TYPE.get(hint) or _structured(hint)
+
+
+# What no field can tell alone.
+
+
+_EXEC_TYPES = {"executor": get_args(ExecutorType), "foreach": get_args(ExecType)}
+
+
+def _callee(kind: str, given: dict[str, Any]) -> list[Fault]:
+    """What a node that calls something doesn't say, or says in vain."""
+    given["exec_type"] = given.get("exec_type") or ("local" if given.get("func") else "http")
+    exec_type = given["exec_type"]
+    if not isinstance(exec_type, str) or _OLDER.get(exec_type, exec_type) not in _EXEC_TYPES[kind]:
+        return []  # which is told of that field
+    exec_type = _OLDER.get(exec_type, exec_type)
+    faults: list[Fault] = []
+    if exec_type in ("http", "queue"):
+        if not given.get("service"):
+            faults.append((("service",), f"is missing: exec_type {exec_type!r} calls a service"))
+        if given.get("func"):
+            faults.append((("func",), f"is of no use with exec_type {exec_type!r}: that calls a service"))
+    elif exec_type == "local" and not given.get("func") and not given.get("service"):
+        faults.append((("func",), "is missing: exec_type 'local' calls a function"))
+    if exec_type == "local_script" and not given.get("script"):
+        faults.append((("script",), "is missing: exec_type 'local_script' starts a program"))
+    elif exec_type != "local_script" and given.get("script"):
+        faults.append((("script",), "is of no use without exec_type 'local_script'"))
+    return faults
+
+
+def _together(kind: str | None, given: dict[str, Any]) -> list[Fault]:
+    """What is wrong with the fields of a node taken together. What they mean as a whole is put in."""
+    params = given.get("params")
+    faults: list[Fault] = []
+    for name, read in _PARAMS.get(kind or "", {}).items():
+        if isinstance(params, Mapping) and params.get(name) is not None:
+            try:
+                read(params[name])
+            except Exception as error:  # as fields raise them
+                faults.extend(told(error, ("params", name)))
+    if kind == "local" and not given.get("func") and not given.get("service"):
+        faults.append((("func",), "is missing: name the function to call"))
+    if kind in ("executor", "foreach"):
+        faults += _callee(kind, given)
+    return faults
+
+
+_PARAMS: dict[str, dict[str, _Read]] = {
+    "timer": {"delay_ms": fields.milliseconds},
+    "wait_event": {"signal_key": fields.optional(parse_path), "timeout_ms": fields.milliseconds},
+    "approval": {"approval_key": fields.optional(parse_path)},
+    "parallel": {"services": fields.every(fields.name)},
+}
+"""The parameters that kinds of nodes read themselves. A run may bring them, too."""
+
+# Whole classes.
+
+_ALL_FIELDS = frozenset(field.name for cls in KINDS.values() for field in attrs.fields(cls))
+
+
+def _teach(cls: type, kind: str | None = None) -> None:
+    """Let the converter read a class: each field, what is unknown, and what doesn't fit together."""
+    hints = get_type_hints(cls)
+    own = {field.name.removesuffix("_"): field.name for field in attrs.fields(cls)}
+    overrides: dict[str, Any] = {
+        field: override(rename=name, struct_hook=_hook(_reader(cls, name, hints[field])))
+        for name, field in own.items()
+    }
+    make: Callable[[Any, Any], Any] = make_dict_structure_fn(cls, _converter, **overrides)
+
+    def read(value: Any, _: Any) -> Any:
+        given = {key: part for key, part in fields.mapping(value).items() if part is not None}
+        if kind is not None:
+            given.pop("kind", None)
+        faults = _together(kind, given)
+        for key in islice((key for key in given if key not in own), MAX_MISTAKES + 1):
+            if kind is None or key not in _ALL_FIELDS:
+                faults.append(((key,), f"unknown field{suggestion(key, own)}"))
+            elif given[key] and (key,) not in [keys for keys, _ in faults]:
+                faults.append(((key,), f"is of no use in a node of kind {kind!r}"))
+        try:
+            made = make(given, cls)
+        except Exception as error:  # what the fields raise, collected by cattrs
+            faults = [*told(error), *faults]
+        if faults:
+            raise Several(faults)
+        return made
+
+    _converter.register_structure_hook(cls, read)
+
+
+def _hook(read: _Read) -> Callable[[Any, Any], Any]:
+    return lambda value, _: read(value)
+
+
+_converter = cattrs.Converter(detailed_validation=True)
+for _class in (Graph, Edge, Prep, Post, ChoiceCase, Node):
+    _teach(_class)
+for _kind, _class in KINDS.items():
+    _teach(_class, _kind)
