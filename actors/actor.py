@@ -25,7 +25,7 @@ logger = logging.getLogger("greenroom")
 T = TypeVar("T")
 
 
-Kind = Literal["supervisor", "handle", "lane", "run", "journal", "registry", "workqueue"]
+Kind = Literal["supervisor", "handle", "lane", "run", "journal", "catalog", "registry", "workqueue"]
 """An actor's address is its kind and its name."""
 
 observer: Callable[[Kind, str, object], None] | None = None

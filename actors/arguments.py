@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..protocol.errors import Invalid
+from ..protocol.states import Status
 
 _HIGHEST_LIMIT = 2**31 - 1
 
@@ -20,3 +23,21 @@ def check_limit(what: str, limit: object) -> int:
     if limit > _HIGHEST_LIMIT:
         raise Invalid(f"{what} must be at most {_HIGHEST_LIMIT:,}, not {limit:,}", value=repr(limit))
     return limit
+
+
+def check_page(limit: object, offset: object = 0) -> None:
+    """A page of a list: how many, and how many to leave out before."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
+        raise Invalid(f"limit must be from 1 to 1000, not {limit!r}", value=repr(limit))
+    check_limit("offset", offset)
+
+
+def check_statuses(status: str | Iterable[str] | None) -> frozenset[Status] | None:
+    """A status, or several."""
+    if status is None:
+        return None
+    try:
+        return frozenset(Status(one) for one in ([status] if isinstance(status, str) else list(status)))
+    except (TypeError, ValueError) as error:
+        known = ", ".join(Status)
+        raise Invalid(f"{error}; a status is one of {known}", value=repr(status)) from None

@@ -8,13 +8,17 @@ Others send it messages and answers. Each of these functions handles one such me
 from __future__ import annotations
 
 from ..persistence.store import Memo, MessagesTaken, WakesAt
-from ..protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun
-from ..protocol.events import Event, RunMessage
-from ..protocol.states import Status
+from ..protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun, QueueFull
+from ..protocol.events import Event, RunMessage, RunSignal
+from ..protocol.states import PENDING, Status
+from ..protocol.values import copied
 from .bodymessages import Ask, Flag, Resume, Suspend, Taken, Unask
 from .change import Change
-from .comeback import look_for_answers
-from .messages import AnswerInterrupt, Inject
+from .comeback import look_for_answers, look_for_signals
+from .doorstep import MAX_MESSAGES
+from .messages import AnswerInterrupt, Inject, SendSignal
+from .outage import unavailable
+from .pause import Signal
 from .runstate import RunState
 
 # The body's wait without its slot.
@@ -136,8 +140,32 @@ async def inject(run: RunState, message: Inject) -> None:
     event = RunMessage(by=message.by, message=message.message, **run.submission.about())
     outcome = await run.ledger.note(event)
     run.doorstep.add(outcome.seq)
-    run.execution.run.deliver(message.message)
+    run.execution.run.deliver(copied(message.message))
     message.reply.set("accepted")
+
+
+async def signal(run: RunState, message: SendSignal) -> None:
+    """Somebody puts a value into what the run shares. It is kept until the run's body has taken it."""
+    job, body = run.submission.job, run.execution.run if run.execution is not None else None
+    if run.ledger.ended:
+        message.reply.set(None)
+    elif job.special is None:
+        message.reply.fail(Conflict(f"run {run.id} is of job {job.name!r}: only flows take signals"))
+    elif body is None and len(run.inbox) >= MAX_MESSAGES:
+        message.reply.fail(QueueFull(f"{MAX_MESSAGES} signals wait for run {run.id} already"))
+    else:
+        event = RunSignal(by=message.by, key=message.key, value=message.value, **run.submission.about())
+        outcome = await run.journal.ask(Change((event,), run=run.id, expect=PENDING))
+        if not outcome.held:
+            message.reply.fail(unavailable())
+            return
+        came = Signal(outcome.seq, message.key, message.value)
+        if body is not None:
+            body.deliver(came)
+        else:
+            run.inbox = (*run.inbox, came)
+            look_for_signals(run)
+        message.reply.set(True)
 
 
 async def taken(run: RunState, message: Taken) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeVar
 
@@ -16,9 +16,10 @@ import msgspec
 import trio
 
 from ..persistence.files import Files, PartFile
-from ..persistence.store import Checkpoint, FileFinished, FileGivenUp
+from ..persistence.flows import FlowState
+from ..persistence.store import Checkpoint, FileFinished, FileGivenUp, Memo
 from ..protocol.errors import Invalid, RunAbandoned
-from ..protocol.events import RunLog
+from ..protocol.events import Event, RunLog
 from ..protocol.names import check_name
 from ..protocol.records import RunRecord
 from ..protocol.values import copied, json_value
@@ -29,6 +30,7 @@ from .door import Door
 from .jobs import check_seconds
 from .journal import Journal
 from .messages import OnConflict, Submission
+from .pause import Signal
 from .results import raise_unless_succeeded
 
 T = TypeVar("T")
@@ -63,7 +65,7 @@ class Services(msgspec.Struct):
     door: Door
     journal: Journal
     files: Files
-    wall_clock: Any  # () -> float
+    wall_clock: Callable[[], float]
 
 
 class Run:
@@ -77,6 +79,7 @@ class Run:
         inbox: Sequence[Any],
         actor: Actor,
         services: Services,
+        answers: Mapping[str, Any],
     ) -> None:
         self.id = submission.id
         self.handle = submission.handle
@@ -91,6 +94,7 @@ class Run:
         self._actor = actor
         self._services = services
         self._journal = services.journal
+        self._answers = answers
         self._inbox = inbox  # messages that it hasn't taken; at most as many as the doorstep lets in
         self._news: trio.lowlevel.ParkingLot | None = None  # made when first needed: few bodies are told
         self._progress: ProgressReport | None = None  # likewise
@@ -314,6 +318,54 @@ class Run:
         finally:
             del self._parts[part]
 
+    # For the walk of a flow.
+
+    @property
+    def goes_on_later(self) -> bool:
+        """Whether the body is being stopped because the engine is left, and not because its run ends."""
+        return self._goes_on_later
+
+    @property
+    def answers(self) -> Mapping[str, Any]:
+        """The answers that were given so far, by the keys of the questions."""
+        return self._answers
+
+    @property
+    def wall_clock(self) -> Callable[[], float]:
+        """Unix seconds, by the engine's clock."""
+        return self._services.wall_clock
+
+    @property
+    def max_value_bytes(self) -> int:
+        """How large a value may be."""
+        return self._services.door.max_value_bytes
+
+    def about(self) -> dict[str, Any]:
+        """What every event of the run begins with."""
+        return self._submission.about()
+
+    def take_first_state(self) -> FlowState | None:
+        """The state of a walk that has not begun yet; later, it is only in the store."""
+        memos, self._submission.memos = self._submission.memos, ()
+        return next((memo for memo in memos if isinstance(memo, FlowState)), None)
+
+    def take_signals(self) -> Sequence[Signal]:
+        """The signals that have come since the last time, which whoever takes them has to commit as taken."""
+        taken, self._inbox = self._inbox, ()
+        return taken
+
+    def withdraw(self, key: str) -> None:
+        """The question under this key need not be answered any more."""
+        self._actor.tell(Unask(key))
+
+    def mention(self, *events: Event) -> None:
+        """Have events committed that nobody waits for."""
+        self._journal.tell(Change(events, run=self.id, expect=REPORTING, attempt=self.attempt))
+
+    async def commit(self, events: tuple[Event, ...], memos: tuple[Memo, ...]) -> None:
+        """Returns when it is committed."""
+        await self._commit(Change(events, memos=memos))
+
     # For the run's actor.
 
     def request_cancel(self) -> None:
@@ -325,8 +377,8 @@ class Run:
         return self._value(value, "result")
 
     def deliver(self, message: Any) -> None:
-        """A message was accepted and committed."""
-        self._inbox = (*self._inbox, copied(message))
+        """A message or a signal was accepted and committed."""
+        self._inbox = (*self._inbox, message)
         if self._news is not None:
             self._news.unpark()
 

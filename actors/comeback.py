@@ -7,11 +7,9 @@ waited for, and then stands in its lane for a slot for a new one; else it ends h
 from __future__ import annotations
 
 import logging
-import math
 
 import msgspec
 import trio
-from msgspec.structs import replace
 
 from ..persistence.store import StoredRun
 from ..protocol.states import Status
@@ -20,6 +18,7 @@ from .ending import end
 from .jobs import unknown_job
 from .journal import WatchEnd
 from .messages import Recover, Recovered
+from .pause import Pause, Signal, concerns
 from .runstate import RunState
 
 logger = logging.getLogger("greenroom")
@@ -40,7 +39,10 @@ def restore(run: RunState, stored: StoredRun) -> None:
     run.questions.restore(stored.questions)
     run.files_doomed = stored.files_doomed
     run.doorstep.waiting = tuple(seq for seq, _ in stored.messages)
-    run.inbox = [message for _, message in stored.messages]
+    if run.submission.job.special is None:
+        run.inbox = [message for _, message in stored.messages]
+    else:
+        run.inbox = [Signal(seq, signal["key"], signal["value"]) for seq, signal in stored.messages]
     if run.ledger.status is not Status.QUEUED:
         run.timers.drop("queue_timeout")
 
@@ -102,7 +104,9 @@ def _wait_again(run: RunState, stored: StoredRun, children: list[str], children_
     elif waiting_for == "time" and left:
         run.timers.set("wake", trio.current_time() + left)
     elif waiting_for == "answer":
-        look_for_answers(run)
+        wait(run, Pause("answer", stored.wakes_at if run.submission.job.special is not None else None))
+    elif waiting_for == "signal":
+        wait(run, Pause("signal", stored.wakes_at))
     elif waiting_for == "child" and children:
         run.orphans = children
         each = Countdown([children_ended], len(children))
@@ -112,19 +116,31 @@ def _wait_again(run: RunState, stored: StoredRun, children: list[str], children_
         run.enter_lane()
 
 
+def wait(run: RunState, pause: Pause) -> None:
+    """Wait without a body, unless what the run waits for has come already."""
+    run.waits_for = pause
+    if pause.until is not None:
+        left = max(0.0, pause.until - run.services.wall_clock())
+        run.timers.set("wake", trio.current_time() + left)
+    look_for_answers(run)
+    look_for_signals(run)
+
+
 def look_for_answers(run: RunState) -> None:
-    """A run without a body that waited for an answer goes on when none of its questions is open."""
-    stored = run.submission.stored
-    if (
-        stored is not None
-        and stored.record.waiting_for == "answer"
-        and run.execution is None
-        and run.ledger.status is Status.SUSPENDED
-        and run.questions.deadline() == math.inf
-        and not run.questions.any_open()
-    ):
-        run.submission.stored = replace(stored, record=replace(stored.record, waiting_for="slot"))
-        run.enter_lane()
+    """A run without a body that waits for an answer goes on when none of its questions is open."""
+    pause = run.waits_for
+    if pause is not None and pause.waiting_for == "answer" and not run.questions.any_open():
+        run.stop_waiting()
+
+
+def look_for_signals(run: RunState) -> None:
+    """A run without a body goes on when one of its signals may be what it waits for. After a restart it
+    doesn't know that any more, and any will do: its next body looks closer."""
+    pause = run.waits_for
+    if pause is None or pause.waiting_for == "time" or run.submission.job.special is None:
+        return
+    if any(pause.key is None or concerns(pause.key, signal.key) for signal in run.inbox):
+        run.stop_waiting()
 
 
 async def go_on_without_children(run: RunState, message: ChildrenEnded) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 import trio
 
-from ..persistence.store import Terms
+from ..persistence.store import Memo, Terms
 from ..protocol.errors import Conflict, Invalid, Unavailable
 from ..protocol.fold import Projection
 from ..protocol.names import check_name, lane_name
@@ -92,7 +92,7 @@ class Door:
         self,
         job: str,
         *,
-        handle: str,
+        handle: str | None,
         params: Any = None,
         kind: str = "start",
         lane: str | None = None,
@@ -110,7 +110,10 @@ class Door:
         """Submit a run; returns when it is committed, with the reply that its end will answer."""
         check_name("by", by)
         registered = self._jobs.get(job)
-        check_name("handle", handle)
+        id, given = self._ids(), handle
+        if handle is None and registered.special is not None:
+            handle = f"task:{id}"  # one of its own
+        handle = check_name("handle", handle)
         lane = registered.lane if lane is None else check_name("lane", lane_name(lane))
         if on_conflict not in _ON_CONFLICT:
             raise Invalid(f"on_conflict must be one of {', '.join(_ON_CONFLICT)}, not {on_conflict!r}")
@@ -131,7 +134,11 @@ class Door:
             registered.check(plain)
         fingerprint = None
         if request_id is not None:
-            fingerprint = _fingerprint(job, handle, lane, kind, plain)
+            fingerprint = _fingerprint(job, given, lane, kind, plain)
+        memos: tuple[Memo, ...] = ()
+        if registered.special is not None:
+            prepared = await registered.special.prepare(id, plain)
+            plain, memos = prepared.params, prepared.memos
         terms = Terms(
             request_id=request_id,
             fingerprint=fingerprint,
@@ -144,7 +151,7 @@ class Door:
         )
         ended: Reply[RunRecord | None] = Reply()
         submission = Submission(
-            id=self._ids(),
+            id=id,
             job=registered,
             handle=handle,
             lane=lane,
@@ -155,6 +162,7 @@ class Door:
             created_at=trio.current_time(),
             on_wait=on_wait,
             ended=ended,
+            memos=memos,
         )
         accepted: Accepted = await self.ask(Submit(submission, on_conflict, Reply()))  # type: ignore[arg-type]  # checked above
         return accepted, ended

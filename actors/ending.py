@@ -14,6 +14,7 @@ import trio
 
 from ..persistence.store import FilesDoomed, Memo
 from ..protocol.errors import Conflict, NotInteractive, RunAbandoned
+from ..protocol.events import Event
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
 from .actor import Reply
@@ -197,15 +198,18 @@ async def end(
     """Commit the end, and let everyone go who waits for it. `None` for a run that could not be stored."""
     if run.files_doomed and to is not Status.SUCCEEDED:
         await _delete_files(run)
+    events, memos = await _left_waiting(run, to)
     outcome = await run.ledger.move(
         to,
         *run.questions.closing("ended", None, by),
+        *events,
         live_body=run.execution is not None,
         reason=reason,
         by=by,
         result=result,
         error=error,
         holds_handle=body_remains,
+        memos=memos,
     )
     if not outcome.held and run.submission.refused:
         return None  # it could not be stored: there is nothing to end
@@ -215,6 +219,13 @@ async def end(
     for child in run.orphans:
         run.delivery.tell("supervisor", "", cancel_child(child))
     return outcome.run
+
+
+async def _left_waiting(run: RunState, to: Status) -> tuple[tuple[Event, ...], tuple[Memo, ...]]:
+    special = run.submission.job.special
+    if special is None or run.execution is not None or run.ledger.status is not Status.SUSPENDED:
+        return (), ()
+    return await special.ends_waiting(run.submission, to)
 
 
 async def _delete_files(run: RunState) -> None:

@@ -12,17 +12,19 @@ import msgspec
 import trio
 
 from ..persistence.store import RunQuery, Store
-from ..protocol.errors import Conflict, Invalid, NotFound, Unavailable
+from ..protocol.errors import Conflict, Invalid, NoActiveRun, NotFound, Unavailable
 from ..protocol.events import Event, Filter
+from ..protocol.flow.paths import parse_target
 from ..protocol.fold import Projection
 from ..protocol.names import check_name, lane_name
 from ..protocol.records import RunRecord, Snapshot
-from ..protocol.states import Status
 from ..protocol.values import json_value
 from .actor import Directory, Reply
-from .arguments import check_limit, check_text
+from .arguments import check_limit, check_page, check_statuses, check_text
 from .door import Door
 from .execution import LiveBodies, LiveBody
+from .flow.facade import Flows
+from .flow.tools import Tools
 from .jobs import check_seconds
 from .journal import Journal
 from .messages import (
@@ -35,6 +37,7 @@ from .messages import (
     OnWait,
     ReleaseHandle,
     ResetLanes,
+    SendSignal,
     SetConcurrency,
     SetDraining,
     SetMaxConcurrent,
@@ -61,7 +64,9 @@ class Engine:
         live_bodies: LiveBodies,
         settled: trio.Event,
         workers: Workers,
+        tools: Tools,
     ) -> None:
+        self.flows = Flows(door, tools, store, self)
         self.workers = workers
         self._door = door
         self._journal = journal
@@ -152,6 +157,20 @@ class Engine:
             raise Unavailable(f"the engine is being left, and run {run} goes on at its next start")
         return "not_found"
 
+    async def signal(self, run_id: str, key: str, value: Any, *, by: str = "app") -> None:
+        """Put a value into what a flow's run shares, under `key` (`$shared.a.b`, or `a.b`). What waits for it
+        goes on; it is kept until the run has taken it. A run that has ended is `NoActiveRun`."""
+        check_text("run_id", run_id)
+        target = parse_target(key)
+        plain = json_value(value, "value", self._door.max_value_bytes)
+        sent: bool | None = await self._door.ask(SendSignal(run_id, target.text, plain, by, Reply()))
+        if sent:
+            return
+        run = await self.get_run(run_id)
+        if not run.ended:
+            raise Unavailable(f"the engine is being left, and run {run_id} goes on at its next start")
+        raise NoActiveRun(f"run {run_id} is {run.status}: nothing waits for a signal any more")
+
     async def set_params(self, handle: str, params: Any, *, by: str = "app") -> None:
         """Set a handle's draft parameters, or take them away with `None`."""
         check_name("handle", handle)
@@ -231,17 +250,8 @@ class Engine:
         before: str | None = None,
     ) -> list[RunRecord]:
         """Runs, newest first. For the next page, `before` is the id of the last one."""
-        if not isinstance(limit, int) or not 1 <= limit <= 1000:
-            raise Invalid(f"limit must be from 1 to 1000, not {limit!r}", value=limit)
-        statuses = None
-        if status is not None:
-            try:
-                wanted = [status] if isinstance(status, str) else list(status)
-                statuses = frozenset(Status(one) for one in wanted)
-            except (TypeError, ValueError) as error:
-                known = ", ".join(Status)
-                raise Invalid(f"{error}; a status is one of {known}", value=repr(status)) from None
-        return await self._store.runs(RunQuery(handle, lane, statuses, limit, before))
+        check_page(limit)
+        return await self._store.runs(RunQuery(handle, lane, check_statuses(status), limit, before))
 
     async def history(self, run_id: str) -> list[Event]:
         """Every stored event of a run, in order."""

@@ -14,6 +14,7 @@ from .actor import Actor
 from .blocking import BlockingRun
 from .body import Run
 from .jobs import Job
+from .pause import Pause
 
 
 class Returned(msgspec.Struct):
@@ -33,9 +34,9 @@ class Stopped(msgspec.Struct):
 
 
 class BodyEnded(msgspec.Struct):
-    """To the run's actor: no code of this execution is left."""
+    """To the run's actor: no code of this execution is left. It `Pause`s where the run goes on later."""
 
-    outcome: Returned | Raised | Stopped
+    outcome: Returned | Raised | Stopped | Pause
 
 
 class LiveBody(msgspec.Struct, frozen=True):
@@ -110,10 +111,11 @@ class Execution:
     @trio.lowlevel.enable_ki_protection
     async def __call__(self, living: LiveBodies) -> None:
         """Execute the body, and tell the run's actor how it ended. It stands in `living` meanwhile."""
-        outcome: Returned | Raised | Stopped = Stopped()
+        outcome: Returned | Raised | Stopped | Pause = Stopped()
         try:
             with self.scope:
-                outcome = Returned(self.run.as_result(await self._body()))
+                value = await self._body()
+                outcome = value if isinstance(value, Pause) else Returned(self.run.as_result(value))
         except Exception as error:
             outcome = Raised(error)
         except BaseException as error:

@@ -12,10 +12,16 @@ logger = logging.getLogger("greenroom")
 _LONGEST_ERROR = 10_000
 
 
+class Failure(Exception):
+    """A failure whose text says it all: where it was raised is of no interest."""
+
+
 def error_text(error: BaseException) -> str:
     """An exception as a text of bounded length; a group as the exceptions in it."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(error_text(part) for part in error.exceptions[:10])[:_LONGEST_ERROR]
+    if isinstance(error, Failure):
+        return str(error)[:_LONGEST_ERROR]
     name = type(error).__name__
     try:
         text = str(error)[:_LONGEST_ERROR].encode(errors="backslashreplace").decode()
@@ -36,5 +42,5 @@ def log_failure(submission: Submission, attempt: int, error: BaseException, then
         attempt,
         then,
         error_text(error),
-        exc_info=error,
+        exc_info=None if isinstance(error, Failure) else error,
     )

@@ -212,6 +212,7 @@ class Intake:
             Change(
                 (created,),
                 run=submission.id,
+                memos=submission.memos,
                 terms=replace(submission.terms, front=True) if front else submission.terms,
                 watch=submission.ended,
                 submission=submission,

@@ -6,13 +6,23 @@ import inspect
 import math
 import typing
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import attrs
+import msgspec
 
+from ..persistence.store import Memo
 from ..protocol.errors import Invalid
+from ..protocol.events import Event
 from ..protocol.names import check_name, lane_name
 from ..protocol.parameters import check_params
+from ..protocol.states import Status
+
+if TYPE_CHECKING:
+    from .messages import Submission
+
+FLOW = "flow"
+"""The job whose runs walk flows."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Backoff = float | Callable[[int], float]
@@ -21,6 +31,27 @@ Backoff = float | Callable[[int], float]
 def exponential(attempt: int) -> float:
     """Seconds to wait after a failed attempt: 1, 2, 4, … up to a minute."""
     return min(60.0, 2.0 ** min(attempt - 1, 6))
+
+
+class Prepared(msgspec.Struct):
+    """A submission that a special job has looked at: its parameters as they are kept, and what is committed
+    with its creation."""
+
+    params: Any
+    memos: tuple[Memo, ...]
+
+
+class Special(Protocol):
+    """What a job of the engine's own, a flow's, does beyond executing. Its runs take signals, and may be
+    submitted without a handle: each then gets one of its own."""
+
+    async def prepare(self, run: str, params: Any) -> Prepared:
+        """Look at a submission, or refuse it."""
+
+    async def ends_waiting(
+        self, submission: Submission, status: Status
+    ) -> tuple[tuple[Event, ...], tuple[Memo, ...]]:
+        """What is to be committed with the end of a run that waits without a body."""
 
 
 @attrs.frozen(eq=False)
@@ -42,6 +73,7 @@ class Job:
     cancel: Literal["immediate", "cooperative"]
     accepts: Literal["interactive", "streaming"]
     registered: bool = True  # false for one that only a stored run remembers
+    special: Special | None = None  # for a job of the engine's own
 
     def check(self, params: Any) -> None:
         """Raise `Invalid`, with all mistakes at once, if the parameters don't fit."""
@@ -55,11 +87,21 @@ class Job:
         return check_seconds("backoff", seconds, 0)
 
 
+class Function(msgspec.Struct, frozen=True):
+    """A function that nodes of flows call: with the node's input and, if it takes two, its parameters."""
+
+    name: str
+    function: Callable[..., Any]
+    takes_params: bool
+    in_thread: bool
+
+
 class Jobs:
-    """All jobs that an engine can run."""
+    """All jobs that an engine can run, and the functions that nodes of flows may call."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
+        self._functions: dict[str, Function] = {}
 
     def job(
         self,
@@ -87,6 +129,8 @@ class Jobs:
 
         def register(function: F) -> F:
             check_name("job", name)
+            if name == FLOW:
+                raise Invalid(f"job {name!r} is the engine's own, which walks flows: give yours another name")
             if name in self._jobs:
                 raise Invalid(f"job {name!r} is registered already: give one of the two another name")
             if max_attempts < 1:
@@ -117,6 +161,33 @@ class Jobs:
 
         return register
 
+    def function(self, name: str) -> Callable[[F], F]:
+        """Register the function below for nodes of flows (`kind: local`, `func: name`).
+
+        It is called with the node's input and, if it has a second parameter, with the node's parameters. A
+        plain `def` runs in a thread.
+        """
+
+        def register(function: F) -> F:
+            check_name("function", name)
+            if name in self._functions:
+                raise Invalid(f"function {name!r} is registered already: give one of the two another name")
+            count = len(inspect.signature(function).parameters)
+            if count not in (1, 2):
+                raise Invalid(f"function {name!r} must take the input, and the parameters if it wants them")
+            self._functions[name] = Function(name, function, count == 2, not _is_async(function))
+            return function
+
+        return register
+
+    def find_function(self, name: str) -> Function | None:
+        """The function of this name."""
+        return self._functions.get(name)
+
+    def takes_in(self, job: Job) -> Job:
+        """A job of the engine's own is to stand beside these; returns it as it is to be executed."""
+        return job
+
     def get(self, name: object) -> Job:
         """The job of this name; `Invalid` if there is none."""
         job = self._jobs.get(name) if isinstance(name, str) else None
@@ -132,6 +203,27 @@ class Jobs:
 
     def __contains__(self, name: object) -> bool:
         return name in self._jobs
+
+
+class EngineJobs(Jobs):
+    """The jobs that an engine was given, those that are registered later too, and one of its own."""
+
+    def __init__(self, given: Jobs, own: Job) -> None:
+        super().__init__()
+        self._given = given
+        self._own = given.takes_in(own)
+
+    def get(self, name: object) -> Job:
+        return self._own if name == self._own.name else self._given.get(name)
+
+    def recall(self, name: str) -> Job:
+        return self._own if name == self._own.name else self._given.recall(name)
+
+    def find_function(self, name: str) -> Function | None:
+        return self._given.find_function(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name == self._own.name or name in self._given
 
 
 def unknown_job(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..persistence.store import StoredRun, Terms
+from ..persistence.store import Memo, StoredRun, Terms
 from ..protocol.errors import GreenroomError
 from ..protocol.records import RunRecord
 from .actor import Reply
@@ -49,6 +49,7 @@ class Submission(msgspec.Struct):
     on_wait: OnWait | None
     ended: Reply[RunRecord | None]
     place: int | None = None  # set by the supervisor when it lets the run into its lane
+    memos: tuple[Memo, ...] = ()  # what is committed together with its creation
     stored: StoredRun | None = None  # what the store held of it, if it goes on after a restart
     begun: bool = False  # set by the run's actor when it executes for the first time
     over: bool = False  # set by the journal the moment that the run's end is committed
@@ -108,6 +109,17 @@ class Inject(msgspec.Struct):
     message: Any
     by: str
     reply: Reply[str]
+
+
+class SendSignal(msgspec.Struct):
+    """A value for what a flow's run shares; passed on to the run. Answered with `True` when it is
+    committed, or `None` if the run isn't pending."""
+
+    run: str
+    key: str
+    value: Any
+    by: str
+    reply: Reply[bool | None]
 
 
 class AnswerInterrupt(msgspec.Struct):

@@ -47,6 +47,7 @@ async def open_engine(
     ids: Callable[[], str] | None = None,
     random: random_module.Random | None = None,
     push: Push | None = None,
+    allow_scripts: bool = False,
 ) -> AsyncIterator[Engine]:
     """Run an engine for as long as the block lasts.
 
@@ -63,6 +64,7 @@ async def open_engine(
 
     `clock` gives Unix seconds, `ids` the ids of runs (texts that sort in the order they are drawn), and
     `random` the randomness, and `push` calls the workers of flows; all have defaults.
+    `allow_scripts` lets nodes of flows start programs on this machine.
     """
     clock = clock or _wall_clock()
     random = random or random_module.Random()
@@ -84,6 +86,7 @@ async def open_engine(
         ids=ids or uuid7_hex(clock, random),
         epoch=f"{random.getrandbits(64):016x}",
         push=push,
+        allow_scripts=allow_scripts,
     )
     error: BaseException | None = None
     async with trio.open_nursery() as nursery:

@@ -15,11 +15,13 @@ from ..persistence.store import WakesAt
 from ..protocol.errors import RunCancelled
 from ..protocol.states import Status
 from .body import Run
+from .comeback import wait
 from .ending import end, suspend_for_shutdown
 from .execution import BodyEnded, Raised, Returned
 from .failuretext import error_text, log_failure
 from .jobs import exponential
 from .messages import BodyGone
+from .pause import Pause
 from .runstate import RunState, Verdict
 
 logger = logging.getLogger("greenroom")
@@ -41,6 +43,8 @@ async def body_ended(run: RunState, message: BodyEnded) -> None:
     outcome, verdict = message.outcome, run.verdict
     if verdict is not None and verdict.to is Status.TIMED_OUT:
         await end(run, Status.TIMED_OUT, reason=verdict.reason)
+    elif isinstance(outcome, Pause) and (verdict is None or verdict.to is Status.SUSPENDED):
+        await _pause(run, outcome)
     elif isinstance(outcome, Returned):
         await _returned(run, outcome.value, execution.run)
     elif isinstance(outcome, Raised) and not _passes_cancel_on(verdict, outcome.error):
@@ -48,6 +52,25 @@ async def body_ended(run: RunState, message: BodyEnded) -> None:
     else:
         assert verdict is not None, "a body's scope is cancelled only by a verdict"
         await _stopped(run, verdict)
+
+
+async def _pause(run: RunState, pause: Pause) -> None:
+    """The run waits without a body."""
+    opened = [] if pause.question is None else run.questions.open_without_body(pause.question)
+    await run.ledger.move(
+        Status.SUSPENDED,
+        *opened,
+        memos=(WakesAt(run.id, pause.until), *pause.memos),
+        live_body=False,
+        reason=pause.waiting_for,
+        waiting_for=pause.waiting_for,
+        interactive=False,
+        by="body",
+    )
+    run.run_clock.stop()
+    run.timers.drop("run_timeout")
+    run.next_attempt = run.ledger.attempt
+    wait(run, pause)
 
 
 def _passes_cancel_on(verdict: Verdict | None, error: BaseException) -> bool:

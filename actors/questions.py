@@ -16,6 +16,7 @@ from .bodymessages import Ask
 from .change import REPORTING, Change
 from .journal import Journal
 from .messages import AnswerInterrupt, Submission
+from .pause import Question as PausedQuestion
 
 
 class Question(msgspec.Struct):
@@ -83,6 +84,15 @@ class Questions:
             **self._submission.about(),
         )
         return [opened]
+
+    def open_without_body(self, question: PausedQuestion) -> list[Event]:
+        """A question that is open while the run waits without a body."""
+        if question.key in self.answers:
+            return []
+        ask = Ask(question.data, math.inf, question.key, False, Reply(), Reply())
+        opened = self.open(ask)
+        self._open[question.key].answer = None
+        return opened
 
     async def answer(self, message: AnswerInterrupt) -> str:
         """Take an answer, if the question is open."""

@@ -32,6 +32,7 @@ from .messages import (
     KeepTime,
     Recover,
     Reject,
+    SendSignal,
     Stop,
     Submission,
 )
@@ -70,7 +71,7 @@ class RunActor(Actor):
             return not (run.abandoned and run.stopping is not None)
         if run.ledger.ended or (run.stopping is not None and run.stopping.now):
             return False
-        return run.ledger.status is not Status.QUEUED or len(run.timers) > 0
+        return run.ledger.status is not Status.QUEUED or len(run.timers) > 0 or len(run.inbox) > 0
 
     def report(self) -> dict[str, Any]:
         run = self._state
@@ -118,7 +119,7 @@ class RunActor(Actor):
                 case "retry":
                     run.ask_for_new_place()
                 case "wake":
-                    run.enter_lane()
+                    run.stop_waiting()
 
     async def _granted(self, message: Granted) -> None:
         """There is a slot: for a new body, or for the one whose wait is over."""
@@ -158,7 +159,15 @@ class RunActor(Actor):
         run.timers.drop("queue_timeout")
         run.doorstep.new_body()
         checkpoint = await _load_checkpoint(run)
-        body = Run(submission, run.ledger.attempt, checkpoint, list(run.inbox), self, run.services)
+        body = Run(
+            submission,
+            run.ledger.attempt,
+            checkpoint,
+            tuple(run.inbox),
+            self,
+            run.services,
+            run.questions.answers,
+        )
         run.inbox = ()
         run.execution = Execution(submission.job, body, submission.params, self, self._interrupt)
         self._spawn(run.execution)
@@ -190,6 +199,7 @@ _HANDLERS: dict[type, Callable[[RunState, Any], Awaitable[None]]] = {
     AnswerInterrupt: asking.answer,
     Flag: asking.flag,
     Inject: asking.inject,
+    SendSignal: asking.signal,
     Taken: asking.taken,
     Cancel: ending.cancel,
     Stop: ending.stop,

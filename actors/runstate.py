@@ -20,6 +20,7 @@ from .doorstep import Doorstep
 from .execution import Execution, LiveBodies
 from .ledger import Ledger
 from .messages import Enter, Leave, Left, Retry, Stop, Submission
+from .pause import Pause
 from .questions import Questions
 from .timers import RunClock, Timers
 
@@ -58,6 +59,7 @@ class RunState:
         "timers",
         "unwanted",
         "verdict",
+        "waits_for",
     )
 
     def __init__(
@@ -81,7 +83,8 @@ class RunState:
         self.abandoned = False
         self.stopping: Stop | None = None
         self.resuming: Reply[None] | None = None  # of a body whose wait is over, and that needs a slot
-        self.inbox: Sequence[Any] = ()  # the messages that the last body left
+        self.inbox: Sequence[Any] = ()  # the messages or signals that the last body left
+        self.waits_for: Pause | None = None  # without a body
         self.files: Sequence[str] = ()  # those that this run has finished
         self.files_doomed = False  # whether they are deleted unless the run succeeds
         self.orphans: Sequence[str] = ()  # the children of a body that a restart has ended
@@ -91,6 +94,12 @@ class RunState:
         submission = self.submission
         assert submission.place is not None, "a run that executed has a place"
         self.delivery.tell("lane", submission.lane, Enter(submission, submission.place, False))
+
+    def stop_waiting(self) -> None:
+        """What it waited for without a body has come: ask for a slot for a new one."""
+        self.waits_for = None
+        self.timers.drop("wake")
+        self.enter_lane()
 
     def ask_for_new_place(self) -> None:
         """Ask for a slot, at a new place: for another attempt."""

@@ -41,6 +41,7 @@ from .messages import (
     Reset,
     ResetLanes,
     Retry,
+    SendSignal,
     SetConcurrency,
     SetDraining,
     SetLimit,
@@ -102,6 +103,7 @@ class Supervisor(Actor):
             LongWait: self._long_wait,
             Cancel: self._cancel,
             AnswerInterrupt: self._route_to_run,
+            SendSignal: self._route_to_run,
             Inject: self._inject,
             SetParams: self._route_to_handle,
             ReleaseHandle: self._route_to_handle,
@@ -206,7 +208,7 @@ class Supervisor(Actor):
             submission.cleared = True  # its turn may come at any moment, and would be too late
         self._route_to_run(message)
 
-    def _route_to_run(self, message: Cancel | AnswerInterrupt) -> None:
+    def _route_to_run(self, message: Cancel | AnswerInterrupt | SendSignal) -> None:
         if message.run not in self._intake.pending or not self._directory.tell("run", message.run, message):
             message.reply.set(None)
 

@@ -22,9 +22,12 @@ from .change import Change
 from .door import Door
 from .engine import Engine
 from .execution import Execution, LiveBodies
+from .flow.catalog import Catalog
+from .flow.job import FlowJob
+from .flow.tools import Graphs, Tools
 from .handle import Handle
 from .housekeeping import Housekeeping
-from .jobs import Jobs
+from .jobs import EngineJobs, Jobs
 from .journal import Answer, Journal
 from .lane import Lane
 from .messages import Closing, Stop, WaitForActive
@@ -72,9 +75,9 @@ class System:
         ids: Callable[[], str],
         epoch: str,
         push: Push | None,
+        allow_scripts: bool,
     ) -> None:
         self.failure: BaseException | None = None
-        self._jobs = jobs
         self._store = store
         self._epoch = epoch
         self._max_concurrent = max_concurrent
@@ -102,13 +105,18 @@ class System:
             journal=self._journal,
             spawn=self._spawn_helper,
         )
+        self._catalog = Catalog(self._journal, ids, clock)
+        flow_job = FlowJob(store, clock, max_value_bytes)
+        self._jobs = jobs = EngineJobs(jobs, flow_job.job())
         door = self._door = Door(jobs, self._supervisor, self._journal, ids, max_value_bytes)
         self._services = Services(door, self._journal, files, clock)
         self._ownership = LocalOwnership()
         self._http = HttpPush()
         self._registry = Registry(self._journal, clock)
         self._queue = WorkQueue(ids)
-        self._crew = Crew(door, self._registry, self._queue, push or self._http)
+        crew = Crew(door, self._registry, self._queue, push or self._http)
+        tools = Tools(Graphs(store), self._catalog, crew, jobs, allow_scripts)
+        flow_job.begin(tools)
         self._directory.makes("handle", self._make_handle)
         self._directory.makes("lane", self._make_lane)
         self._directory.makes("run", self._make_run)
@@ -121,6 +129,7 @@ class System:
             self._live_bodies,
             self._settled,
             Workers(door, self._registry, self._queue, clock),
+            tools,
         )
 
     # Lives.
@@ -208,6 +217,8 @@ class System:
             self._journal.tell(Change((event,)))
         self._registry.restore(stored.workers)
         self._directory.add(self._registry)
+        self._catalog.restore(stored)
+        self._directory.add(self._catalog)
         self._directory.add(self._queue)
         supervisor = self._supervisor
         supervisor.slots.limit = limit

@@ -77,10 +77,10 @@ class FilesDoomed(msgspec.Struct, frozen=True, gc=False):
 
 
 class WakesAt(msgspec.Struct, frozen=True, gc=False):
-    """When a suspended run wants to go on, in Unix seconds."""
+    """When a suspended run wants to go on, in Unix seconds; `None` for not by itself."""
 
     run: str
-    at: float
+    at: float | None
 
 
 class Requested(msgspec.Struct, frozen=True, gc=False):

@@ -113,24 +113,28 @@ class _Call:
 
 
 async def _answer(response: httpx.Response) -> tuple[int, bytes]:
+    import httpx
+
     stream = response.stream
-    assert not isinstance(stream, bytes)
+    assert isinstance(stream, httpx.AsyncByteStream), "the transport is asynchronous"
+    refused = response.status_code != 200
+    limit = _MAX_REFUSAL if refused else MAX_ANSWER
+    body = bytearray()
     try:
-        refused = response.status_code != 200
-        limit = _MAX_REFUSAL if refused else MAX_ANSWER
         if not refused:
             _check_head(response)
-        body = bytearray()
-        async for chunk in stream:  # type: ignore[union-attr]  # it came from an asynchronous transport
-            body += chunk
-            if len(body) > limit:
-                if refused:
-                    break
-                raise _too_large(f"more than {limit:,}")
-        return response.status_code, bytes(body[:limit])
+        with trio.CancelScope() as enough:
+            async for chunk in stream:
+                if len(body) <= limit:
+                    body += chunk
+                if len(body) > limit:
+                    enough.cancel()  # leaving the loop would leave the generators in there half way
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
-            await stream.aclose()  # type: ignore[union-attr]
+            await stream.aclose()
+    if len(body) > limit and not refused:
+        raise _too_large(f"more than {limit:,}")
+    return response.status_code, bytes(body[:limit])
 
 
 def _check_head(response: httpx.Response) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import attrs
 
 from ..actors.body import Run
-from ..actors.jobs import Job, Jobs
+from ..actors.jobs import Function, Job, Jobs
 from ..protocol.errors import Invalid
 
 
@@ -37,6 +37,17 @@ class TracedJobs(Jobs):
 
     def recall(self, name: str) -> Job:
         return self._trace(self._given.recall(name))
+
+    def find_function(self, name: str) -> Function | None:
+        found = self._given.find_function(name)
+        if found is not None and found.in_thread:
+            raise Invalid(
+                f"function {name!r} is a plain def and needs a thread, which a simulation hasn't got"
+            )
+        return found
+
+    def takes_in(self, job: Job) -> Job:
+        return self._trace(job)
 
     def __contains__(self, name: object) -> bool:
         return name in self._given

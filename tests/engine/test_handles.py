@@ -613,7 +613,7 @@ async def test_an_engine_without_work_has_only_the_actors_awake_that_always_are(
     async with open_engine(bodies.jobs, lanes={"x": 3}) as engine:
         await wait_all_tasks_blocked()
         kinds = sorted(report["kind"] for report in engine.report())
-        assert kinds == ["journal", "registry", "supervisor", "workqueue"]
+        assert kinds == ["catalog", "journal", "registry", "supervisor", "workqueue"]
 
 
 async def test_an_executing_run_keeps_itself_its_handle_and_its_lane_awake(autojump_clock, bodies):

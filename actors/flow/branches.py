@@ -1,0 +1,104 @@
+"""Branches: several calls of one node, one after the other or at once, under a strategy for failures.
+
+Each branch that has ended is committed at once, as a node run with its number; after a restart those are not
+made again. What the node keeps in shared (`{done, errs, …}`) is only shown, from these node runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import trio
+
+from ...persistence.flows import NodeRun
+from ...protocol.flow.model import Foreach, Parallel
+from .calls import Call
+from .tries import carry_out
+from .visit import Done, Visit
+
+_MOST_AT_ONCE = 100
+"""How many branches are made at once where the node doesn't say."""
+
+
+class Batch:
+    """The branches of one visit, and how each has ended."""
+
+    def __init__(self, visit: Visit[Any], calls: Sequence[Call]) -> None:
+        self._visit = visit
+        self._calls = calls
+        self._ended: dict[int, tuple[Any, str | None]] = {}  # output, error
+        self._scope = trio.CancelScope()
+        self.failed = False
+
+    def recall(self, rows: Sequence[NodeRun]) -> None:
+        """Know the branches that had ended before a restart."""
+        for row in rows:
+            if row.branch is not None and row.last and row.status != "canceled":
+                self._end(int(row.branch), row.output, row.error if row.status != "ok" else None)
+
+    async def make(self, at_once: int, *, fail_fast: bool) -> None:
+        """Make those that have not ended, in order."""
+        left = (branch for branch in range(len(self._calls)) if branch not in self._ended)
+        if fail_fast and self.failed:
+            return
+        with self._scope:
+            if at_once == 1:
+                await self._work(left, fail_fast)
+                return
+            async with trio.open_nursery() as nursery:
+                for _ in range(min(at_once, len(self._calls) - len(self._ended))):
+                    nursery.start_soon(self._work, left, fail_fast)
+
+    async def _work(self, left: Iterator[int], fail_fast: bool) -> None:
+        for branch in left:
+            done = await carry_out(self._visit, self._calls[branch], str(branch))
+            await self._visit.walk.record(self._visit, done, str(branch), last=True)
+            self._end(branch, done.output, done.error)
+            if fail_fast and self.failed:
+                self._scope.cancel()
+                return
+
+    def _end(self, branch: int, output: Any, error: str | None) -> None:
+        self._ended[branch] = (output, error)
+        self.failed = self.failed or error is not None
+
+    def results(self) -> list[Any]:
+        """What went well, in the order of the branches."""
+        return [output for _, (output, error) in sorted(self._ended.items()) if error is None]
+
+    def all(self) -> list[Any]:
+        """The result of each branch, or its error."""
+        return [
+            output if error is None else {"error": error}
+            for _, (output, error) in sorted(self._ended.items())
+        ]
+
+    def first_error(self) -> str:
+        """What is told of a batch that failed."""
+        branch, error = next((n, error) for n, (_, error) in sorted(self._ended.items()) if error is not None)
+        return f"branch {branch}: {error}"
+
+
+def at_once(node: Parallel | Foreach) -> int:
+    """How many of its branches are made at once."""
+    return (node.max_parallel or _MOST_AT_ONCE) if node.parallel_mode == "concurrent" else 1
+
+
+async def carry_out_all(visit: Visit[Any], calls: Sequence[Call]) -> Done:
+    """Make all branches, or as many as the strategy wants."""
+    node: Parallel | Foreach = visit.node
+    before = visit.walk.tries_of(visit)
+    if not before:
+        visit.walk.mention_start(visit)
+    strategy = node.failure_strategy
+    batch = Batch(visit, calls)
+    batch.recall(before)
+    await batch.make(at_once(node), fail_fast=strategy == "fail_fast")
+    if not batch.failed or strategy == "ignore_errors":
+        return visit.ok(batch.results())
+    if strategy == "collect_errors":
+        return visit.ok(batch.all())
+    done = visit.failed("branch_failed", batch.first_error())
+    done.output, done.keeps_output = batch.results(), True
+    return done

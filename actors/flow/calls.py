@@ -1,0 +1,165 @@
+"""What a node may have executed: a service of a worker, a function of this process, a script.
+
+Each is one try: it returns a `Done`, and never raises but for what ends the walk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+import trio
+
+from ...protocol.errors import GreenroomError
+from ...protocol.values import copied, json_value
+from ..failuretext import error_text
+from ..workers.states import Work, WorkFailed
+from .visit import Done, Visit
+
+_TIMEOUT = 60.0
+"""Seconds that a service or a script has, unless its node says otherwise."""
+
+_UNLIMITED = trio.CapacityLimiter(math.inf)
+"""Slots limit how much is walked at once; a limit on threads beside that could only deadlock."""
+
+
+class Tried(msgspec.Struct):
+    """The workers that have tried before; `again` is the one that is to try once more."""
+
+    workers: list[str] = []
+    again: str | None = None
+
+
+class ServiceCall(msgspec.Struct, frozen=True):
+    """A service of a worker that is pushed to (`http`) or pulls (`queue`)."""
+
+    service: str
+    kind: Literal["http", "queue"]
+    input: Any
+
+
+class FunctionCall(msgspec.Struct, frozen=True):
+    """A function that is registered in the process."""
+
+    name: str
+    input: Any
+
+
+class ScriptCall(msgspec.Struct, frozen=True):
+    """A program with its arguments. It reads its input from stdin, and what it prints is the output."""
+
+    arguments: Sequence[str]
+    input: Any
+
+
+Call = ServiceCall | FunctionCall | ScriptCall
+
+
+def service_or_function(exec_type: str, name: str, input: Any) -> Call:
+    """A branch's call."""
+    if exec_type == "local":
+        return FunctionCall(name, input)
+    return ServiceCall(name, "queue" if exec_type == "queue" else "http", input)
+
+
+async def make(visit: Visit[Any], call: Call, branch: str | None, done: Done, tried: Tried) -> None:
+    """One try. `done` is filled in on the way, so that one which is cancelled can tell how far it came."""
+    match call:
+        case ServiceCall():
+            done.input = {"input": call.input, "params": visit.params}
+            await _call_service(visit, call, branch, done, tried)
+        case FunctionCall():
+            done.input = {"input": call.input}
+            await _in_time(visit, None, done, partial(_call_function, visit, call))
+        case ScriptCall():
+            done.input = {"arguments": list(call.arguments), "input": call.input}
+            await _in_time(visit, _TIMEOUT, done, partial(_run_script, visit, call))
+
+
+async def _call_service(
+    visit: Visit[Any], call: ServiceCall, branch: str | None, done: Done, tried: Tried
+) -> None:
+    timeout_ms = visit.node.timeout_ms
+    run = visit.walk.run.id
+    work = Work(
+        service=call.service,
+        run=run,
+        node=visit.path,
+        key=f"{run}:{visit.path}:{visit.number}:{branch or ''}",
+        input=call.input,
+        params=visit.params,
+        timeout=_TIMEOUT if timeout_ms is None else timeout_ms / 1000,
+    )
+    crew = visit.walk.tools.crew
+    try:
+        if call.kind == "queue":
+            worked = await crew.offer(work, given=done.given_to)
+        else:
+            worked = await crew.push(
+                work,
+                given=done.given_to,
+                worker=tried.again,
+                avoid=tried.workers,
+                weighted_by_load=visit.node.weighted_by_load,
+            )
+    except WorkFailed as failed:
+        if failed.worker is not None:
+            done.given_to(failed.worker, failed.worker_url or "")
+        done.fail(failed.code, failed.message)
+        done.workers_fault, done.outcome = failed.workers_fault, failed
+    else:
+        if worked.worker is not None:
+            done.given_to(worked.worker, worked.worker_url or "")
+        done.output, done.outcome = worked.result, worked
+
+
+async def _in_time(
+    visit: Visit[Any], default: float | None, done: Done, call: Callable[[], Awaitable[Any]]
+) -> None:
+    """Call what runs here, for as long as the node allows. Whatever it raises is its failure."""
+    timeout_ms = visit.node.timeout_ms
+    seconds = default if timeout_ms is None else timeout_ms / 1000
+    with trio.move_on_after(math.inf if seconds is None else seconds) as scope:
+        try:
+            done.output = json_value(await call(), "result", visit.walk.run.max_value_bytes)
+        except GreenroomError as error:
+            done.fail("bad_answer", error.message)
+        except Exception as error:  # the function's own failure, whatever it is
+            done.fail("service_error", error_text(error))
+    if scope.cancelled_caught:
+        done.fail("timeout", f"not done within {seconds:g} s")
+
+
+async def _call_function(visit: Visit[Any], call: FunctionCall) -> Any:
+    found = visit.walk.tools.jobs.find_function(call.name)
+    if found is None:
+        raise LookupError(f"no function is registered as {call.name!r}")
+    arguments = [copied(call.input)]
+    if found.takes_params:
+        arguments.append(copied(visit.params))
+    if found.in_thread:
+        return await trio.to_thread.run_sync(found.function, *arguments, limiter=_UNLIMITED)
+    return await found.function(*arguments)
+
+
+async def _run_script(visit: Visit[Any], call: ScriptCall) -> Any:
+    """The program gets the input as JSON on stdin. What it prints is JSON, or else a text."""
+    if not visit.walk.tools.allow_scripts:
+        raise PermissionError("scripts are not allowed here: the operator has to say allow_scripts")
+    process = await trio.run_process(
+        list(call.arguments),
+        stdin=msgspec.json.encode({"input": call.input, "params": visit.params}),
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+    )
+    if process.returncode:
+        said = process.stderr[-1000:].decode(errors="backslashreplace").strip()
+        raise ChildProcessError(f"{call.arguments[0]} ended with {process.returncode}: {said}")
+    try:
+        return msgspec.json.decode(process.stdout)
+    except msgspec.DecodeError:
+        return process.stdout.decode(errors="backslashreplace").rstrip("\n")

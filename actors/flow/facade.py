@@ -1,0 +1,243 @@
+"""`engine.flows`: what an application says to flows, and asks about them. The gateway calls the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...persistence.flows import (
+    FlowRow,
+    FlowRunQuery,
+    FlowState,
+    NodeRun,
+    StoredFlow,
+    VersionRow,
+    VersionStatus,
+)
+from ...persistence.store import Store
+from ...protocol.errors import Invalid, NotFound
+from ...protocol.names import check_name
+from ...protocol.records import RunRecord
+from ...protocol.states import Status
+from ..actor import Reply
+from ..arguments import check_page, check_statuses, check_text
+from ..door import Door
+from ..jobs import FLOW
+from ..messages import OnConflict
+from ..ticket import Ticket
+from .catalog import AddVersion, ListFlows, MakeFlow
+from .tools import Tools
+from .view import as_of_now
+
+if TYPE_CHECKING:
+    from ...protocol.flow.check import Checked
+    from ..engine import Engine
+
+
+class FlowTask(msgspec.Struct, frozen=True):
+    """A run of a flow: the run, which version it walks, what its nodes share, and where it is."""
+
+    run: RunRecord
+    flow: FlowRow
+    version: VersionRow
+    shared: dict[str, Any]
+    node: str | None
+    last_action: str | None
+    steps: int
+
+
+class Flows:
+    """The flows of an engine. `by` names who caused a change, in its event."""
+
+    def __init__(self, door: Door, tools: Tools, store: Store, engine: Engine) -> None:
+        self._door = door
+        self._tools = tools
+        self._catalog = tools.catalog
+        self._store = store
+        self._engine = engine
+
+    # What there is to run.
+
+    def check(self, definition: Mapping[str, Any] | str) -> Checked:
+        """All mistakes of a definition (an object, or a text of JSON or YAML), and what is doubtful."""
+        from ...protocol.flow.check import (
+            check,
+        )  # with all that reads definitions: an engine may never need it
+
+        return check(definition, allow_scripts=self._tools.allow_scripts)
+
+    async def create(self, name: str, description: str = "", *, by: str = "app") -> FlowRow:
+        """Make a flow, which has no versions yet. Its name must be free."""
+        check_text("description", description)
+        make = MakeFlow(check_name("name", name), description, check_name("by", by), Reply())
+        flow: FlowRow = await self._door.ask(make, self._catalog)
+        return flow
+
+    async def publish(
+        self,
+        name: str,
+        definition: Mapping[str, Any] | str,
+        *,
+        version: int | None = None,
+        status: VersionStatus = "published",
+        by: str = "app",
+    ) -> VersionRow:
+        """Add a version to the flow of that name, which is made where there is none. `Invalid`, with all
+        mistakes in `details.errors`, if the definition has any."""
+        check_name("name", name)
+        return await self._add(name, definition, version, status, by, make=True)
+
+    async def add_version(
+        self,
+        flow: str,
+        definition: Mapping[str, Any] | str,
+        *,
+        version: int | None = None,
+        status: VersionStatus = "published",
+        by: str = "app",
+    ) -> VersionRow:
+        """Add a version to a flow, given by its id or name. Without a number it gets the next one. A draft
+        may be replaced, a published version never."""
+        check_text("flow", flow)
+        return await self._add(flow, definition, version, status, by, make=False)
+
+    async def _add(
+        self,
+        flow: str,
+        definition: Mapping[str, Any] | str,
+        version: int | None,
+        status: VersionStatus,
+        by: str,
+        *,
+        make: bool,
+    ) -> VersionRow:
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
+            raise Invalid(f"version must be a number from 1, or 0 for the next, not {version!r}")
+        if status not in ("draft", "published"):
+            raise Invalid(f"status must be 'draft' or 'published', not {status!r}", value=repr(status))
+        checked = self.check(definition)
+        if checked.errors:
+            raise Invalid("the definition has mistakes: " + "; ".join(checked.errors), errors=checked.errors)
+        from ...protocol.flow.documents import parse
+
+        plain, _ = parse(definition)
+        text = msgspec.json.encode(plain).decode()
+        add = AddVersion(flow, version, status, text, make, check_name("by", by), Reply())
+        row: VersionRow = await self._door.ask(add, self._catalog)
+        return row
+
+    async def list(self, limit: int = 20, offset: int = 0) -> tuple[Sequence[FlowRow], int]:
+        """A page of the flows, in the order in which they were made, and how many there are."""
+        check_page(limit, offset)
+        flows = [flow for flow, _ in await self._all()]
+        return flows[offset : offset + limit], len(flows)
+
+    async def versions(self, flow: str) -> Sequence[VersionRow]:
+        """The versions of a flow, without their definitions."""
+        check_text("flow", flow)
+        for row, versions in await self._all():
+            if flow in (row.id, row.name):
+                return versions
+        raise NotFound(f"no flow has the name or id {flow!r}", value=flow)
+
+    async def version(self, id: str) -> VersionRow:
+        """One version, with its definition."""
+        check_text("id", id)
+        row = await self._store.version(id)
+        if row is None:
+            raise NotFound(f"no version of a flow has the id {id!r}", value=id)
+        return row
+
+    async def _all(self) -> Sequence[tuple[FlowRow, Sequence[VersionRow]]]:
+        found: Sequence[tuple[FlowRow, Sequence[VersionRow]]] = await self._door.ask(
+            ListFlows(Reply()), self._catalog
+        )
+        return found
+
+    # Runs of them.
+
+    async def start(
+        self,
+        flow: str,
+        *,
+        version: int = 0,
+        params: Mapping[str, Any] | None = None,
+        handle: str | None = None,
+        lane: str | None = None,
+        kind: str = "start",
+        on_conflict: OnConflict = "reject",
+        request_id: str | None = None,
+        queue_timeout: float | None = None,
+        run_timeout: float | None = None,
+        deadline: float | None = None,
+        by: str = "app",
+    ) -> Ticket:
+        """Submit a run of a flow, given by its name or id. Without a handle it gets one of its own, which is
+        `task:` and its id."""
+        accepted, ended = await self._door.submit(
+            FLOW,
+            handle=handle,
+            params={"flow": flow, "version": version, "params": {} if params is None else params},
+            kind=kind,
+            lane=lane,
+            on_conflict=on_conflict,
+            request_id=request_id,
+            queue_timeout=queue_timeout,
+            run_timeout=run_timeout,
+            deadline=deadline,
+            by=by,
+        )
+        return Ticket(accepted.run, accepted.joined, ended, self._engine)
+
+    async def task(self, run_id: str) -> FlowTask:
+        """One run of a flow, with what its nodes share as of now."""
+        check_text("run_id", run_id)
+        record, stored = await self._store.run(run_id), await self._store.flow(run_id)
+        if record is None or stored is None:
+            raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id)
+        return await self._task(record, stored, await self._by_version())
+
+    async def tasks(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        version: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> tuple[Sequence[FlowTask], int]:
+        """A page of the runs of flows, newest first, and how many there are."""
+        check_page(limit, offset)
+        statuses: frozenset[Status] | None = check_statuses(status)
+        page = await self._store.flow_runs(FlowRunQuery(statuses, version, limit, offset))
+        by_version = await self._by_version()
+        tasks = [await self._task(run, StoredFlow(state, [], []), by_version) for run, state in page.runs]
+        return tasks, page.total
+
+    async def node_runs(self, run_id: str) -> Sequence[NodeRun]:
+        """Every try of the nodes of a run, in order."""
+        check_text("run_id", run_id)
+        rows = await self._store.node_runs(run_id)
+        if not rows and await self._store.flow(run_id) is None:
+            raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id)
+        return rows
+
+    async def _by_version(self) -> dict[str, tuple[FlowRow, VersionRow]]:
+        return {version.id: (flow, version) for flow, versions in await self._all() for version in versions}
+
+    async def _task(
+        self, run: RunRecord, stored: StoredFlow, by_version: dict[str, tuple[FlowRow, VersionRow]]
+    ) -> FlowTask:
+        state: FlowState = stored.state
+        flow, version = by_version[state.version]
+        walked = await as_of_now(stored, self._tools.graphs)
+        return FlowTask(
+            run=run,
+            flow=flow,
+            version=version,
+            shared=walked.frame.shared,
+            node=walked.frame.curr,
+            last_action=walked.frame.last,
+            steps=walked.steps,
+        )

@@ -1,0 +1,119 @@
+"""The job `flow`: what the engine registers itself, so that runs of it walk flows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ...persistence.flows import FlowState, NodeRun, NodeStatus
+from ...persistence.store import Memo, Store
+from ...protocol.errors import Invalid
+from ...protocol.events import Event, NodeRan
+from ...protocol.states import Status
+from ..body import Run
+from ..jobs import FLOW, Job, Prepared, exponential
+from ..messages import Submission
+from ..pause import Pause
+from .state import begin, from_text, to_text
+from .tools import Tools
+from .walk import Walk
+
+_RUN_TIMEOUT = 1800.0
+_GRACE = 10.0
+
+
+class FlowParams(msgspec.Struct, forbid_unknown_fields=True):
+    """The parameters of a run of the job `flow`: which flow, which version of it (0 for the latest that is
+    published), and the parameters that its nodes see."""
+
+    flow: str
+    version: int = 0
+    params: dict[str, Any] = {}
+
+
+class FlowJob:
+    """See the module's text."""
+
+    def __init__(self, store: Store, clock: Callable[[], float], max_value_bytes: int) -> None:
+        self._store = store
+        self._max_value_bytes = max_value_bytes
+        self._clock = clock
+
+    def begin(self, tools: Tools) -> None:
+        """Have what walks need."""
+        self._tools = tools
+
+    def job(self) -> Job:
+        """As it stands among the others."""
+        return Job(
+            name=FLOW,
+            function=self._body,
+            params_type=FlowParams,
+            in_thread=False,
+            lane="main",
+            max_attempts=1,
+            backoff=exponential,
+            resumable=True,
+            run_timeout=_RUN_TIMEOUT,
+            queue_timeout=math.inf,
+            deadline=math.inf,
+            grace=_GRACE,
+            cancel="immediate",
+            accepts="interactive",
+            special=self,
+        )
+
+    async def prepare(self, run: str, params: Any) -> Prepared:
+        """Find the version that is to be walked: it stays the same, whatever is published later."""
+        if params is None:
+            raise Invalid(f"a run of the job {FLOW!r} needs parameters: flow, version, params")
+        flow, row = await self._tools.resolve(params["flow"], params.get("version", 0))
+        graph = await self._tools.graphs.get(row.id)
+        state = to_text(begin(graph.start), self._max_value_bytes)
+        kept = {"flow": flow.name, "version": row.version, "params": params.get("params", {})}
+        return Prepared(kept, (FlowState(run, row.id, state, 0),))
+
+    async def ends_waiting(
+        self, submission: Submission, status: Status
+    ) -> tuple[tuple[Event, ...], tuple[Memo, ...]]:
+        """The node that it waited at is written down, too."""
+        stored = await self._store.flow(submission.id)
+        waits = from_text(stored.state.state).waits if stored is not None else None
+        if stored is None or waits is None:
+            return (), ()
+        how: NodeStatus = "timeout" if status is Status.TIMED_OUT else "canceled"
+        row = NodeRun(
+            run=submission.id,
+            number=stored.state.numbered + 1,
+            node=waits.node,
+            visit=waits.visit,
+            attempt=1,
+            status=how,
+            started_at=waits.since,
+            finished_at=self._clock(),
+        )
+        event = NodeRan(
+            by="engine",
+            node=row.node,
+            kind=waits.kind,
+            visit=row.visit,
+            attempt=1,
+            status=how,
+            started_at=row.started_at,
+            **submission.about(),
+        )
+        return (event,), (row,)
+
+    async def _body(self, run: Run, params: FlowParams) -> dict[str, Any] | Pause:
+        later: list[NodeRun] = []
+        state = run.take_first_state()
+        if state is None:
+            stored = await self._store.flow(run.id)
+            assert stored is not None, "the state of a flow is created with its run"
+            state, later = stored.state, stored.later
+        graph = await self._tools.graphs.get(state.version)
+        walk = Walk(run, from_text(state.state), state, later, self._tools)
+        return await walk.go(graph, params.params)

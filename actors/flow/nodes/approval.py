@@ -1,0 +1,57 @@
+"""`approval`: waits for people. Whoever answers the open interrupt or signals `params.approval_key` decides.
+
+The decision is the output. `true` and `false` become the actions `approved` and `rejected`; a text is the
+action itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....protocol.errors import Invalid
+from ....protocol.flow.model import Approval
+from ....protocol.flow.paths import Path, parse_path
+from ....protocol.values import copied
+from ...pause import Pause, Question
+from ..visit import Done, Visit, text
+
+
+async def approval(visit: Visit[Approval]) -> Done | Pause:
+    """Be done, wait on, or time out."""
+    try:
+        path = parse_path(text(visit, "approval_key"))
+    except (Invalid, ValueError) as error:
+        return visit.failed("bad_params", str(error))
+    question = f"{visit.path}:{visit.number}"
+    since = visit.waited_since("ap")
+    decision = _decision(visit, path, question)
+    if decision is not None:
+        visit.walk.run.withdraw(question)
+        action = visit.node.post.action(decision, visit.scope) or _as_action(decision)
+        return visit.ok(decision, action=action)
+    timeout_ms = visit.node.timeout_ms
+    until = None if timeout_ms is None else since + timeout_ms / 1000
+    if until is not None and visit.is_over(until):
+        visit.walk.run.withdraw(question)
+        return visit.failed("timeout", f"nobody decided in {until - since:g} s")
+    asked = {"node": visit.path, "approval_key": path.text, "input": visit.input, "params": visit.params}
+    return visit.pause("answer", since=since, until=until, key=path.text, question=Question(question, asked))
+
+
+def _decision(visit: Visit[Approval], path: Path, question: str) -> Any:
+    """What was decided. An answer to the question is put where a signal would have put it."""
+    decision = path.get(visit.scope)
+    answer = visit.walk.run.answers.get(question)
+    if decision is None and answer is not None:
+        decision = copied(answer)
+        if path.root == "shared":
+            path.set(visit.frame.shared, decision)
+    return decision
+
+
+def _as_action(decision: Any) -> str | None:
+    if isinstance(decision, dict):
+        decision = decision.get("approved")
+    if isinstance(decision, bool):
+        return "approved" if decision else "rejected"
+    return decision if isinstance(decision, str) and decision else None

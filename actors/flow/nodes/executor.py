@@ -1,0 +1,24 @@
+"""`executor`: has a service executed by a worker, or what stands for one: a function or a script."""
+
+from __future__ import annotations
+
+from ....protocol.flow.model import Executor
+from ..calls import Call, FunctionCall, ScriptCall, ServiceCall
+from ..tries import carry_out
+from ..visit import Done, Visit
+
+
+async def executor(visit: Visit[Executor]) -> Done:
+    """Have it executed, and try again as the node says."""
+    visit.walk.mention_start(visit)
+    return await carry_out(visit, _call(visit))
+
+
+def _call(visit: Visit[Executor]) -> Call:
+    node = visit.node
+    match node.exec_type:
+        case "local":
+            return FunctionCall(node.target, visit.input)
+        case "local_script":
+            return ScriptCall(node.script, visit.input)
+    return ServiceCall(node.target, node.exec_type, visit.input)

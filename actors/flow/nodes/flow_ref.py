@@ -1,0 +1,27 @@
+"""`flow_ref`: another published flow, walked like a subflow.
+
+The version is looked up when the walk comes here, and stays the same until the node is done.
+"""
+
+from __future__ import annotations
+
+from ....protocol.errors import GreenroomError
+from ....protocol.flow.model import FlowRef
+from ...pause import Pause
+from ..visit import Done, Visit
+from .subflow import enter, walk_within
+
+
+async def flow_ref(visit: Visit[FlowRef]) -> Done | Pause:
+    """Walk the other flow's graph."""
+    node, tools, frame = visit.node, visit.walk.tools, visit.nested()
+    try:
+        if frame is None or frame.version is None:
+            _, row = await tools.resolve(node.flow, node.version)
+            version = row.id
+        else:
+            version = frame.version
+        graph = await tools.graphs.get(version)
+    except GreenroomError as error:
+        return visit.failed("unknown_flow", error.message)
+    return await walk_within(visit, graph, enter(visit, graph, version))

@@ -1,0 +1,57 @@
+"""What a walk uses of the engine, beyond its run."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import msgspec
+
+from ...persistence.flows import FlowRow, VersionRow
+from ...persistence.store import Store
+from ...protocol.errors import NotFound
+from ...protocol.flow.model import Graph
+from ...protocol.flow.reading import read_graph
+from ..actor import Reply
+from ..jobs import Jobs
+from ..workers.crew import Crew
+from .catalog import Catalog, Resolve
+
+_GRAPHS_KEPT = 256
+
+
+class Graphs:
+    """The graphs of versions that were walked lately: a published version never changes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._graphs: OrderedDict[str, Graph] = OrderedDict()
+
+    async def get(self, version: str) -> Graph:
+        """The graph of a version."""
+        graph = self._graphs.get(version)
+        if graph is None:
+            row = await self._store.version(version)
+            if row is None:
+                raise NotFound(f"no version of a flow has the id {version!r}", value=version)
+            graph = self._graphs[version] = read_graph(row.definition)
+            if len(self._graphs) > _GRAPHS_KEPT:
+                self._graphs.popitem(last=False)
+        else:
+            self._graphs.move_to_end(version)
+        return graph
+
+
+class Tools(msgspec.Struct):
+    """See the module's text."""
+
+    graphs: Graphs
+    catalog: Catalog
+    crew: Crew
+    jobs: Jobs
+    allow_scripts: bool
+
+    async def resolve(self, flow: str, version: int) -> tuple[FlowRow, VersionRow]:
+        """Which flow and version are meant; version 0 is the latest that is published."""
+        reply: Reply[tuple[FlowRow, VersionRow]] = Reply()
+        self.catalog.tell(Resolve(flow, version, reply))
+        return await reply.get()

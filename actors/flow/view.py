@@ -1,0 +1,58 @@
+"""What the nodes of a run share as of now: the last state, and what has been committed since."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...persistence.flows import NodeRun, StoredFlow
+from ...protocol.errors import Invalid
+from ...protocol.flow.model import Foreach, Graph, Node, Parallel, Subflow
+from ...protocol.flow.paths import parse_target
+from .branches import at_once
+from .state import Frame, WalkState, from_text, nested, runtime_key
+from .tools import Graphs
+
+
+async def as_of_now(stored: StoredFlow, graphs: Graphs) -> WalkState:
+    """The state with the signals that wait to be taken, and with the branches that have ended."""
+    state = from_text(stored.state.state)
+    for _, signal in stored.signals:
+        try:
+            parse_target(signal["key"]).set(state.frame.shared, signal["value"])
+        except Invalid:  # it can't be put there, which the walk is going to say in the run's log
+            continue
+    ended = [row for row in stored.later if row.branch is not None and row.last]
+    if ended:
+        await _show_branches(state.frame, await graphs.get(stored.state.version), graphs, ended)
+    return state
+
+
+async def _show_branches(frame: Frame, graph: Graph, graphs: Graphs, ended: list[NodeRun]) -> None:
+    """A node with branches shows which have ended: what it keeps is never written, but rebuilt here."""
+    while frame.curr is not None:
+        node = graph.nodes[frame.curr]
+        inner = nested(frame.shared, frame.curr)
+        if inner is None:
+            break
+        graph = await graphs.get(inner.version) if inner.version is not None else _embedded(node)
+        frame = inner
+    if frame.curr is None or not isinstance(node, Parallel | Foreach):
+        return
+    done = {row.branch: row.output for row in ended if row.status == "ok"}
+    errors = {row.branch: row.error for row in ended if row.error is not None}
+    kept: dict[str, Any] = {
+        "done": done,
+        "errs": errors,
+        "mode": node.parallel_mode,
+        "max": at_once(node),
+        "strategy": node.failure_strategy,
+    }
+    if isinstance(node, Foreach):
+        kept["idx"] = len(ended)
+    mark = "fe" if isinstance(node, Foreach) else "pl"
+    frame.shared[runtime_key(mark, frame.curr)] = kept
+
+
+def _embedded(node: Node) -> Graph:
+    assert isinstance(node, Subflow), "a frame without a version is that of an embedded graph"
+    return node.subflow

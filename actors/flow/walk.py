@@ -1,0 +1,249 @@
+"""The walk: from node to node along the edges, with one transaction after each.
+
+What it needs to go on stands in `WalkState`; everything else is made anew by the next body. So a pause, a
+restart and a crash are the same to it: it goes on at the node that was in flight.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import trio
+
+from ...persistence.flows import FlowState, NodeRun
+from ...persistence.store import Memo, MessagesTaken
+from ...protocol.errors import Invalid
+from ...protocol.events import NodeRan, NodeStarted, RunLog
+from ...protocol.flow.model import Graph, Node
+from ...protocol.flow.paths import Scope, parse_target
+from ..body import Run
+from ..failuretext import Failure
+from ..pause import Pause, Question
+from .nodes import KINDS
+from .state import Frame, Waits, WalkState, nested, result_of, to_text
+from .tools import Tools
+from .visit import Done, Visit
+
+MAX_STEPS = 10_000
+"""Steps that one run may make: enough for any flow that ends."""
+
+_LAST_WORD = 5.0
+"""Seconds in which a node that is cancelled must have been written down."""
+
+
+class FlowFailed(Failure):
+    """A node failed, and no edge leads on from there."""
+
+
+class Walk:
+    """One body's part of a walk."""
+
+    def __init__(
+        self, run: Run, state: WalkState, stored: FlowState, later: Sequence[NodeRun], tools: Tools
+    ) -> None:
+        self.run = run
+        self.state = state
+        self.tools = tools
+        self.later = later  # the node runs of the node that was in flight when the last body went
+        self.now = run.wall_clock
+        self._version = stored.version
+        self._numbered = later[-1].number if later else stored.numbered
+        self._made = Counter((row.node, row.visit, row.branch) for row in later)
+        self._taken: list[int] = []  # the signals that the next commit will have in it
+        self._canceled = False
+
+    async def go(self, graph: Graph, params: dict[str, Any]) -> dict[str, Any] | Pause:
+        """Walk until the flow ends, or until there is something to wait for."""
+        frame = self.state.frame
+        self.state.waits = None
+        try:
+            pause = await self.walk(graph, frame, params)
+        except trio.Cancelled:
+            await self._canceled_between(graph)
+            raise
+        if pause is not None:
+            return pause
+        if frame.error is not None:
+            raise FlowFailed(frame.error)
+        return result_of(frame.shared)
+
+    async def walk(
+        self, graph: Graph, frame: Frame, params: dict[str, Any], prefix: str = "", depth: int = 0
+    ) -> Pause | None:
+        """Walk one level to its end."""
+        while frame.curr is not None:
+            self._take_signals()
+            if self.state.steps >= MAX_STEPS:
+                raise FlowFailed(f"too_many_steps: a flow may make {MAX_STEPS:,} steps")
+            key = frame.curr
+            visit = Visit(self, frame, key, prefix + key, graph.nodes[key], params, depth)
+            done = await KINDS[type(visit.node)](visit)
+            if isinstance(done, Pause):
+                return done
+            await self._finish(graph, visit, done)
+        return None
+
+    # What nodes ask of the walk.
+
+    def mention_start(self, visit: Visit[Any]) -> None:
+        """Let those who follow know that a node has begun that takes time."""
+        self.run.mention(
+            NodeStarted(
+                by="body", node=visit.path, kind=visit.node.kind, visit=visit.number, **self.run.about()
+            )
+        )
+
+    def tries_made(self, visit: Visit[Any], branch: str | None) -> int:
+        """How often it was tried before the last restart."""
+        return self._made[visit.path, visit.number, branch]
+
+    def tries_of(self, visit: Visit[Any]) -> list[NodeRun]:
+        """The tries of this visit and its branches that were made before the last restart."""
+        return [row for row in self.later if row.node == visit.path and row.visit == visit.number]
+
+    async def record(self, visit: Visit[Any], done: Done, branch: str | None, *, last: bool) -> None:
+        """Have a try committed after which the node is not done yet."""
+        row, event = self._node_run(visit, done, branch, None, last=last)
+        await self._commit(done, event, (row,))
+
+    async def record_canceled(self, visit: Visit[Any], done: Done, branch: str | None) -> None:
+        """Have a try committed that is being cancelled, unless it will be made again at the next start."""
+        if self.run.goes_on_later:
+            return
+        self._canceled = True
+        done.status, done.error = "canceled", None
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORD):
+            await self.record(visit, done, branch, last=True)
+
+    def pause(
+        self,
+        waits: Waits,
+        waiting_for: Literal["time", "signal", "answer"],
+        question: Question | None,
+    ) -> Pause:
+        """Have the run wait without a body: the state as it is will be committed with that."""
+        self.state.waits = waits
+        return Pause(waiting_for, waits.until, waits.key, question, self._memos())
+
+    # Between nodes.
+
+    async def _finish(self, graph: Graph, visit: Visit[Any], done: Done) -> None:
+        """Write what the node gave, take the edge, and commit both."""
+        node, frame, state = visit.node, visit.frame, self.state
+        if done.status == "ok" or done.keeps_output:
+            try:
+                node.post.write(frame.shared, done.output)
+            except Invalid as error:
+                done = visit.failed("bad_output", error.message)
+        action = _action(node, done, visit.scope)
+        visit.forget()
+        edge = graph.edge(visit.key, action)
+        frame.last, frame.curr = action, graph.follow(visit.key, action)
+        if done.status != "ok" and edge is None:
+            frame.error = f"node {visit.path!r}: {done.error}"
+        state.steps += 1
+        state.visits[visit.path] = visit.number
+        row, event = self._node_run(visit, done, None, action, last=True)
+        await self._commit(done, event, (row, *self._memos()))
+        self._taken = []
+
+    async def _commit(self, done: Done, event: NodeRan, memos: tuple[Memo, ...]) -> None:
+        """Commit a try, and only then let the worker know that its answer is kept."""
+        try:
+            await self.run.commit((event,), memos)
+            if done.outcome is not None:
+                done.outcome.acknowledge()
+        finally:
+            if done.outcome is not None:
+                done.outcome.refuse()
+
+    def _node_run(
+        self, visit: Visit[Any], done: Done, branch: str | None, action: str | None, *, last: bool
+    ) -> tuple[NodeRun, NodeRan]:
+        self._numbered += 1
+        row = NodeRun(
+            run=self.run.id,
+            number=self._numbered,
+            node=visit.path,
+            visit=visit.number,
+            attempt=done.attempt,
+            branch=branch,
+            status=done.status,
+            prep=visit.input if branch is None else None,
+            input=done.input,
+            output=done.output,
+            error=done.error,
+            action=action,
+            worker=done.worker,
+            worker_url=done.worker_url,
+            started_at=done.started_at,
+            finished_at=self.now(),
+            last=last,
+        )
+        event = NodeRan(
+            by="body",
+            node=row.node,
+            kind=visit.node.kind,
+            visit=row.visit,
+            attempt=row.attempt,
+            status=row.status,
+            branch=branch,
+            action=action,
+            error=row.error,
+            worker=row.worker,
+            started_at=row.started_at,
+            **self.run.about(),
+        )
+        return row, event
+
+    def _memos(self) -> tuple[Memo, ...]:
+        text = to_text(self.state, self.run.max_value_bytes)
+        state = FlowState(self.run.id, self._version, text, self._numbered)
+        return (state, MessagesTaken(self.run.id, tuple(self._taken))) if self._taken else (state,)
+
+    async def _canceled_between(self, graph: Graph) -> None:
+        """Every cancel is written down at some node: if none was at work, at the one that would be next."""
+        frame = self.state.frame
+        if self._canceled or frame.curr is None:
+            return
+        visit = Visit(self, frame, frame.curr, frame.curr, graph.nodes[frame.curr], {}, 0)
+        await self.record_canceled(visit, visit.ok(), None)
+
+    # Signals.
+
+    def _take_signals(self) -> None:
+        signals = self.run.take_signals()
+        for signal in signals:
+            target = parse_target(signal.key)
+            for shared in self._levels():
+                try:
+                    target.set(shared, signal.value)
+                except Invalid as error:  # what it would have to go into is no object
+                    text = f"signal {signal.key!r} could not be put into shared: {error.message}"
+                    about = self.run.about()
+                    self.run.mention(
+                        RunLog(by="engine", attempt=self.run.attempt, text=text, level="warning", **about)
+                    )
+            self._taken.append(signal.seq)
+
+    def _levels(self) -> list[dict[str, Any]]:
+        """What is shared on each level, from the flow down to the innermost subflow that the walk is in."""
+        levels: list[dict[str, Any]] = []
+        frame: Frame | None = self.state.frame
+        while frame is not None:
+            levels.append(frame.shared)
+            frame = None if frame.curr is None else nested(frame.shared, frame.curr)
+        return levels
+
+
+def _action(node: Node, done: Done, scope: Scope) -> str:
+    """Where it goes from here."""
+    if done.action is not None:
+        return done.action
+    handler = None
+    if done.status != "ok":
+        handler = (node.on_timeout if done.status == "timeout" else None) or node.on_error
+    result = done.output if done.status == "ok" else None
+    return handler or node.post.action(result, scope) or node.default_action or "default"
