@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import sys
+from functools import partial
 from typing import Literal
 
 import attrs
@@ -108,7 +109,7 @@ def worker(
     settings = _Settings(
         services=served,
         server=server,
-        id=check_name("id", id_ or f"{socket.gethostname()}-{os.getpid()}"),
+        id=check_name("id", f"{socket.gethostname()}-{os.getpid()}" if id_ is None else id_),
         url=None if queue else os.environ.get("WORKER_URL") or DEFAULT_WORKER_URL,
         concurrency=concurrency or (10 if queue else 100),
         token=read_token(token_file),
@@ -142,8 +143,8 @@ async def _work(settings: _Settings) -> int:
             presence = Presence(registry, calls, services.names, "http", url)
             front = Push(listeners, calls, services)
             place = f"listens on {url}"
-        _say(f"worker {settings.id} {place} and serves {', '.join(services.names)} for {settings.server}")
-        return await Life(front, presence, calls).run()
+        line = f"worker {settings.id} {place} and serves {', '.join(services.names)} for {settings.server}"
+        return await Life(front, presence, calls, partial(_say, line)).run()
 
 
 def _say(line: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import NoReturn, Protocol
 
 import trio
@@ -37,12 +37,13 @@ class Front(Protocol):
 
 
 class Life:
-    """One life of a worker."""
+    """One life of a worker. `greet` is called when it begins, and signals are obeyed."""
 
-    def __init__(self, front: Front, presence: Presence, calls: Calls) -> None:
+    def __init__(self, front: Front, presence: Presence, calls: Calls, greet: Callable[[], None]) -> None:
         self._front = front
         self._presence = presence
         self._calls = calls
+        self._greet = greet
         self._patience = trio.CancelScope()
         self._stopping = False
         self._signal: int | None = None  # the second one, which ends the patience
@@ -55,6 +56,7 @@ class Life:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._obey, signals, nursery)
                 nursery.start_soon(self._be_present)
+                self._greet()
                 with self._patience:
                     await self._front.run()
                 nursery.cancel_scope.cancel()

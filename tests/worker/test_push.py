@@ -28,8 +28,8 @@ class Shop:
 
     def __init__(self, limit: int) -> None:
         self.calls = Calls(limit)
-        self.waiting = 0
-        self.begun = trio.Event()
+        self._begun = 0
+        self._begins = trio.Event()
         self.cancelled = trio.Event()
         self.go_on = trio.Event()
         self.let_thread_go = threading.Event()
@@ -45,9 +45,7 @@ class Shop:
         self.streams: list[trio.SocketStream] = []
 
     async def _wait(self, input: Any) -> Any:
-        self.waiting += 1
-        self.begun.set()
-        self.begun = trio.Event()
+        self._begin()
         try:
             await self.go_on.wait()
         except trio.Cancelled:
@@ -56,7 +54,7 @@ class Shop:
         return input
 
     def _thread(self, input: Any) -> None:
-        trio.from_thread.run_sync(self.begun.set)
+        trio.from_thread.run_sync(self._begin)
         try:
             while not self.let_thread_go.wait(0.01):
                 trio.from_thread.check_cancelled()
@@ -64,6 +62,16 @@ class Shop:
             trio.from_thread.run_sync(self.cancelled.set, trio_token=self.token)
             self.let_thread_go.wait(PATIENCE)
             raise
+
+    def _begin(self) -> None:
+        self._begun += 1
+        self._begins.set()
+        self._begins = trio.Event()
+
+    async def begun(self, count: int = 1) -> None:
+        """Wait until so many calls of `wait` and `thread` have begun."""
+        while self._begun < count:
+            await self._begins.wait()
 
     @property
     def port(self) -> int:
@@ -220,7 +228,7 @@ async def test_calls_that_are_sent_ahead_are_answered_in_turn():
     async with shop() as one:
         stream = await one.connect()
         await stream.send_all(request("wait", {"input": 1}))
-        await one.begun.wait()
+        await one.begun()
         await stream.send_all(request("wait", {"input": 2}))
         await trio.testing.wait_all_tasks_blocked()
         one.go_on.set()
@@ -229,10 +237,10 @@ async def test_calls_that_are_sent_ahead_are_answered_in_turn():
 
 
 async def test_a_client_that_closes_its_connection_cancels_its_call():
-    async with shop() as one:
+    async with shop(limit=1) as one:
         stream = await one.connect()
         await stream.send_all(request("wait"))
-        await one.begun.wait()
+        await one.begun()
         assert one.calls.load == 1
         await stream.aclose()
         await one.cancelled.wait()
@@ -244,7 +252,7 @@ async def test_a_thread_that_nobody_waits_for_goes_on_counting_until_it_ends():
     async with shop(limit=1) as one:
         stream = await one.connect()
         await stream.send_all(request("thread"))
-        await one.begun.wait()
+        await one.begun()
         await stream.aclose()
         await one.cancelled.wait()
         assert one.calls.load == 1
@@ -257,8 +265,7 @@ async def test_more_calls_than_are_allowed_at_once_get_503():
     async with shop(limit=2) as one, httpx.AsyncClient() as client:
         for _ in range(2):
             await (await one.connect()).send_all(request("wait"))
-        while one.waiting < 2:
-            await one.begun.wait()
+        await one.begun(2)
         answer = await client.post(f"{one.url}/exec/echo", json={})
         assert answer.status_code == 503
         assert answer.headers["retry-after"] == "5"
@@ -274,7 +281,7 @@ async def test_once_told_to_stop_it_answers_what_has_begun_and_takes_nothing_mor
         await idle.send_all(request("echo"))
         await answered(idle)
         await busy.send_all(request("wait", {"input": 1}))
-        await one.begun.wait()
+        await one.begun()
         one.push.stop()
         assert await ended(idle)
         with pytest.raises(OSError, match="all attempts to connect"):
