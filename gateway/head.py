@@ -67,11 +67,14 @@ class Requests:
         self._stream = stream
         self._limits = limits
         self.machine = h11.Connection(h11.SERVER, max_incomplete_event_size=limits().max_head_bytes)
+        self.method = ""
+        """Of the request whose head was read last, also if that was refused."""
         self._begun = False
         self._first = True
 
     async def head(self) -> Request | None:
         """The next head; `None` when the client wants nothing more."""
+        self.method = ""
         limits = self._limits()
         patience = limits.head_timeout if self._first else limits.keep_alive
         self._begun = bool(self.machine.trailing_data[0])
@@ -80,6 +83,7 @@ class Requests:
             event = await self._next_event(scope)
             self._first = False
             if isinstance(event, h11.Request):
+                self.method = event.method.decode("ascii")
                 return _request(event, limits.max_head_bytes)
             return None
         if self._begun:

@@ -79,11 +79,12 @@ class Http:
             )
             or b""
         )
-        if response.stream is not None and (request is None or request.method != "HEAD"):
+        with_body = self._requests.method != "HEAD"
+        if response.stream is not None and with_body:
             await self._send_all(data)
             await self._stream_body(response)
             return
-        if response.body and (request is None or request.method != "HEAD"):
+        if response.body and with_body:
             data += machine.send(h11.Data(data=response.body)) or b""
         data += machine.send(h11.EndOfMessage()) or b""
         await self._send_all(data)

@@ -87,7 +87,10 @@ LINES = [
     b"POST /api/runs HTTP/1.1",
     b"PUT /api/max_concurrent HTTP/1.0",
     b"PUT /api/handles/h%2Fi/params HTTP/1.1",
+    b"HEAD /healthz HTTP/1.1",
+    b"CONNECT /healthz HTTP/1.1",
     b"OPTIONS * HTTP/1.1",
+    b"GET /api/state HTTP/1.2",
     b"GET / HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13",
     b"nonsense",
 ]

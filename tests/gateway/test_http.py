@@ -394,6 +394,29 @@ async def test_a_request_that_can_be_read_in_two_ways_or_none_is_refused_and_the
     assert not (await home.engine.snapshot()).engine.draining
 
 
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"HEAD healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"HEAD /%ff HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (
+            b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n",
+            400,
+        ),
+        (b"HEAD /healthz HTTP/1.2\r\nHost: localhost\r\n\r\n", 505),
+        (b"HEAD /?" + b"x" * 4000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 431),
+    ],
+)
+async def test_a_head_request_is_refused_without_a_body(home, data, status):
+    raw = await home.raw()
+    async with raw.stream:
+        await raw.send(data)
+        head, _, body = (await raw.until_closed()).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 %d " % status)
+        assert body == b""
+
+
 CHANGE = b"PUT /api/max_concurrent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
