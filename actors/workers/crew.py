@@ -88,8 +88,10 @@ class Crew:
             with trio.move_on_after(work.timeout):
                 worked: Worked = await self._ask(offer, self._queue)
                 return worked
+        except WorkFailed:
+            raise  # it isn't there any more
         except BaseException:
-            self._queue.tell(withdraw)  # if it failed there, there is nothing to withdraw any more
+            self._queue.tell(withdraw)
             with trio.CancelScope(shield=True, deadline=trio.current_time() + _TO_WITHDRAW):
                 taker = await withdraw.reply.get()
                 if taker is not None and given is not None:

@@ -1,0 +1,160 @@
+"""Which worker is called, when there are several."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import trio
+
+from greenroom import Engine, Jobs
+from greenroom.actors.workers.crew import Crew
+from greenroom.actors.workers.push import PushFailed
+from greenroom.actors.workers.states import WorkFailed
+from tests.support import open_engine
+from tests.workers.support import Answers, crew_of, work
+
+
+async def register(engine: Engine, *ids: str, **loads: float) -> None:
+    for id in ids:
+        await engine.workers.register(id, f"http://{id}", ["sum"], load=loads.get(id, 0))
+
+
+async def callees(crew: Crew, count: int, **options: object) -> list[str | None]:
+    return [(await crew.push(work(), **options)).worker for _ in range(count)]  # type: ignore[arg-type]
+
+
+async def test_workers_are_called_in_turn(autojump_clock):
+    async with open_engine(Jobs()) as engine:
+        await register(engine, "a", "b", "c", a=9)
+        crew = crew_of(engine, Answers())
+        assert await callees(crew, 6) == ["a", "b", "c", "a", "b", "c"]
+
+
+async def test_by_load_the_least_busy_is_called(autojump_clock):
+    async with open_engine(Jobs()) as engine:
+        await register(engine, "a", "b", a=2, b=1)
+        crew = crew_of(engine, Answers())
+        assert await callees(crew, 3, weighted_by_load=True) == ["b", "b", "b"]
+        await engine.workers.heartbeat("b", 7)
+        assert await callees(crew, 1, weighted_by_load=True) == ["a"]
+
+
+async def test_calls_that_began_since_a_heartbeat_count_as_load(autojump_clock):
+    async with open_engine(Jobs()) as engine:
+        await register(engine, "a", "b", a=0, b=4)
+        push = Answers()
+        push.hold = trio.Event()
+        crew = crew_of(engine, push)
+
+        async def call() -> None:
+            await crew.push(work(), weighted_by_load=True)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(call)
+            await trio.testing.wait_all_tasks_blocked()
+            assert Counter(push.urls) == {"http://a/exec/sum": 7, "http://b/exec/sum": 3}
+            push.hold.set()
+        assert await callees(crew, 4, weighted_by_load=True) == ["a"] * 4  # they are over
+
+
+async def test_what_has_failed_is_called_last_for_a_while(autojump_clock):
+    async with open_engine(Jobs()) as engine:
+        await register(engine, "a", "b")
+        push = Answers()
+        push.failing["http://a"] = PushFailed("reset", "gone")
+        crew = crew_of(engine, push)
+
+        async def stay_online() -> None:
+            while True:
+                await engine.workers.heartbeat("a")
+                await engine.workers.heartbeat("b")
+                await trio.sleep(5)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stay_online)
+            with pytest.raises(WorkFailed, match="gone"):
+                await crew.push(work())
+            assert await callees(crew, 5) == ["b"] * 5
+            push.failing.clear()
+            await trio.sleep(30.1)
+            assert set(await callees(crew, 2)) == {"a", "b"}
+            nursery.cancel_scope.cancel()
+
+
+async def test_one_that_has_failed_is_called_if_there_is_no_other_and_is_trusted_again_when_it_answers(
+    autojump_clock,
+):
+    async with open_engine(Jobs()) as engine:
+        await register(engine, "a")
+        push = Answers()
+        push.failing["http://a"] = PushFailed("unreachable", "gone")
+        crew = crew_of(engine, push)
+        with pytest.raises(WorkFailed):
+            await crew.push(work())
+        push.failing.clear()
+        assert await callees(crew, 1) == ["a"]
+        await register(engine, "b")
+        assert set(await callees(crew, 2)) == {"a", "b"}
+
+
+async def test_what_a_service_says_about_its_input_is_not_held_against_the_worker(autojump_clock):
+    async with open_engine(Jobs()) as engine:
+        await register(engine, "a")
+        push = Answers(body=b'{"error": "no such thing"}')
+        crew = crew_of(engine, push)
+        with pytest.raises(WorkFailed) as failed:
+            await crew.push(work())
+        assert not failed.value.workers_fault
+        push.body = b'{"result": 1}'
+        await register(engine, "b")
+        assert set(await callees(crew, 2)) == {"a", "b"}
+
+
+async def test_a_named_worker_is_called_while_it_is_online(autojump_clock):
+    async with open_engine(Jobs()) as engine:
+        await register(engine, "a", "b")
+        crew = crew_of(engine, Answers())
+        assert await callees(crew, 3, worker="b") == ["b", "b", "b"]
+        await trio.sleep(10)
+        await engine.workers.heartbeat("a")
+        await trio.sleep(10)
+        assert await callees(crew, 1, worker="b") == ["a"]
+        assert await callees(crew, 1, worker="never was") == ["a"]
+        await engine.workers.register("c", "http://c", ["else"])
+        assert await callees(crew, 1, worker="c") == ["a"]
+
+
+async def test_those_to_be_avoided_are_called_if_there_is_no_other_unless_only_others_will_do(autojump_clock):
+    async with open_engine(Jobs()) as engine:
+        await register(engine, "a", "b")
+        crew = crew_of(engine, Answers())
+        assert await callees(crew, 2, avoid={"a"}) == ["b", "b"]
+        assert set(await callees(crew, 2, avoid={"a", "b"})) == {"a", "b"}
+        with pytest.raises(WorkFailed, match="no other worker that is online serves 'sum'") as failed:
+            await crew.push(work(), avoid={"a", "b"}, others_only=True)
+        assert (failed.value.code, failed.value.worker) == ("no_worker", None)
+        assert (await crew.push(work(), avoid={"a"}, others_only=True)).worker == "b"
+
+
+async def test_without_a_worker_the_failure_says_what_is_missing(autojump_clock):
+    async with open_engine(Jobs()) as engine:
+        await engine.workers.register("polls", "", ["sum"], kind="queue")
+        with pytest.raises(WorkFailed) as failed:
+            await crew_of(engine, Answers()).push(work())
+        assert failed.value.code == "no_worker"
+        assert "'sum': start one that registers here" in str(failed.value)
+
+
+async def test_a_call_that_is_given_up_says_nothing_about_the_worker(autojump_clock):
+    async with open_engine(Jobs()) as engine:
+        await register(engine, "a", "b")
+        push = Answers()
+        push.hold = trio.Event()
+        crew = crew_of(engine, push)
+        with trio.move_on_after(1):
+            await crew.push(work(), worker="a")
+        assert push.cancelled == 1
+        push.hold = None
+        assert await callees(crew, 2) == ["b", "a"]
