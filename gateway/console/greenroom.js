@@ -52,16 +52,6 @@ export class RunEnded extends Error {
 
 const KEPT_ENDED_RUNS = 1000;
 const ENDED = new Set(["succeeded", "failed", "cancelled", "timed_out", "rejected"]);
-const RUN_EVENTS = new Set([
-  "run_state_changed",
-  "run_changed",
-  "run_progress",
-  "run_log",
-  "run_waiting",
-  "run_message",
-  "interrupt_opened",
-  "interrupt_closed",
-]);
 const HANDLE_STATUS = {
   queued: "Queued",
   running: "Running",
@@ -210,7 +200,7 @@ export class Projection {
       throw new Error(`event ${event.seq} does not follow ${this.seq}: an event was lost or repeated`);
     }
     this.seq = event.seq;
-    if (RUN_EVENTS.has(event.type)) this.runs.set(event.run, nextRecord(this.runs.get(event.run), event));
+    if (event.run !== undefined) this.runs.set(event.run, nextRecord(this.runs.get(event.run), event));
     switch (event.type) {
       case "run_state_changed":
         return this.#transition(event);
