@@ -40,18 +40,16 @@ class Crew:
         *,
         worker: str | None = None,
         avoid: Collection[str] = (),
-        others_only: bool = False,
         weighted_by_load: bool = False,
         given: Given | None = None,
     ) -> Worked:
         """Call a worker over HTTP. Raises `WorkFailed`, which names who it was; `given` hears it before.
 
         It is the one named as `worker`, if that is online; else one that isn't in `avoid` and hasn't failed
-        lately, if there is one: the least busy, or each in turn. With `others_only` those in `avoid` are not
-        taken at all.
+        lately, if there is one: the least busy, or each in turn.
         """
         body, headers = _sendable(work, self._door.max_value_bytes)
-        choose = Choose(work.service, worker, avoid, others_only, weighted_by_load, Reply())
+        choose = Choose(work.service, worker, avoid, weighted_by_load, Reply())
         chosen: Chosen = await self._ask(choose, self._registry)
         called, failed = chosen.worker, None
         if given is not None:

@@ -56,12 +56,11 @@ class Chosen(msgspec.Struct, frozen=True):
 
 class Choose(msgspec.Struct):
     """From a body that wants to call a worker: which one? Answered with `no_worker` if there is none. `named`
-    is taken if it is online, those in `avoid` only if there is no other, or not even then."""
+    is taken if it is online, those in `avoid` only if there is no other."""
 
     service: str
     named: str | None
     avoid: Collection[str]
-    others_only: bool
     weighted_by_load: bool
     reply: Reply[Chosen]
 

@@ -273,20 +273,12 @@ class Registry(Actor):
             load = worker.load + worker.calls if message.weighted_by_load else 0.0
             return worker.row.id in message.avoid, worker.last_until > now, load, worker.turn
 
-        candidates = self._callable(message.service)
-        if message.others_only:
-            candidates = (worker for worker in candidates if worker.row.id not in message.avoid)
-        best = min(candidates, key=reluctance, default=None)
+        best = min(self._callable(message.service), key=reluctance, default=None)
         if best is None:
-            raise self._no_worker(message)
+            offline = len(self._serving.get(message.service, ()))
+            rest = f"; {offline} that would are offline" if offline else ": start one that registers here"
+            raise WorkFailed("no_worker", f"no worker that is online serves {message.service!r}{rest}")
         return best
-
-    def _no_worker(self, message: Choose) -> WorkFailed:
-        other = "other " if message.others_only and message.avoid else ""
-        serving = self._serving.get(message.service, {}).values()
-        offline = sum(not _is_callable(worker) for worker in serving)
-        rest = f"; {offline} that would are offline" if offline else ": start one that registers here"
-        return WorkFailed("no_worker", f"no {other}worker that is online serves {message.service!r}{rest}")
 
     def _callable(self, service: str) -> Iterable[_Worker]:
         return (worker for worker in self._serving.get(service, {}).values() if _is_callable(worker))

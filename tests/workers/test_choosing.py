@@ -126,16 +126,26 @@ async def test_a_named_worker_is_called_while_it_is_online(autojump_clock):
         assert await callees(crew, 1, worker="c") == ["a"]
 
 
-async def test_those_to_be_avoided_are_called_if_there_is_no_other_unless_only_others_will_do(autojump_clock):
+async def test_those_to_be_avoided_are_called_if_there_is_no_other(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a", "b")
         crew = crew_of(engine, Answers())
         assert await callees(crew, 2, avoid={"a"}) == ["b", "b"]
         assert set(await callees(crew, 2, avoid={"a", "b"})) == {"a", "b"}
-        with pytest.raises(WorkFailed, match="no other worker that is online serves 'sum'") as failed:
-            await crew.push(work(), avoid={"a", "b"}, others_only=True)
-        assert (failed.value.code, failed.value.worker) == ("no_worker", None)
-        assert (await crew.push(work(), avoid={"a"}, others_only=True)).worker == "b"
+
+
+async def test_whether_there_is_another_to_call_counts_those_that_are_online_only(autojump_clock):
+    async with open_engine(Jobs()) as engine:
+        await register(engine, "gone")
+        await trio.sleep(20)
+        await register(engine, "a")
+        await engine.workers.register("polls", "", ["sum"], kind="queue")
+        crew = crew_of(engine, Answers())
+        assert await crew.has_other("sum", [])
+        assert not await crew.has_other("sum", ["a"])
+        assert not await crew.has_other("else", [])
+        await register(engine, "b")
+        assert await crew.has_other("sum", ["a"])
 
 
 async def test_without_a_worker_the_failure_says_what_is_missing(autojump_clock):
@@ -158,3 +168,14 @@ async def test_a_call_that_is_given_up_says_nothing_about_the_worker(autojump_cl
         assert push.cancelled == 1
         push.hold = None
         assert await callees(crew, 2) == ["b", "a"]
+
+
+async def test_who_is_called_is_said_before_the_answer_is_there(autojump_clock):
+    async with open_engine(Jobs()) as engine:
+        await register(engine, "a")
+        push = Answers()
+        push.hold = trio.Event()
+        told: list[tuple[str, str]] = []
+        with trio.move_on_after(1):
+            await crew_of(engine, push).push(work(), given=lambda *who: told.append(who))
+        assert told == [("a", "http://a")]

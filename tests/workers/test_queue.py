@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -250,6 +251,17 @@ async def test_a_cancelled_run_takes_its_work_back_whether_it_was_taken_or_not(a
             "leased": 0,
             "polls": 0,
         }
+
+
+async def test_a_cancelled_run_hears_who_had_taken_its_work(autojump_clock):
+    async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
+        crew = crew_of(engine, Answers())
+        told: list[tuple[str, str]] = []
+        nursery.start_soon(partial(crew.offer, work(), given=lambda *who: told.append(who)))
+        await trio.testing.wait_all_tasks_blocked()
+        await take(engine)
+        nursery.cancel_scope.cancel()
+    assert told == [("w", "")]
 
 
 async def test_a_poll_that_is_given_up_takes_nothing(autojump_clock):
