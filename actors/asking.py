@@ -151,7 +151,7 @@ async def signal(run: RunState, message: SendSignal) -> None:
         message.reply.set(None)
     elif job.special is None:
         message.reply.fail(Conflict(f"run {run.id} is of job {job.name!r}: only flows take signals"))
-    elif body is None and len(run.inbox) >= MAX_MESSAGES:
+    elif (len(run.inbox) if body is None else body.untaken) >= MAX_MESSAGES:
         message.reply.fail(QueueFull(f"{MAX_MESSAGES} signals wait for run {run.id} already"))
     else:
         event = RunSignal(by=message.by, key=message.key, value=message.value, **run.submission.about())

@@ -349,6 +349,11 @@ class Run:
         memos, self._submission.memos = self._submission.memos, ()
         return next((memo for memo in memos if isinstance(memo, FlowState)), None)
 
+    @property
+    def untaken(self) -> int:
+        """How many messages or signals wait to be taken."""
+        return len(self._inbox)
+
     def take_signals(self) -> Sequence[Signal]:
         """The signals that have come since the last time, which whoever takes them has to commit as taken."""
         taken, self._inbox = self._inbox, ()

@@ -23,6 +23,9 @@ from .runstate import RunState
 
 logger = logging.getLogger("greenroom")
 
+_MANY = 100
+"""Signals that a run lets gather while it waits for another one."""
+
 
 class ChildrenEnded(msgspec.Struct, gc=False):
     """From a run's actor to itself: the runs that its last body waited for have ended."""
@@ -134,12 +137,14 @@ def look_for_answers(run: RunState) -> None:
 
 
 def look_for_signals(run: RunState) -> None:
-    """A run without a body goes on when one of its signals may be what it waits for. After a restart it
-    doesn't know that any more, and any will do: its next body looks closer."""
+    """A run without a body goes on when one of its signals may be what it waits for, or when there are many,
+    for its next body to take. After a restart it doesn't know any more what it waits for, and any will do."""
     pause = run.waits_for
     if pause is None or pause.waiting_for == "time" or run.submission.job.special is None:
         return
-    if any(pause.key is None or concerns(pause.key, signal.key) for signal in run.inbox):
+    if len(run.inbox) >= _MANY or any(
+        pause.key is None or concerns(pause.key, signal.key) for signal in run.inbox
+    ):
         run.stop_waiting()
 
 

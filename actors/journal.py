@@ -12,12 +12,13 @@ depends on, so nothing is shown to anyone before it is durable.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 import trio
 
+from ..persistence.failures import StoreDown
 from ..persistence.store import Batch, Checkpoint, Store
 from ..protocol.errors import GreenroomError, Unavailable
 from ..protocol.fold import Projection
@@ -60,6 +61,13 @@ class LoadCheckpoint(msgspec.Struct):
     handle: str
     job: str
     reply: Reply[Checkpoint | None]
+
+
+class NotRead(msgspec.Struct):
+    """The store could not be read. Answered when it is back."""
+
+    error: StoreDown
+    reply: Reply[None]
 
 
 class WatchEnd(msgspec.Struct):
@@ -115,6 +123,16 @@ class Journal(Actor):
         self.tell(Look(read, reply))
         return await reply.get()
 
+    async def read(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Read the store, for an actor or a body that can't go on without: it waits for one that is down."""
+        while True:
+            try:
+                return await call()
+            except StoreDown as error:
+                back: Reply[None] = Reply()
+                self.tell(NotRead(error, back))
+                await back.get()
+
     def hurry(self, until: float) -> None:
         """The engine is being left: a store that is down is not waited for beyond this time."""
         self._outage.patience = until
@@ -157,7 +175,7 @@ class Journal(Actor):
         self._set_deadline()
 
     async def on_deadline(self) -> None:
-        await self._outage.check(Batch(self._projection.seq, [], {}, []))
+        await self._outage.check(self._nothing())
         self._set_deadline()
 
     def _set_deadline(self) -> None:
@@ -251,12 +269,26 @@ class Journal(Actor):
         elif kind is Look:
             self._look(message)
         elif kind is LoadCheckpoint:
-            message.reply.set(await self._store.checkpoint(message.handle, message.job))
+            await self._load_checkpoint(message)
+        elif kind is NotRead:
+            await self._outage.wait_after(message.error, self._nothing())
+            message.reply.set(None)
         elif not _refuse_answer(message):
             if message.error is not None:
                 message.reply.fail(message.error)
             else:
                 message.reply.set(message.value)
+
+    async def _load_checkpoint(self, message: LoadCheckpoint) -> None:
+        while True:
+            try:
+                message.reply.set(await self._store.checkpoint(message.handle, message.job))
+                return
+            except StoreDown as error:
+                await self._outage.wait_after(error, self._nothing())
+
+    def _nothing(self) -> Batch:
+        return Batch(self._projection.seq, [], {}, [])
 
     def _look(self, message: Look) -> None:
         try:

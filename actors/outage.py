@@ -68,8 +68,12 @@ class Outage:
         try:
             await self._store.check()
         except StoreDown as error:
-            self._goes_down(error)
-            await self.until_back(nothing)
+            await self.wait_after(error, nothing)
+
+    async def wait_after(self, error: StoreDown, nothing: Batch) -> None:
+        """Somebody could not read the store: wait until it is back."""
+        self._goes_down(error)
+        await self.until_back(nothing)
 
     async def until_back(self, nothing: Batch) -> None:
         """Wait until the store can be written again, which an empty batch finds out, or patience ends."""

@@ -115,7 +115,7 @@ class System:
         self._registry = Registry(self._journal, clock)
         self._queue = WorkQueue(ids)
         crew = Crew(door, self._registry, self._queue, push or self._http)
-        tools = Tools(Graphs(store), self._catalog, crew, jobs, allow_scripts)
+        tools = Tools(Graphs(store), self._catalog, crew, jobs, self._journal, allow_scripts)
         flow_job.begin(tools)
         self._directory.makes("handle", self._make_handle)
         self._directory.makes("lane", self._make_lane)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from ...persistence.flows import FlowState, NodeRun, NodeStatus
+from ...persistence.flows import FlowState, NodeRun, NodeStatus, StoredFlow
 from ...persistence.store import Memo, Store
 from ...protocol.errors import Invalid
 from ...protocol.events import Event, NodeRan
@@ -80,14 +81,14 @@ class FlowJob:
         self, submission: Submission, status: Status
     ) -> tuple[tuple[Event, ...], tuple[Memo, ...]]:
         """The node that it waited at is written down, too."""
-        stored = await self._store.flow(submission.id)
-        waits = from_text(stored.state.state).waits if stored is not None else None
-        if stored is None or waits is None:
+        stored = await self._stored(submission.id)
+        waits = from_text(stored.state.state).waits
+        if waits is None:
             return (), ()
         how: NodeStatus = "timeout" if status is Status.TIMED_OUT else "canceled"
         row = NodeRun(
             run=submission.id,
-            number=stored.state.numbered + 1,
+            number=(stored.later[-1].number if stored.later else stored.state.numbered) + 1,
             node=waits.node,
             visit=waits.visit,
             attempt=1,
@@ -107,13 +108,17 @@ class FlowJob:
         )
         return (event,), (row,)
 
+    async def _stored(self, run: str) -> StoredFlow:
+        stored = await self._tools.journal.read(partial(self._store.flow, run))
+        assert stored is not None, "the state of a flow is created with its run"
+        return stored
+
     async def _body(self, run: Run, params: FlowParams) -> dict[str, Any] | Pause:
         later: list[NodeRun] = []
         state = run.take_first_state()
         if state is None:
-            stored = await self._store.flow(run.id)
-            assert stored is not None, "the state of a flow is created with its run"
+            stored = await self._stored(run.id)
             state, later = stored.state, stored.later
-        graph = await self._tools.graphs.get(state.version)
+        graph = await self._tools.graph(state.version)
         walk = Walk(run, from_text(state.state), state, later, self._tools)
         return await walk.go(graph, params.params)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 
 import msgspec
 
@@ -13,6 +14,7 @@ from ...protocol.flow.model import Graph
 from ...protocol.flow.reading import read_graph
 from ..actor import Reply
 from ..jobs import Jobs
+from ..journal import Journal
 from ..workers.crew import Crew
 from .catalog import Catalog, Resolve
 
@@ -48,7 +50,12 @@ class Tools(msgspec.Struct):
     catalog: Catalog
     crew: Crew
     jobs: Jobs
+    journal: Journal
     allow_scripts: bool
+
+    async def graph(self, version: str) -> Graph:
+        """The graph of a version, for a walk: it waits for a store that is down."""
+        return await self.journal.read(partial(self.graphs.get, version))
 
     async def resolve(self, flow: str, version: int) -> tuple[FlowRow, VersionRow]:
         """Which flow and version are meant; version 0 is the latest that is published."""

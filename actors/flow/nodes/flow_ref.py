@@ -21,7 +21,7 @@ async def flow_ref(visit: Visit[FlowRef]) -> Done | Pause:
             version = row.id
         else:
             version = frame.version
-        graph = await tools.graphs.get(version)
+        graph = await tools.graph(version)
     except GreenroomError as error:
         return visit.failed("unknown_flow", error.message)
     return await walk_within(visit, graph, enter(visit, graph, version))
