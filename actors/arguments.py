@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from ..protocol.errors import Invalid
 from ..protocol.states import Status
 
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
 _HIGHEST_LIMIT = 2**31 - 1
 
 
 def check_text(what: str, value: object) -> None:
-    """An id or a name to look for: any text."""
+    """An id or a name to look for, or words for people: any text that every store can hold."""
     if not isinstance(value, str):
         raise Invalid(f"{what} must be a string, not {type(value).__name__}", value=ascii(value)[:100])
+    if "\0" in value or (not value.isprintable() and _LONE_SURROGATE.search(value)):
+        raise Invalid(f"{what} contains characters that no text has: {ascii(value)[:100]}")
 
 
 def check_limit(what: str, limit: object) -> int:

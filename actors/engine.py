@@ -250,6 +250,9 @@ class Engine:
         before: str | None = None,
     ) -> list[RunRecord]:
         """Runs, newest first. For the next page, `before` is the id of the last one."""
+        for what, name in (("handle", handle), ("lane", lane), ("before", before)):
+            if name is not None:
+                check_text(what, name)
         check_page(limit)
         return await self._store.runs(RunQuery(handle, lane, check_statuses(status), limit, before))
 

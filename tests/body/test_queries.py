@@ -81,7 +81,7 @@ async def test_a_run_that_never_was_is_not_found(call, autojump_clock):
 
 
 @pytest.mark.parametrize("call", ["get_run", "history", "rerun", "cancel"])
-@pytest.mark.parametrize("id", [None, 7, {"id": 1}, ["id"]])
+@pytest.mark.parametrize("id", [None, 7, {"id": 1}, ["id"], "a\0b", "\ud800"], ids=ascii)
 async def test_an_id_that_is_no_text_is_invalid_and_the_engine_goes_on(call, id, autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         with pytest.raises(Invalid):
@@ -168,7 +168,17 @@ async def test_list_runs_shows_each_run_as_it_is_now(autojump_clock):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"status": "sleeping"}, {"limit": 0}, {"limit": -1}, {"limit": "ten"}, {"status": 7}], ids=str
+    "wrong",
+    [
+        {"handle": "a\0b"},
+        {"lane": 7},
+        {"status": "sleeping"},
+        {"limit": 0},
+        {"limit": -1},
+        {"limit": "ten"},
+        {"status": 7},
+    ],
+    ids=str,
 )
 async def test_filters_that_mean_nothing_are_invalid(wrong, autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
