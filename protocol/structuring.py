@@ -24,6 +24,9 @@ from .values import child_path
 Keys = tuple[str | int, ...]
 """Where a part of a value stands: the keys and indexes that lead to it."""
 
+Fault = tuple[Keys, str]
+"""Where something is wrong, and what."""
+
 MAX_MISTAKES = 100
 """How many mistakes are worth telling. Whoever looks for them may stop when there are more."""
 
@@ -36,12 +39,12 @@ _MOST_NAMED = 40
 class Several(ValueError):
     """Mistakes in the parts of one value: where in it each stands, and what is wrong there."""
 
-    def __init__(self, faults: Iterable[tuple[Keys, str]]) -> None:
+    def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = list(faults)
         super().__init__("; ".join(f"{'.'.join(map(str, keys))} {text}" for keys, text in self.faults))
 
 
-def told(error: BaseException, keys: Keys = ()) -> Iterator[tuple[Keys, str]]:
+def told(error: BaseException, keys: Keys = ()) -> Iterator[Fault]:
     """Every mistake under an error of cattrs, with the keys that lead to it."""
     if isinstance(error, ClassValidationError | IterableValidationError):
         for inner in error.exceptions:

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from ..errors import Invalid
-from ..structuring import MAX_MISTAKES, Keys, Several, suggestion, written_path
+from ..structuring import MAX_MISTAKES, Fault, Keys, Several, suggestion, written_path
 from ..values import shown
 from .grammar import MAX_DEPTH, parse_text
 from .paths import Scope, is_path, parse_path
@@ -66,7 +66,7 @@ class _Reader:
     """One walk over a structured expression."""
 
     def __init__(self) -> None:
-        self.faults: list[tuple[Keys, str]] = []
+        self.faults: list[Fault] = []
         self._terms = 0
 
     def condition(self, written: Any, keys: Keys) -> Term:

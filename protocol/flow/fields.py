@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ..structuring import MAX_MISTAKES, Keys, Several, suggestion, told
+from ..structuring import MAX_MISTAKES, Fault, Several, suggestion, told
 from ..values import shown
 from .model import DEFAULT_ACTION, Output
 from .paths import Source, parse_path, parse_source, parse_target
@@ -97,7 +97,7 @@ def one_of(*words: str, older: Mapping[str, str]) -> Callable[[Any], str]:
 def each(read: Callable[[Any], T], parts: Mapping[Any, Any]) -> dict[Any, T]:
     """Every part as it is read, or the mistakes of all; parts after very many mistakes are not read."""
     done: dict[Any, T] = {}
-    faults: list[tuple[Keys, str]] = []
+    faults: list[Fault] = []
     for key, part in parts.items():
         try:
             done[key] = read(part)
@@ -131,7 +131,7 @@ def input_map(value: Any) -> dict[str, Source]:
 
 def output_map(value: Any) -> tuple[Output, ...]:
     lines = mapping(value)
-    faults: list[tuple[Keys, str]] = []
+    faults: list[Fault] = []
     outputs: list[Output] = []
     for to, field in lines.items():
         try:

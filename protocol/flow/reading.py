@@ -16,10 +16,10 @@ import cattrs
 from cattrs.gen import make_dict_structure_fn, override
 
 from ..errors import Invalid
-from ..structuring import MAX_MISTAKES, Keys, Several, suggestion, told, written_path
+from ..structuring import MAX_MISTAKES, Fault, Keys, Several, suggestion, told, written_path
 from ..values import shown
 from . import fields
-from .documents import Fault, parse
+from .documents import parse
 from .expressions import read_expression
 from .model import KINDS, ChoiceCase, Edge, ExecType, ExecutorType, Graph, Node, Post, Prep
 from .paths import parse_path, parse_target

@@ -1,0 +1,1 @@
+"""Flows: their definitions, and what runs them."""
