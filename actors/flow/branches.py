@@ -53,7 +53,10 @@ class Batch:
     async def _work(self, left: Iterator[int], fail_fast: bool) -> None:
         for branch in left:
             done = await carry_out(self._visit, self._calls[branch], str(branch))
-            await self._visit.walk.record(self._visit, done, str(branch), last=True)
+            # What has been done is written down, whatever ends the batch meanwhile; a commit that takes too
+            # long has the body abandoned.
+            with trio.CancelScope(shield=True):
+                await self._visit.walk.record(self._visit, done, str(branch), last=True)
             self._end(branch, done.output, done.error)
             if fail_fast and self.failed:
                 self._scope.cancel()

@@ -17,10 +17,11 @@ from ...protocol.errors import GreenroomError
 from ...protocol.values import copied, json_value
 from ..failuretext import error_text
 from ..workers.states import Work, WorkFailed
+from .scripts import run_script
 from .visit import Done, Visit
 
 _TIMEOUT = 60.0
-"""Seconds that a service or a script has, unless its node says otherwise."""
+"""Seconds that a push worker or a script has, unless the node says otherwise."""
 
 _UNLIMITED = trio.CapacityLimiter(math.inf)
 """Slots limit how much is walked at once; a limit on threads beside that could only deadlock."""
@@ -49,7 +50,7 @@ class FunctionCall(msgspec.Struct, frozen=True):
 
 
 class ScriptCall(msgspec.Struct, frozen=True):
-    """A program with its arguments. It reads its input from stdin, and what it prints is the output."""
+    """A program with its arguments."""
 
     arguments: Sequence[str]
     input: Any
@@ -76,13 +77,14 @@ async def make(visit: Visit[Any], call: Call, branch: str | None, done: Done, tr
             await _in_time(visit, None, done, partial(_call_function, visit, call))
         case ScriptCall():
             done.input = {"arguments": list(call.arguments), "input": call.input}
-            await _in_time(visit, _TIMEOUT, done, partial(_run_script, visit, call))
+            await _in_time(visit, _TIMEOUT, done, partial(_call_script, visit, call))
 
 
 async def _call_service(
     visit: Visit[Any], call: ServiceCall, branch: str | None, done: Done, tried: Tried
 ) -> None:
     timeout_ms = visit.node.timeout_ms
+    default = math.inf if call.kind == "queue" else _TIMEOUT  # there, the lease is what limits it
     run = visit.walk.run.id
     work = Work(
         service=call.service,
@@ -91,7 +93,7 @@ async def _call_service(
         key=f"{run}:{visit.path}:{visit.number}:{branch or ''}",
         input=call.input,
         params=visit.params,
-        timeout=_TIMEOUT if timeout_ms is None else timeout_ms / 1000,
+        timeout=default if timeout_ms is None else timeout_ms / 1000,
     )
     crew = visit.walk.tools.crew
     try:
@@ -145,21 +147,8 @@ async def _call_function(visit: Visit[Any], call: FunctionCall) -> Any:
     return await found.function(*arguments)
 
 
-async def _run_script(visit: Visit[Any], call: ScriptCall) -> Any:
-    """The program gets the input as JSON on stdin. What it prints is JSON, or else a text."""
+async def _call_script(visit: Visit[Any], call: ScriptCall) -> Any:
     if not visit.walk.tools.allow_scripts:
         raise PermissionError("scripts are not allowed here: the operator has to say allow_scripts")
-    process = await trio.run_process(
-        list(call.arguments),
-        stdin=msgspec.json.encode({"input": call.input, "params": visit.params}),
-        capture_stdout=True,
-        capture_stderr=True,
-        check=False,
-    )
-    if process.returncode:
-        said = process.stderr[-1000:].decode(errors="backslashreplace").strip()
-        raise ChildProcessError(f"{call.arguments[0]} ended with {process.returncode}: {said}")
-    try:
-        return msgspec.json.decode(process.stdout)
-    except msgspec.DecodeError:
-        return process.stdout.decode(errors="backslashreplace").rstrip("\n")
+    given = {"input": call.input, "params": visit.params}
+    return await run_script(call.arguments, given, visit.walk.run.max_value_bytes)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import trio
 
 from ...persistence.flows import FlowState, NodeRun
 from ...persistence.store import Memo, MessagesTaken
-from ...protocol.errors import Invalid
+from ...protocol.errors import Invalid, TooLarge
 from ...protocol.events import NodeRan, NodeStarted, RunLog
 from ...protocol.flow.model import Graph, Node
 from ...protocol.flow.paths import Scope, parse_target
@@ -146,8 +146,20 @@ class Walk:
         state.steps += 1
         state.visits[visit.path] = visit.number
         row, event = self._node_run(visit, done, None, action, last=True)
-        await self._commit(done, event, (row, *self._memos()))
+        try:
+            memos = self._memos()
+        except TooLarge as error:
+            await self._give_up(visit, error)
+        await self._commit(done, event, (row, *memos))
         self._taken = []
+        self._canceled = False
+
+    async def _give_up(self, visit: Visit[Any], error: TooLarge) -> NoReturn:
+        """What the nodes share can't be kept any more: that is the last node's failure, and the flow's."""
+        self._numbered -= 1
+        done = visit.failed("too_large", error.message)
+        await self.record(visit, done, None, last=True)
+        raise FlowFailed(f"node {visit.path!r}: {done.error}")
 
     async def _commit(self, done: Done, event: NodeRan, memos: tuple[Memo, ...]) -> None:
         """Commit a try, and only then let the worker know that its answer is kept."""
