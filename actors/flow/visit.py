@@ -42,9 +42,10 @@ class Done(msgspec.Struct, kw_only=True):
     outcome: Worked | WorkFailed | None = None  # a worker waits to hear that it is committed
 
     def fail(self, code: str, text: str) -> None:
-        """It went wrong."""
+        """It went wrong, whatever it looked like before."""
         self.status = "timeout" if code == "timeout" else "error"
         self.code, self.error, self.output = code, f"{code}: {text}", None
+        self.action = None
 
     def given_to(self, worker: str, url: str) -> None:
         """A worker has it in hand."""

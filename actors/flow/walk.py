@@ -18,6 +18,7 @@ from ...protocol.errors import Invalid, TooLarge
 from ...protocol.events import NodeRan, NodeStarted, RunLog
 from ...protocol.flow.model import Graph, Node
 from ...protocol.flow.paths import Scope, parse_target
+from ...protocol.values import copied
 from ..body import Run
 from ..failuretext import Failure
 from ..pause import Pause, Question
@@ -134,9 +135,9 @@ class Walk:
         node, frame, state = visit.node, visit.frame, self.state
         if done.status == "ok" or done.keeps_output:
             try:
-                node.post.write(frame.shared, done.output)
+                node.post.write(frame.shared, copied(done.output))  # it may be a part of what is shared
             except Invalid as error:
-                done = visit.failed("bad_output", error.message)
+                done.fail("bad_output", error.message)
         action = _action(node, done, visit.scope)
         visit.forget()
         edge = graph.edge(visit.key, action)
@@ -149,15 +150,15 @@ class Walk:
         try:
             memos = self._memos()
         except TooLarge as error:
-            await self._give_up(visit, error)
+            await self._give_up(visit, done, error)
         await self._commit(done, event, (row, *memos))
         self._taken = []
         self._canceled = False
 
-    async def _give_up(self, visit: Visit[Any], error: TooLarge) -> NoReturn:
+    async def _give_up(self, visit: Visit[Any], done: Done, error: TooLarge) -> NoReturn:
         """What the nodes share can't be kept any more: that is the last node's failure, and the flow's."""
         self._numbered -= 1
-        done = visit.failed("too_large", error.message)
+        done.fail("too_large", error.message)
         await self.record(visit, done, None, last=True)
         raise FlowFailed(f"node {visit.path!r}: {done.error}")
 
@@ -231,7 +232,7 @@ class Walk:
             target = parse_target(signal.key)
             for shared in self._levels():
                 try:
-                    target.set(shared, signal.value)
+                    target.set(shared, copied(signal.value))
                 except Invalid as error:  # what it would have to go into is no object
                     text = f"signal {signal.key!r} could not be put into shared: {error.message}"
                     about = self.run.about()

@@ -1,0 +1,266 @@
+"""What holds at every node: where its input comes from, where its output goes, and what comes next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support import open_engine
+
+from .walking import Calls, Walked, flow, local, node, walk
+
+pytestmark = pytest.mark.usefixtures("each_store", "autojump_clock")
+
+
+async def walked(definition: dict[str, Any], params: dict[str, Any] | None = None, **options: Any) -> Walked:
+    async with open_engine(Calls().jobs, **options) as engine:
+        return await walk(engine, definition, params)
+
+
+# Input and output.
+
+
+async def test_a_flow_gives_what_its_nodes_share() -> None:
+    a = local("double", "$params.n", "doubled")
+    done = await walked(flow("a b", a=a, b=local("double", "$shared.doubled", "again")), {"n": 3})
+    assert done.result == {"doubled": 6, "again": 12}
+    assert done.story == ["a ok default", "b ok default"]
+    [first] = done.of("a")
+    assert (first.prep, first.input, first.output) == (3, {"input": 3}, 6)
+
+
+async def test_a_node_without_an_input_gets_null_and_without_an_output_keeps_nothing() -> None:
+    done = await walked(flow("a b", a=local("echo"), b=local("echo", "missing", "found")))
+    assert done.result == {"found": None}
+
+
+async def test_an_input_map_gathers_paths_literals_and_words() -> None:
+    gathered = {
+        "param": "$params.a.b[1]",
+        "shared": "$shared.first.x",
+        "bare": "first.x",
+        "number": 7,
+        "list": [1, {"x": None}],
+        "word": "hello there",
+        "missing": "$params.nothing.at.all",
+    }
+    first = local("echo", {"x": 5}, "first")
+    done = await walked(flow("a b", a=first, b=local("echo", gathered, "out")), {"a": {"b": [10, 11]}})
+    assert done.result["out"] == {
+        "param": 11,
+        "shared": 5,
+        "bare": 5,
+        "number": 7,
+        "list": [1, {"x": None}],
+        "word": "hello there",
+        "missing": None,
+    }
+
+
+async def test_an_input_map_wins_over_an_input_key() -> None:
+    both = {"kind": "local", "func": "echo", "prep": {"input_key": "$params.n", "input_map": {"n": 1}}}
+    done = await walked(flow("", a={**both, "post": {"output_key": "out"}}), {"n": 2})
+    assert done.result == {"out": {"n": 1}}
+
+
+async def test_an_output_goes_to_nested_paths_and_by_its_fields() -> None:
+    a = local("echo", {"id": 5, "items": [1, 2]})
+    a["post"] = {
+        "output_key": "$shared.deep.down",
+        "output_map": {"id": "id", "last.item": "items[1]", "no": "x"},
+    }
+    done = await walked(flow("", a=a))
+    whole = {"id": 5, "items": [1, 2]}
+    assert done.result == {"deep": {"down": whole}, "id": 5, "last": {"item": 2}, "no": None}
+
+
+async def test_what_is_written_in_one_place_does_not_change_in_another() -> None:
+    """Two nodes share a value, and a third writes into one of the two places."""
+    done = await walked(
+        flow(
+            "a b, b c",
+            a=local("echo", {"x": 1}, "first"),
+            b=node("choice", "first", "second"),
+            c=local("echo", {"y": 2}, "$shared.second.x"),
+        )
+    )
+    assert done.result == {"first": {"x": 1}, "second": {"x": {"y": 2}}}
+    assert [row.output for row in done.rows] == [{"x": 1}, {"x": 1}, {"y": 2}]
+
+
+async def test_all_that_is_shared_can_be_put_into_itself() -> None:
+    done = await walked(flow("a b", a=local("echo", {"x": 1}, "a"), b=node("choice", "$shared", "all")))
+    assert done.result == {"a": {"x": 1}, "all": {"a": {"x": 1}}}
+
+
+async def test_an_output_that_has_no_place_is_an_error_of_its_node() -> None:
+    a = local("flaky", {"x": 1}, max_retries=1, on_error="sorry")
+    a["post"] = {"output_map": {"s": "x", "s.deeper": "x"}}
+    done = await walked(
+        flow("a:default b, a:sorry c", a=a, b=local("echo", {}, "b"), c=local("echo", {}, "c"))
+    )
+    assert "c" in done.result
+    assert "b" not in done.result
+    assert done.story == ["a error", "a error sorry", "c ok default"]
+    assert "bad_output" in (done.of("a")[-1].error or "")
+    assert done.of("a")[-1].input == {"input": {"x": 1}}
+
+
+async def test_parameters_of_a_run_win_over_those_of_its_nodes() -> None:
+    inputs = {"a": "$params.a", "b": "$params.b", "c": "$params.c"}
+    a = local("echo", inputs, "out", params={"a": "node", "b": {"of": "node"}, "c": "node"})
+    done = await walked(flow("a b", a=a, b=local("echo", inputs, "next")), {"b": "run", "c": None})
+    assert done.result["out"] == {"a": "node", "b": "run", "c": None}
+    assert done.result["next"] == {"a": None, "b": "run", "c": None}
+
+
+# Actions and edges.
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, "default"),
+        ({"default_action": "calm"}, "calm"),
+        ({"action_key": "$shared.way"}, "from shared"),
+        ({"action_key": "way", "default_action": "calm"}, "from the result"),
+        ({"action_key": "nothing", "default_action": "calm"}, "calm"),
+        ({"action_key": "nothing"}, "default"),
+        ({"action_key": "way", "action": "static"}, "static"),
+        ({"action_key": "number", "default_action": "calm"}, "calm"),
+        ({"action_key": "older"}, "only in shared"),
+    ],
+)
+async def test_the_action_is_static_or_from_the_result_or_from_shared_or_the_default(
+    fields: dict[str, Any], expected: str
+) -> None:
+    first = local("echo", {"way": "from shared", "older": "only in shared"})
+    first["post"] = {"output_map": {"way": "way", "older": "older"}}
+    second = local("echo", {"way": "from the result", "number": 5, "empty": ""}, **fields)
+    done = await walked(flow("a b", a=first, b=second))
+    assert done.of("b")[0].action == expected
+
+
+async def test_an_action_takes_its_own_edge_or_the_one_for_the_default_or_ends_the_flow() -> None:
+    ends = {name: local("echo", {"x": 1}, name) for name in ("own", "other")}
+    for action, end in (("mine", "own"), ("theirs", "other")):
+        done = await walked(flow("a:mine own, a other", a=local("echo", action=action), **ends))
+        assert list(done.result) == [end]
+    done = await walked(flow("a:mine own", a=local("echo", action="theirs"), own=ends["own"]))
+    assert done.result == {}
+    done = await walked(flow("a:mine -, a own", a=local("echo", action="mine"), own=ends["own"]))
+    assert done.result == {}
+
+
+# Errors.
+
+
+async def test_an_error_without_an_edge_fails_the_flow_and_says_which_node() -> None:
+    done = await walked(flow("a:next b", a=local("fail", "$params.x"), b=local("echo")), {"x": 1})
+    assert done.error == "node 'a': service_error: ValueError: no 1"
+    assert done.story == ["a error default"]
+    assert done.rows[0].output is None
+
+
+async def test_an_error_takes_on_error_then_the_usual_action_and_then_an_edge() -> None:
+    b = local("echo", {"x": 1}, "b")
+    assert (await walked(flow("a:sorry b", a=local("fail", on_error="sorry"), b=b))).result
+    assert (await walked(flow("a b", a=local("fail", on_error="sorry"), b=b))).result
+    assert (await walked(flow("a b", a=local("fail"), b=b))).result
+    assert (await walked(flow("a:calm b", a=local("fail", default_action="calm"), b=b))).result
+    done = await walked(flow("a:sorry -", a=local("fail", on_error="sorry")))
+    assert done.result == {}
+    assert done.story == ["a error sorry"]
+
+
+async def test_an_action_key_is_not_looked_for_in_a_result_that_failed() -> None:
+    first = local("echo", {"way": "shared"})
+    first["post"] = {"output_map": {"way": "way"}}
+    b, c = local("fail", action_key="way"), local("echo", {}, "c")
+    done = await walked(flow("a b, b:shared c", a=first, b=b, c=c))
+    assert done.of("b")[0].action == "shared"
+    assert "c" in done.result
+
+
+async def test_a_time_out_takes_on_timeout_and_without_it_on_error() -> None:
+    ends = {name: local("echo", {"x": 1}, name) for name in ("late", "sorry")}
+    edges = "a:late late, a:sorry sorry"
+    slow = local("hang", timeout_ms=500, on_error="sorry")
+    done = await walked(flow(edges, a={**slow, "on_timeout": "late"}, **ends))
+    assert list(done.result) == ["late"]
+    assert done.story[0] == "a timeout late"
+    assert done.of("a")[0].error == "timeout: not done within 0.5 s"
+    assert list((await walked(flow(edges, a=slow, **ends))).result) == ["sorry"]
+    done = await walked(flow("", a=local("hang", timeout_ms=500)))
+    assert done.error == "node 'a': timeout: not done within 0.5 s"
+
+
+async def test_what_a_failed_node_gives_is_not_written() -> None:
+    done = await walked(flow("a b", a=local("fail", out="x"), b=local("echo", {"y": 1}, "b")))
+    assert done.result == {"b": {"y": 1}}
+
+
+# Loops.
+
+
+async def test_each_visit_of_a_node_is_counted() -> None:
+    nodes = {
+        "a": local("double", "n", "n"),
+        "c": node(
+            "choice", choice_cases=[{"action": "again", "expr": {"lt": ["$shared.n", "$params.most"]}}]
+        ),
+    }
+    begin = {"start": "i", "nodes": {"i": local("echo", "$params.n", "n"), **nodes}}
+    edges = [("i", "default", "a"), ("a", "default", "c"), ("c", "again", "a")]
+    definition = begin | {"edges": [{"from": f, "action": by, "to": to} for f, by, to in edges]}
+    done = await walked(definition, {"n": 1, "most": 16})
+    assert done.result == {"n": 16}
+    assert [(row.visit, row.attempt, row.output) for row in done.of("a")] == [
+        (1, 1, 2),
+        (2, 1, 4),
+        (3, 1, 8),
+        (4, 1, 16),
+    ]
+    assert [row.action for row in done.of("c")] == ["again"] * 3 + ["default"]
+
+
+async def test_a_loop_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greenroom.actors.flow.walk.MAX_STEPS", 20)
+    done = await walked(flow("a a", a=local("echo")))
+    assert done.error.startswith("too_many_steps:")
+    assert len(done.rows) == 20
+
+
+async def test_steps_within_subflows_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greenroom.actors.flow.walk.MAX_STEPS", 20)
+    done = await walked(flow("", a=node("subflow", subflow=flow("b b", b=local("echo")))))
+    assert done.error.startswith("too_many_steps:")
+    assert len(done.rows) == 20
+
+
+# Sizes.
+
+
+async def test_a_flow_that_shares_too_much_fails_and_the_node_that_did_it_is_named() -> None:
+    long = local("echo", {"text": "x" * 300}, "text")
+    more = local("echo", {"text": "y" * 300}, "more")
+    done = await walked(flow("a b", a=long, b=more), max_value_bytes=600)
+    assert "too_large" in done.error
+    assert "'b'" in done.error
+    assert done.story[0] == "a ok default"
+    assert done.story[1] == "b error"
+
+
+async def test_a_result_that_is_too_large_is_an_error_of_its_node() -> None:
+    done = await walked(
+        flow("a b", a=local("double", "$params.x"), b=local("echo", {}, "b")), {"x": "x" * 80}
+    )
+    assert done.of("a")[0].status == "ok"
+    done = await walked(
+        flow("a b", a=local("double", "$params.x"), b=local("echo", {}, "b")),
+        {"x": "x" * 300},
+        max_value_bytes=500,
+    )
+    assert done.story == ["a error default", "b ok default"]
+    assert (done.of("a")[0].error or "").startswith("bad_answer:")
