@@ -37,12 +37,12 @@ _EXPECTED = (
 class Connection:
     """See the module's text."""
 
-    def __init__(self, shared: Shared, stream: trio.abc.Stream, *, secure: bool) -> None:
+    def __init__(self, shared: Shared, stream: trio.abc.Stream, *, secure: bool, local: bool) -> None:
         self._shared = shared
         self._stream = stream
         self._secure = secure
         self._requests = Requests(stream, lambda: shared.limits)
-        self._http = Http(shared, stream, self._requests, secure=secure)
+        self._http = Http(shared, stream, self._requests, secure=secure, local=local)
         self._session: Session | None = None
         self._idle = trio.CancelScope()  # what may be broken off when the gateway closes
         self._lingers = False

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any, get_args
@@ -23,13 +22,11 @@ from ..protocol.errors import BY_CODE
 from ..protocol.events import Event, Filter
 from ..protocol.records import LaneState, RunRecord, Snapshot
 from .commands import TABLE, Entry, Http
+from .describetasks import TASK_SCHEMAS, task_requests
 from .routes import paths
+from .schemas import JSON_TYPE, Json, answered, parameter, properties, ref, schemas, tag, without_null
 from .version import SERVER
 
-Json = dict[str, Any]
-
-_REF = "#/components/schemas/{name}"
-_JSON = "application/json"
 _LICENSE = {"name": "MIT", "identifier": "MIT"}
 _VERSION = SERVER.partition("/")[2]
 
@@ -55,7 +52,7 @@ def asyncapi() -> Json:
     commands = [entry.wire for entry in TABLE]
     sent = [wire.Auth, *commands]
     received = list(get_args(wire.ServerMessage))
-    messages = {_tag(kind): _message(kind) for kind in (*sent, *received)}
+    messages = {tag(kind): _message(kind) for kind in (*sent, *received)}
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -65,7 +62,7 @@ def asyncapi() -> Json:
             "description": "Commands and events of a Greenroom gateway over a WebSocket. docs/protocol.md "
             "tells what the messages mean, docs/write-a-client.md how to write a client.",
         },
-        "defaultContentType": _JSON,
+        "defaultContentType": JSON_TYPE,
         "servers": {
             "local": {
                 "host": "127.0.0.1:8440",
@@ -91,7 +88,7 @@ def asyncapi() -> Json:
             }
         },
         "operations": {
-            **{_tag(kind): _operation(kind) for kind in commands},
+            **{tag(kind): _operation(kind) for kind in commands},
             "auth": _operation(wire.Auth, ("welcome", "error")),
             "told": {
                 "action": "receive",
@@ -102,7 +99,7 @@ def asyncapi() -> Json:
         },
         "components": {
             "messages": messages,
-            "schemas": _named_discriminators(_schemas([*sent, *received])),
+            "schemas": _named_discriminators(schemas([*sent, *received])),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -114,9 +111,10 @@ def openapi() -> Json:
     for entry in TABLE:
         if entry.http is not None:
             described.setdefault(entry.http.path, {})[entry.http.method.lower()] = _request(entry, entry.http)
-    for (method, path), request in _own_requests().items():
+    twins = task_requests()
+    for (method, path), request in (_own_requests() | twins).items():
         described.setdefault(path, {})[method.lower()] = request
-    missing = {(method.lower(), path) for method, path in paths()}
+    missing = {(method.lower(), path) for method, path in paths() if (method, f"/api{path}") not in twins}
     missing -= {(method, path) for path, requests in described.items() for method in requests}
     assert not missing, f"not described: {missing}"
     return {
@@ -131,13 +129,13 @@ def openapi() -> Json:
         "security": [{"token": []}],
         "paths": {path: described[path] for path in sorted(described)},
         "components": {
-            "schemas": _schemas([Event, Filter, LaneState, RunRecord, Snapshot, wire.Resync])
+            "schemas": schemas([Event, Filter, LaneState, RunRecord, Snapshot, wire.Resync, *TASK_SCHEMAS])
             | {"Error": _ERROR},
             "responses": {
                 "error": {
                     "description": "Refused. The status is that of the code: "
                     + ", ".join(f"{code} {error.http_status}" for code, error in BY_CODE.items()),
-                    "content": {_JSON: {"schema": _ref("Error")}},
+                    "content": {JSON_TYPE: {"schema": ref("Error")}},
                 }
             },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
@@ -151,6 +149,7 @@ _ERROR: Json = {
         "code": {"type": "string", "enum": list(BY_CODE)},
         "message": {"type": "string"},
         "details": {"type": "object"},
+        "error": {"type": "string", "description": "The message, for calls of tasks and workers."},
     },
     "required": ["code", "message", "details"],
 }
@@ -161,7 +160,7 @@ _ERROR: Json = {
 
 def _message(kind: type[msgspec.Struct]) -> Json:
     summary = cleandoc(kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
-    return {"name": _tag(kind), "summary": summary, "payload": _ref(kind.__name__)}
+    return {"name": tag(kind), "summary": summary, "payload": ref(kind.__name__)}
 
 
 def _operation(kind: type[msgspec.Struct], replies: tuple[str, ...] = ("ok", "error")) -> Json:
@@ -169,7 +168,7 @@ def _operation(kind: type[msgspec.Struct], replies: tuple[str, ...] = ("ok", "er
     operation: Json = {
         "action": "send",
         "channel": {"$ref": "#/channels/gateway"},
-        "messages": [_channel_message(_tag(kind))],
+        "messages": [_channel_message(tag(kind))],
         "reply": {
             "channel": {"$ref": "#/channels/gateway"},
             "messages": [_channel_message(name) for name in replies],
@@ -206,37 +205,37 @@ def _request(entry: Entry, http: Http) -> Json:
     """One command as a request."""
     in_path = re.findall(r"{(\w+)}", http.path)
     renamed = {meant: name for name, meant in http.also.items()}
-    own = _properties(entry.wire)
-    parameters = [_parameter(name, "path", own.pop(name)[0], required=True) for name in in_path]
+    own = properties(entry.wire)
+    parameters = [parameter(name, "path", own.pop(name)[0], required=True) for name in in_path]
     request: Json = {
-        "operationId": _tag(entry.wire),
+        "operationId": tag(entry.wire),
         "summary": cleandoc(entry.wire.__doc__ or "").replace("\n", " "),
         "description": f"Needs the role {entry.role}.",
     }
     given = {renamed.get(name, name): (schema, required) for name, (schema, required) in own.items()}
     if http.method == "GET":
-        parameters += [_parameter(name, "query", *given[name]) for name in given]
+        parameters += [parameter(name, "query", *given[name]) for name in given]
     elif given:
         required = [name for name in given if given[name][1]]
         schema: Json = {"type": "object", "properties": {name: given[name][0] for name in given}}
         if required:
             schema["required"] = required
-        request["requestBody"] = {"required": bool(required), "content": {_JSON: {"schema": schema}}}
+        request["requestBody"] = {"required": bool(required), "content": {JSON_TYPE: {"schema": schema}}}
     if parameters:
         request["parameters"] = parameters
-    answers = _properties(wire.Ok)
+    answers = properties(wire.Ok)
     if http.body is not None:
         answer = answers[http.body][0]
     else:
         names = ("seq", *ANSWERS.get(entry.wire, ()))
         answer = {
             "type": "object",
-            "properties": {name: _without_null(answers[name][0]) for name in names},
+            "properties": {name: without_null(answers[name][0]) for name in names},
             "required": list(names),
         }
-    responses = {str(http.status): _answer("Carried out.", _without_null(answer))}
+    responses = {str(http.status): answered("Carried out.", without_null(answer))}
     if entry.wire is wire.Submit:
-        responses["200"] = _answer("It was there before: joined, or sent before.", _without_null(answer))
+        responses["200"] = answered("It was there before: joined, or sent before.", without_null(answer))
     request["responses"] = {**responses, "default": {"$ref": "#/components/responses/error"}}
     return request
 
@@ -248,15 +247,15 @@ def _own_requests() -> dict[tuple[str, str], Json]:
     ticket: Json = {"type": "object", "properties": {"ticket": text}, "required": ["ticket"]}
     names: Json = {"type": "array", "items": text}
     follow = [
-        *(_parameter(name, "query", names) for name in ("handle", "lane", "run", "type")),
-        _parameter("after", "query", {"type": "integer", "minimum": 0}),
-        _parameter("epoch", "query", text),
-        _parameter("last_event_id", "query", text),
-        _parameter("ticket", "query", text),
-        _parameter("Last-Event-ID", "header", text),
+        *(parameter(name, "query", names) for name in ("handle", "lane", "run", "type")),
+        parameter("after", "query", {"type": "integer", "minimum": 0}),
+        parameter("epoch", "query", text),
+        parameter("last_event_id", "query", text),
+        parameter("ticket", "query", text),
+        parameter("Last-Event-ID", "header", text),
     ]
     error = {"$ref": "#/components/responses/error"}
-    lane = _parameter("lane", "path", text, required=True)
+    lane = parameter("lane", "path", text, required=True)
     events = {"description": "Server-sent events.", "content": {"text/event-stream": {"schema": text}}}
     figures = {"description": "Figures for Prometheus.", "content": {"text/plain": {"schema": text}}}
     source = {
@@ -278,33 +277,33 @@ def _own_requests() -> dict[tuple[str, str], Json]:
             "operationId": "ticket",
             "summary": "A ticket for `GET /api/events`, in place of a token: good once, and for 30 seconds.",
             "description": "Needs the role viewer.",
-            "responses": {"201": _answer("The ticket.", ticket), "default": error},
+            "responses": {"201": answered("The ticket.", ticket), "default": error},
         },
         ("GET", "/api/lanes/{lane}"): {
             "operationId": "lane",
             "summary": "A lane as it is now.",
             "description": "Needs the role viewer.",
             "parameters": [lane],
-            "responses": {"200": _answer("The lane.", _ref("LaneState")), "default": error},
+            "responses": {"200": answered("The lane.", ref("LaneState")), "default": error},
         },
         ("GET", "/greenroom.js"): {
             "operationId": "javascript",
             "summary": "The JavaScript client: a module without dependencies.",
             **open_to_all,
-            "parameters": [_parameter("If-None-Match", "header", text)],
+            "parameters": [parameter("If-None-Match", "header", text)],
             "responses": {"200": source, "304": {"description": "It is still the same."}, "default": error},
         },
         ("GET", "/healthz"): {
             "operationId": "healthz",
             "summary": "Whether the gateway answers.",
             **open_to_all,
-            "responses": {"200": _answer("It does.", status)},
+            "responses": {"200": answered("It does.", status)},
         },
         ("GET", "/readyz"): {
             "operationId": "readyz",
             "summary": "Whether new runs are taken.",
             **open_to_all,
-            "responses": {"200": _answer("They are.", status), "default": error},
+            "responses": {"200": answered("They are.", status), "default": error},
         },
         ("GET", "/metrics"): {
             "operationId": "metrics",
@@ -313,53 +312,6 @@ def _own_requests() -> dict[tuple[str, str], Json]:
             "responses": {"200": figures, "default": error},
         },
     }
-
-
-def _answer(description: str, schema: Json) -> Json:
-    return {"description": description, "content": {_JSON: {"schema": schema}}}
-
-
-def _parameter(name: str, place: str, schema: Json, required: bool = False) -> Json:
-    parameter: Json = {"name": name, "in": place, "schema": schema}
-    return {**parameter, "required": True} if required else parameter
-
-
-def _properties(kind: type[msgspec.Struct]) -> dict[str, tuple[Json, bool]]:
-    """The fields of a message on the wire, with their schema and whether they are required; `id` and `type`,
-    which HTTP doesn't need, left out."""
-    schema = _components([kind])[1][kind.__name__]
-    required = set(schema.get("required", ()))
-    return {
-        name: (of, name in required)
-        for name, of in schema["properties"].items()
-        if name not in ("id", "type")
-    }
-
-
-def _without_null(schema: Json) -> Json:
-    """A field of an answer that is only null in answers to other commands."""
-    several = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
-    return several[0] if len(several) == 1 else schema
-
-
-# Of both.
-
-
-def _components(kinds: Iterable[Any]) -> tuple[tuple[Json, ...], Json]:
-    return msgspec.json.schema_components(list(kinds), ref_template=_REF)
-
-
-def _schemas(kinds: Iterable[Any]) -> Json:
-    components = _components(kinds)[1]
-    return {name: components[name] for name in sorted(components)}
-
-
-def _ref(name: str) -> Json:
-    return {"$ref": _REF.format(name=name)}
-
-
-def _tag(kind: type[msgspec.Struct]) -> str:
-    return str(kind.__struct_config__.tag)
 
 
 def documents() -> dict[str, str]:

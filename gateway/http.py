@@ -12,48 +12,70 @@ from http import HTTPStatus
 import h11
 import trio
 
-from ..protocol.errors import Forbidden, GreenroomError, Internal, RateLimited, Unauthorized
+from ..protocol.errors import Forbidden, GreenroomError, Internal, RateLimited, Unauthorized, Unavailable
 from .head import BadRequest, Request, Requests
 from .limits import Rate
 from .responses import Response, fault, header_list, refusal
 from .routes import Call, Route, find
 from .shared import Shared
-from .tokens import EVERYONE, Caller
+from .tokens import EVERYONE, LOCAL_WORKER, Caller
 
 logger = logging.getLogger("greenroom.gateway")
+
+_AHEAD = 1 << 16
+"""So much of its next requests may a client send while it waits; one that sends more isn't watched."""
+
+_FROM_ELSEWHERE = ("origin", "forwarded", "via", "x-forwarded-for", "x-real-ip")
+"""What pages and proxies send."""
+
+
+class _Gone(Exception):
+    """The client has gone away, and wants no answer."""
 
 
 class Http:
     """The requests of one connection that don't become a WebSocket."""
 
-    def __init__(self, shared: Shared, stream: trio.abc.Stream, requests: Requests, *, secure: bool) -> None:
+    def __init__(
+        self, shared: Shared, stream: trio.abc.Stream, requests: Requests, *, secure: bool, local: bool
+    ) -> None:
         self.finishing = False
         self._shared = shared
         self._stream = stream
         self._requests = requests
         self._machine = requests.machine
         self._secure = secure
+        self._local = local
         self._rate = Rate(shared.limits.burst)
-        self._streaming = trio.CancelScope()
+        self._endless = trio.CancelScope()
         self._writing = False
+        self._says_error = False
 
     def finish(self) -> None:
-        """Answer what has been asked, and nothing more; an answer without end ends now."""
+        """Answer what has been asked, and nothing more; an answer without end ends now, and so does the wait
+        for one."""
         self.finishing = True
-        self._streaming.cancel()
+        self._endless.cancel()
 
     async def respond(self, request: Request) -> bool:
         """Answer one request. Returns whether the connection can be used for another."""
+        self._says_error = False
         try:
             response = await self._answer(request)
         except BadRequest as error:
-            response = fault(error.status, error.message)
+            response = self._fault(error.status, error.message)
         except GreenroomError as error:
-            response = refusal(error)
+            response = self._refusal(error)
+        except _Gone:
+            return False
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
-            response = refusal(Internal("a fault of the gateway, which has been logged"))
-        await self.send(response, request)
+            response = self._refusal(Internal("a fault of the gateway, which has been logged"))
+        try:
+            await self.send(response, request)
+        except BaseException:
+            response.unsent()
+            raise
         if self._machine.our_state is h11.DONE and self._machine.their_state is h11.DONE:
             self._machine.start_next_cycle()
             return not self.finishing
@@ -109,9 +131,10 @@ class Http:
         allow = ("Allow", ", ".join(sorted({*methods, "OPTIONS"})))
         if request.method == "OPTIONS":
             return Response(204, headers=(allow,))
+        self._says_error = any(route.error for route in methods.values())
         route = methods.get(request.method)
         if route is None:
-            return fault(405, f"{request.path} has no {request.method}", (allow,))
+            return self._fault(405, f"{request.path} has no {request.method}", (allow,))
         limits = shared.limits
         if self._rate.take(limits.rate, limits.burst):
             raise RateLimited(f"more than {limits.rate:g} requests per second: slow down")
@@ -119,7 +142,8 @@ class Http:
         if has_body:
             self._check_body(request)
             body = await self._requests.body()
-        return await route.run(Call(shared, caller, request, names, body))
+        call = Call(shared, caller, request, names, body)
+        return await (self._wait_for(route, call) if route.waits else route.run(call))
 
     def _caller(self, route: Route, request: Request) -> Caller:
         if route.role is None:
@@ -129,13 +153,56 @@ class Http:
             caller: Caller | None = self._shared.tickets.redeem(tickets[0])
         else:
             caller = self._shared.access.caller(request.header("authorization"))
+        if caller is None and route.workers and self._is_here(request):
+            caller = LOCAL_WORKER
         if caller is None:
             raise Unauthorized("a token is needed: send it as `Authorization: Bearer <token>`")
-        if not caller.role.permits(route.role):
+        if not route.permits(caller):
             raise Forbidden(
                 f"this needs the role {route.role}, and the token's is {caller.role}", role=caller.role
             )
         return caller
+
+    def _is_here(self, request: Request) -> bool:
+        """Whether a request comes from a program on this machine: from no web page, and not passed on by a
+        proxy. Headers can only say that it doesn't."""
+        return self._local and not any(name in request.headers for name in _FROM_ELSEWHERE)
+
+    async def _wait_for(self, route: Route, call: Call) -> Response:
+        """An answer that may take long. It is given up when the client goes away, or the gateway closes."""
+        response: Response | None = None
+        refused: GreenroomError | None = None
+        gone = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._see_going, gone, nursery.cancel_scope)
+            with self._until_finish():
+                try:
+                    response = await route.run(call)
+                except GreenroomError as error:  # raised below, not in a group
+                    refused = error
+            nursery.cancel_scope.cancel()
+        if gone.is_set():
+            if response is not None:
+                response.unsent()
+            raise _Gone
+        if refused is not None:
+            raise refused
+        if response is None:
+            raise Unavailable("the gateway is being closed")
+        return response
+
+    async def _see_going(self, gone: trio.Event, scope: trio.CancelScope) -> None:
+        """See when the client goes away. What it sends before, if that isn't much, is its next request."""
+        while len(self._machine.trailing_data[0]) < _AHEAD:
+            try:
+                data = await self._stream.receive_some(_AHEAD)
+            except trio.BrokenResourceError:
+                data = b""
+            if not data:
+                gone.set()
+                scope.cancel()
+                return
+            self._machine.receive_data(bytes(data))
 
     def _check_body(self, request: Request) -> None:
         """See before it is read whether the body could be taken at all."""
@@ -148,6 +215,21 @@ class Http:
             raise BadRequest(415, f"the body must be application/json, not {kind[:100] or 'of no type'}")
         if request.tokens("content-encoding") not in ([], ["identity"]):
             raise BadRequest(415, "the body must not be compressed")
+
+    def _until_finish(self) -> trio.CancelScope:
+        """A scope that ends with `finish`."""
+        self._endless = trio.CancelScope()
+        if self.finishing:
+            self._endless.cancel()
+        return self._endless
+
+    def _refusal(self, error: GreenroomError) -> Response:
+        return refusal(error, error=error.message) if self._says_error else refusal(error)
+
+    def _fault(self, status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+        if self._says_error:
+            return fault(status, message, headers, error=message)
+        return fault(status, message, headers)
 
     def _cross_origin(self, request: Request | None) -> list[tuple[str, str]]:
         """What lets a page of an allowed origin read the answer."""
@@ -174,7 +256,7 @@ class Http:
         assert response.stream is not None, "only called with one"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._until_gone, nursery.cancel_scope)
-            with self._streaming:
+            with self._until_finish():
                 await response.stream(self._write)
             if not self._writing:
                 await self._send_all(self._machine.send(h11.EndOfMessage()) or b"")

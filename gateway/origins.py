@@ -7,7 +7,7 @@ A page anywhere on the web may send requests to a gateway on the reader's own ma
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from urllib.parse import urlsplit
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -19,9 +19,11 @@ def is_loopback(host: str) -> bool:
     if name == "localhost":
         return True
     try:
-        return ip_address(name.strip("[]")).is_loopback
+        address = ip_address(name.strip("[]"))
     except ValueError:
         return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def is_known_host(host: str, allowed: frozenset[str]) -> bool:

@@ -17,13 +17,15 @@ Write = Callable[[bytes], Awaitable[None]]
 
 @attrs.frozen
 class Response:
-    """An answer; with `stream`, its body is what that writes until the client goes away."""
+    """An answer; with `stream`, its body is what that writes until the client goes away. `unsent` is called
+    where the client has gone before all of it was sent."""
 
     status: int
     body: bytes = b""
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
     stream: Callable[[Write], Awaitable[None]] | None = None
+    unsent: Callable[[], None] = lambda: None
 
 
 _ALWAYS = (
@@ -57,12 +59,13 @@ def answer(value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] =
     return Response(status, JSON.encode(value), headers=headers)
 
 
-def refusal(error: GreenroomError) -> Response:
-    """An error as HTTP has it."""
-    body = {"code": error.code, "message": error.message, "details": dict(error.details)}
-    return answer(body, error.http_status)
+def refusal(refused: GreenroomError, **more: Any) -> Response:
+    """An error as HTTP has it, with `more` in its body."""
+    body = {"code": refused.code, "message": refused.message, "details": dict(refused.details)}
+    return answer({**more, **body}, refused.http_status)
 
 
-def fault(status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+def fault(status: int, message: str, headers: tuple[tuple[str, str], ...] = (), **more: Any) -> Response:
     """An error that is about HTTP itself."""
-    return answer({"code": _CODES.get(status, "invalid"), "message": message, "details": {}}, status, headers)
+    body = {"code": _CODES.get(status, "invalid"), "message": message, "details": {}}
+    return answer({**more, **body}, status, headers)

@@ -20,6 +20,9 @@ from .metrics import CONTENT_TYPE
 from .responses import Response, answer
 from .shared import Shared
 from .sse import events
+from .taskcalls import TABLE as TASK_CALLS
+from .taskcalls import TaskCall
+from .taskinput import read
 from .tokens import Caller, Role
 
 
@@ -42,6 +45,18 @@ class Route:
     run: Callable[[Call], Awaitable[Response]]
     tickets: bool = False
     """Whether a one-time ticket in the query is as good as a token."""
+    workers: bool = False
+    """Whether workers may do it, too; those on this machine need no token for it."""
+    waits: bool = False
+    """Whether the answer may take long: it is given up when the client goes away."""
+    error: bool = False
+    """Whether its clients look for the text of a refusal under `error`."""
+
+    def permits(self, caller: Caller) -> bool:
+        """Whether this caller may do it."""
+        if self.workers and caller.role is Role.WORKER:
+            return True
+        return self.role is None or caller.role.permits(self.role)
 
 
 async def _command(entry: Entry, call: Call) -> Response:
@@ -77,6 +92,12 @@ def _command_in(entry: Entry, call: Call) -> Any:
         place, reason = place_and_reason(error)
         path = place.lstrip(".")
         raise Invalid(f"{path or 'message'}: {reason}", path=path) from None
+
+
+async def _task_call(task: TaskCall, call: Call) -> Response:
+    """Carry out one of the calls of clients and workers of flows."""
+    given = read(task.takes, call.request, call.body)
+    return await task.act(call.shared.context(call.caller), given)
 
 
 def _query(request: Request) -> dict[str, Any]:
@@ -136,6 +157,12 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
     for entry in TABLE:
         if entry.http is not None:
             add(entry.http.method, entry.http.path, Route(entry.role, partial(_command, entry)))
+    for task in TASK_CALLS:
+        route = Route(
+            task.role, partial(_task_call, task), workers=task.workers, waits=task.waits, error=True
+        )
+        add(task.method, task.path, route)
+        add(task.method, f"/api{task.path}", route)
     add("GET", "/api/events", Route(Role.VIEWER, _events, tickets=True))
     add("POST", "/api/tickets", Route(Role.VIEWER, _ticket))
     add("GET", "/api/lanes/{lane}", Route(Role.VIEWER, _lane))

@@ -19,6 +19,7 @@ from ..actors.engine import Engine
 from .access import Access
 from .config import GatewayConfig
 from .connection import Connection
+from .origins import is_loopback
 from .session import GOING_AWAY
 from .shared import Shared
 
@@ -97,8 +98,11 @@ class Gateway:
         """How many there are."""
         return len(self._connections)
 
-    async def serve_stream(self, stream: trio.abc.Stream, *, secure: bool = False) -> None:
-        """Serve a client that is at the other end of a stream, until it goes away, and close the stream."""
+    async def serve_stream(
+        self, stream: trio.abc.Stream, *, secure: bool = False, local: bool = False
+    ) -> None:
+        """Serve a client that is at the other end of a stream, until it goes away, and close the stream.
+        `local` says that it is on this machine, where workers need no token."""
         limits = self._shared.limits
         if self._shared.closing or len(self._connections) >= limits.max_connections:
             with trio.move_on_after(limits.close_timeout):
@@ -108,7 +112,7 @@ class Gateway:
                     logger.debug("a client that there was no room for is gone")
             await trio.aclose_forcefully(stream)
             return
-        connection = Connection(self._shared, stream, secure=secure)
+        connection = Connection(self._shared, stream, secure=secure, local=local)
         self._connections[connection] = None
         try:
             await connection.run()
@@ -145,8 +149,9 @@ class Gateway:
                     task_status.started()
 
     async def _serve_socket(self, stream: trio.SocketStream) -> None:
+        local = _is_local(stream.socket)
         if self._tls is None:
-            await self.serve_stream(stream)
+            await self.serve_stream(stream, local=local)
             return
         encrypted = trio.SSLStream(stream, self._tls, server_side=True, https_compatible=True)
         try:
@@ -155,7 +160,7 @@ class Gateway:
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
             await trio.aclose_forcefully(stream)
             return
-        await self.serve_stream(encrypted, secure=True)
+        await self.serve_stream(encrypted, secure=True, local=local)
 
     async def _follow(self, seq: int) -> None:
         stream, committed = self._shared.engine.stream, self._shared.metrics.committed
@@ -178,6 +183,15 @@ class Gateway:
             self._empty = trio.Event()
             with trio.move_on_after(self._shared.limits.close_timeout):
                 await self._empty.wait()
+
+
+def _is_local(socket: trio.socket.SocketType) -> bool:
+    """Whether the other end is on this machine, by its address."""
+    try:
+        peer = socket.getpeername()
+    except OSError:
+        return False  # it has gone already
+    return isinstance(peer, tuple) and is_loopback(str(peer[0]))
 
 
 def _tls(config: GatewayConfig) -> ssl.SSLContext | None:

@@ -32,10 +32,15 @@ class Role(StrEnum):
 
     def permits(self, needed: Role) -> bool:
         """Whether this role may do what needs that one."""
-        return self is needed or _RANK[self] > _RANK[needed] > 0
+        return needed in _PERMITS[self]
 
 
-_RANK = {Role.WORKER: 0, Role.VIEWER: 1, Role.OPERATOR: 2, Role.ADMIN: 3}
+_PERMITS: dict[Role, frozenset[Role]] = {
+    Role.WORKER: frozenset({Role.WORKER}),
+    Role.VIEWER: frozenset({Role.VIEWER}),
+    Role.OPERATOR: frozenset({Role.VIEWER, Role.OPERATOR}),
+    Role.ADMIN: frozenset(Role),
+}
 
 
 @attrs.frozen
@@ -49,6 +54,9 @@ class Caller:
 
 EVERYONE = Caller("local", Role.ADMIN)
 """Who someone is where no token is needed."""
+
+LOCAL_WORKER = Caller("local", Role.WORKER)
+"""Who a worker on this machine is that brings no token."""
 
 
 class Tokens:

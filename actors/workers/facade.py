@@ -18,7 +18,18 @@ from ..door import Door
 from ..jobs import check_seconds
 from .answers import error_text
 from .checks import check_kind, check_load, check_services, check_url
-from .messages import Allocate, Complete, Extend, Heard, Heartbeat, ListWorkers, Poll, Register, Unpoll
+from .messages import (
+    Allocate,
+    Complete,
+    Extend,
+    GiveBack,
+    Heard,
+    Heartbeat,
+    ListWorkers,
+    Poll,
+    Register,
+    Unpoll,
+)
 from .registry import Registry
 from .states import Failing, QueueItem, WorkerState, WorkFailed
 from .workqueue import WorkQueue
@@ -105,6 +116,11 @@ class Workers:
             raise
         self._queue.tell(Unpoll(poll))
         return None
+
+    def give_back(self, queue_id: str, worker_id: str) -> None:
+        """What a poll has answered didn't get to its worker: another one gets it, unless something was said
+        about it already."""
+        self._queue.tell(GiveBack(queue_id, worker_id))
 
     async def complete(
         self, queue_id: str, result: Any = None, error: str = "", *, worker_id: str | None = None

@@ -123,6 +123,13 @@ class Unpoll(msgspec.Struct):
     poll: Poll
 
 
+class GiveBack(msgspec.Struct):
+    """From the queue's door: an item has not got to its worker. Nothing happens if it isn't his any more."""
+
+    item: str
+    worker: str
+
+
 class Complete(msgspec.Struct):
     """From a worker: what became of an item. Answered when the body that wanted it has committed that;
     refused with `conflict` if the item isn't his any more."""

@@ -16,7 +16,7 @@ import trio
 
 from ...protocol.errors import Conflict
 from ..actor import Actor, Reply
-from .messages import Complete, End, Extend, Offer, Poll, Unpoll, Withdraw
+from .messages import Complete, End, Extend, GiveBack, Offer, Poll, Unpoll, Withdraw
 from .states import QueueItem, Work, Worked, WorkFailed
 
 VISIBLE_FOR = 60.0
@@ -130,10 +130,13 @@ class WorkQueue(Actor):
             return
         for lease in self._leases.values():
             if lease.poll is poll:  # it was given away in the moment that nobody took it any more
-                del self._leases[lease.id]
-                lease.item.lease = None
-                self._hand_out(lease.item)
+                self._take_back(lease)
                 return
+
+    def _give_back(self, message: GiveBack) -> None:
+        lease = self._leases.get(message.item)
+        if lease is not None and lease.worker == message.worker:
+            self._take_back(lease)
 
     def _complete(self, message: Complete) -> None:
         lease = self._held(message.item, message.worker)
@@ -166,6 +169,11 @@ class WorkQueue(Actor):
         return lease
 
     # What follows from it.
+
+    def _take_back(self, lease: _Lease) -> None:
+        del self._leases[lease.id]
+        lease.item.lease = None
+        self._hand_out(lease.item)
 
     def _hand_out(self, item: _Item) -> None:
         """Give the item to who has waited longest for its kind, or let it wait in its place."""
@@ -241,6 +249,7 @@ _HANDLERS: dict[type, Callable[[WorkQueue, Any], None]] = {
     Withdraw: WorkQueue._withdraw,
     Poll: WorkQueue._poll,
     Unpoll: WorkQueue._unpoll,
+    GiveBack: WorkQueue._give_back,
     Complete: WorkQueue._complete,
     Extend: WorkQueue._extend,
     End: WorkQueue._end,

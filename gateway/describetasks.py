@@ -1,0 +1,54 @@
+"""The calls of existing clients and workers of flows, as OpenAPI describes them: each once, under `/api`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from inspect import cleandoc
+from typing import Any
+
+from .schemas import JSON_TYPE, Json, answered, fields, parameter, schema_of
+from .taskcalls import TABLE, TaskCall
+from .tokens import Role
+
+TASK_SCHEMAS: tuple[Any, ...] = tuple(task.answers for task in TABLE)
+"""The types of the answers."""
+
+
+def task_requests() -> dict[tuple[str, str], Json]:
+    """Every call, by its method and path."""
+    return {(task.method, f"/api{task.path}"): _request(task) for task in TABLE}
+
+
+def _request(task: TaskCall) -> Json:
+    given = fields(task.takes)
+    request: Json = {
+        "operationId": "_".join([task.method.lower(), *task.path.split("/")[1:]]),
+        "summary": cleandoc(task.act.__doc__ or "").replace("\n", " "),
+        "description": " ".join(_description(task)),
+    }
+    if task.in_query:
+        request["parameters"] = [
+            parameter(name, "query", schema, required) for name, (schema, required) in given.items()
+        ]
+    else:
+        required = [name for name in given if given[name][1]]
+        schema: Json = {"type": "object", "properties": {name: given[name][0] for name in given}}
+        if required:
+            schema["required"] = required
+        request["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": schema}}}
+    responses: Json = {"200": answered("Carried out.", schema_of(task.answers))}
+    if task.waits:
+        responses["204"] = {"description": "There was nothing for as long as the server waits."}
+    request["responses"] = {**responses, "default": {"$ref": "#/components/responses/error"}}
+    if task.workers:
+        request["security"] = [{"token": []}, {}]
+    return request
+
+
+def _description(task: TaskCall) -> Iterator[str]:
+    yield "Also without `/api`."
+    if not task.workers:
+        yield f"Needs the role {task.role}."
+        return
+    role = task.role if task.role is Role.WORKER else f"{task.role} or {Role.WORKER}"
+    yield f"Needs the role {role}; a program on this machine needs no token."

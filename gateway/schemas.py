@@ -1,0 +1,68 @@
+"""Parts of descriptions of the protocol: how types of the code look as JSON schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+Json = dict[str, Any]
+
+JSON_TYPE = "application/json"
+
+_REF = "#/components/schemas/{name}"
+
+
+def answered(description: str, schema: Json) -> Json:
+    """An answer in JSON."""
+    return {"description": description, "content": {JSON_TYPE: {"schema": schema}}}
+
+
+def parameter(name: str, place: str, schema: Json, required: bool = False) -> Json:
+    """Something that a request names outside its body."""
+    found: Json = {"name": name, "in": place, "schema": schema}
+    return {**found, "required": True} if required else found
+
+
+def fields(kind: type[msgspec.Struct]) -> dict[str, tuple[Json, bool]]:
+    """The fields of a message, with their schema and whether they are required."""
+    schema = _components([kind])[1][kind.__name__]
+    required = set(schema.get("required", ()))
+    return {name: (of, name in required) for name, of in schema["properties"].items()}
+
+
+def properties(kind: type[msgspec.Struct]) -> dict[str, tuple[Json, bool]]:
+    """The same of a message on a WebSocket, without `id` and `type`, which HTTP doesn't need."""
+    return {name: of for name, of in fields(kind).items() if name not in ("id", "type")}
+
+
+def without_null(schema: Json) -> Json:
+    """A field of an answer that is only null in answers to other commands."""
+    several = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    return several[0] if len(several) == 1 else schema
+
+
+def schemas(kinds: Iterable[Any]) -> Json:
+    """The schemas of types and of all that they are made of, by their names."""
+    found = _components(kinds)[1]
+    return {name: found[name] for name in sorted(found)}
+
+
+def schema_of(kind: Any) -> Json:
+    """The schema of one type; what it is made of stands among `schemas`."""
+    return _components([kind])[0][0]
+
+
+def ref(name: str) -> Json:
+    """A reference to one of `schemas`."""
+    return {"$ref": _REF.format(name=name)}
+
+
+def tag(kind: type[msgspec.Struct]) -> str:
+    """What a message is called on the wire."""
+    return str(kind.__struct_config__.tag)
+
+
+def _components(kinds: Iterable[Any]) -> tuple[tuple[Json, ...], Json]:
+    return msgspec.json.schema_components(list(kinds), ref_template=_REF)

@@ -1,0 +1,379 @@
+"""The calls of existing clients and workers of flows: one table, each entry under `/api` and also without it.
+
+They know a run of a flow as a *task*, and the work that workers fetch as a *queue*. What they say is read by
+`taskinput`, what they are answered has the forms of `taskforms`; here stands what is done. A refusal has its
+text under `error`, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, cast
+
+import attrs
+import msgspec
+
+from ..actors.jobs import FLOW
+from ..persistence.flows import VersionStatus
+from ..protocol.errors import Conflict, Invalid, NotFound, Unavailable
+from . import taskforms as forms
+from .commands import Context
+from .responses import Response, answer, refusal
+from .taskinput import json_object
+from .tokens import Role
+
+_PAGE_SIZE = 10
+
+
+class RegisterWorker(msgspec.Struct):
+    """A worker is there."""
+
+    id: str
+    services: list[str]
+    url: str = ""
+    load: float = 0
+    type: str = "http"
+
+
+class WorkerHeartbeat(msgspec.Struct):
+    """A worker lives."""
+
+    id: str
+    load: float | None = None
+
+
+class FindWorkers(msgspec.Struct):
+    """Who serves a service, and was heard of within `ttl` seconds."""
+
+    service: str | None = None
+    ttl: float | None = None
+
+
+class AllocateWorker(msgspec.Struct):
+    """Who is best called for a service."""
+
+    service: str
+
+
+class Paged(msgspec.Struct):
+    """A page of a list, from 1."""
+
+    page: int = 1
+    page_size: int = _PAGE_SIZE
+
+
+class NewFlow(msgspec.Struct):
+    """A flow to make."""
+
+    name: str
+    description: str = ""
+
+
+class NewVersion(msgspec.Struct):
+    """A version of a flow to make; 0 is the next."""
+
+    flow_id: str
+    version: int = 0
+    definition_json: str | dict[str, Any] = ""
+    definition_yaml: str = ""
+    status: str = ""
+
+
+class OfFlow(msgspec.Struct):
+    """A flow, by its id."""
+
+    flow_id: str
+
+
+class ById(msgspec.Struct):
+    """Something by its id."""
+
+    id: str
+
+
+class NewTask(msgspec.Struct):
+    """A task to make, of a version or, as 0, of the latest that is published. The same `request_id` twice is
+    one task."""
+
+    flow_id: str
+    version: Annotated[int, msgspec.Meta(ge=0)] = 0
+    params_json: str | dict[str, Any] = ""
+    request_id: str = ""
+
+
+class FindTasks(Paged):
+    """Tasks that have a status and walk a version."""
+
+    status: str = ""
+    flow_version_id: str | None = None
+
+
+class OfTask(msgspec.Struct):
+    """A task, by its id."""
+
+    task_id: str
+
+
+class TaskSignal(msgspec.Struct):
+    """A value for what a task shares."""
+
+    task_id: str
+    key: str
+    value: Any = None
+
+
+class PollQueue(msgspec.Struct):
+    """A worker wants work."""
+
+    worker_id: str
+    services: list[str]
+
+
+class CompleteItem(msgspec.Struct):
+    """A piece of work is done, or has failed if there is an `error`."""
+
+    queue_id: str
+    result: Any = None
+    error: str = ""
+    worker_id: str | None = None
+
+
+class ExtendItem(msgspec.Struct):
+    """A worker still works on it."""
+
+    queue_id: str
+    worker_id: str
+
+
+# Workers.
+
+
+async def _register(context: Context, given: RegisterWorker) -> Response:
+    """Be a worker that is called (`http`), or that takes its work from the queue (`queue`)."""
+    kind = _KINDS.get(given.type, given.type)
+    url = "" if kind == "queue" and "://" not in given.url else given.url
+    await context.engine.workers.register(
+        given.id,
+        url,
+        given.services,
+        kind=kind,  # type: ignore[arg-type]  # the engine checks it
+        load=given.load,
+        by=context.by,
+    )
+    return _DONE
+
+
+async def _heartbeat(context: Context, given: WorkerHeartbeat) -> Response:
+    """Still be there. Who isn't known (any more) is 404, and registers again."""
+    await context.engine.workers.heartbeat(given.id, given.load, by=context.by)
+    return _DONE
+
+
+async def _list_workers(context: Context, given: FindWorkers) -> Response:
+    """The workers."""
+    workers = await context.engine.workers.list(given.service, given.ttl or None)
+    return answer([forms.Worker.of(worker) for worker in workers])
+
+
+async def _allocate(context: Context, given: AllocateWorker) -> Response:
+    """The worker with the least load of those that can be called."""
+    worker = await context.engine.workers.allocate(given.service)
+    if worker is None:
+        raise Unavailable(f"no worker that is online and can be called serves {given.service!r}")
+    return answer(forms.Worker.of(worker))
+
+
+# Flows.
+
+
+async def _create_flow(context: Context, given: NewFlow) -> Response:
+    """Make a flow. If there is one of that name, it is 409 with its id."""
+    try:
+        flow = await context.engine.flows.create(given.name, given.description, by=context.by)
+    except Conflict as error:
+        return refusal(error, error=error.message, id=error.details["flow"])
+    return answer(forms.Made(flow.id))
+
+
+async def _list_flows(context: Context, given: Paged) -> Response:
+    """The flows, the newest first."""
+    page, size = _page(given)
+    flows = context.engine.flows
+    _, total = await flows.list(1)
+    end = total - (page - 1) * size
+    start = max(0, end - size)
+    rows = (await flows.list(end - start, start))[0] if end > 0 else []
+    return answer(forms.Page([forms.Flow.of(row) for row in reversed(rows)], total, page, size))
+
+
+async def _add_version(context: Context, given: NewVersion) -> Response:
+    """Make a version of a flow."""
+    definition = given.definition_yaml or given.definition_json
+    if definition == "":
+        raise Invalid("definition_json: there is none, nor a definition_yaml", path="definition_json")
+    row = await context.engine.flows.add_version(
+        given.flow_id,
+        definition,
+        version=given.version or None,
+        status=cast(VersionStatus, given.status or "published"),  # the engine checks it
+        by=context.by,
+    )
+    return answer(forms.Made(row.id))
+
+
+async def _versions(context: Context, given: OfFlow) -> Response:
+    """The versions of a flow, the newest first."""
+    flows = context.engine.flows
+    rows = [await flows.version(row.id) for row in reversed(await flows.versions(given.flow_id))]
+    return answer([forms.Version.of(row) for row in rows])
+
+
+async def _version(context: Context, given: ById) -> Response:
+    """A version of a flow."""
+    return answer(forms.Version.of(await context.engine.flows.version(given.id)))
+
+
+# Tasks.
+
+
+async def _create_task(context: Context, given: NewTask) -> Response:
+    """Start a run of a flow."""
+    ticket = await context.engine.flows.start(
+        given.flow_id,
+        version=given.version,
+        params=json_object("params_json", given.params_json),
+        request_id=given.request_id or None,
+        by=context.by,
+    )
+    return answer(forms.Made(ticket.id))
+
+
+async def _list_tasks(context: Context, given: FindTasks) -> Response:
+    """The tasks, the newest first."""
+    page, size = _page(given)
+    tasks, total = await context.engine.flows.tasks(
+        status=forms.statuses(given.status) if given.status else None,
+        version=given.flow_version_id,
+        limit=size,
+        offset=(page - 1) * size,
+    )
+    return answer(forms.Page([forms.Task.of(task) for task in tasks], total, page, size))
+
+
+async def _get_task(context: Context, given: ById) -> Response:
+    """A task."""
+    return answer(forms.Task.of(await context.engine.flows.task(given.id)))
+
+
+async def _cancel_task(context: Context, given: ById) -> Response:
+    """Cancel a task."""
+    await _check_task(context, given.id)
+    await context.engine.cancel(given.id, by=context.by)
+    return _DONE
+
+
+async def _node_runs(context: Context, given: OfTask) -> Response:
+    """What was tried at the nodes of a task, in order."""
+    rows = await context.engine.flows.node_runs(given.task_id)
+    return answer([forms.NodeTry.of(row) for row in rows])
+
+
+async def _signal(context: Context, given: TaskSignal) -> Response:
+    """Put a value into what a task shares; what waits for it goes on."""
+    await _check_task(context, given.task_id)
+    await context.engine.signal(given.task_id, given.key, given.value, by=context.by)
+    return _DONE
+
+
+async def _check_task(context: Context, id: str) -> None:
+    if (await context.engine.get_run(id)).job != FLOW:
+        raise NotFound(f"no task has the id {id!r}", value=id)
+
+
+# The queue.
+
+
+async def _poll(context: Context, given: PollQueue) -> Response:
+    """Take a piece of work, as soon as there is some; 204 if there is none for 25 seconds."""
+    workers = context.engine.workers
+    item = await workers.poll(given.worker_id, given.services)
+    if item is None:
+        return Response(204)
+    return attrs.evolve(
+        answer(forms.Item.of(item)), unsent=lambda: workers.give_back(item.id, given.worker_id)
+    )
+
+
+async def _complete(context: Context, given: CompleteItem) -> Response:
+    """Say what came of a piece of work; 409 where that is of no interest any more."""
+    await context.engine.workers.complete(
+        given.queue_id, given.result, given.error, worker_id=given.worker_id
+    )
+    return _DONE
+
+
+async def _extend(context: Context, given: ExtendItem) -> Response:
+    """Keep a piece of work for another minute; 409 where it is to be dropped."""
+    await context.engine.workers.extend(given.queue_id, given.worker_id)
+    return _DONE
+
+
+_DONE = answer(forms.Done())
+
+_KINDS = {"": "http", "async": "queue"}
+"""What some workers call the kinds."""
+
+
+def _page(given: Paged) -> tuple[int, int]:
+    return max(given.page, 1), given.page_size if given.page_size > 0 else _PAGE_SIZE
+
+
+@attrs.frozen
+class TaskCall:
+    """One call. `path` is without `/api`; `takes` and `answers` are its forms."""
+
+    method: str
+    path: str
+    role: Role
+    takes: type[msgspec.Struct]
+    act: Callable[[Context, Any], Awaitable[Response]]
+    answers: Any
+    workers: bool = False
+    """Whether workers make it: such a call needs no token on this machine."""
+    waits: bool = False
+    """Whether it may take long, so that it is given up when the client goes away."""
+
+    @property
+    def in_query(self) -> bool:
+        """Whether what it takes stands in the query."""
+        return self.method == "GET" or self.takes is ById
+
+
+_VIEWER, _OPERATOR, _WORKER = Role.VIEWER, Role.OPERATOR, Role.WORKER
+
+TABLE: tuple[TaskCall, ...] = (
+    *(
+        TaskCall(method, path + name, role, takes, act, answers, workers=True)
+        for path in ("/workers/", "/")
+        for method, name, role, takes, act, answers in (
+            ("POST", "register", _WORKER, RegisterWorker, _register, forms.Done),
+            ("POST", "heartbeat", _WORKER, WorkerHeartbeat, _heartbeat, forms.Done),
+            ("GET", "list", _VIEWER, FindWorkers, _list_workers, list[forms.Worker]),
+            ("GET", "allocate", _VIEWER, AllocateWorker, _allocate, forms.Worker),
+        )
+    ),
+    TaskCall("POST", "/flows", _OPERATOR, NewFlow, _create_flow, forms.Made),
+    TaskCall("GET", "/flows", _VIEWER, Paged, _list_flows, forms.Page[forms.Flow]),
+    TaskCall("POST", "/flows/version", _OPERATOR, NewVersion, _add_version, forms.Made),
+    TaskCall("GET", "/flows/version", _VIEWER, OfFlow, _versions, list[forms.Version]),
+    TaskCall("GET", "/flows/version/get", _VIEWER, ById, _version, forms.Version),
+    TaskCall("POST", "/tasks", _OPERATOR, NewTask, _create_task, forms.Made),
+    TaskCall("GET", "/tasks", _VIEWER, FindTasks, _list_tasks, forms.Page[forms.Task]),
+    TaskCall("GET", "/tasks/get", _VIEWER, ById, _get_task, forms.Task),
+    TaskCall("POST", "/tasks/cancel", _OPERATOR, ById, _cancel_task, forms.Done),
+    TaskCall("GET", "/tasks/runs", _VIEWER, OfTask, _node_runs, list[forms.NodeTry]),
+    TaskCall("POST", "/tasks/signal", _OPERATOR, TaskSignal, _signal, forms.Done),
+    TaskCall("POST", "/queue/poll", _WORKER, PollQueue, _poll, forms.Item, workers=True, waits=True),
+    TaskCall("POST", "/queue/complete", _WORKER, CompleteItem, _complete, forms.Done, workers=True),
+    TaskCall("POST", "/queue/heartbeat", _WORKER, ExtendItem, _extend, forms.Done, workers=True),
+)

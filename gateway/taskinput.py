@@ -1,0 +1,74 @@
+"""Reading what clients of tasks and workers send: their keys are matched without regard to case and
+underscores, what is null or unknown is taken as absent, and names may stand in the query, too."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..protocol.codec import JSON, place_and_reason
+from ..protocol.errors import Invalid
+from .head import Request
+
+_Given = TypeVar("_Given", bound=msgspec.Struct)
+
+
+def read(kind: type[_Given], request: Request, body: bytes) -> _Given:
+    """What a request asks for. Raises `Invalid` where it has another form."""
+    in_query = {name: _only(name, texts) for name, texts in request.query.items()}
+    given = _named(kind, {name: text for name, text in in_query.items() if text}, "query")
+    if request.method == "POST" and body:
+        given |= _named(kind, JSON.decode(body, dict[str, Any]), "body")
+    try:
+        return msgspec.convert(given, kind, strict=not request.query)  # numbers in a query are texts
+    except msgspec.ValidationError as error:
+        place, reason = place_and_reason(error)
+        path = place.lstrip(".")
+        raise Invalid(f"{path or 'the request'}: {reason}", path=path) from None
+
+
+def json_object(what: str, written: str | dict[str, Any]) -> dict[str, Any]:
+    """An object, which may be written as a JSON text; nothing at all is an empty one."""
+    if isinstance(written, dict):
+        return written
+    if not written.strip():
+        return {}
+    try:
+        value: Any = JSON.decode(written, Any)
+    except Invalid as error:
+        raise Invalid(f"{what}: {error.message}", path=what) from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Invalid(f"{what}: it must hold an object, not {type(value).__name__}", path=what)
+    return value
+
+
+def _named(kind: type[msgspec.Struct], given: dict[str, Any], where: str) -> dict[str, Any]:
+    """The fields of `kind` that are given, under their own names."""
+    names, fields = _fields(kind), {}
+    for spelled, value in given.items():
+        name = names.get(_folded(spelled))
+        if name is None or value is None:
+            continue
+        if name in fields:
+            raise Invalid(f"{name}: it stands in the {where} more than once, differently spelled", path=name)
+        fields[name] = value
+    return fields
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> dict[str, str]:
+    return {_folded(name): name for name in kind.__struct_fields__}
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _only(name: str, texts: list[str]) -> str:
+    if len(texts) > 1:
+        raise Invalid(f"{name[:100]}: it stands in the query more than once", path=name[:100])
+    return texts[0]
