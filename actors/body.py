@@ -28,7 +28,7 @@ from .bodymessages import Ask, Flag, Resume, Suspend, Taken, Unask, cancel_child
 from .change import REPORTING, Change, ProgressReport
 from .door import Door
 from .jobs import check_seconds
-from .journal import Journal
+from .journal import Journal, Mention
 from .messages import OnConflict, Submission
 from .pause import Signal
 from .results import raise_unless_succeeded
@@ -364,8 +364,9 @@ class Run:
         self._actor.tell(Unask(key))
 
     def mention(self, *events: Event) -> None:
-        """Have events committed that nobody waits for."""
-        self._journal.tell(Change(events, run=self.id, expect=REPORTING, attempt=self.attempt))
+        """Have events committed that nobody waits for, soon."""
+        change = Change(events, run=self.id, expect=REPORTING, attempt=self.attempt)
+        self._journal.tell(Mention(change))
 
     async def commit(self, events: tuple[Event, ...], memos: tuple[Memo, ...]) -> None:
         """Returns when it is committed."""

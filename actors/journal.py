@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 _FEW = 8
 _TURNS_TO_START = 6
+_A_MOMENT = 0.05
 
 
 class Answer(msgspec.Struct):
@@ -61,6 +62,13 @@ class LoadCheckpoint(msgspec.Struct):
     handle: str
     job: str
     reply: Reply[Checkpoint | None]
+
+
+class Mention(msgspec.Struct):
+    """A change that nobody waits for, and that is worth no commit of its own: it is committed with the next
+    one, or after a moment."""
+
+    change: Change
 
 
 class NotRead(msgspec.Struct):
@@ -94,6 +102,8 @@ class Journal(Actor):
         self._clock = clock
         self._starts = Starts()
         self._outage = Outage(store, self._tell_supervisor, self._answer_meanwhile)
+        self._mentions: list[Change] = []
+        self._mentioned_by = math.inf  # when they are to be committed
         self._watchers: dict[str, list[Reply[RunRecord | None]]] = {}
 
     def begin(self, projection: Projection) -> None:
@@ -157,12 +167,19 @@ class Journal(Actor):
                     changes.append(message)
             elif kind is ProgressReport:
                 changes.append(message)
+            elif kind is Mention:
+                self._mentions.append(message.change)
             elif kind is Starting:
                 self._starts.expect(message.runs)
             elif kind is NotStarting:
                 changes += self._starts.without(message.run)
             else:
                 later.append(message)
+        if changes and self._mentions:
+            changes, self._mentions = [*self._mentions, *changes], []
+        await self._commit(changes, later)
+
+    async def _commit(self, changes: list[Change | ProgressReport], later: list[Any]) -> None:
         draft = Draft(self._projection, self._clock(), changes)
         while draft.writes and not await self._outage.commit(draft.batch()):
             changes = self._refuse_new_runs(changes)
@@ -175,13 +192,21 @@ class Journal(Actor):
         self._set_deadline()
 
     async def on_deadline(self) -> None:
-        await self._outage.check(self._nothing())
-        self._set_deadline()
+        if self._mentions:
+            changes, self._mentions = self._mentions, []
+            await self._commit([*changes], [])
+        else:
+            await self._outage.check(self._nothing())
+            self._set_deadline()
 
     def _set_deadline(self) -> None:
-        every = self._store.check_every
-        if every != math.inf:
-            self.deadline = trio.current_time() + every
+        now = trio.current_time()
+        self.deadline = now + self._store.check_every
+        if not self._mentions:
+            self._mentioned_by = math.inf
+        elif self._mentioned_by == math.inf:
+            self._mentioned_by = now + _A_MOMENT
+        self.deadline = min(self.deadline, self._mentioned_by)
 
     async def _with_its_start(self, messages: Sequence[Any]) -> Sequence[Any]:
         """A new run that finds a free slot begins a few turns of its actors later. For one that comes alone,

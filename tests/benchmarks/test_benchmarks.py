@@ -12,7 +12,7 @@ import trio
 from greenroom import open_engine
 from greenroom.protocol.states import Status
 
-from . import gateway, memory, store
+from . import flows, gateway, memory, store
 from .bare import Floor, RecordingStore, fill, statements_of
 from .figures import Figure, as_json, as_lines
 
@@ -26,6 +26,17 @@ GATEWAY = {
     "COMMANDS": 100,
     "CONNECTIONS": 5,
     "IDLE": 5,
+}
+
+FLOWS = {
+    "HANDLES": 5,
+    "RUNS": 10,
+    "FLOWS": 5,
+    "ROUNDS": 1,
+    "CALLS": 10,
+    "WAITING": 20,
+    "SIGNALS": 3,
+    "BUSY": 1,
 }
 
 
@@ -72,6 +83,13 @@ def test_the_gateway_benchmark_tells_the_same_to_people_and_to_programs(monkeypa
     figures = figures_in_small(gateway, GATEWAY, monkeypatch)
     tell_the_same("gateway", figures)
     assert sum(figure.passed is not None for figure in figures) == 5
+
+
+@pytest.mark.usefixtures("_level")
+def test_the_flows_benchmark_tells_the_same_to_people_and_to_programs(monkeypatch: pytest.MonkeyPatch):
+    figures = figures_in_small(flows, FLOWS, monkeypatch)
+    tell_the_same("flows", figures)
+    assert sum(figure.passed is not None for figure in figures) == 3
 
 
 def test_the_floor_writes_exactly_the_rows_that_the_engine_wrote(
