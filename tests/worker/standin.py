@@ -14,6 +14,8 @@ import httpx
 import trio
 
 POLL = 25.0
+PATIENCE = 1_000.0
+"""Seconds that a test waits on mock time; on a real socket it has less patience itself."""
 Answer = tuple[int, Any]
 
 
@@ -54,8 +56,9 @@ class StandIn:
 
     async def until(self, path: str, count: int = 1) -> dict[str, Any]:
         """Wait for so many calls of this path; the last one's body."""
-        while len(self.bodies(path)) < count:
-            await self._news.wait()
+        with trio.fail_after(PATIENCE):
+            while len(self.bodies(path)) < count:
+                await self._news.wait()
         return self.bodies(path)[count - 1]
 
     async def answer(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> Answer:

@@ -14,7 +14,7 @@ from greenroom.errors import Forbidden, Invalid, NotFound, Unauthorized, Unavail
 from greenroom.worker.calls import Calls
 from greenroom.worker.presence import Presence
 from greenroom.worker.registry import Kind, open_registry
-from tests.worker.standin import Answer, StandIn
+from tests.worker.standin import PATIENCE, Answer, StandIn
 
 URL = "http://127.0.0.1:8081"
 
@@ -106,7 +106,10 @@ async def test_a_server_that_does_not_know_it_is_told_again_who_it_is(autojump_c
 
 async def test_a_server_that_never_answers_does_not_keep_the_next_heartbeat(autojump_clock: Any):
     async with open_registry("http://server", "w1", transport=httpx.MockTransport(never)) as registry:
-        with pytest.raises(Unavailable, match="http://server does not answer within 5 seconds"):
+        with (
+            trio.fail_after(PATIENCE),
+            pytest.raises(Unavailable, match="http://server does not answer within 5 seconds"),
+        ):
             await registry.heartbeat(URL, 0)
 
 
