@@ -55,8 +55,18 @@ async def test_calls_that_began_since_a_heartbeat_count_as_load(autojump_clock):
                 nursery.start_soon(call)
             await trio.testing.wait_all_tasks_blocked()
             assert Counter(push.urls) == {"http://a/exec/sum": 7, "http://b/exec/sum": 3}
+            await engine.workers.heartbeat("a", 7)  # which counts them, too
+            nursery.start_soon(call)
+            await trio.testing.wait_all_tasks_blocked()
+            assert push.urls[-1] == "http://b/exec/sum"
+            await engine.workers.heartbeat("b", 8)
+            nursery.start_soon(call)
+            await trio.testing.wait_all_tasks_blocked()
+            assert push.urls[-1] == "http://a/exec/sum"
             push.hold.set()
-        assert await callees(crew, 4, weighted_by_load=True) == ["a"] * 4  # they are over
+        await engine.workers.heartbeat("a", 0)
+        await engine.workers.heartbeat("b", 4)
+        assert await callees(crew, 9, weighted_by_load=True) == ["a"] * 9  # each is over before the next
 
 
 async def test_what_has_failed_is_called_last_for_a_while(autojump_clock):
@@ -159,15 +169,19 @@ async def test_without_a_worker_the_failure_says_what_is_missing(autojump_clock)
 
 async def test_a_call_that_is_given_up_says_nothing_about_the_worker(autojump_clock):
     async with open_engine(Jobs()) as engine:
-        await register(engine, "a", "b")
+        await register(engine, "good", "bad")
         push = Answers()
-        push.hold = trio.Event()
+        push.failing["http://bad"] = PushFailed("reset", "gone")
         crew = crew_of(engine, push)
-        with trio.move_on_after(1):
-            await crew.push(work(), worker="a")
-        assert push.cancelled == 1
-        push.hold = None
-        assert await callees(crew, 2) == ["b", "a"]
+        with pytest.raises(WorkFailed):
+            await crew.push(work(), worker="bad")
+        for id in ("good", "bad"):
+            push.hold = trio.Event()
+            with trio.move_on_after(1):
+                await crew.push(work(), worker=id)
+            push.hold = None
+        assert push.cancelled == 2
+        assert await callees(crew, 3) == ["good", "good", "good"]
 
 
 async def test_who_is_called_is_said_before_the_answer_is_there(autojump_clock):

@@ -482,4 +482,4 @@ async def test_an_offer_that_still_waits_at_the_end_fails(autojump_clock):
             await offers.offer()
         outcome = await offers.outcome()
         assert isinstance(outcome, WorkFailed)
-        assert outcome.code == "stopped"
+        assert str(outcome) == "stopped: the engine has been left"

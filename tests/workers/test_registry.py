@@ -11,7 +11,7 @@ from greenroom import Engine, Jobs
 from greenroom.actors.workers.states import WorkFailed
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.sqlstore import SqlStore
-from greenroom.protocol.errors import Invalid, NotFound, QueueFull
+from greenroom.protocol.errors import Invalid, NotFound, QueueFull, Unavailable
 from greenroom.protocol.events import NodeWorkerChanged
 from tests.support import open_engine
 from tests.workers.support import Answers, SlowStore, crew_of, work
@@ -71,6 +71,16 @@ async def test_a_worker_that_registers_again_replaces_itself_and_is_called_where
         await crew_of(engine, push).push(work("sum"))
         assert push.urls == ["http://10.0.0.1:9999/exec/sum"]
         assert await engine.workers.allocate("old") is None
+
+
+async def test_one_that_was_offline_and_registers_again_is_called(autojump_clock):
+    async with open_engine(Jobs()) as engine:
+        await engine.workers.register("w", URL, ["sum"])
+        await trio.sleep(20)
+        await engine.workers.register("w", "http://new", ["sum"])
+        found = await engine.workers.allocate("sum")
+        assert found is not None
+        assert found.url == "http://new"
 
 
 async def test_a_worker_that_isnt_heard_of_for_15_seconds_is_offline_and_gets_nothing(autojump_clock):
@@ -318,6 +328,35 @@ async def test_what_isnt_committed_yet_is_not_shown(autojump_clock):
         assert await ids(engine) == ["w"]
 
 
+async def test_one_that_comes_back_gets_nothing_before_that_is_committed(autojump_clock):
+    store = SlowStore()
+    async with open_engine(Jobs(), store) as engine, trio.open_nursery() as nursery:
+        await engine.workers.register("w", URL, ["sum"])
+        await trio.sleep(20)
+        store.gate = trio.Event()
+        nursery.start_soon(engine.workers.heartbeat, "w")
+        await trio.testing.wait_all_tasks_blocked()
+        assert await status(engine, "w") == "offline"
+        assert await engine.workers.allocate("sum") is None
+        store.gate.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert await engine.workers.allocate("sum") is not None
+
+
+async def test_registrations_that_wait_for_a_store_are_bounded(autojump_clock):
+    store = SlowStore()
+    async with open_engine(Jobs(), store) as engine, trio.open_nursery() as nursery:
+        store.gate = trio.Event()
+        for _ in range(10_000):
+            nursery.start_soon(engine.workers.register, "w", URL, ["sum"])
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(Unavailable, match="too many registrations wait for the store"):
+            await engine.workers.register("w", URL, ["sum"])
+        store.gate.set()
+        await trio.testing.wait_all_tasks_blocked()
+        await engine.workers.register("w", URL, ["sum"])
+
+
 async def test_one_that_falls_silent_while_the_store_hangs_gets_nothing_although_it_still_shows_online(
     autojump_clock,
 ):
@@ -374,3 +413,22 @@ async def test_one_that_registers_in_the_moment_that_it_is_forgotten_stays(autoj
         await engine.workers.heartbeat("w")
     async with open_engine(Jobs(), store) as engine:
         assert [worker.url for worker in await engine.workers.list()] == ["http://new"]
+
+
+async def test_one_that_registers_after_it_was_forgotten_may_wait_long_for_its_store(autojump_clock):
+    store = SlowStore()
+    async with open_engine(Jobs(), store) as engine, trio.open_nursery() as nursery:
+        await engine.workers.register("w", URL, ["sum"])
+        await trio.sleep(3600)
+        store.gate = forgetting = trio.Event()
+        await trio.sleep(24 * 3600)
+        nursery.start_soon(engine.workers.register, "w", "http://new", ["sum"])
+        await trio.testing.wait_all_tasks_blocked()
+        store.gate = registering = trio.Event()
+        forgetting.set()
+        await trio.sleep(60)
+        registering.set()
+        await trio.testing.wait_all_tasks_blocked()
+        await engine.workers.heartbeat("w")
+        [worker] = await engine.workers.list()
+        assert (worker.url, worker.status) == ("http://new", "online")
