@@ -199,6 +199,8 @@ class Socket:
 def reason_of(error: BaseException) -> str:
     """Why a stream broke, or could not be opened, for people."""
     cause = error.__cause__
+    while isinstance(cause, BaseExceptionGroup):  # one for each address of the host
+        cause = cause.exceptions[0]
     if isinstance(cause, ssl.SSLError):
         return f"TLS: {cause}"
     return str(cause or error) or "the connection broke"
