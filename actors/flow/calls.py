@@ -126,13 +126,20 @@ async def _in_time(
     seconds = default if timeout_ms is None else timeout_ms / 1000
     with trio.move_on_after(math.inf if seconds is None else seconds) as scope:
         try:
-            done.output = json_value(await call(), "result", visit.walk.run.max_value_bytes)
-        except GreenroomError as error:
-            done.fail("bad_answer", error.message)
+            output = await call()
         except Exception as error:  # the function's own failure, whatever it is
             done.fail("service_error", error_text(error))
+        else:
+            _take(done, output, visit.walk.run.max_value_bytes)
     if scope.cancelled_caught:
         done.fail("timeout", f"not done within {seconds:g} s")
+
+
+def _take(done: Done, output: Any, max_bytes: int) -> None:
+    try:
+        done.output = json_value(output, "result", max_bytes)
+    except GreenroomError as error:
+        done.fail("bad_answer", error.message)
 
 
 async def _call_function(visit: Visit[Any], call: FunctionCall) -> Any:

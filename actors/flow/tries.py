@@ -2,6 +2,7 @@
 
 Every try but the last is committed as a node run of its own; the last comes back, for the walk to commit
 together with what follows from it. After a restart the tries that were made still count in the numbering.
+The wait before a try is a part of it: a cancel that comes meanwhile cancels that try.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import trio
 
 from .calls import Call, ServiceCall, Tried, make
-from .visit import Done, Visit
+from .visit import Done, Visit, is_cancelled
 
 _RETAKEN = 3
 """How often a piece of work is put into the queue anew after nobody came back with it."""
@@ -21,14 +22,19 @@ async def carry_out(visit: Visit[Any], call: Call, branch: str | None = None) ->
     """Make tries until one goes well or there are no more."""
     tried = Tried()
     retries = workers = 0
+    delay = 0.0
     attempt = visit.walk.tries_made(visit, branch)
     while True:
         attempt += 1
         done = Done(attempt=attempt, started_at=visit.walk.now())
         try:
+            if delay:
+                await trio.sleep(delay / 1000)
+                done.started_at = visit.walk.now()
             await make(visit, call, branch, done, tried)
-        except trio.Cancelled:
-            await visit.walk.record_canceled(visit, done, branch)
+        except BaseException:
+            if is_cancelled():
+                await visit.walk.record_canceled(visit, done, branch)
             raise
         if done.status == "ok":
             return done
@@ -44,7 +50,6 @@ async def carry_out(visit: Visit[Any], call: Call, branch: str | None = None) ->
             retries = 0
             tried.again, delay = None, visit.node.attempt_delay_ms
         await visit.walk.record(visit, done, branch, last=False)
-        await trio.sleep(delay / 1000)
 
 
 async def _others(visit: Visit[Any], call: Call, done: Done, tried: Tried, workers: int) -> bool:

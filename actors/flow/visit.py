@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
+import trio
 
 from ...persistence.flows import NodeStatus
 from ...protocol.flow.model import Node
@@ -139,6 +141,11 @@ class Visit(Generic[N]):
         """Have the run wait without a body."""
         waits = Waits(self.path, self.node.kind, self.number, since, until, key)
         return self.walk.pause(waits, waiting_for, question)
+
+
+def is_cancelled() -> bool:
+    """Whether this is being cancelled. What is raised doesn't tell: branches make a group of it."""
+    return trio.current_effective_deadline() == -math.inf
 
 
 def milliseconds(visit: Visit[Any], name: str) -> float | None:

@@ -25,7 +25,7 @@ from ..pause import Pause, Question
 from .nodes import KINDS
 from .state import Frame, Waits, WalkState, nested, result_of, to_text
 from .tools import Tools
-from .visit import Done, Visit
+from .visit import Done, Visit, is_cancelled
 
 MAX_STEPS = 10_000
 """Steps that one run may make: enough for any flow that ends."""
@@ -61,8 +61,9 @@ class Walk:
         self.state.waits = None
         try:
             pause = await self.walk(graph, frame, params)
-        except trio.Cancelled:
-            await self._canceled_between(graph)
+        except BaseException as error:
+            if is_cancelled() and not isinstance(error, Exception):
+                await self._canceled_between(graph)
             raise
         if pause is not None:
             return pause

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from trio.testing import MockClock
 
 from tests.support import open_engine
 
 from .walking import Calls, Walked, flow, local, node, walk
 
-pytestmark = pytest.mark.usefixtures("each_store", "autojump_clock")
+pytestmark = pytest.mark.usefixtures("each_store")
 
 
 async def walked(definition: dict[str, Any], params: dict[str, Any] | None = None, **options: Any) -> Walked:
@@ -21,7 +22,7 @@ async def walked(definition: dict[str, Any], params: dict[str, Any] | None = Non
 # Input and output.
 
 
-async def test_a_flow_gives_what_its_nodes_share() -> None:
+async def test_a_flow_gives_what_its_nodes_share(autojump_clock: MockClock) -> None:
     a = local("double", "$params.n", "doubled")
     done = await walked(flow("a b", a=a, b=local("double", "$shared.doubled", "again")), {"n": 3})
     assert done.result == {"doubled": 6, "again": 12}
@@ -30,12 +31,14 @@ async def test_a_flow_gives_what_its_nodes_share() -> None:
     assert (first.prep, first.input, first.output) == (3, {"input": 3}, 6)
 
 
-async def test_a_node_without_an_input_gets_null_and_without_an_output_keeps_nothing() -> None:
+async def test_a_node_without_an_input_gets_null_and_without_an_output_keeps_nothing(
+    autojump_clock: MockClock,
+) -> None:
     done = await walked(flow("a b", a=local("echo"), b=local("echo", "missing", "found")))
     assert done.result == {"found": None}
 
 
-async def test_an_input_map_gathers_paths_literals_and_words() -> None:
+async def test_an_input_map_gathers_paths_literals_and_words(autojump_clock: MockClock) -> None:
     gathered = {
         "param": "$params.a.b[1]",
         "shared": "$shared.first.x",
@@ -58,13 +61,13 @@ async def test_an_input_map_gathers_paths_literals_and_words() -> None:
     }
 
 
-async def test_an_input_map_wins_over_an_input_key() -> None:
+async def test_an_input_map_wins_over_an_input_key(autojump_clock: MockClock) -> None:
     both = {"kind": "local", "func": "echo", "prep": {"input_key": "$params.n", "input_map": {"n": 1}}}
     done = await walked(flow("", a={**both, "post": {"output_key": "out"}}), {"n": 2})
     assert done.result == {"out": {"n": 1}}
 
 
-async def test_an_output_goes_to_nested_paths_and_by_its_fields() -> None:
+async def test_an_output_goes_to_nested_paths_and_by_its_fields(autojump_clock: MockClock) -> None:
     a = local("echo", {"id": 5, "items": [1, 2]})
     a["post"] = {
         "output_key": "$shared.deep.down",
@@ -75,7 +78,7 @@ async def test_an_output_goes_to_nested_paths_and_by_its_fields() -> None:
     assert done.result == {"deep": {"down": whole}, "id": 5, "last": {"item": 2}, "no": None}
 
 
-async def test_what_is_written_in_one_place_does_not_change_in_another() -> None:
+async def test_what_is_written_in_one_place_does_not_change_in_another(autojump_clock: MockClock) -> None:
     """Two nodes share a value, and a third writes into one of the two places."""
     done = await walked(
         flow(
@@ -89,12 +92,12 @@ async def test_what_is_written_in_one_place_does_not_change_in_another() -> None
     assert [row.output for row in done.rows] == [{"x": 1}, {"x": 1}, {"y": 2}]
 
 
-async def test_all_that_is_shared_can_be_put_into_itself() -> None:
+async def test_all_that_is_shared_can_be_put_into_itself(autojump_clock: MockClock) -> None:
     done = await walked(flow("a b", a=local("echo", {"x": 1}, "a"), b=node("choice", "$shared", "all")))
     assert done.result == {"a": {"x": 1}, "all": {"a": {"x": 1}}}
 
 
-async def test_an_output_that_has_no_place_is_an_error_of_its_node() -> None:
+async def test_an_output_that_has_no_place_is_an_error_of_its_node(autojump_clock: MockClock) -> None:
     a = local("flaky", {"x": 1}, max_retries=1, on_error="sorry")
     a["post"] = {"output_map": {"s": "x", "s.deeper": "x"}}
     done = await walked(
@@ -107,7 +110,7 @@ async def test_an_output_that_has_no_place_is_an_error_of_its_node() -> None:
     assert done.of("a")[-1].input == {"input": {"x": 1}}
 
 
-async def test_parameters_of_a_run_win_over_those_of_its_nodes() -> None:
+async def test_parameters_of_a_run_win_over_those_of_its_nodes(autojump_clock: MockClock) -> None:
     inputs = {"a": "$params.a", "b": "$params.b", "c": "$params.c"}
     a = local("echo", inputs, "out", params={"a": "node", "b": {"of": "node"}, "c": "node"})
     done = await walked(flow("a b", a=a, b=local("echo", inputs, "next")), {"b": "run", "c": None})
@@ -133,7 +136,7 @@ async def test_parameters_of_a_run_win_over_those_of_its_nodes() -> None:
     ],
 )
 async def test_the_action_is_static_or_from_the_result_or_from_shared_or_the_default(
-    fields: dict[str, Any], expected: str
+    autojump_clock: MockClock, fields: dict[str, Any], expected: str
 ) -> None:
     first = local("echo", {"way": "from shared", "older": "only in shared"})
     first["post"] = {"output_map": {"way": "way", "older": "older"}}
@@ -142,7 +145,9 @@ async def test_the_action_is_static_or_from_the_result_or_from_shared_or_the_def
     assert done.of("b")[0].action == expected
 
 
-async def test_an_action_takes_its_own_edge_or_the_one_for_the_default_or_ends_the_flow() -> None:
+async def test_an_action_takes_its_own_edge_or_the_one_for_the_default_or_ends_the_flow(
+    autojump_clock: MockClock,
+) -> None:
     ends = {name: local("echo", {"x": 1}, name) for name in ("own", "other")}
     for action, end in (("mine", "own"), ("theirs", "other")):
         done = await walked(flow("a:mine own, a other", a=local("echo", action=action), **ends))
@@ -156,14 +161,16 @@ async def test_an_action_takes_its_own_edge_or_the_one_for_the_default_or_ends_t
 # Errors.
 
 
-async def test_an_error_without_an_edge_fails_the_flow_and_says_which_node() -> None:
+async def test_an_error_without_an_edge_fails_the_flow_and_says_which_node(autojump_clock: MockClock) -> None:
     done = await walked(flow("a:next b", a=local("fail", "$params.x"), b=local("echo")), {"x": 1})
     assert done.error == "node 'a': service_error: ValueError: no 1"
     assert done.story == ["a error default"]
     assert done.rows[0].output is None
 
 
-async def test_an_error_takes_on_error_then_the_usual_action_and_then_an_edge() -> None:
+async def test_an_error_takes_on_error_then_the_usual_action_and_then_an_edge(
+    autojump_clock: MockClock,
+) -> None:
     b = local("echo", {"x": 1}, "b")
     assert (await walked(flow("a:sorry b", a=local("fail", on_error="sorry"), b=b))).result
     assert (await walked(flow("a b", a=local("fail", on_error="sorry"), b=b))).result
@@ -174,7 +181,7 @@ async def test_an_error_takes_on_error_then_the_usual_action_and_then_an_edge() 
     assert done.story == ["a error sorry"]
 
 
-async def test_an_action_key_is_not_looked_for_in_a_result_that_failed() -> None:
+async def test_an_action_key_is_not_looked_for_in_a_result_that_failed(autojump_clock: MockClock) -> None:
     first = local("echo", {"way": "shared"})
     first["post"] = {"output_map": {"way": "way"}}
     b, c = local("fail", action_key="way"), local("echo", {}, "c")
@@ -183,7 +190,7 @@ async def test_an_action_key_is_not_looked_for_in_a_result_that_failed() -> None
     assert "c" in done.result
 
 
-async def test_a_time_out_takes_on_timeout_and_without_it_on_error() -> None:
+async def test_a_time_out_takes_on_timeout_and_without_it_on_error(autojump_clock: MockClock) -> None:
     ends = {name: local("echo", {"x": 1}, name) for name in ("late", "sorry")}
     edges = "a:late late, a:sorry sorry"
     slow = local("hang", timeout_ms=500, on_error="sorry")
@@ -196,7 +203,7 @@ async def test_a_time_out_takes_on_timeout_and_without_it_on_error() -> None:
     assert done.error == "node 'a': timeout: not done within 0.5 s"
 
 
-async def test_what_a_failed_node_gives_is_not_written() -> None:
+async def test_what_a_failed_node_gives_is_not_written(autojump_clock: MockClock) -> None:
     done = await walked(flow("a b", a=local("fail", out="x"), b=local("echo", {"y": 1}, "b")))
     assert done.result == {"b": {"y": 1}}
 
@@ -204,7 +211,7 @@ async def test_what_a_failed_node_gives_is_not_written() -> None:
 # Loops.
 
 
-async def test_each_visit_of_a_node_is_counted() -> None:
+async def test_each_visit_of_a_node_is_counted(autojump_clock: MockClock) -> None:
     nodes = {
         "a": local("double", "n", "n"),
         "c": node(
@@ -225,14 +232,18 @@ async def test_each_visit_of_a_node_is_counted() -> None:
     assert [row.action for row in done.of("c")] == ["again"] * 3 + ["default"]
 
 
-async def test_a_loop_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_loop_that_never_ends_is_ended(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("greenroom.actors.flow.walk.MAX_STEPS", 20)
     done = await walked(flow("a a", a=local("echo")))
     assert done.error.startswith("too_many_steps:")
     assert len(done.rows) == 20
 
 
-async def test_steps_within_subflows_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_steps_within_subflows_count_too(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("greenroom.actors.flow.walk.MAX_STEPS", 20)
     done = await walked(flow("", a=node("subflow", subflow=flow("b b", b=local("echo")))))
     assert done.error.startswith("too_many_steps:")
@@ -242,7 +253,9 @@ async def test_steps_within_subflows_count_too(monkeypatch: pytest.MonkeyPatch) 
 # Sizes.
 
 
-async def test_a_flow_that_shares_too_much_fails_and_the_node_that_did_it_is_named() -> None:
+async def test_a_flow_that_shares_too_much_fails_and_the_node_that_did_it_is_named(
+    autojump_clock: MockClock,
+) -> None:
     long = local("echo", {"text": "x" * 300}, "text")
     more = local("echo", {"text": "y" * 300}, "more")
     done = await walked(flow("a b", a=long, b=more), max_value_bytes=600)
@@ -252,7 +265,7 @@ async def test_a_flow_that_shares_too_much_fails_and_the_node_that_did_it_is_nam
     assert done.story[1] == "b error"
 
 
-async def test_a_result_that_is_too_large_is_an_error_of_its_node() -> None:
+async def test_a_result_that_is_too_large_is_an_error_of_its_node(autojump_clock: MockClock) -> None:
     done = await walked(
         flow("a b", a=local("double", "$params.x"), b=local("echo", {}, "b")), {"x": "x" * 80}
     )

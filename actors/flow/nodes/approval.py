@@ -1,7 +1,7 @@
 """`approval`: waits for people. Whoever answers the open interrupt or signals `params.approval_key` decides.
 
 The decision is the output. `true` and `false` become the actions `approved` and `rejected`; a text is the
-action itself.
+action itself. Whoever answers with null has not agreed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from ....protocol.errors import Invalid
 from ....protocol.flow.model import Approval
-from ....protocol.flow.paths import Path, parse_path
+from ....protocol.flow.paths import Path, parse_path, parse_target
 from ....protocol.values import copied
 from ...pause import Pause, Question
 from ..visit import Done, Visit, text
@@ -24,7 +24,10 @@ async def approval(visit: Visit[Approval]) -> Done | Pause:
         return visit.failed("bad_params", str(error))
     question = f"{visit.path}:{visit.number}"
     since = visit.waited_since("ap")
-    decision = _decision(visit, path, question)
+    try:
+        decision = _decision(visit, path, question)
+    except Invalid as error:  # there is no place for the answer
+        return visit.failed("bad_params", error.message)
     if decision is not None:
         visit.walk.run.withdraw(question)
         action = visit.node.post.action(decision, visit.scope) or _as_action(decision)
@@ -41,11 +44,11 @@ async def approval(visit: Visit[Approval]) -> Done | Pause:
 def _decision(visit: Visit[Approval], path: Path, question: str) -> Any:
     """What was decided. An answer to the question is put where a signal would have put it."""
     decision = path.get(visit.scope)
-    answer = visit.walk.run.answers.get(question)
-    if decision is None and answer is not None:
-        decision = copied(answer)
+    answers = visit.walk.run.answers
+    if decision is None and question in answers:
+        decision = False if answers[question] is None else copied(answers[question])
         if path.root == "shared":
-            path.set(visit.frame.shared, decision)
+            parse_target(path.text).set(visit.frame.shared, decision)
     return decision
 
 

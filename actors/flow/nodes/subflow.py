@@ -29,7 +29,7 @@ def enter(visit: Visit[Any], graph: Graph, version: str | None) -> Frame:
     frame = visit.nested()
     if frame is None:
         visit.walk.mention_start(visit)
-        shared = copied(visit.input) if isinstance(visit.input, dict) else {}
+        shared = result_of(copied(visit.input)) if isinstance(visit.input, dict) else {}
         frame = Frame(graph.start, shared, version=version)
         visit.keep("sf", frame)
     return frame
