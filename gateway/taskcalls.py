@@ -14,8 +14,8 @@ import attrs
 import msgspec
 
 from ..actors.jobs import FLOW
-from ..persistence.flows import VersionStatus
 from ..protocol.errors import Conflict, Invalid, NotFound, Unavailable
+from ..protocol.flow.records import VersionStatus
 from . import taskforms as forms
 from .commands import Context
 from .responses import Response, answer, refusal

@@ -11,10 +11,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from ..actors.flow.facade import FlowTask
-from ..actors.workers.states import QueueItem, WorkerState
-from ..persistence.flows import FlowRow, NodeRun, VersionRow
 from ..protocol.errors import Invalid
+from ..protocol.flow.records import FlowRow, FlowTask, NodeRun, QueueItem, VersionRow, WorkerState
 from ..protocol.states import Status
 
 _One = TypeVar("_One")

@@ -8,37 +8,13 @@ without any may be written twice, after a commit whose outcome was unknown.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from ..protocol.flow.records import FlowRow, NodeRun, VersionRow, WorkerKind
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
-
-VersionStatus = Literal["draft", "published"]
-NodeStatus = Literal["ok", "error", "canceled", "timeout"]
-WorkerKind = Literal["http", "queue"]
-
-
-class FlowRow(msgspec.Struct, frozen=True, gc=False):
-    """A flow: a name under which versions of a graph are kept."""
-
-    id: str
-    name: str
-    description: str
-    created_at: float
-
-
-class VersionRow(msgspec.Struct, frozen=True, gc=False):
-    """One version of a flow. `definition` is the JSON text of its graph; empty where only the others are
-    asked for."""
-
-    id: str
-    flow: str
-    version: int
-    status: VersionStatus
-    created_at: float
-    definition: str = ""
 
 
 class FlowState(msgspec.Struct, frozen=True, gc=False):
@@ -49,30 +25,6 @@ class FlowState(msgspec.Struct, frozen=True, gc=False):
     version: str
     state: str
     numbered: int
-
-
-class NodeRun(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One try of a node, or of a branch of it. `number` counts those of the run, from 1; `visit` how often
-    the walk has come to the node; `attempt` the tries of this visit and branch, of which this is the `last`
-    or not."""
-
-    run: str
-    number: int
-    node: str
-    visit: int
-    attempt: int
-    branch: str | None = None
-    status: NodeStatus
-    prep: Any = None
-    input: Any = None
-    output: Any = None
-    error: str | None = None
-    action: str | None = None
-    worker: str | None = None
-    worker_url: str | None = None
-    started_at: float
-    finished_at: float
-    last: bool = True
 
 
 class WorkerRow(msgspec.Struct, frozen=True, gc=False):

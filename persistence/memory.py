@@ -27,9 +27,10 @@ from ..protocol.events import (
     RunProgress,
     RunSignal,
 )
+from ..protocol.flow.records import NodeRun, VersionRow
 from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
 from .failures import StoreBroken
-from .flows import FlowRunPage, FlowRunQuery, NodeRun, StoredFlow, VersionRow
+from .flows import FlowRunPage, FlowRunQuery, StoredFlow
 from .memory_flows import FlowsInMemory
 from .store import (
     Batch,

@@ -6,19 +6,10 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.records import RunRecord
 from .failures import StoreBroken
-from .flows import (
-    FlowMemo,
-    FlowRow,
-    FlowRunPage,
-    FlowRunQuery,
-    FlowState,
-    NodeRun,
-    VersionRow,
-    WorkerGone,
-    WorkerRow,
-)
+from .flows import FlowMemo, FlowRunPage, FlowRunQuery, FlowState, WorkerGone, WorkerRow
 from .store import Batch, Stored
 
 

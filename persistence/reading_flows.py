@@ -7,18 +7,10 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, Select, func, select
 
+from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.records import RunRecord
 from . import schema
-from .flows import (
-    FlowRow,
-    FlowRunPage,
-    FlowRunQuery,
-    FlowState,
-    NodeRun,
-    StoredFlow,
-    VersionRow,
-    WorkerRow,
-)
+from .flows import FlowRunPage, FlowRunQuery, FlowState, StoredFlow, WorkerRow
 from .store import Stored
 
 _json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()

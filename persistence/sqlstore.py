@@ -17,12 +17,13 @@ from sqlalchemy import Connection, select, update
 
 from ..protocol.errors import Conflict
 from ..protocol.events import Event, InterruptClosed
+from ..protocol.flow.records import NodeRun, VersionRow
 from ..protocol.records import RunRecord
 from . import schema
 from .database import Connect, DatabaseManager
 from .drivers import connect
 from .failures import StoreBroken
-from .flows import FlowRunPage, FlowRunQuery, NodeRun, StoredFlow, VersionRow
+from .flows import FlowRunPage, FlowRunQuery, StoredFlow
 from .locks import StoreLock
 from .pruning import prune
 from .reading import (

@@ -12,18 +12,10 @@ from typing import Any, Protocol
 import msgspec
 
 from ..protocol.events import Event, InterruptClosed
+from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
-from .flows import (
-    FlowMemo,
-    FlowRow,
-    FlowRunPage,
-    FlowRunQuery,
-    NodeRun,
-    StoredFlow,
-    VersionRow,
-    WorkerRow,
-)
+from .flows import FlowMemo, FlowRunPage, FlowRunQuery, StoredFlow, WorkerRow
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -26,9 +26,10 @@ from ..protocol.events import (
     RunProgress,
     RunSignal,
 )
+from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from . import schema
 from .failures import StoreBroken
-from .flows import FlowMemo, FlowRow, FlowState, NodeRun, VersionRow, WorkerGone, WorkerRow
+from .flows import FlowMemo, FlowState, WorkerGone, WorkerRow
 from .statements import Row, Statements, status_in
 from .store import (
     Batch,

@@ -11,8 +11,8 @@ from typing import Any
 
 import trio
 
-from ...persistence.flows import NodeRun
 from ...protocol.flow.model import Foreach, Parallel
+from ...protocol.flow.records import NodeRun
 from .calls import Call
 from .tries import carry_out
 from .visit import Done, Visit

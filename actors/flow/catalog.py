@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from ...persistence.flows import FlowRow, VersionRow, VersionStatus
 from ...persistence.store import Stored
 from ...protocol.errors import Conflict, NotFound
 from ...protocol.events import FlowChanged
+from ...protocol.flow.records import FlowRow, VersionRow, VersionStatus
 from ..actor import Actor, Reply
 from ..change import Change
 from ..journal import Journal

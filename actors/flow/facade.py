@@ -7,17 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...persistence.flows import (
-    FlowRow,
-    FlowRunQuery,
-    FlowState,
-    NodeRun,
-    StoredFlow,
-    VersionRow,
-    VersionStatus,
-)
+from ...persistence.flows import FlowRunQuery, FlowState, StoredFlow
 from ...persistence.store import Store
 from ...protocol.errors import Invalid, NotFound
+from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, VersionStatus
 from ...protocol.names import check_name
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
@@ -34,18 +27,6 @@ from .view import as_of_now
 if TYPE_CHECKING:
     from ...protocol.flow.check import Checked
     from ..engine import Engine
-
-
-class FlowTask(msgspec.Struct, frozen=True):
-    """A run of a flow: the run, which version it walks, what its nodes share, and where it is."""
-
-    run: RunRecord
-    flow: FlowRow
-    version: VersionRow
-    shared: dict[str, Any]
-    node: str | None
-    last_action: str | None
-    steps: int
 
 
 class Flows:

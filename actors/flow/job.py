@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from ...persistence.flows import FlowState, NodeRun, NodeStatus, StoredFlow
+from ...persistence.flows import FlowState, StoredFlow
 from ...persistence.store import Memo, Store
 from ...protocol.errors import Invalid
 from ...protocol.events import Event, NodeRan
+from ...protocol.flow.records import NodeRun, NodeStatus
 from ...protocol.states import Status
 from ..body import Run
 from ..jobs import FLOW, Job, Prepared, exponential

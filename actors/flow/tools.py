@@ -7,11 +7,11 @@ from functools import partial
 
 import msgspec
 
-from ...persistence.flows import FlowRow, VersionRow
 from ...persistence.store import Store
 from ...protocol.errors import NotFound
 from ...protocol.flow.model import Graph
 from ...protocol.flow.reading import read_graph
+from ...protocol.flow.records import FlowRow, VersionRow
 from ..actor import Reply
 from ..jobs import Jobs
 from ..journal import Journal

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...persistence.flows import NodeRun, StoredFlow
+from ...persistence.flows import StoredFlow
 from ...protocol.errors import Invalid
 from ...protocol.flow.model import Foreach, Graph, Node, Parallel, Subflow
 from ...protocol.flow.paths import parse_target
+from ...protocol.flow.records import NodeRun
 from .branches import at_once
 from .state import Frame, WalkState, from_text, nested, runtime_key
 from .tools import Graphs

@@ -7,8 +7,8 @@ from math import isfinite
 from typing import get_args
 from urllib.parse import quote, urlsplit
 
-from ...persistence.flows import WorkerKind
 from ...protocol.errors import Invalid
+from ...protocol.flow.records import WorkerKind
 from ...protocol.names import check_name
 from ...protocol.values import shown
 

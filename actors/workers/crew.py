@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from ...protocol.errors import Unavailable
+from ...protocol.flow.records import WorkerState
 from ..actor import Reply
 from ..door import Door
 from .answers import Unusable, request, result
@@ -16,7 +17,7 @@ from .checks import exec_url
 from .messages import CallEnded, Choose, Chosen, ListWorkers, Offer, Withdraw
 from .push import Push, PushFailed
 from .registry import Registry
-from .states import Failing, Work, Worked, WorkerState, WorkFailed
+from .states import Failing, Work, Worked, WorkFailed
 from .workqueue import WorkQueue
 
 Given = Callable[[str, str], None]

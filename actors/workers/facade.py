@@ -10,6 +10,7 @@ import trio
 
 from ...persistence.flows import WorkerRow
 from ...protocol.errors import Invalid, TooLarge, Unavailable
+from ...protocol.flow.records import QueueItem, WorkerState
 from ...protocol.names import check_name
 from ...protocol.values import json_value, shown
 from ..actor import Reply
@@ -31,7 +32,7 @@ from .messages import (
     Unpoll,
 )
 from .registry import Registry
-from .states import Failing, QueueItem, WorkerState, WorkFailed
+from .states import Failing, WorkFailed
 from .workqueue import WorkQueue
 
 LONGEST_POLL = 25.0

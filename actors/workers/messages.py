@@ -8,8 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from ...persistence.flows import WorkerRow
+from ...protocol.flow.records import QueueItem, WorkerState
 from ..actor import Reply
-from .states import QueueItem, Work, Worked, WorkerState, WorkFailed
+from .states import Work, Worked, WorkFailed
 
 # To the registry.
 

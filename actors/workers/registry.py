@@ -18,6 +18,7 @@ import trio
 from ...persistence.flows import WorkerGone, WorkerRow
 from ...protocol.errors import GreenroomError, NotFound, QueueFull, Unavailable
 from ...protocol.events import NodeWorkerChanged
+from ...protocol.flow.records import WorkerState, WorkerStatus
 from ..actor import Actor
 from ..change import Change
 from ..journal import Journal
@@ -32,7 +33,7 @@ from .messages import (
     Register,
     Stands,
 )
-from .states import WorkerState, WorkerStatus, WorkFailed
+from .states import WorkFailed
 
 MAX_WORKERS = 10_000
 

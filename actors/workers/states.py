@@ -7,11 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...persistence.flows import WorkerKind
 from ...protocol.errors import Conflict
 from ..actor import Reply
-
-WorkerStatus = Literal["online", "offline"]
 
 Failing = Literal[
     "no_worker",  # none that is online serves it
@@ -33,18 +30,6 @@ _WORKERS_FAULT: frozenset[Failing] = frozenset(
     {"unreachable", "reset", "timeout", "bad_status", "bad_http", "bad_json", "bad_answer"}
 )
 """After these another worker is the better choice, for a while."""
-
-
-class WorkerState(msgspec.Struct, frozen=True):
-    """A worker, as it stands. `last_heartbeat` is in Unix seconds."""
-
-    id: str
-    url: str
-    services: tuple[str, ...]
-    kind: WorkerKind
-    load: float
-    last_heartbeat: float
-    status: WorkerStatus
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,21 +95,6 @@ class WorkFailed(Exception):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
-
-
-class QueueItem(msgspec.Struct, frozen=True):
-    """A piece of work as a worker takes it from the queue. `id` is that of this delivery: if the work is
-    offered once more, it gets another one, so that what the first taker says about it is known as late."""
-
-    id: str
-    run: str
-    node: str
-    service: str
-    key: str
-    input: Any
-    params: dict[str, Any]
-    visible_for: float
-    """Seconds until it is taken away again, unless it is completed or extended."""
 
 
 def _acknowledge(completion: Reply[None] | None) -> None:

@@ -15,9 +15,10 @@ import msgspec
 import trio
 
 from ...protocol.errors import Conflict
+from ...protocol.flow.records import QueueItem
 from ..actor import Actor, Reply
 from .messages import Complete, End, Extend, GiveBack, Offer, Poll, Unpoll, Withdraw
-from .states import QueueItem, Work, Worked, WorkFailed
+from .states import Work, Worked, WorkFailed
 
 VISIBLE_FOR = 60.0
 """Seconds that a worker has an item for himself."""

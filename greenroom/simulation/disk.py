@@ -17,10 +17,11 @@ from typing import NoReturn, Protocol
 import trio
 
 from ..persistence.failures import StoreDown
-from ..persistence.flows import FlowRunPage, FlowRunQuery, NodeRun, StoredFlow, VersionRow
+from ..persistence.flows import FlowRunPage, FlowRunQuery, StoredFlow
 from ..persistence.store import Batch, Checkpoint, Retention, RunQuery, Store, Stored
 from ..protocol.errors import Conflict
 from ..protocol.events import Event, InterruptClosed
+from ..protocol.flow.records import NodeRun, VersionRow
 from ..protocol.records import RunRecord
 from .crash import cancelled
 from .files import DiskFiles, StoredFile

@@ -13,8 +13,9 @@ from greenroom import Engine, Jobs, Run
 from greenroom.actors.actor import Reply
 from greenroom.actors.workers.crew import Crew
 from greenroom.actors.workers.messages import Offer
-from greenroom.actors.workers.states import QueueItem, Worked, WorkFailed
+from greenroom.actors.workers.states import Worked, WorkFailed
 from greenroom.protocol.errors import Conflict, Invalid, TooLarge, Unavailable
+from greenroom.protocol.flow.records import QueueItem
 from tests.support import open_engine
 from tests.workers.support import Answers, crew_of, work
 
