@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import msgspec
 import trio
 
-from ...persistence.flows import NodeStatus
 from ...protocol.flow.model import Node
 from ...protocol.flow.paths import Scope
+from ...protocol.flow.records import NodeStatus
 from ..pause import Pause, Question
 from ..workers.states import Worked, WorkFailed
 from .state import Frame, Waits, nested, runtime_key

@@ -12,12 +12,13 @@ from typing import Any, Literal, NoReturn
 
 import trio
 
-from ...persistence.flows import FlowState, NodeRun
+from ...persistence.flows import FlowState
 from ...persistence.store import Memo, MessagesTaken
 from ...protocol.errors import Invalid, TooLarge
 from ...protocol.events import NodeRan, NodeStarted, RunLog
 from ...protocol.flow.model import Graph, Node
 from ...protocol.flow.paths import Scope, parse_target
+from ...protocol.flow.records import NodeRun
 from ...protocol.values import copied
 from ..body import Run
 from ..failuretext import Failure
