@@ -12,7 +12,7 @@ import trio.testing
 FILES = {
     file.stem: file
     for file in Path(__file__).parent.glob("*.py")
-    if file.stem not in ("__init__", Path(__file__).stem)
+    if file.stem != "__init__" and not file.stem.startswith("test_")
 }
 LOGGER = logging.getLogger("greenroom")
 REAL_TIME = ("mirror", "threads")  # sockets and threads know nothing of a mock clock
