@@ -1,6 +1,7 @@
 """Definitions of flows: what is read from them, and what is said about those that have mistakes."""
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -307,6 +308,7 @@ def test_ten_mistakes_get_ten_messages_with_their_paths():
         ({"start": ["a"], "nodes": {"a": TIMER}}, "start: must be a text, not ['a']"),
         ({"start": "b", "nodes": {"a": TIMER}}, "start: there is no node 'b': there are a"),
         (flow(a=TIMER) | {"node": {}}, "node: unknown field: did you mean 'nodes'?"),
+        ({"start": math.nan, "nodes": {"a": TIMER}}, "start: the float nan is not a JSON value"),
         (flow(a=TIMER) | {"edges": {}}, "edges: must be a list, not {}"),
         (flow(a=TIMER) | {"edges": ["a b"]}, "edges[0]: must be an object, not 'a b'"),
         (flow(a=TIMER) | {"edges": [{"from": "a"}]}, "edges[0].to: is missing"),
@@ -327,7 +329,9 @@ def test_ten_mistakes_get_ten_messages_with_their_paths():
     ],
 )
 def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str):
-    assert any(error in found for found in errors(definition)), errors(definition)
+    found = errors(definition)
+    assert any(error in one for one in found), found
+    assert len({one.partition(": ")[0] for one in found}) == len(found), "a place is told once"
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,22 @@ def test_a_definition_without_end_is_refused_soon(definition: Any):
     assert time.process_time() - begun < 10  # it takes one at most; a machine under load takes longer
 
 
+@pytest.mark.parametrize(
+    ("definition", "error"),
+    [
+        ("a" * (MAX_BYTES + 1), "has 1,048,577 bytes: a definition may have 1,048,576"),
+        ("é" * (MAX_BYTES // 2 + 1), "has 1,048,578 bytes: a definition may have 1,048,576"),
+        ({"a": "x" * MAX_BYTES}, "has more than 1,048,576 bytes"),
+        ({"a": [None] * MAX_VALUES}, "has more than 200,000 values"),
+        ("a: [" + "x," * MAX_VALUES + "]", "has more than 200,000 values"),
+        ("[" * 101 + "]" * 101, "is nested more than 100 deep"),
+        ("- " * 101, "line 1 is nested more than 100 deep"),
+    ],
+)
+def test_the_bounds_of_a_definition_are_told(definition: Any, error: str):
+    assert error in check(definition).errors[0]
+
+
 @given(
     st.text(max_size=60)
     | st.lists(st.sampled_from(list("ab:-?{}[],'\"&*!|>#% \n<")), max_size=40).map("".join)

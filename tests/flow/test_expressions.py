@@ -116,6 +116,10 @@ def test_or_binds_less_than_and_and_not_binds_most():
     assert holds("not false and true")
     assert not holds("not (false or true)")
     assert holds("not 1 eq 2")
+    assert holds("true and true and true")
+    assert not holds("true and true and false")
+    assert holds("false or false or true")
+    assert not holds("false or false or false")
 
 
 @pytest.mark.parametrize("operator", ["eq", "gt", "lt", "ge", "le", "in"])
@@ -135,6 +139,14 @@ def test_only_numbers_and_texts_have_an_order(values: tuple[str, str]):
 def test_whole_numbers_compare_exactly_with_others():
     assert holds(f"{2**53 + 1} gt {2.0**53!r}")
     assert holds("1 eq 1.0")
+
+
+def test_a_text_that_looks_like_a_path_is_compared_where_it_is_quoted():
+    scope = Scope({}, {}, "$5 and $params.a")
+    assert holds("$input contains '$params.a'", scope)
+    assert holds({"contains": ["$input", "$5"]}, scope)
+    with pytest.raises(Invalid, match=r"unknown root '\$a'"):  # in a structure, it is meant as one
+        parse_expression({"contains": ["$input", "$a"]})
 
 
 # Mistakes.
@@ -238,7 +250,7 @@ _literals = (
     | st.booleans()
     | st.integers(-3, 3)
     | st.sampled_from([1.0, 2.5])
-    | st.text("abc $'\"\\", max_size=3)
+    | st.text("abc '\"\\", max_size=3)
 )
 _values = st.sampled_from(_paths).map(lambda path: ("path", path)) | _literals.map(
     lambda value: ("literal", value)

@@ -207,6 +207,10 @@ def test_a_source_is_a_path_or_a_literal_and_a_bare_text_is_what_shared_has_or_i
     assert parse_source(written).get(SCOPE) == value
 
 
+def test_a_bare_text_that_is_no_path_may_be_a_whole_key():
+    assert parse_source("a..b").get(Scope({}, {"a..b": 1})) == 1
+
+
 def test_what_is_meant_as_a_path_is_no_literal():
     with pytest.raises(Invalid, match=r"did you mean \$params"):
         parse_source("$parms.a")
