@@ -94,6 +94,7 @@ async def carry_out_all(visit: Visit[Any], calls: Sequence[Call]) -> Done:
     before = visit.walk.tries_of(visit)
     if not before:
         visit.walk.mention_start(visit)
+        await visit.walk.save_signals()
     strategy = node.failure_strategy
     batch = Batch(visit, calls)
     batch.recall(before)

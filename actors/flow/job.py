@@ -19,8 +19,9 @@ from ..body import Run
 from ..jobs import FLOW, Job, Prepared, exponential
 from ..messages import Submission
 from ..pause import Pause
-from .state import begin, from_text, to_text
+from .state import Waits, WalkState, begin, from_text, to_text
 from .tools import Tools
+from .view import at_work
 from .walk import Walk
 
 _RUN_TIMEOUT = 1800.0
@@ -81,18 +82,21 @@ class FlowJob:
     async def ends_waiting(
         self, submission: Submission, status: Status
     ) -> tuple[tuple[Event, ...], tuple[Memo, ...]]:
-        """The node that it waited at is written down, too."""
+        """The node that it waited at is written down, too; or that it would have gone on with."""
         stored = await self._stored(submission.id)
-        waits = from_text(stored.state.state).waits
+        walked = from_text(stored.state.state)
+        waits = walked.waits or await self._in_flight(walked, stored.state.version)
         if waits is None:
             return (), ()
+        tries = [row for row in stored.later if (row.node, row.visit) == (waits.node, waits.visit)]
+        attempt = 1 + sum(row.branch is None for row in tries)
         how: NodeStatus = "timeout" if status is Status.TIMED_OUT else "canceled"
         row = NodeRun(
             run=submission.id,
             number=(stored.later[-1].number if stored.later else stored.state.numbered) + 1,
             node=waits.node,
             visit=waits.visit,
-            attempt=1,
+            attempt=attempt,
             status=how,
             started_at=waits.since,
             finished_at=self._clock(),
@@ -102,12 +106,21 @@ class FlowJob:
             node=row.node,
             kind=waits.kind,
             visit=row.visit,
-            attempt=1,
+            attempt=attempt,
             status=how,
             started_at=row.started_at,
             **submission.about(),
         )
         return (event,), (row,)
+
+    async def _in_flight(self, walked: WalkState, version: str) -> Waits | None:
+        """The node that was in flight when the run's last body went with its process."""
+        graph = await self._tools.graph(version)
+        found = await at_work(walked.frame, graph, self._tools.graph)
+        if found is None:
+            return None
+        path, node, _ = found
+        return Waits(path, node.kind, walked.visits.get(path, 0) + 1, self._clock())
 
     async def _stored(self, run: str) -> StoredFlow:
         stored = await self._tools.journal.read(partial(self._store.flow, run))

@@ -1,7 +1,7 @@
 """Trying again: on the same worker, on others, and when to give up.
 
 Every try but the last is committed as a node run of its own; the last comes back, for the walk to commit
-together with what follows from it. After a restart the tries that were made still count in the numbering.
+together with what follows from it. After a restart the tries that were made still count.
 The wait before a try is a part of it: a cancel that comes meanwhile cancels that try.
 """
 
@@ -18,37 +18,54 @@ _RETAKEN = 3
 """How often a piece of work is put into the queue anew after nobody came back with it."""
 
 
+class _Tries:
+    """Those that have failed: how often on the last worker, and on how many workers."""
+
+    def __init__(self, visit: Visit[Any], branch: str | None) -> None:
+        self._most = visit.node.max_retries
+        self.retries = self.workers = self.made = 0
+        self.tried = Tried()
+        for row in visit.walk.tries_of(visit):
+            if row.branch == branch:
+                self.failed(row.worker, (row.error or "").partition(":")[0])
+
+    def failed(self, worker: str | None, code: str | None) -> bool:
+        """One more; returns whether the same worker is to try again."""
+        self.made += 1
+        if worker is not None and worker not in self.tried.workers:
+            self.tried.workers.append(worker)
+        again = self.retries < self._most and code != "no_worker"
+        if again:
+            self.retries, self.tried.again = self.retries + 1, worker
+        else:
+            self.retries, self.tried.again = 0, None
+            self.workers += 1
+        return again
+
+
 async def carry_out(visit: Visit[Any], call: Call, branch: str | None = None) -> Done:
     """Make tries until one goes well or there are no more."""
-    tried = Tried()
-    retries = workers = 0
+    tries = _Tries(visit, branch)
     delay = 0.0
-    attempt = visit.walk.tries_made(visit, branch)
     while True:
-        attempt += 1
-        done = Done(attempt=attempt, started_at=visit.walk.now())
+        done = Done(attempt=tries.made + 1, started_at=visit.walk.now())
         try:
             if delay:
                 await trio.sleep(delay / 1000)
                 done.started_at = visit.walk.now()
-            await make(visit, call, branch, done, tried)
+            await make(visit, call, branch, done, tries.tried)
         except BaseException:
             if is_cancelled():
                 await visit.walk.record_canceled(visit, done, branch)
             raise
         if done.status == "ok":
             return done
-        if done.worker is not None and done.worker not in tried.workers:
-            tried.workers.append(done.worker)
-        if retries < visit.node.max_retries and done.code != "no_worker":
-            retries += 1
-            tried.again, delay = done.worker, visit.node.wait_ms
+        if tries.failed(done.worker, done.code):
+            delay = visit.node.wait_ms
+        elif await _others(visit, call, done, tries.tried, tries.workers):
+            delay = visit.node.attempt_delay_ms
         else:
-            workers += 1
-            if not await _others(visit, call, done, tried, workers):
-                return done
-            retries = 0
-            tried.again, delay = None, visit.node.attempt_delay_ms
+            return done
         await visit.walk.record(visit, done, branch, last=False)
 
 

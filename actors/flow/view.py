@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ...persistence.flows import StoredFlow
@@ -28,17 +29,28 @@ async def as_of_now(stored: StoredFlow, graphs: Graphs) -> WalkState:
     return state
 
 
+async def at_work(
+    frame: Frame, graph: Graph, find: Callable[[str], Awaitable[Graph]]
+) -> tuple[str, Node, Frame] | None:
+    """Where a walk has come to: the path of the innermost node, the node, and its frame."""
+    path = ""
+    while frame.curr is not None:
+        path, node = path + frame.curr, graph.nodes[frame.curr]
+        inner = nested(frame.shared, frame.curr)
+        if inner is None or inner.curr is None:
+            return path, node, frame
+        graph = await find(inner.version) if inner.version is not None else _embedded(node)
+        frame, path = inner, path + "/"
+    return None
+
+
 async def _show_branches(frame: Frame, graph: Graph, graphs: Graphs, ended: list[NodeRun]) -> None:
     """A node with branches shows which have ended: what it keeps is never written, but rebuilt here."""
-    while frame.curr is not None:
-        node = graph.nodes[frame.curr]
-        inner = nested(frame.shared, frame.curr)
-        if inner is None:
-            break
-        graph = await graphs.get(inner.version) if inner.version is not None else _embedded(node)
-        frame = inner
-    if frame.curr is None or not isinstance(node, Parallel | Foreach):
+    found = await at_work(frame, graph, graphs.get)
+    if found is None or not isinstance(found[1], Parallel | Foreach):
         return
+    _, node, frame = found
+    assert frame.curr is not None, "the walk is at this node"
     done = {row.branch: row.output for row in ended if row.status == "ok"}
     errors = {row.branch: row.error for row in ended if row.error is not None}
     kept: dict[str, Any] = {

@@ -6,7 +6,6 @@ restart and a crash are the same to it: it goes on at the node that was in fligh
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
@@ -52,9 +51,9 @@ class Walk:
         self.now = run.wall_clock
         self._version = stored.version
         self._numbered = later[-1].number if later else stored.numbered
-        self._made = Counter((row.node, row.visit, row.branch) for row in later)
         self._taken: list[int] = []  # the signals that the next commit will have in it
         self._canceled = False
+        self._in_batch = any(row.branch is not None for row in later)
 
     async def go(self, graph: Graph, params: dict[str, Any]) -> dict[str, Any] | Pause:
         """Walk until the flow ends, or until there is something to wait for."""
@@ -77,7 +76,8 @@ class Walk:
     ) -> Pause | None:
         """Walk one level to its end."""
         while frame.curr is not None:
-            self._take_signals()
+            if not self._in_batch:  # its branches that have ended belong to the input as it was
+                self._take_signals()
             if self.state.steps >= MAX_STEPS:
                 raise FlowFailed(f"too_many_steps: a flow may make {MAX_STEPS:,} steps")
             key = frame.curr
@@ -98,13 +98,19 @@ class Walk:
             )
         )
 
-    def tries_made(self, visit: Visit[Any], branch: str | None) -> int:
-        """How often it was tried before the last restart."""
-        return self._made[visit.path, visit.number, branch]
-
     def tries_of(self, visit: Visit[Any]) -> list[NodeRun]:
         """The tries of this visit and its branches that were made before the last restart."""
         return [row for row in self.later if row.node == visit.path and row.visit == visit.number]
+
+    async def save(self) -> None:
+        """Have the state committed in the middle of a node, for what follows depends on it."""
+        await self.run.commit((), self._memos())
+        self._taken = []
+
+    async def save_signals(self) -> None:
+        """Have the signals committed that the node at hand has its input from."""
+        if self._taken:
+            await self.save()
 
     async def record(self, visit: Visit[Any], done: Done, branch: str | None, *, last: bool) -> None:
         """Have a try committed after which the node is not done yet."""
@@ -155,7 +161,7 @@ class Walk:
             await self._give_up(visit, done, error)
         await self._commit(done, event, (row, *memos))
         self._taken = []
-        self._canceled = False
+        self._canceled = self._in_batch = False
 
     async def _give_up(self, visit: Visit[Any], done: Done, error: TooLarge) -> NoReturn:
         """What the nodes share can't be kept any more: that is the last node's failure, and the flow's."""

@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from greenroom import Engine, Jobs, Ticket
-from greenroom.persistence.flows import NodeRun
+from greenroom.protocol.flow.records import NodeRun
 from greenroom.protocol.records import RunRecord
 from tests.support import PATIENCE
 

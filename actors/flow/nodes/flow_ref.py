@@ -24,4 +24,8 @@ async def flow_ref(visit: Visit[FlowRef]) -> Done | Pause:
         graph = await tools.graph(version)
     except GreenroomError as error:
         return visit.failed("unknown_flow", error.message)
-    return await walk_within(visit, graph, enter(visit, graph, version))
+    new = frame is None
+    frame = enter(visit, graph, version)
+    if new and not node.version:
+        await visit.walk.save()  # or after a crash it might be another version
+    return await walk_within(visit, graph, frame)
