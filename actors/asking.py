@@ -8,7 +8,7 @@ Others send it messages and answers. Each of these functions handles one such me
 from __future__ import annotations
 
 from ..persistence.store import Memo, MessagesTaken, WakesAt
-from ..protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun, QueueFull
+from ..protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun, NotInteractive, QueueFull
 from ..protocol.events import Event, RunMessage, RunSignal
 from ..protocol.states import PENDING, Status
 from ..protocol.values import copied
@@ -131,6 +131,9 @@ async def inject(run: RunState, message: Inject) -> None:
     """Somebody has a message for the body."""
     if run.ledger.ended:
         message.reply.fail(NoActiveRun(f"run {run.id} has ended"))
+        return
+    if run.submission.job.special is not None:
+        message.reply.fail(NotInteractive(f"run {run.id} walks a flow, which takes signals, no messages"))
         return
     refusal = run.doorstep.refusal(ending=run.verdict is not None)
     if refusal is not None:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import attrs
 
+from ..values import copied
 from .expressions import Expression
 from .paths import Path, Scope, Source
 
@@ -62,11 +63,12 @@ class Post:
     action_key: Path | None = None
 
     def write(self, shared: dict[str, Any], output: Any) -> None:
-        """Put the output, and fields of it, where they belong. Raises `Invalid` if there is no such place."""
+        """Put the output, and fields of it, where they belong: copies, so that none changes with another.
+        Raises `Invalid` if there is no such place."""
         for line in self.output_map:
-            line.to.set(shared, line.field.within(output))
+            line.to.set(shared, copied(line.field.within(output)))
         if self.output_key is not None:
-            self.output_key.set(shared, output)
+            self.output_key.set(shared, copied(output))
 
     def action(self, output: Any, scope: Scope) -> str | None:
         """The action that a node takes after this output, if it says so itself."""
