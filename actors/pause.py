@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..persistence.store import Memo
+from ..protocol.flow.paths import parse_path
 
 
 class Question(msgspec.Struct, frozen=True, gc=False):
@@ -48,5 +49,4 @@ def concerns(awaited: str, told: str) -> bool:
 
 
 def _steps(path: str) -> list[str]:
-    plain = path.removeprefix("$shared").lstrip(".").replace("]", "").replace('"', "").replace("'", "")
-    return plain.replace("[", ".").split(".")
+    return ".".join(str(step) for step in parse_path(path).steps).split(".")

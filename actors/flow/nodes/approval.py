@@ -38,7 +38,8 @@ async def approval(visit: Visit[Approval]) -> Done | Pause:
         visit.walk.run.withdraw(question)
         return visit.failed("timeout", f"nobody decided in {until - since:g} s")
     asked = {"node": visit.path, "approval_key": path.text, "input": visit.input, "params": visit.params}
-    return visit.pause("answer", since=since, until=until, key=path.text, question=Question(question, asked))
+    key = path.text if path.root == "shared" else None  # a part of the input may come from anywhere
+    return visit.pause("answer", since=since, until=until, key=key, question=Question(question, asked))
 
 
 def _decision(visit: Visit[Approval], path: Path, question: str) -> Any:

@@ -26,4 +26,5 @@ async def wait_event(visit: Visit[WaitEvent]) -> Done | Pause:
     until = None if timeout is None else since + timeout
     if visit.is_over(until):
         return visit.failed("timeout", f"no signal {path.text!r} came in {timeout:g} s")
-    return visit.pause("signal", since=since, until=until, key=path.text)
+    key = path.text if path.root == "shared" else None  # a part of the input may come from anywhere
+    return visit.pause("signal", since=since, until=until, key=key)
