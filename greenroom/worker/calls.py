@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from ..actors.failuretext import error_text
 from ..protocol.codec import JSON
@@ -27,6 +28,8 @@ class Asked(msgspec.Struct, frozen=True):
 
     input: Any = None
     params: dict[str, Any] | None = None
+    key: str = ""
+    """What is the same when this is asked again; it doesn't come in the text itself."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -36,9 +39,9 @@ class Outcome(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def asked(data: bytes | str) -> Asked:
+def asked(data: bytes | str, key: str) -> Asked:
     """What a JSON text asks. Raises `Invalid`."""
-    return JSON.decode(data, Asked)
+    return replace(JSON.decode(data, Asked), key=key)
 
 
 class Calls:
@@ -93,7 +96,7 @@ class Calls:
         A cancelled `async def` ends; a plain `def` can't be ended, so its call goes on counting until it has
         ended by itself.
         """
-        arguments = (what.input, what.params or {}) if service.takes_params else (what.input,)
+        arguments = (what.input, what.params or {}, what.key)[: service.takes]
         try:
             if service.in_thread:
                 result = await trio.to_thread.run_sync(service.function, *arguments, limiter=self._threads)

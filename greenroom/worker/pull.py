@@ -81,7 +81,7 @@ class Pull:
         if service is None:
             return Outcome(error=unknown_service(item.service, self._services))
         try:
-            what = asked(item.input_json)
+            what = asked(item.input_json, item.idempotency_key)
         except Invalid as error:
             return Outcome(error=f"input_json can't be read: {error.message}")
         return await self._calls.execute(service, what)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
+from urllib.parse import unquote
 
 import h11
 import trio
@@ -143,7 +144,7 @@ class Connection:
         with self._calls.one(service.name):
             body = await self._requests.body()
             try:
-                what = asked(body)
+                what = asked(body, unquote(request.header("idempotency-key") or ""))
             except Invalid as error:
                 raise _Refused(400, f"the body is not as it should be: {error.message}") from None
             outcome = await self._execute(service, what)

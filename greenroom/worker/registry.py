@@ -62,6 +62,7 @@ class Item(msgspec.Struct, frozen=True):
     input_json: str
     task_id: str = ""
     node_key: str = ""
+    idempotency_key: str = ""
 
 
 class _Refusal(msgspec.Struct, frozen=True):

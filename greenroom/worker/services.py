@@ -20,7 +20,8 @@ class Service:
 
     name: str
     function: Callable[..., Any]
-    takes_params: bool
+    takes: int
+    """How many arguments: the input, the parameters, the idempotency key."""
     in_thread: bool
 
 
@@ -44,7 +45,9 @@ class Services:
         """Register the function below as a service.
 
         It is called with the input and, if it takes a second argument, with the parameters, a dict; what it
-        returns must be JSON. What it raises is told to the server, whose node has failed then.
+        returns must be JSON. What it raises is told to the server, whose node has failed then. A third
+        argument is the idempotency key: a text that is the same when the server has the same work done again,
+        because an answer was lost, say.
 
         An `async def` is cancelled when the server waits no longer, because the flow was cancelled, say. A
         plain `def` runs in a thread, which nothing can end: one that takes long should call
@@ -56,7 +59,7 @@ class Services:
             if name in self._services:
                 raise Invalid(f"service {name!r} is registered already: give one of the two another name")
             self._services[name] = Service(
-                name, function, _takes_params(name, function), in_thread=not _is_async(function)
+                name, function, _takes(name, function), in_thread=not _is_async(function)
             )
             return function
 
@@ -81,12 +84,14 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def _takes_params(name: str, function: Callable[..., Any]) -> bool:
+def _takes(name: str, function: Callable[..., Any]) -> int:
     signature = inspect.signature(function)
-    for arguments in ((None, None), (None,)):
+    for count in (3, 2, 1):
         try:
-            signature.bind(*arguments)
+            signature.bind(*[None] * count)
         except TypeError:
             continue
-        return len(arguments) == 2
-    raise Invalid(f"service {name!r}: its function takes the input, and the parameters if it wants them")
+        return count
+    raise Invalid(
+        f"service {name!r}: its function takes the input, and the parameters and the key if it wants them"
+    )

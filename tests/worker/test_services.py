@@ -122,9 +122,9 @@ def test_a_name_is_given_once():
         services.service("a")(lambda input: None)
 
 
-@pytest.mark.parametrize("function", [lambda: None, lambda a, b, c: None, lambda a, *, key: None])
+@pytest.mark.parametrize("function", [lambda: None, lambda a, b, c, d: None, lambda a, *, key: None])
 def test_a_function_that_can_not_be_called_so_is_refused(function: Any):
-    with pytest.raises(Invalid, match="its function takes the input, and the parameters if it wants them"):
+    with pytest.raises(Invalid, match="its function takes the input, and the parameters and the key"):
         Services().service("a")(function)
 
 
@@ -170,3 +170,16 @@ async def test_what_the_examples_refuse(name: str, input: Any, params: dict[str,
     outcome = await called(examples, name, input, **params)
     assert outcome.result is None
     assert outcome.error.startswith(error)
+
+
+async def test_a_service_that_takes_a_third_argument_gets_the_idempotency_key():
+    services = Services()
+
+    @services.service("pay")
+    async def pay(amount: int, params: dict[str, Any], key: str) -> str:
+        return f"{amount} for {key}"
+
+    service = services.get("pay")
+    assert service is not None
+    outcome = await Calls(1).execute(service, Asked(7, {}, "run:pay:1:"))
+    assert outcome == Outcome("7 for run:pay:1:")

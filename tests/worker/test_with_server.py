@@ -116,6 +116,16 @@ async def test_the_error_of_a_service_is_the_error_of_its_node(exec_type: str):
 
 
 @both_ways
+async def test_a_service_is_told_by_which_key_it_may_know_the_same_work_again(exec_type: str):
+    services = Services()
+    services.service("key")(lambda input, params, key: key)
+    async with house() as one, at_work(one, exec_type, services):
+        await publish(one.engine, {"a b": node(exec_type, "key", post={"output_key": "key"})})
+        ticket = await one.engine.flows.start("f")
+        assert await ticket.result() == {"key": f"{ticket.id}:a b:1:"}
+
+
+@both_ways
 async def test_a_flow_that_is_cancelled_cancels_the_service(exec_type: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("greenroom.worker.pull.HOLD", 0.05)
     services = Services()
