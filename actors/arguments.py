@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ..protocol.errors import Invalid
 from ..protocol.states import Status
+from ..protocol.values import shown
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -35,6 +36,23 @@ def check_page(limit: object, offset: object = 0) -> None:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
         raise Invalid(f"limit must be from 1 to 1000, not {limit!r}", value=repr(limit))
     check_limit("offset", offset)
+
+
+def check_version(version: object) -> None:
+    """The number that a version of a flow is to have."""
+    if version is None:
+        return
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= _HIGHEST_LIMIT:
+        raise Invalid(
+            f"version must be a number from 1 to {_HIGHEST_LIMIT:,}, or 0 for the next, not {shown(version)}",
+            value=shown(version),
+        )
+
+
+def check_version_status(status: object) -> None:
+    """Whether a version of a flow may be run."""
+    if status not in ("draft", "published"):
+        raise Invalid(f"status must be 'draft' or 'published', not {shown(status)}", value=shown(status))
 
 
 def check_statuses(status: str | Iterable[str] | None) -> frozenset[Status] | None:

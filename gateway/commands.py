@@ -1,63 +1,18 @@
 """The table of commands: one entry each, of which WebSocket and HTTP are two skins.
 
-An entry says what the command looks like on the wire (`protocol.commands`), which role may give it, what it
-calls on the engine, and under which path HTTP has it. A new command is written here, once.
+A new command is written here, once; those of flows and workers stand in `flowcommands`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import cast
 
-import attrs
-
-from ..actors.engine import Engine
 from ..actors.messages import FilesFate, OnConflict
 from ..protocol import commands as wire
-from ..protocol.commands import CommandBase, timeout_from_wire
-from .endings import Endings
+from ..protocol.commandbase import timeout_from_wire
+from .entries import Context, Entry, Fields, Http
+from .flowcommands import FLOW_TABLE
 from .tokens import Role
-
-Fields = dict[str, Any]
-"""What a reply says: fields of `protocol.commands.Ok`."""
-
-
-@attrs.frozen
-class Context:
-    """What a command works on, and in whose name."""
-
-    engine: Engine
-    endings: Endings
-    by: str
-
-
-Call = Callable[[Context, Any], Awaitable[Fields]]
-
-
-@attrs.frozen
-class Http:
-    """A command's place in HTTP. Names in the path are fields of the command; the others come in the body, a
-    JSON object, or for GET in the query."""
-
-    method: str
-    path: str
-    body: str | None = None
-    """The field of the reply that is the whole body of the answer, where it isn't all of them."""
-    status: int = 200
-    also: dict[str, str] = attrs.field(factory=dict)
-    """Other names that fields of the request have in HTTP, after what they are called in a GET."""
-
-
-@attrs.frozen
-class Entry:
-    """One command. Those without a `call` are about the connection itself, which answers them."""
-
-    wire: type[CommandBase]
-    role: Role
-    call: Call | None = None
-    http: Http | None = None
-    heavy: bool = False
-    """Whether its reply may be large, so that a connection may not ask for many at once."""
 
 
 async def _submit(context: Context, command: wire.Submit) -> Fields:
@@ -169,7 +124,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(wire.Cancel, _OPERATOR, _cancel, Http("POST", "/api/runs/{run_id}/cancel")),
     Entry(wire.Inject, _OPERATOR, _inject, Http("POST", "/api/runs/{run_or_handle}/inject")),
     Entry(wire.Answer, _OPERATOR, _answer, Http("POST", "/api/interrupts/{interrupt_id}/answer")),
-    Entry(wire.Wait, _VIEWER, _wait),
+    Entry(wire.Wait, _VIEWER, _wait, waits=True),
     Entry(wire.GetRun, _VIEWER, _get_run, Http("GET", "/api/runs/{run_id}", body="run")),
     Entry(wire.ListRuns, _VIEWER, _list_runs, Http("GET", "/api/runs"), heavy=True),
     Entry(wire.History, _VIEWER, _history, Http("GET", "/api/runs/{run_id}/events"), heavy=True),
@@ -195,6 +150,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(wire.ResetLanes, _ADMIN, _reset_lanes, Http("POST", "/api/reset")),
     Entry(wire.Drain, _ADMIN, _drain, Http("POST", "/api/drain")),
     Entry(wire.Resume, _ADMIN, _resume, Http("POST", "/api/resume")),
+    *FLOW_TABLE,
 )
 
 BY_TYPE: dict[type, Entry] = {entry.wire: entry for entry in TABLE}

@@ -17,16 +17,20 @@ import msgspec
 
 from ..protocol import commands as wire
 from ..protocol.codec import CODECS
-from ..protocol.commands import CommandBase
+from ..protocol.commandbase import CommandBase
 from ..protocol.errors import BY_CODE
 from ..protocol.events import Event, Filter
+from ..protocol.flow import commands as flow_wire
+from ..protocol.flow.records import FlowTask, NodeRun, WorkerState
 from ..protocol.records import LaneState, RunRecord, Snapshot
-from .commands import TABLE, Entry, Http
+from .commands import TABLE
 from .describetasks import TASK_SCHEMAS, task_requests
+from .entries import Entry, Http
 from .routes import paths
 from .schemas import JSON_TYPE, Json, answered, parameter, properties, ref, schemas, tag, without_null
 from .version import SERVER
 
+_SHOWN = (Event, Filter, LaneState, wire.Resync, RunRecord, Snapshot, FlowTask, NodeRun, WorkerState)
 _LICENSE = {"name": "MIT", "identifier": "MIT"}
 _VERSION = SERVER.partition("/")[2]
 
@@ -43,6 +47,21 @@ ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     wire.ClearLane: ("count",),
     wire.ClearHandle: ("count",),
     wire.ReleaseHandle: ("released",),
+    flow_wire.CreateFlow: ("flow",),
+    flow_wire.PublishFlow: ("version",),
+    flow_wire.AddFlowVersion: ("version",),
+    flow_wire.CheckFlow: ("errors", "warnings"),
+    flow_wire.ListFlows: ("flows", "total"),
+    flow_wire.ListFlowVersions: ("versions",),
+    flow_wire.GetFlowVersion: ("version",),
+    flow_wire.StartFlow: ("run_id", "joined"),
+    flow_wire.GetTask: ("task",),
+    flow_wire.ListTasks: ("tasks", "total"),
+    flow_wire.NodeRuns: ("node_runs",),
+    flow_wire.ListWorkers: ("workers",),
+    flow_wire.AllocateWorker: ("worker",),
+    flow_wire.RegisterWorker: ("worker",),
+    flow_wire.PollWork: ("item",),
 }
 """What the `ok` of a command has, besides `id` and `seq`."""
 
@@ -129,8 +148,7 @@ def openapi() -> Json:
         "security": [{"token": []}],
         "paths": {path: described[path] for path in sorted(described)},
         "components": {
-            "schemas": schemas([Event, Filter, LaneState, RunRecord, Snapshot, wire.Resync, *TASK_SCHEMAS])
-            | {"Error": _ERROR},
+            "schemas": schemas([*_SHOWN, *TASK_SCHEMAS]) | {"Error": _ERROR},
             "responses": {
                 "error": {
                     "description": "Refused. The status is that of the code: "
@@ -234,7 +252,7 @@ def _request(entry: Entry, http: Http) -> Json:
             "required": list(names),
         }
     responses = {str(http.status): answered("Carried out.", without_null(answer))}
-    if entry.wire is wire.Submit:
+    if entry.wire in (wire.Submit, flow_wire.StartFlow):
         responses["200"] = answered("It was there before: joined, or sent before.", without_null(answer))
     request["responses"] = {**responses, "default": {"$ref": "#/components/responses/error"}}
     return request

@@ -6,14 +6,15 @@ form in which the engine has it anyway.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from ..protocol.codec import Codec
-from ..protocol.commands import Error, Id, Ok
+from ..protocol.commandbase import Id
+from ..protocol.commands import Error, Ok
 from ..protocol.errors import GreenroomError
 from ..protocol.parts import Part, parts
 from ..protocol.records import Snapshot
@@ -38,12 +39,18 @@ class _ResyncPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
 
 
 class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="ok"):
-    """`protocol.commands.Ok` with a part of a list."""
+    """`protocol.commands.Ok` with a part of a list, and of how many there are in all."""
 
     id: Id
     seq: int
+    total: int | None = None
     runs: list[msgspec.Raw] | None = None
     events: list[msgspec.Raw] | None = None
+    flows: list[msgspec.Raw] | None = None
+    versions: list[msgspec.Raw] | None = None
+    tasks: list[msgspec.Raw] | None = None
+    node_runs: list[msgspec.Raw] | None = None
+    workers: list[msgspec.Raw] | None = None
     more: bool = False
 
 
@@ -59,9 +66,14 @@ def snapshot_replies(id: Id, seq: int, snapshot: Snapshot, codec: Codec) -> Iter
         yield codec.encode(_OkPart(id, seq, part, more))
 
 
-def list_replies(id: Id, seq: int, name: str, items: Iterable[Any], codec: Codec) -> Iterator[bytes]:
-    """The messages that answer with a list, of runs or of events."""
-    make: Callable[..., _OkList] = partial(_OkList, id, seq)
+LISTS = frozenset({"runs", "events", "flows", "versions", "tasks", "node_runs", "workers"})
+"""The fields of replies that may be long lists."""
+
+
+def list_replies(id: Id, seq: int, fields: dict[str, Any], codec: Codec) -> Iterator[bytes]:
+    """The messages that answer with a list."""
+    [(name, items)] = [(name, value) for name, value in fields.items() if name in LISTS]
+    make: Callable[..., _OkList] = partial(_OkList, id, seq, fields.get("total"))
     portion: list[msgspec.Raw] = []
     size = 0
     for item in items:

@@ -13,7 +13,8 @@ from ..protocol.codec import JSON, place_and_reason
 from ..protocol.errors import Draining, Invalid, NotFound, Unavailable
 from ..protocol.names import check_name, lane_name
 from ..protocol.records import LaneState, default_limit
-from .commands import TABLE, Entry
+from .commands import TABLE
+from .entries import Entry
 from .head import Request
 from .javascript import module
 from .metrics import CONTENT_TYPE

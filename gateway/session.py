@@ -19,7 +19,8 @@ from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_st
 
 from ..actors.actor import Reply
 from ..protocol.codec import Codec
-from ..protocol.commands import Auth, Command, CommandBase, Id, Subscribe, Unsubscribe, Wait
+from ..protocol.commandbase import CommandBase, Id
+from ..protocol.commands import Auth, Command, Subscribe, Unsubscribe
 from ..protocol.errors import (
     Forbidden,
     GreenroomError,
@@ -29,12 +30,13 @@ from ..protocol.errors import (
     Unauthorized,
     Unavailable,
 )
-from .commands import BY_TYPE, Entry
+from .commands import BY_TYPE
+from .entries import Entry
 from .filters import check_filter
 from .frames import PING, close_frame
 from .limits import Credit, Rate
 from .outlet import Stalled
-from .replies import list_replies, refusals, replies, snapshot_replies
+from .replies import LISTS, list_replies, refusals, replies, snapshot_replies
 from .shared import Shared
 from .tokens import Caller
 from .wire import Wire
@@ -184,7 +186,7 @@ class Session:
                 raise Invalid("the connection has been authenticated already")
             entry = BY_TYPE[type(command)]
             self._check_role(entry)
-            if isinstance(command, Wait):
+            if entry.waits:
                 self._start_waiting(command, entry)
                 self._credit.give_back(cost)
                 return
@@ -242,23 +244,21 @@ class Session:
         seq = self._shared.engine.stream.last_seq
         if "snapshot" in fields:
             return Said(seq, snapshot_replies(id, seq, fields["snapshot"], self._codec), cost)
-        for name in ("runs", "events"):
-            if name in fields:
-                return Said(seq, list_replies(id, seq, name, fields[name], self._codec), cost)
-        return Said(seq, replies(id, seq, fields, self._codec), cost)
+        make = list_replies if fields.keys() & LISTS else replies
+        return Said(seq, make(id, seq, fields, self._codec), cost)
 
     def _refuse(self, id: Id | None, error: GreenroomError, cost: int) -> None:
         seq = self._shared.engine.stream.last_seq
         self.writer.mailbox.put(Said(seq, refusals(id, error, self._codec), cost))
 
-    def _start_waiting(self, command: Wait, entry: Entry) -> None:
+    def _start_waiting(self, command: CommandBase, entry: Entry) -> None:
         most = self._shared.limits.max_waits
         if self._waits >= most:
             raise RateLimited(f"{most} waits of this connection are on their way: let some end first")
         self._waits += 1
         self._nursery.start_soon(self._wait, command, entry)
 
-    async def _wait(self, command: Wait, entry: Entry) -> None:
+    async def _wait(self, command: CommandBase, entry: Entry) -> None:
         await self._carry_out(command, entry, 0)
         self._waits -= 1
 

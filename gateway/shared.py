@@ -8,9 +8,9 @@ from ..actors.engine import Engine
 from ..protocol.codec import CODECS
 from ..protocol.commands import Welcome
 from .access import Access
-from .commands import Context
 from .config import GatewayConfig, Limits
 from .endings import Endings
+from .entries import Context
 from .feeds import Feeds, Frames, ServerSent
 from .heartbeats import Heartbeats
 from .metrics import Metrics

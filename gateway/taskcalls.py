@@ -17,7 +17,7 @@ from ..actors.jobs import FLOW
 from ..protocol.errors import Conflict, Invalid, NotFound, Unavailable
 from ..protocol.flow.records import VersionStatus
 from . import taskforms as forms
-from .commands import Context
+from .entries import Context
 from .responses import Response, answer, refusal
 from .taskinput import json_object
 from .tokens import Role

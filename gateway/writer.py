@@ -20,7 +20,7 @@ import trio
 from ..actors.actor import Mailbox, Reply
 from ..actors.stream import FellBehind
 from ..protocol.codec import Codec
-from ..protocol.commands import Id
+from ..protocol.commandbase import Id
 from ..protocol.events import Filter
 from .feeds import Feed, Frames
 from .frames import is_close, message_frame

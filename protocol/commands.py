@@ -10,43 +10,35 @@ JSON has no infinity: a time-out is a number of seconds, null for the default, o
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any
 
 import msgspec
 
+from .commandbase import CommandBase, Id, Timeout
 from .events import Event, Filter
+from .flow.commands import (
+    AddFlowVersion,
+    AllocateWorker,
+    CheckFlow,
+    CompleteWork,
+    CreateFlow,
+    ExtendWork,
+    GetFlowVersion,
+    GetTask,
+    HeartbeatWorker,
+    ListFlows,
+    ListFlowVersions,
+    ListTasks,
+    ListWorkers,
+    NodeRuns,
+    PollWork,
+    PublishFlow,
+    RegisterWorker,
+    Signal,
+    StartFlow,
+)
+from .flow.records import FlowRow, FlowTask, NodeRun, QueueItem, VersionRow, WorkerState
 from .records import RunRecord, Snapshot
-
-Id = str | int
-
-Seconds = Annotated[float, msgspec.Meta(ge=0)]
-Timeout = Seconds | Annotated[str, msgspec.Meta(pattern="^none$")] | None
-"""A time-out on the wire."""
-
-
-def timeout_from_wire(timeout: Timeout) -> float | None:
-    """A time-out as the engine takes it: seconds, `math.inf` for no limit, `None` for the default."""
-    return math.inf if isinstance(timeout, str) else timeout
-
-
-def timeout_to_wire(timeout: float | None) -> Timeout:
-    """A time-out of the engine as it stands on the wire."""
-    return "none" if timeout == math.inf else timeout
-
-
-class CommandBase(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-    tag_field="type",
-):
-    """What every command has."""
-
-    id: Id
-
 
 # Runs.
 
@@ -228,6 +220,25 @@ Command = (
     | ResetLanes
     | Drain
     | Resume
+    | Signal
+    | CreateFlow
+    | PublishFlow
+    | AddFlowVersion
+    | CheckFlow
+    | ListFlows
+    | ListFlowVersions
+    | GetFlowVersion
+    | StartFlow
+    | GetTask
+    | ListTasks
+    | NodeRuns
+    | ListWorkers
+    | AllocateWorker
+    | RegisterWorker
+    | HeartbeatWorker
+    | PollWork
+    | CompleteWork
+    | ExtendWork
     | Auth
 )
 
@@ -252,12 +263,17 @@ class Welcome(ServerBase, frozen=True, kw_only=True, tag="welcome"):
 class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     """A command was carried out; everything up to `seq` is known to the client once it has read this.
 
-    `run_id` and `joined` answer submit; `run` cancel, wait and get_run; `ended` wait; `runs` list_runs;
-    `events` history; `snapshot` snapshot; `outcome` inject (`accepted`) and answer (`resolved`,
+    `run_id` and `joined` answer submit and start_flow; `run` cancel, wait and get_run; `ended` wait; `runs`
+    list_runs; `events` history; `snapshot` snapshot; `outcome` inject (`accepted`) and answer (`resolved`,
     `not_found`, `already_resolved`); `count` clear_lane and clear_handle; `released` release_handle.
 
-    A large snapshot goes out in parts (see `parts`), each in an `ok` of its own with the same `id`; `more`
-    says that another one follows.
+    Of flows: `flow` create_flow; `version` publish_flow, add_flow_version and get_flow_version; `errors` and
+    `warnings` check_flow; `flows` and `total` list_flows; `versions` list_flow_versions; `task` get_task;
+    `tasks` and `total` list_tasks; `node_runs` node_runs. Of workers: `workers` list_workers; `worker`
+    register_worker and allocate_worker; `item` poll_work, if there was one.
+
+    A large snapshot goes out in parts (see `parts`), and so does a long list, each in an `ok` of its own with
+    the same `id`; `more` says that another one follows.
     """
 
     id: Id
@@ -272,6 +288,19 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     outcome: str | None = None
     count: int | None = None
     released: bool | None = None
+    flow: FlowRow | None = None
+    version: VersionRow | None = None
+    errors: list[str] | None = None
+    warnings: list[str] | None = None
+    flows: list[FlowRow] | None = None
+    total: int | None = None
+    versions: list[VersionRow] | None = None
+    task: FlowTask | None = None
+    tasks: list[FlowTask] | None = None
+    node_runs: list[NodeRun] | None = None
+    workers: list[WorkerState] | None = None
+    worker: WorkerState | None = None
+    item: QueueItem | None = None
     more: bool = False
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import trio
 
 from ...persistence.flows import FlowRunQuery, FlowState, StoredFlow
 from ...persistence.store import Store
@@ -15,7 +16,7 @@ from ...protocol.names import check_name
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
 from ..actor import Reply
-from ..arguments import check_page, check_statuses, check_text
+from ..arguments import check_page, check_statuses, check_text, check_version, check_version_status
 from ..door import Door
 from ..jobs import FLOW
 from ..messages import OnConflict
@@ -41,12 +42,13 @@ class Flows:
 
     # What there is to run.
 
-    def check(self, definition: Mapping[str, Any] | str) -> Checked:
+    async def check(self, definition: Mapping[str, Any] | str) -> Checked:
         """All mistakes of a definition (an object, or a text of JSON or YAML), and what is doubtful."""
         from ...protocol.flow.check import (
             check,
         )  # with all that reads definitions: an engine may never need it
 
+        await trio.lowlevel.checkpoint()
         return check(definition, allow_scripts=self._tools.allow_scripts)
 
     async def create(self, name: str, description: str = "", *, by: str = "app") -> FlowRow:
@@ -94,11 +96,9 @@ class Flows:
         *,
         make: bool,
     ) -> VersionRow:
-        if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
-            raise Invalid(f"version must be a number from 1, or 0 for the next, not {version!r}")
-        if status not in ("draft", "published"):
-            raise Invalid(f"status must be 'draft' or 'published', not {status!r}", value=repr(status))
-        checked = self.check(definition)
+        check_version(version)
+        check_version_status(status)
+        checked = await self.check(definition)
         if checked.errors:
             raise Invalid("the definition has mistakes: " + "; ".join(checked.errors), errors=checked.errors)
         from ...protocol.flow.documents import parse

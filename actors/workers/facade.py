@@ -103,8 +103,7 @@ class Workers:
     ) -> QueueItem | None:
         """Work of one of these services, as soon as there is some; `None` if there is none for `wait`
         seconds, or the same worker polls anew meanwhile."""
-        if not 0 <= check_seconds("wait", wait, LONGEST_POLL) <= LONGEST_POLL:
-            raise Invalid(f"wait must be from 0 to {LONGEST_POLL:g} seconds, not {wait!r}", value=repr(wait))
+        check_wait(wait)
         worker = check_name("worker_id", worker_id)
         poll = Poll(worker, check_services(services), wait > 0, Reply())
         self._registry.tell(Heard(worker))
@@ -160,3 +159,9 @@ class Workers:
         check_text("worker_id", worker_id)
         self._registry.tell(Heard(worker_id))
         await self._door.ask(Extend(queue_id, worker_id, Reply()), self._queue)
+
+
+def check_wait(wait: float) -> None:
+    """How long a poll may wait."""
+    if not 0 <= check_seconds("wait", wait, LONGEST_POLL) <= LONGEST_POLL:
+        raise Invalid(f"wait must be from 0 to {LONGEST_POLL:g} seconds, not {wait!r}", value=repr(wait))

@@ -1,8 +1,8 @@
 """What a client has asked and not yet been answered.
 
-A call outlives the connection it was sent on where it may be sent again: if it only reads, or is a submit,
-whose `request_id` makes two of them one. Of any other nobody knows, when the connection is lost, whether it
-was carried out, and so its caller is told just that.
+A call outlives the connection it was sent on where it may be sent again: if it only reads, means the same
+when it is said twice, or is a submit, whose `request_id` makes two of them one. Of any other nobody knows,
+when the connection is lost, whether it was carried out, and so its caller is told just that.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import msgspec
 import trio
 
 from ...actors.actor import Reply
-from ...protocol.commands import CommandBase, Error, Ok, Submit, Wait
+from ...protocol.commandbase import CommandBase
+from ...protocol.commands import Error, Ok, Submit, Wait
 from ...protocol.errors import GreenroomError, Unavailable
+from ...protocol.flow.commands import StartFlow
 from .errors import OutcomeUnknown, raised
 
 
@@ -103,14 +105,14 @@ class Calls:
     def close(self, error: Callable[[], GreenroomError]) -> None:
         """There will be no more connections."""
         for call in self:
-            if call.sent and isinstance(call.command, Submit):
+            if call.sent and isinstance(call.command, Submit | StartFlow):
                 self.fail(call, _unknown(call, str(error())))
             else:
                 self.fail(call, error())
 
 
 def _unanswered(call: Call, why: str) -> GreenroomError:
-    if call.sent and isinstance(call.command, Submit):
+    if call.sent and isinstance(call.command, Submit | StartFlow):
         return _unknown(call, why)
     return Unavailable(f"{why}; {call.name} was not carried out", command=call.name)
 

@@ -16,9 +16,10 @@ from ...actors.arguments import check_limit, check_text
 from ...actors.jobs import check_seconds
 from ...actors.messages import FilesFate, OnConflict, OnWait
 from ...protocol import commands as wire
-from ...protocol.commands import timeout_to_wire
 from ...protocol.errors import GreenroomError, Invalid, Unavailable
 from ...protocol.events import Event, Filter, RunStateChanged, RunWaiting
+from ...protocol.flow.commands import Signal
+from ...protocol.flow.paths import parse_target
 from ...protocol.fold import Projection
 from ...protocol.names import check_name
 from ...protocol.parameters import plain_params
@@ -26,9 +27,12 @@ from ...protocol.parts import joined
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.states import Status
 from ...protocol.values import json_value
+from .arguments import seconds, status_names
+from .flows import ClientFlows
 from .iterating import Iterating, still_executing
 from .link import Link
 from .ticket import ClientTicket
+from .workers import ClientWorkers
 
 logger = logging.getLogger("greenroom.client")
 
@@ -42,6 +46,8 @@ class Client:
     """
 
     def __init__(self, link: Link, nursery: trio.Nursery) -> None:
+        self.flows = ClientFlows(link, self)
+        self.workers = ClientWorkers(link)
         self._link = link
         self._nursery = nursery
 
@@ -114,10 +120,10 @@ class Client:
                 lane=lane,
                 on_conflict=on_conflict,
                 request_id=request_id or self._link.draw_id(),
-                queue_timeout=_seconds("queue_timeout", queue_timeout),
-                run_timeout=_seconds("run_timeout", run_timeout),
-                deadline=_seconds("deadline", deadline),
-                warn_after=_seconds("warn_after", warn_after),
+                queue_timeout=seconds("queue_timeout", queue_timeout),
+                run_timeout=seconds("run_timeout", run_timeout),
+                deadline=seconds("deadline", deadline),
+                warn_after=seconds("warn_after", warn_after),
             ),
             repeatable=True,
         )
@@ -155,6 +161,13 @@ class Client:
         ok = await self._link.ask(wire.Answer(id=self._link.number(), interrupt_id=interrupt_id, data=plain))
         return ok.outcome or ""
 
+    async def signal(self, run_id: str, key: str, value: Any) -> None:
+        """See `Engine.signal`."""
+        check_text("run_id", run_id)
+        target = parse_target(key)
+        plain = json_value(value, "value", None)
+        await self._link.ask(Signal(id=self._link.number(), run_id=run_id, key=target.text, value=plain))
+
     async def get_run(self, run_id: str) -> RunRecord:
         """See `Engine.get_run`."""
         check_text("run_id", run_id)
@@ -171,13 +184,13 @@ class Client:
         before: str | None = None,
     ) -> list[RunRecord]:
         """See `Engine.list_runs`."""
-        try:
-            statuses = status if status is None or isinstance(status, str) else [str(one) for one in status]
-        except TypeError:
-            known = ", ".join(Status)
-            raise Invalid(f"status must be one or several of {known}", value=repr(status)) from None
         command = wire.ListRuns(
-            id=self._link.number(), handle=handle, lane=lane, status=statuses, limit=limit, before=before
+            id=self._link.number(),
+            handle=handle,
+            lane=lane,
+            status=status_names(status),
+            limit=limit,
+            before=before,
         )
         parts = await self._link.ask_for_parts(command)
         return [run for part in parts for run in part.runs or ()]
@@ -322,7 +335,3 @@ class Client:
 def _run(ok: wire.Ok) -> RunRecord:
     assert ok.run is not None, "it is what answers these commands"
     return ok.run
-
-
-def _seconds(what: str, timeout: float | None) -> wire.Timeout:
-    return None if timeout is None else timeout_to_wire(check_seconds(what, timeout, 0))

@@ -5,15 +5,25 @@ The engine's methods also take `by`, who asks; a gateway knows that from the tok
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ...actors.messages import FilesFate, OnConflict, OnWait
 from ...protocol.events import Event, Filter
+from ...protocol.flow.records import (
+    FlowRow,
+    FlowTask,
+    NodeRun,
+    QueueItem,
+    VersionRow,
+    VersionStatus,
+    WorkerState,
+)
 from ...protocol.records import RunRecord, Snapshot
 
 if TYPE_CHECKING:
     from ...actors.engine import Engine
+    from ...protocol.flow.check import Checked
     from .client import Client
 
 
@@ -33,8 +43,103 @@ class RunTicket(Protocol):
     async def cancel(self, files: FilesFate = "keep") -> RunRecord: ...
 
 
+class RunFlows(Protocol):
+    """See `Flows`."""
+
+    async def check(self, definition: Mapping[str, Any] | str) -> Checked: ...
+
+    async def create(self, name: str, description: str = "") -> FlowRow: ...
+
+    async def publish(
+        self,
+        name: str,
+        definition: Mapping[str, Any] | str,
+        *,
+        version: int | None = None,
+        status: VersionStatus = "published",
+    ) -> VersionRow: ...
+
+    async def add_version(
+        self,
+        flow: str,
+        definition: Mapping[str, Any] | str,
+        *,
+        version: int | None = None,
+        status: VersionStatus = "published",
+    ) -> VersionRow: ...
+
+    async def list(self, limit: int = 20, offset: int = 0) -> tuple[Sequence[FlowRow], int]: ...
+
+    async def versions(self, flow: str) -> Sequence[VersionRow]: ...
+
+    async def version(self, id: str) -> VersionRow: ...
+
+    async def start(
+        self,
+        flow: str,
+        *,
+        version: int = 0,
+        params: Mapping[str, Any] | None = None,
+        handle: str | None = None,
+        lane: str | None = None,
+        kind: str = "start",
+        on_conflict: OnConflict = "reject",
+        request_id: str | None = None,
+        queue_timeout: float | None = None,
+        run_timeout: float | None = None,
+        deadline: float | None = None,
+    ) -> RunTicket: ...
+
+    async def task(self, run_id: str) -> FlowTask: ...
+
+    async def tasks(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        version: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> tuple[Sequence[FlowTask], int]: ...
+
+    async def node_runs(self, run_id: str) -> Sequence[NodeRun]: ...
+
+
+class EngineWorkers(Protocol):
+    """See `Workers`."""
+
+    async def register(
+        self,
+        id: str,
+        url: str,
+        services: Sequence[str],
+        *,
+        kind: Literal["http", "queue"] = "http",
+        load: float = 0,
+    ) -> WorkerState: ...
+
+    async def heartbeat(self, id: str, load: float | None = None) -> None: ...
+
+    async def list(self, service: str | None = None, ttl: float | None = None) -> Sequence[WorkerState]: ...
+
+    async def allocate(self, service: str) -> WorkerState | None: ...
+
+    async def poll(self, worker_id: str, services: Sequence[str], wait: float = 25) -> QueueItem | None: ...
+
+    async def complete(
+        self, queue_id: str, result: Any = None, error: str = "", *, worker_id: str | None = None
+    ) -> None: ...
+
+    async def extend(self, queue_id: str, worker_id: str) -> None: ...
+
+
 class RunEngine(Protocol):
     """See `Engine`."""
+
+    @property
+    def flows(self) -> RunFlows: ...
+
+    @property
+    def workers(self) -> EngineWorkers: ...
 
     async def submit(
         self,
@@ -60,6 +165,8 @@ class RunEngine(Protocol):
     async def inject(self, run_or_handle: str, message: Any) -> str: ...
 
     async def answer(self, interrupt_id: str, data: Any) -> str: ...
+
+    async def signal(self, run_id: str, key: str, value: Any) -> None: ...
 
     async def set_params(self, handle: str, params: Any) -> None: ...
 

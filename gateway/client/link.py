@@ -16,8 +16,8 @@ import trio
 
 from ...actors.actor import Reply
 from ...protocol.codec import MSGPACK
+from ...protocol.commandbase import CommandBase
 from ...protocol.commands import (
-    CommandBase,
     Error,
     Events,
     ListRuns,

@@ -150,8 +150,25 @@ async def test_http_without_a_token_in_force_is_unauthorized(tokens, header):
 
 NEEDED = {entry.wire.__struct_config__.tag: entry.role for entry in TABLE}
 MAY = {
-    "worker": set(),
-    "viewer": {"get_run", "list_runs", "history", "snapshot", "wait", "subscribe", "unsubscribe"},
+    "worker": {"register_worker", "heartbeat_worker", "poll_work", "complete_work", "extend_work"},
+    "viewer": {
+        "get_run",
+        "list_runs",
+        "history",
+        "snapshot",
+        "wait",
+        "subscribe",
+        "unsubscribe",
+        "check_flow",
+        "list_flows",
+        "list_flow_versions",
+        "get_flow_version",
+        "get_task",
+        "list_tasks",
+        "node_runs",
+        "list_workers",
+        "allocate_worker",
+    },
     "operator": {
         "submit",
         "cancel",
@@ -161,11 +178,16 @@ MAY = {
         "clear_lane",
         "clear_handle",
         "release_handle",
+        "signal",
+        "create_flow",
+        "publish_flow",
+        "add_flow_version",
+        "start_flow",
     },
     "admin": {"set_concurrency", "set_max_concurrent", "reset_lanes", "drain", "resume"},
 }
 MAY["operator"] |= MAY["viewer"]
-MAY["admin"] |= MAY["operator"]
+MAY["admin"] |= MAY["operator"] | MAY["worker"]
 FIELDS: dict[str, dict[str, Any]] = {
     "submit": {"job": "wait", "handle": "h", "params": {}},
     "inject": {"run_or_handle": "x", "message": 1},
@@ -176,6 +198,20 @@ FIELDS: dict[str, dict[str, Any]] = {
     "clear_lane": {"lane": "l"},
     "clear_handle": {"handle": "h"},
     "release_handle": {"handle": "h"},
+    "signal": {"run_id": "x", "key": "k", "value": 1},
+    "create_flow": {"name": "f"},
+    "publish_flow": {"name": "f", "definition": {}},
+    "add_flow_version": {"flow": "f", "definition": {}},
+    "check_flow": {"definition": {}},
+    "list_flow_versions": {"flow": "f"},
+    "get_flow_version": {"version_id": "x"},
+    "start_flow": {"flow": "f"},
+    "allocate_worker": {"service": "s"},
+    "register_worker": {"worker_id": "w", "url": "", "services": ["s"], "kind": "queue"},
+    "heartbeat_worker": {"worker_id": "w"},
+    "poll_work": {"worker_id": "w", "services": ["s"], "wait": 0},
+    "complete_work": {"item_id": "x"},
+    "extend_work": {"item_id": "x", "worker_id": "w"},
 }
 
 
@@ -186,7 +222,7 @@ async def test_a_role_permits_what_it_permits_and_nothing_else(tokens, role):
             assert (await talk.receive())["role"] == role
             for type in NEEDED:
                 fields = FIELDS.get(type, {})
-                if type in ("cancel", "get_run", "history", "wait"):
+                if type in ("cancel", "get_run", "history", "wait", "get_task", "node_runs"):
                     fields = {"run_id": "x"}
                 code = "ok"
                 try:

@@ -39,9 +39,8 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.one_of([values_of(member) for member in arguments])
     if origin is Literal:
         return st.sampled_from(arguments)
-    if origin in (list, frozenset):
-        parts = st.lists(values_of(arguments[0]), max_size=3)
-        return parts if origin is list else parts.map(frozenset)
+    if origin in (list, tuple, frozenset):
+        return st.lists(values_of(arguments[0]), max_size=3).map(origin)
     if origin is dict:
         return st.dictionaries(values_of(arguments[0]), values_of(arguments[1]), max_size=3)
     if issubclass(kind, Enum):

@@ -80,11 +80,16 @@ def test_the_types_of_events_are_those_of_the_design():
         "run_log",
         "run_waiting",
         "run_message",
+        "run_signal",
+        "node_started",
+        "node_ran",
         "interrupt_opened",
         "interrupt_closed",
         "lane_changed",
         "handle_changed",
         "engine_changed",
+        "flow_changed",
+        "node_worker_changed",
     ]
 
 

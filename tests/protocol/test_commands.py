@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greenroom.protocol.codec import CODECS, JSON
+from greenroom.protocol.commandbase import timeout_from_wire, timeout_to_wire
 from greenroom.protocol.commands import (
     Auth,
     Command,
@@ -22,8 +23,6 @@ from greenroom.protocol.commands import (
     Subscribe,
     Wait,
     Welcome,
-    timeout_from_wire,
-    timeout_to_wire,
 )
 from greenroom.protocol.errors import Invalid
 from greenroom.protocol.events import EngineChanged, Filter
@@ -33,7 +32,9 @@ from .strategies import values_of
 
 COMMANDS = """submit cancel inject answer wait get_run list_runs history snapshot subscribe unsubscribe
     set_params set_concurrency set_max_concurrent clear_lane clear_handle release_handle reset_lanes drain
-    resume auth""".split()
+    resume signal create_flow publish_flow add_flow_version check_flow list_flows list_flow_versions
+    get_flow_version start_flow get_task list_tasks node_runs list_workers allocate_worker register_worker
+    heartbeat_worker poll_work complete_work extend_work auth""".split()
 MESSAGES = "welcome ok error events resync".split()
 
 

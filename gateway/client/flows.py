@@ -1,0 +1,224 @@
+"""The client's `flows`: the methods of `engine.flows`, each one command over the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...actors.arguments import check_page, check_text, check_version, check_version_status
+from ...actors.messages import OnConflict
+from ...protocol.errors import Invalid
+from ...protocol.flow import commands as wire
+from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, VersionStatus
+from ...protocol.names import check_name
+from ...protocol.values import json_value, shown
+from .arguments import seconds, status_names
+from .link import Link
+from .ticket import ClientTicket
+
+if TYPE_CHECKING:
+    from ...protocol.flow.check import Checked
+    from .client import Client
+
+
+class ClientFlows:
+    """See `Flows`."""
+
+    def __init__(self, link: Link, client: Client) -> None:
+        self._link = link
+        self._client = client
+
+    # What there is to run.
+
+    async def check(self, definition: Mapping[str, Any] | str) -> Checked:
+        """See `Flows.check`: the gateway knows what its engine allows."""
+        from ...protocol.flow.check import Checked, check  # with all that reads definitions: few need it
+        from ...protocol.flow.reading import read_graph
+
+        plain = _sendable(definition)
+        if plain is None:
+            return check(definition)
+        command = wire.CheckFlow(id=self._link.number(), definition=plain)
+        ok = await self._link.ask(command, repeatable=True)
+        errors = ok.errors or []
+        return Checked(None if errors else read_graph(plain), errors, ok.warnings or [])
+
+    async def create(self, name: str, description: str = "") -> FlowRow:
+        """See `Flows.create`."""
+        check_text("description", description)
+        name = check_name("name", name)
+        command = wire.CreateFlow(id=self._link.number(), name=name, description=description)
+        flow = (await self._link.ask(command)).flow
+        assert flow is not None, "it is what answers create_flow"
+        return flow
+
+    async def publish(
+        self,
+        name: str,
+        definition: Mapping[str, Any] | str,
+        *,
+        version: int | None = None,
+        status: VersionStatus = "published",
+    ) -> VersionRow:
+        """See `Flows.publish`."""
+        check_version(version)
+        check_version_status(status)
+        return await self._add(
+            wire.PublishFlow(
+                id=self._link.number(),
+                name=check_name("name", name),
+                definition=_definition(definition),
+                version=version,
+                status=status,
+            )
+        )
+
+    async def add_version(
+        self,
+        flow: str,
+        definition: Mapping[str, Any] | str,
+        *,
+        version: int | None = None,
+        status: VersionStatus = "published",
+    ) -> VersionRow:
+        """See `Flows.add_version`."""
+        check_text("flow", flow)
+        check_version(version)
+        check_version_status(status)
+        return await self._add(
+            wire.AddFlowVersion(
+                id=self._link.number(),
+                flow=flow,
+                definition=_definition(definition),
+                version=version,
+                status=status,
+            )
+        )
+
+    async def _add(self, command: wire.PublishFlow | wire.AddFlowVersion) -> VersionRow:
+        version = (await self._link.ask(command)).version
+        assert version is not None, "it is what answers these commands"
+        return version
+
+    async def list(self, limit: int = 20, offset: int = 0) -> tuple[Sequence[FlowRow], int]:
+        """See `Flows.list`."""
+        check_page(limit, offset)
+        parts = await self._link.ask_for_parts(
+            wire.ListFlows(id=self._link.number(), limit=limit, offset=offset)
+        )
+        return [flow for part in parts for flow in part.flows or ()], parts[-1].total or 0
+
+    async def versions(self, flow: str) -> Sequence[VersionRow]:
+        """See `Flows.versions`."""
+        check_text("flow", flow)
+        parts = await self._link.ask_for_parts(wire.ListFlowVersions(id=self._link.number(), flow=flow))
+        return [version for part in parts for version in part.versions or ()]
+
+    async def version(self, id: str) -> VersionRow:
+        """See `Flows.version`."""
+        check_text("id", id)
+        command = wire.GetFlowVersion(id=self._link.number(), version_id=id)
+        version = (await self._link.ask(command, repeatable=True)).version
+        assert version is not None, "it is what answers get_flow_version"
+        return version
+
+    # Runs of them.
+
+    async def start(
+        self,
+        flow: str,
+        *,
+        version: int = 0,
+        params: Mapping[str, Any] | None = None,
+        handle: str | None = None,
+        lane: str | None = None,
+        kind: str = "start",
+        on_conflict: OnConflict = "reject",
+        request_id: str | None = None,
+        queue_timeout: float | None = None,
+        run_timeout: float | None = None,
+        deadline: float | None = None,
+    ) -> ClientTicket:
+        """See `Flows.start`. It is sent again if the connection is lost, and still happens once: without a
+        `request_id`, one is drawn."""
+        check_text("flow", flow)
+        if handle is not None:
+            check_name("handle", handle)
+        if request_id is not None:
+            check_name("request_id", request_id)
+        given = json_value({} if params is None else params, "params", None)
+        if not isinstance(given, dict):
+            raise Invalid(f"params must be an object, not {shown(given)}", path="params")
+        ok = await self._link.ask(
+            wire.StartFlow(
+                id=self._link.number(),
+                flow=flow,
+                version=version,
+                params=given,
+                handle=handle,
+                lane=lane,
+                kind=kind,
+                on_conflict=on_conflict,
+                request_id=request_id or self._link.draw_id(),
+                queue_timeout=seconds("queue_timeout", queue_timeout),
+                run_timeout=seconds("run_timeout", run_timeout),
+                deadline=seconds("deadline", deadline),
+            ),
+            repeatable=True,
+        )
+        assert ok.run_id is not None, "it is what answers start_flow"
+        # One that was sent twice joins itself; under an id that nobody else has, that means nothing.
+        was_there = bool(ok.joined) and (request_id is not None or on_conflict == "join")
+        return ClientTicket(ok.run_id, was_there, self._client)
+
+    async def task(self, run_id: str) -> FlowTask:
+        """See `Flows.task`."""
+        check_text("run_id", run_id)
+        ok = await self._link.ask(wire.GetTask(id=self._link.number(), run_id=run_id), repeatable=True)
+        assert ok.task is not None, "it is what answers get_task"
+        return ok.task
+
+    async def tasks(
+        self,
+        *,
+        status: str | Iterable[str] | None = None,
+        version: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> tuple[Sequence[FlowTask], int]:
+        """See `Flows.tasks`."""
+        check_page(limit, offset)
+        command = wire.ListTasks(
+            id=self._link.number(),
+            status=status_names(status),
+            version=version,
+            limit=limit,
+            offset=offset,
+        )
+        parts = await self._link.ask_for_parts(command)
+        return [task for part in parts for task in part.tasks or ()], parts[-1].total or 0
+
+    async def node_runs(self, run_id: str) -> Sequence[NodeRun]:
+        """See `Flows.node_runs`."""
+        check_text("run_id", run_id)
+        parts = await self._link.ask_for_parts(wire.NodeRuns(id=self._link.number(), run_id=run_id))
+        return [row for part in parts for row in part.node_runs or ()]
+
+
+def _sendable(definition: Mapping[str, Any] | str) -> str | dict[str, Any] | None:
+    """A definition as it goes over the wire; `None` for one that can't, because it isn't JSON."""
+    try:
+        plain = json_value(definition, "definition", None)
+    except Invalid:
+        return None
+    return plain if isinstance(plain, str | dict) else None
+
+
+def _definition(definition: Mapping[str, Any] | str) -> str | dict[str, Any]:
+    plain = _sendable(definition)
+    if plain is None:
+        from ...protocol.flow.check import check
+
+        errors = check(definition).errors
+        raise Invalid("the definition has mistakes: " + "; ".join(errors), errors=errors)
+    return plain
