@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 from ...persistence.flows import StoredFlow
 from ...protocol.errors import Invalid
 from ...protocol.flow.model import Foreach, Graph, Node, Parallel, Subflow
@@ -26,6 +28,7 @@ async def as_of_now(stored: StoredFlow, graphs: Graphs) -> WalkState:
     ended = [row for row in stored.later if row.branch is not None and row.last]
     if ended:
         await _show_branches(state.frame, await graphs.get(stored.state.version), graphs, ended)
+        state.frame.shared = msgspec.to_builtins(state.frame.shared)  # frames, too
     return state
 
 

@@ -1,0 +1,226 @@
+"""Nodes that call one service for each item: their modes, and what becomes of failures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from greenroom import Jobs
+from tests.support import open_engine
+
+from .definitions import Definition
+from .walking import Calls, Walked, ended, flow, local, node, start, walk
+
+AT_ONCE = {"parallel_mode": "concurrent"}
+TWO = {**AT_ONCE, "max_parallel": 2}
+MODES = [{}, AT_ONCE, TWO]
+END = local("echo", "$params.nothing", "end")
+
+
+def each(func: str = "even", **fields: Any) -> Definition:
+    return node("foreach", "$params.items", "out", exec_type="local", func=func, **fields)
+
+
+async def walked(each: Definition, items: Any, jobs: Jobs | None = None, edges: str = "f end") -> Walked:
+    async with open_engine(jobs or Calls().jobs) as engine:
+        return await walk(engine, flow(edges, f=each, end=END), {"items": items})
+
+
+@pytest.mark.usefixtures("each_store")
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_results_stand_in_the_order_of_the_items(
+    mode: Definition, autojump_clock: MockClock
+) -> None:
+    done = await walked(each(**mode), [4, 0, 6, 2])
+    assert done.result["out"] == [4, 0, 6, 2]
+    branches = [row for row in done.rows if row.branch is not None]
+    assert sorted((row.branch, row.output, row.status, row.action) for row in branches) == [
+        (str(index), item, "ok", None) for index, item in enumerate([4, 0, 6, 2])
+    ]
+    [whole] = done.of("f")
+    assert (whole.status, whole.output, whole.prep, whole.action) == (
+        "ok",
+        [4, 0, 6, 2],
+        [4, 0, 6, 2],
+        "default",
+    )
+    assert all(row.input == {"input": row.output} for row in branches)
+
+
+@pytest.mark.parametrize(
+    ("mode", "seconds"),
+    [({}, 14), (AT_ONCE, 6), (TWO, 8), ({"max_parallel": 3}, 14)],
+)
+async def test_the_mode_says_how_many_are_made_at_once(
+    mode: Definition, seconds: float, autojump_clock: MockClock
+) -> None:
+    began = trio.current_time()
+    await walked(each("sleep", **mode), [6, 2, 2, 4])
+    assert trio.current_time() - began == pytest.approx(seconds, abs=0.1)
+
+
+async def test_no_more_than_it_says_are_made_at_once(autojump_clock: MockClock) -> None:
+    jobs, now, most = Calls().jobs, 0, 0
+
+    @jobs.function("count")
+    async def count(input: Any) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await trio.sleep(input)
+        now -= 1
+
+    await walked(each("count", max_parallel=3, **AT_ONCE), [3, 1, 2, 1, 5, 1, 1, 2], jobs)
+    assert most == 3
+
+
+async def test_without_items_there_is_nothing_to_do(autojump_clock: MockClock) -> None:
+    for mode in ({}, AT_ONCE):
+        done = await walked(each(**mode), [])
+        assert done.result["out"] == []
+        assert done.story == ["f ok default", "end ok default"]
+
+
+@pytest.mark.parametrize("items", [None, {"a": 1}, "text", 5])
+async def test_what_is_no_array_is_an_error_of_the_node(items: Any, autojump_clock: MockClock) -> None:
+    done = await walked(each(on_error="sorry"), items, edges="f:sorry end")
+    assert done.story[0] == "f error sorry"
+    assert (done.rows[0].error or "").startswith("bad_input: the input must be an array")
+
+
+# Failures.
+
+
+async def test_fail_fast_ends_the_batch_and_keeps_what_had_succeeded(autojump_clock: MockClock) -> None:
+    done = await walked(each(on_error="sorry"), [2, 4, 1, 6, 8], edges="f:sorry end")
+    assert done.result == {"out": [2, 4], "end": None}
+    assert done.story == ["f[0] ok", "f[1] ok", "f[2] error", "f error sorry", "end ok default"]
+    [whole] = done.of("f")
+    assert whole.error == "branch_failed: branch 2: service_error: ValueError: 1 is odd"
+    assert whole.output == [2, 4]
+    done = await walked(each(), [2, 1, 4], edges="f:sorry end")
+    assert done.error == "node 'f': branch_failed: branch 1: service_error: ValueError: 1 is odd"
+
+
+async def test_fail_fast_cancels_those_that_are_in_flight(autojump_clock: MockClock) -> None:
+    began = trio.current_time()
+    done = await walked(each(**AT_ONCE), [2, 8, 3, 0, 6])
+    assert trio.current_time() - began == pytest.approx(3, abs=0.1)
+    assert done.result["out"] == [2, 0]
+    assert sorted(done.story[:5]) == ["f[0] ok", "f[1] canceled", "f[2] error", "f[3] ok", "f[4] canceled"]
+    assert done.story[5:] == ["f error default", "end ok default"]
+
+
+async def test_fail_fast_begins_none_of_those_that_wait_for_their_turn(autojump_clock: MockClock) -> None:
+    calls = Calls()
+    await walked(each(max_parallel=2, **AT_ONCE), [4, 1, 6, 8], calls.jobs)
+    assert calls.of("even") == [4, 1]
+
+
+async def test_a_success_that_comes_together_with_the_failure_is_kept(autojump_clock: MockClock) -> None:
+    jobs = Calls().jobs
+
+    @jobs.function("same")
+    async def same(input: int) -> int:
+        await trio.sleep(1)
+        if input == 3:
+            raise ValueError("no")
+        return input
+
+    done = await walked(each("same", **AT_ONCE), list(range(8)), jobs)
+    ok = [row.output for row in done.rows if row.branch is not None and row.status == "ok"]
+    assert done.result["out"] == sorted(ok)
+    assert len([row for row in done.rows if row.branch is not None]) == 8
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_collected_errors_stand_in_the_place_of_their_results(
+    mode: Definition, autojump_clock: MockClock
+) -> None:
+    done = await walked(each(failure_strategy="collect_errors", **mode), [2, 1, 4, 3])
+    assert done.result["out"] == [
+        2,
+        {"error": "service_error: ValueError: 1 is odd"},
+        4,
+        {"error": "service_error: ValueError: 3 is odd"},
+    ]
+    assert done.of("f")[0].status == "ok"
+    assert done.of("f")[0].error is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_ignored_errors_are_left_out(mode: Definition, autojump_clock: MockClock) -> None:
+    done = await walked(each(failure_strategy="ignore_errors", **mode), [2, 1, 4, 3])
+    assert done.result["out"] == [2, 4]
+    assert done.of("f")[0].status == "ok"
+    assert sorted(row.status for row in done.rows if row.branch is not None) == ["error", "error", "ok", "ok"]
+    assert (await walked(each(failure_strategy="ignore_errors", **mode), [1])).result["out"] == []
+
+
+async def test_each_item_is_tried_again_as_often_as_the_node_says(autojump_clock: MockClock) -> None:
+    retried = each(max_retries=2, wait_ms=1000, failure_strategy="collect_errors", **AT_ONCE)
+    began = trio.current_time()
+    done = await walked(retried, [0, 1])
+    assert trio.current_time() - began == pytest.approx(5, abs=0.1)
+    assert [row.status for row in done.of("f", "0")] == ["ok"]
+    assert [(row.status, row.last) for row in done.of("f", "1")] == [
+        ("error", False),
+        ("error", False),
+        ("error", True),
+    ]
+
+
+async def test_a_time_out_holds_for_each_item(autojump_clock: MockClock) -> None:
+    done = await walked(each(timeout_ms=3000, failure_strategy="collect_errors", **AT_ONCE), [2, 4])
+    assert done.result["out"] == [2, {"error": "timeout: not done within 3 s"}]
+    assert done.of("f", "1")[0].status == "timeout"
+    done = await walked(
+        each(timeout_ms=3000, on_timeout="late", on_error="sorry"), [2, 4], edges="f:sorry end"
+    )
+    assert done.story == ["f[0] ok", "f[1] timeout", "f error sorry", "end ok default"]
+
+
+async def test_each_visit_has_branches_of_its_own(autojump_clock: MockClock) -> None:
+    more = local("double", "n", "n")
+    again = node("choice", choice_cases=[{"action": "again", "expr": "$shared.n lt 8"}])
+    async with open_engine(Calls().jobs) as engine:
+        done = await walk(
+            engine,
+            flow("i f, f m, m c, c:again f", i=local("echo", "$params.n", "n"), f=each(), m=more, c=again),
+            {"items": [0, 2], "n": 2},
+        )
+    assert [(row.visit, row.branch) for row in done.rows if row.node == "f"] == [
+        (1, "0"),
+        (1, "1"),
+        (1, None),
+        (2, "0"),
+        (2, "1"),
+        (2, None),
+    ]
+
+
+# What is shown meanwhile.
+
+
+async def test_the_state_shows_the_items_that_are_done(autojump_clock: MockClock) -> None:
+    async with open_engine(Calls().jobs) as engine:
+        mode = {"max_parallel": 2, "failure_strategy": "collect_errors", **AT_ONCE}
+        ticket = await start(engine, flow("f end", f=each(**mode), end=END), {"items": [0, 1, 8, 6]})
+        await trio.sleep(5)
+        task = await engine.flows.task(ticket.id)
+        assert (task.node, task.steps) == ("f", 0)
+        assert task.shared == {
+            "_rt.fe:f": {
+                "done": {"0": 0},
+                "errs": {"1": "service_error: ValueError: 1 is odd"},
+                "idx": 2,
+                "mode": "concurrent",
+                "max": 2,
+                "strategy": "collect_errors",
+            }
+        }
+        done = await ended(engine, ticket)
+        assert (await engine.flows.task(ticket.id)).shared == done.result
