@@ -124,7 +124,7 @@ class Task(msgspec.Struct, frozen=True):
             current_node_key=task.node or "",
             last_action=task.last_action or "",
             step_count=task.steps,
-            request_id="",
+            request_id=task.request_id or "",
             created_at=int(run.created_at),
             updated_at=int(run.updated_at),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -193,6 +193,11 @@ class MemoryStore:
 
     async def node_runs(self, run: str) -> list[NodeRun]:
         return self._flows.node_runs(run)
+
+    async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
+        wanted = frozenset(runs)
+        made = sorted(self._requests.values(), key=lambda request: request.request_id, reverse=True)
+        return {request.run: request.request_id for request in made if request.run in wanted}
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         surplus = 0 if retention.keep_runs is None else max(0, len(self._ended) - retention.keep_runs)

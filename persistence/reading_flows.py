@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -77,6 +78,14 @@ def read_flow_runs(connection: Connection, query: FlowRunQuery) -> FlowRunPage:
         .order_by(flow_runs.c.run.desc())
     )
     return FlowRunPage([(_record.decode(row.record), _state(row)) for row in rows], total)
+
+
+def read_request_ids(connection: Connection, runs: Sequence[str]) -> dict[str, str]:
+    """Under which request ids runs were submitted."""
+    requests = schema.requests.c
+    found = select(requests.run, requests.request_id).where(requests.run.in_(runs))
+    rows = connection.execute(found.order_by(requests.request_id.desc()))
+    return {row.run: row.request_id for row in rows}
 
 
 def _state(row: Row[Any]) -> FlowState:

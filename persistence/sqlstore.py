@@ -35,7 +35,7 @@ from .reading import (
     read_run,
     read_runs,
 )
-from .reading_flows import read_flow, read_flow_runs, read_node_runs, read_version
+from .reading_flows import read_flow, read_flow_runs, read_node_runs, read_request_ids, read_version
 from .statements import Statements
 from .store import Batch, Checkpoint, Retention, RunQuery, Stored
 from .versions import migrate_file, require_version
@@ -153,6 +153,9 @@ class SqlStore:
 
     async def node_runs(self, run: str) -> list[NodeRun]:
         return await self._database.read(lambda connection: read_node_runs(connection, run))
+
+    async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
+        return await self._database.read(lambda connection: read_request_ids(connection, runs))
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         return await self._database.run(lambda connection: prune(connection, retention, now, most))

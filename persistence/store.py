@@ -7,6 +7,7 @@ What a store raises when it can't do its work stands in `failures.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -237,6 +238,9 @@ class Store(Protocol):
 
     async def node_runs(self, run: str) -> list[NodeRun]:
         """The tries of a run's nodes, in the order of their numbers."""
+
+    async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
+        """Under which request ids runs were submitted; those without one are left out."""
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         """Forget up to `most` ended runs and `most` events that need not be kept; returns how many."""

@@ -178,7 +178,8 @@ class Flows:
         record, stored = await self._store.run(run_id), await self._store.flow(run_id)
         if record is None or stored is None:
             raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id)
-        return await self._task(record, stored, await self._by_version())
+        requests = await self._store.request_ids([run_id])
+        return await self._task(record, stored, await self._by_version(), requests)
 
     async def tasks(
         self,
@@ -193,7 +194,10 @@ class Flows:
         statuses: frozenset[Status] | None = check_statuses(status)
         page = await self._store.flow_runs(FlowRunQuery(statuses, version, limit, offset))
         by_version = await self._by_version()
-        tasks = [await self._task(run, StoredFlow(state, [], []), by_version) for run, state in page.runs]
+        requests = await self._store.request_ids([run.id for run, _ in page.runs])
+        tasks = [
+            await self._task(run, StoredFlow(state, [], []), by_version, requests) for run, state in page.runs
+        ]
         return tasks, page.total
 
     async def node_runs(self, run_id: str) -> Sequence[NodeRun]:
@@ -208,7 +212,11 @@ class Flows:
         return {version.id: (flow, version) for flow, versions in await self._all() for version in versions}
 
     async def _task(
-        self, run: RunRecord, stored: StoredFlow, by_version: dict[str, tuple[FlowRow, VersionRow]]
+        self,
+        run: RunRecord,
+        stored: StoredFlow,
+        by_version: dict[str, tuple[FlowRow, VersionRow]],
+        requests: Mapping[str, str],
     ) -> FlowTask:
         state: FlowState = stored.state
         flow, version = by_version[state.version]
@@ -221,4 +229,5 @@ class Flows:
             node=walked.frame.curr,
             last_action=walked.frame.last,
             steps=walked.steps,
+            request_id=requests.get(run.id),
         )

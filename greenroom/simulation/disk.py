@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NoReturn, Protocol
 
@@ -238,6 +238,9 @@ class DiskStore:
 
     async def node_runs(self, run: str) -> list[NodeRun]:
         return copied(await (await self._reach()).node_runs(run), list[NodeRun])
+
+    async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
+        return await (await self._reach()).request_ids(runs)
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         return await (await self._reach()).prune(retention, now, most)

@@ -73,6 +73,7 @@ class FlowTask(msgspec.Struct, frozen=True):
     node: str | None
     last_action: str | None
     steps: int
+    request_id: str | None = None
 
 
 class WorkerState(msgspec.Struct, frozen=True):

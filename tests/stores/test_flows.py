@@ -21,7 +21,16 @@ from greenroom.persistence.flows import (
     WorkerGone,
     WorkerRow,
 )
-from greenroom.persistence.store import Batch, Checkpoint, Memo, MessagesTaken, Retention, Store, Stored
+from greenroom.persistence.store import (
+    Batch,
+    Checkpoint,
+    Memo,
+    MessagesTaken,
+    Retention,
+    Store,
+    Stored,
+    Terms,
+)
 from greenroom.protocol.events import FlowChanged, NodeRan, NodeStarted, NodeWorkerChanged, RunSignal
 from greenroom.protocol.states import ENDED, Status
 
@@ -94,6 +103,14 @@ async def test_a_new_store_knows_of_no_flow_and_no_worker(place: Place) -> None:
         assert await store.flow("r1") is None
         assert await store.node_runs("r1") == []
         assert await store.flow_runs(FlowRunQuery()) == FlowRunPage([], 0)
+
+
+async def test_it_is_known_under_which_request_ids_runs_were_submitted(place: Place) -> None:
+    async with opened(place) as story:
+        terms = {run: Terms(request_id=f"for {run}", fingerprint="f") for run in ("r1", "r3")}
+        await story.tell(*(created(f"r{n}", place=n) for n in (1, 2, 3)), terms=terms)
+        assert await story.store.request_ids(["r1", "r2", "nobody"]) == {"r1": "for r1"}
+        assert await story.store.request_ids([]) == {}
 
 
 # Flows, versions and workers.
