@@ -8,7 +8,7 @@ text under `error`, too.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import attrs
 import msgspec
@@ -19,131 +19,27 @@ from ..protocol.flow.records import VersionStatus
 from . import taskforms as forms
 from .entries import Context
 from .responses import Response, answer, refusal
-from .taskinput import json_object
+from .taskinput import (
+    PAGE_SIZE,
+    AllocateWorker,
+    ById,
+    CompleteItem,
+    ExtendItem,
+    FindTasks,
+    FindWorkers,
+    NewFlow,
+    NewTask,
+    NewVersion,
+    OfFlow,
+    OfTask,
+    Paged,
+    PollQueue,
+    RegisterWorker,
+    TaskSignal,
+    WorkerHeartbeat,
+    json_object,
+)
 from .tokens import Role
-
-_PAGE_SIZE = 10
-
-
-class RegisterWorker(msgspec.Struct):
-    """A worker is there."""
-
-    id: str
-    services: list[str]
-    url: str = ""
-    load: float = 0
-    type: str = "http"
-
-
-class WorkerHeartbeat(msgspec.Struct):
-    """A worker lives."""
-
-    id: str
-    load: float | None = None
-
-
-class FindWorkers(msgspec.Struct):
-    """Who serves a service, and was heard of within `ttl` seconds."""
-
-    service: str | None = None
-    ttl: float | None = None
-
-
-class AllocateWorker(msgspec.Struct):
-    """Who is best called for a service."""
-
-    service: str
-
-
-class Paged(msgspec.Struct):
-    """A page of a list, from 1."""
-
-    page: int = 1
-    page_size: int = _PAGE_SIZE
-
-
-class NewFlow(msgspec.Struct):
-    """A flow to make."""
-
-    name: str
-    description: str = ""
-
-
-class NewVersion(msgspec.Struct):
-    """A version of a flow to make; 0 is the next."""
-
-    flow_id: str
-    version: int = 0
-    definition_json: str | dict[str, Any] = ""
-    definition_yaml: str = ""
-    status: str = ""
-
-
-class OfFlow(msgspec.Struct):
-    """A flow, by its id."""
-
-    flow_id: str
-
-
-class ById(msgspec.Struct):
-    """Something by its id."""
-
-    id: str
-
-
-class NewTask(msgspec.Struct):
-    """A task to make, of a version or, as 0, of the latest that is published. The same `request_id` twice is
-    one task."""
-
-    flow_id: str
-    version: Annotated[int, msgspec.Meta(ge=0)] = 0
-    params_json: str | dict[str, Any] = ""
-    request_id: str = ""
-
-
-class FindTasks(Paged):
-    """Tasks that have a status and walk a version."""
-
-    status: str = ""
-    flow_version_id: str | None = None
-
-
-class OfTask(msgspec.Struct):
-    """A task, by its id."""
-
-    task_id: str
-
-
-class TaskSignal(msgspec.Struct):
-    """A value for what a task shares."""
-
-    task_id: str
-    key: str
-    value: Any = None
-
-
-class PollQueue(msgspec.Struct):
-    """A worker wants work."""
-
-    worker_id: str
-    services: list[str]
-
-
-class CompleteItem(msgspec.Struct):
-    """A piece of work is done, or has failed if there is an `error`."""
-
-    queue_id: str
-    result: Any = None
-    error: str = ""
-    worker_id: str | None = None
-
-
-class ExtendItem(msgspec.Struct):
-    """A worker still works on it."""
-
-    queue_id: str
-    worker_id: str
-
 
 # Workers.
 
@@ -325,7 +221,7 @@ _KINDS = {"": "http", "async": "queue"}
 
 
 def _page(given: Paged) -> tuple[int, int]:
-    return max(given.page, 1), given.page_size if given.page_size > 0 else _PAGE_SIZE
+    return max(given.page, 1), given.page_size if given.page_size > 0 else PAGE_SIZE
 
 
 @attrs.frozen
