@@ -119,7 +119,7 @@ class Visit(Generic[N]):
         kept = self.kept(mark)
         if kept is None:
             self.walk.mention_start(self)
-            kept = {"start": round(self.began_at * 1000)}
+            kept = {"start": math.floor(self.began_at * 1000)}  # not after it
             self.keep(mark, kept)
         since: float = kept["start"] / 1000
         self.began_at = min(self.began_at, since)
