@@ -23,6 +23,7 @@ _FLAGS = {
     "data_dir": ("--data-dir", "engine.data_dir"),
     "runs_dir": ("--runs-dir", "engine.runs_dir"),
     "shutdown_timeout": ("--shutdown-timeout", "engine.shutdown_timeout"),
+    "allow_scripts": ("--allow-scripts", "engine.allow_scripts"),
     "host": ("--host", "gateway.host"),
     "port": ("--port", "gateway.port"),
     "tokens": ("--tokens", "gateway.token_file"),
@@ -43,6 +44,12 @@ _FLAGS = {
 @click.option("--data-dir", metavar="DIR", help="Where runs write their files.")
 @click.option("--runs-dir", metavar="DIR", help="Where each run's latest state is shown as a file.")
 @click.option("--shutdown-timeout", metavar="TIME", help="How long executing runs get at the end.")
+@click.option(
+    "--allow-scripts",
+    is_flag=True,
+    default=None,
+    help="Let nodes of flows start programs here. Whoever may publish flows can then run anything.",
+)
 @click.option("--host", metavar="ADDRESS", help="Where to listen.")
 @click.option("--port", type=int, metavar="N", help="0 takes any free one.")
 @click.option("--tokens", metavar="FILE", help="The file of hashed tokens; see `greenroom token`.")
@@ -54,7 +61,8 @@ _FLAGS = {
 def serve(file: str | None, **given: Any) -> None:
     """Run an engine with these jobs, and the gateway to it.
 
-    MODULE:JOBS names a `greenroom.Jobs`, as in `app.jobs:jobs`. Flags win over the GREENROOM_… variables,
+    MODULE:JOBS names a `greenroom.Jobs`, as in `app.jobs:jobs`: its jobs are what can be submitted, its
+    functions what `local` nodes of flows can call. Flags win over the GREENROOM_… variables,
     and those over greenroom.toml. Logs go to standard error.
 
     SIGTERM or Ctrl-C drains and ends with 0, also if a body can't be ended; a second one stops at once and

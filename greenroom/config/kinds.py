@@ -64,6 +64,17 @@ def whole(least: int, most: int | None = None) -> Kind:
     return Kind(read, _number)
 
 
+def _truth(text: str) -> Any:
+    """What a word stands for; the text itself, to be refused, if it is another one."""
+    return {"true": True, "false": False}.get(text.strip().lower(), text)
+
+
+def _read_truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {shown(value)}")
+    return value
+
+
 def _read_time(value: Any) -> float:
     seconds = duration(value) if isinstance(value, str) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
@@ -184,6 +195,7 @@ TIME = Kind(_read_time)
 SECONDS = Kind(_read_seconds)
 RATE = Kind(_read_rate, _number)
 TEXT = Kind(_read_text)
+TRUTH = Kind(_read_truth, _truth)
 TEXTS = Kind(_read_texts)
 JOBS = Kind(_read_jobs)
 STORE = Kind(_read_store)

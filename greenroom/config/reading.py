@@ -47,6 +47,7 @@ _SPECIAL: dict[type, dict[str, Kind]] = {
 """The settings whose type alone doesn't say what fits."""
 
 _BY_TYPE: dict[Any, Kind] = {
+    bool: kinds.TRUTH,
     int: kinds.whole(1),
     float: kinds.SECONDS,
     str: kinds.TEXT,

@@ -42,6 +42,8 @@ class EngineConfig:
     """The largest result, checkpoint, message or set of parameters."""
     shutdown_timeout: float = 30.0
     """How long executing runs get to finish when the server is stopped."""
+    allow_scripts: bool = False
+    """Whether nodes of flows may start programs on the server's machine."""
 
 
 @attrs.frozen

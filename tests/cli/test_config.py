@@ -74,6 +74,7 @@ def test_every_setting_can_be_set_by_a_variable_of_its_own():
     texts = {
         int: "7",
         float: "7",
+        bool: "true",
         "jobs": "app:jobs",
         "store": "memory:",
         "lanes": "a=7, b=none",
@@ -107,6 +108,13 @@ def test_lanes_and_retention_can_be_written_in_each_way():
     engine = configured(GREENROOM_LANES="a=2,b=none", GREENROOM_KEEP_RUNS="5").config.engine
     assert engine.lanes == {"a": 2, "b": None}
     assert engine.keep_runs == Keep(5)
+
+
+def test_what_is_on_or_off_is_written_as_true_or_false():
+    assert configured("[engine]\nallow_scripts = true").config.engine.allow_scripts is True
+    assert configured(GREENROOM_ALLOW_SCRIPTS="False").config.engine.allow_scripts is False
+    for mistake in (mistakes("[engine]\nallow_scripts = 1"), mistakes("", GREENROOM_ALLOW_SCRIPTS="yes")):
+        assert "engine.allow_scripts must be true or false" in mistake[0]
 
 
 def test_several_addresses_are_one_store():

@@ -39,6 +39,8 @@ def _default(path: tuple[str, ...]) -> str:
         value = getattr(value, name)
     if value in (None, (), {}, Keep()):
         return ""
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
