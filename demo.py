@@ -1,7 +1,7 @@
-"""See Greenroom at work: `python3 demo.py [--once]`.
+"""See Greenroom at work: `python3 demo.py [--once]`, and its flows: `python3 demo.py flow [--once]`.
 
 It needs only Python. It makes `.venv` in the project's folder unless one is there, installs the project into
-it, and then becomes `greenroom demo`.
+it, and then becomes `greenroom demo`, or `greenroom flow demo`.
 """
 
 from __future__ import annotations
@@ -12,4 +12,6 @@ import sys
 from environment import prepare
 
 python = prepare(tests=False)
-os.execv(python, [str(python), "-m", "greenroom", "demo", *sys.argv[1:]])
+arguments = sys.argv[1:]
+command = ["flow", "demo", *arguments[1:]] if arguments[:1] == ["flow"] else ["demo", *arguments]
+os.execv(python, [str(python), "-m", "greenroom", *command])

@@ -6,10 +6,9 @@ soon there, what `greenroom serve` needs is not.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 import click
+
+from .commands.later import Later
 
 _COMMANDS = {
     "demo": {
@@ -36,6 +35,8 @@ _COMMANDS = {
     },
     "lanes": {"lanes": "Lanes: how many runs of a class of work execute at once."},
     "handles": {"handles": "Handles: the accounts, sessions or devices whose runs never overlap."},
+    "flow": {"flow": "Flows: graphs of nodes that runs walk, and whose work workers do."},
+    "workers": {"workers": "List the workers, which do the work of flows' nodes."},
     "engine": {
         "state": "Show how the engine is: what executes and waits, and what is asked.",
         "drain": "Take no new runs and start none, until `greenroom resume`; what executes goes on.",
@@ -45,30 +46,8 @@ _COMMANDS = {
 """What is in each module of `greenroom/commands/`: the commands, and the first sentence of their help."""
 
 
-class Later(click.Command):
-    """Stands for a command until that is called for; a list of commands needs no more than its sentence."""
-
-    def __init__(self, name: str, module: str, sentence: str) -> None:
-        super().__init__(name, short_help=sentence)
-        self._name = name
-        self._module = module
-
-    def load(self) -> click.Command:
-        """The command itself."""
-        module = import_module(f".commands.{self._module}", __package__)
-        command: click.Command = getattr(module, self._name)
-        return command
-
-    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        return self.load().make_context(*args, **kwargs)
-
-
 @click.group(
-    commands=[
-        Later(name, module, sentence)
-        for module, commands in _COMMANDS.items()
-        for name, sentence in commands.items()
-    ],
+    commands=Later.each(_COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="greenroom")

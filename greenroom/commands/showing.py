@@ -109,6 +109,11 @@ def span(seconds: float) -> str:
     return f"{hours} h {minutes:02} m" if hours < 48 else f"{hours // 24} d"
 
 
+def took(seconds: float) -> str:
+    """A time that may be short."""
+    return f"{max(0.0, seconds) * 1000:.0f} ms" if seconds < 1 else span(seconds)
+
+
 def moment(at: float) -> str:
     """A moment, as it is called here."""
     return datetime.fromtimestamp(at).isoformat(" ", "seconds")

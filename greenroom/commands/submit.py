@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -15,6 +16,29 @@ from .talking import Server, for_server
 from .times import Timeout
 
 
+def submission(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say how a run is submitted."""
+    for option in reversed(_SUBMISSION):
+        command = option(command)
+    return command
+
+
+_SUBMISSION = [
+    click.option("--lane", metavar="NAME", help="Instead of the one that it has by itself."),
+    click.option(
+        "--on-conflict",
+        type=click.Choice(["reject", "queue", "replace", "join"]),
+        default="reject",
+        show_default=True,
+        help="What to do if the handle is busy.",
+    ),
+    click.option("--request-id", metavar="ID", help="The same id twice is one run."),
+    click.option("--queue-timeout", type=Timeout(), metavar="TIME", help="How long it may wait for a slot."),
+    click.option("--run-timeout", type=Timeout(), metavar="TIME", help="How long an attempt may execute."),
+    click.option("--deadline", type=Timeout(), metavar="TIME", help="How long it may take in all."),
+]
+
+
 @click.command()
 @click.argument("job")
 @click.option(
@@ -23,18 +47,7 @@ from .times import Timeout
 @click.option("--params", metavar="JSON", help="Its parameters; - reads them from standard input.")
 @click.option("--param", "-p", "pairs", multiple=True, metavar="NAME=VALUE", help="One of its parameters.")
 @click.option("--kind", default="start", metavar="KIND", help="`continue` begins at the last checkpoint.")
-@click.option("--lane", metavar="NAME", help="Instead of the job's own.")
-@click.option(
-    "--on-conflict",
-    type=click.Choice(["reject", "queue", "replace", "join"]),
-    default="reject",
-    show_default=True,
-    help="What to do if the handle is busy.",
-)
-@click.option("--request-id", metavar="ID", help="The same id twice is one run.")
-@click.option("--queue-timeout", type=Timeout(), metavar="TIME", help="How long it may wait for a slot.")
-@click.option("--run-timeout", type=Timeout(), metavar="TIME", help="How long an attempt may execute.")
-@click.option("--deadline", type=Timeout(), metavar="TIME", help="How long it may take in all.")
+@submission
 @click.option("--wait", is_flag=True, help="Wait for its end, and print its result.")
 @for_server
 def submit(
@@ -77,11 +90,7 @@ def _params(params: str | None, pairs: tuple[str, ...]) -> Any:
     if params is not None and pairs:
         raise click.UsageError("give the parameters with --params or with --param, not with both")
     if params is not None:
-        text = sys.stdin.read() if params == "-" else params
-        try:
-            return msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
-            raise click.UsageError(f"--params is no JSON: {error}") from error
+        return json_given(params, "--params")
     if not pairs:
         return None
     named = [pair.partition("=") for pair in pairs]
@@ -89,3 +98,11 @@ def _params(params: str | None, pairs: tuple[str, ...]) -> Any:
         if not separator or not name:
             raise click.UsageError(f"--param {name!r} must be NAME=VALUE")
     return {name: parsed(value) for name, _, value in named}
+
+
+def json_given(text: str, option: str) -> Any:
+    """The JSON that an option was given; `-` reads it from standard input."""
+    try:
+        return msgspec.json.decode(sys.stdin.read() if text == "-" else text)
+    except msgspec.DecodeError as error:
+        raise click.UsageError(f"{option} is no JSON: {error}") from error

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 import trio
+from rich.console import RenderableType
 from rich.live import Live
 
 from ..gateway.client import Client
 from ..protocol.events import (
     Event,
+    FlowChanged,
     HandleChanged,
     InterruptClosed,
     InterruptOpened,
     LaneChanged,
+    NodeRan,
+    NodeStarted,
+    NodeWorkerChanged,
     RunEvent,
     RunLog,
     RunMessage,
     RunProgress,
+    RunSignal,
     RunStateChanged,
     RunWaiting,
 )
@@ -55,39 +62,56 @@ async def follow(
 
 async def show_live(client: Client, board: Board, run_id: str | None = None) -> RunRecord | None:
     """The live table, until cancelled; with a run, until that has ended."""
+    async with live(lambda height: board.draw(client.state.snapshot(), height)) as news:
+
+        def tell(item: Event | Snapshot) -> None:
+            if not isinstance(item, Snapshot):
+                board.hear(item)
+            news()
+
+        return await follow(client, tell, run_id)
+
+
+@asynccontextmanager
+async def live(draw: Callable[[int], RenderableType]) -> AsyncIterator[Callable[[], None]]:
+    """A picture on the terminal for as long as the block lasts. `draw` is given the terminal's height; it is
+    asked for a new picture when what is yielded here is called, and when it may look different for the time.
+    """
     terminal = console()
-    ended: RunRecord | None = None
-    news = trio.Event()
+    changed = trio.Event()
+    error: Exception | None = None
 
-    def tell(item: Event | Snapshot) -> None:
-        if not isinstance(item, Snapshot):
-            board.hear(item)
-        news.set()
+    def news() -> None:
+        changed.set()
 
-    with Live(console=terminal, auto_refresh=False, vertical_overflow="crop") as live:
+    with Live(console=terminal, auto_refresh=False, vertical_overflow="crop") as screen:
 
-        def draw() -> float:
+        def show() -> float:
             began = time.perf_counter()
-            live.update(board.draw(client.state.snapshot(), terminal.size.height), refresh=True)
+            screen.update(draw(terminal.size.height), refresh=True)
             return time.perf_counter() - began
 
         async def keep_drawing() -> None:
-            nonlocal news
+            nonlocal changed
             while True:
-                took = draw()
+                took = show()
                 await trio.sleep(max(_FRAME, took * _SHARE))
                 with trio.move_on_after(_TICK):
-                    await news.wait()
-                news = trio.Event()
+                    await changed.wait()
+                changed = trio.Event()
 
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(keep_drawing)
-                ended = await follow(client, tell, run_id)
+                try:
+                    yield news
+                except Exception as raised:  # raised again below, where no nursery puts it into a group
+                    error = raised
                 nursery.cancel_scope.cancel()
         finally:
-            draw()  # what stays on the screen is how it ended
-    return ended
+            show()  # what stays on the screen is how it ended
+    if error is not None:
+        raise error
 
 
 async def show_lines(
@@ -124,8 +148,15 @@ async def show_json(
 def line(event: Event) -> str:
     """An event in a line for people."""
     what = clean(_what(event))
-    who = f"{clean(event.handle)} {event.run}  " if isinstance(event, RunEvent) else ""
-    return f"{moment(event.at)}  {who}{what}"
+    return f"{moment(event.at)}  {_who(event)}{what}"
+
+
+def _who(event: Event) -> str:
+    if not isinstance(event, RunEvent):
+        return ""
+    if event.handle.endswith(event.run):  # a handle of its own, named after it
+        return f"{clean(event.handle)}  "
+    return f"{clean(event.handle)} {event.run}  "
 
 
 def _what(event: Event) -> str:
@@ -144,6 +175,14 @@ def _what(event: Event) -> str:
         return f"has waited {span(event.waited)}, {event.ahead} ahead, blocked by {', '.join(event.blockers)}"
     if isinstance(event, RunMessage):
         return f"is told {brief(event.message)} by {event.by}"
+    if isinstance(event, RunSignal):
+        return f"is told {event.key} = {brief(event.value)} by {event.by}"
+    if isinstance(event, NodeStarted):
+        return f"node {event.node} ({event.kind}) begins" + (
+            f", visit {event.visit}" if event.visit > 1 else ""
+        )
+    if isinstance(event, NodeRan):
+        return _ran(event)
     if isinstance(event, InterruptOpened):
         return f"asks {brief(event.data)} (greenroom answer {event.interrupt} …)"
     if isinstance(event, InterruptClosed):
@@ -154,4 +193,19 @@ def _what(event: Event) -> str:
         return f"lane {event.lane}: limit {'none' if event.limit is None else event.limit}"
     if isinstance(event, HandleChanged):
         return f"handle {event.handle}: " + (f"freed from {event.freed}" if event.freed else "new parameters")
+    if isinstance(event, FlowChanged):
+        return f"flow {event.name}: " + (
+            "made" if event.version is None else f"version {event.version} {event.status}"
+        )
+    if isinstance(event, NodeWorkerChanged):
+        return f"worker {event.worker}: {event.status}, serves {', '.join(event.services)}"
     return f"{event.type} by {event.by}"
+
+
+def _ran(event: NodeRan) -> str:
+    branch = "" if event.branch is None else f", branch {event.branch}"
+    attempt = f", try {event.attempt}" if event.attempt > 1 else ""
+    worker = "" if event.worker is None else f" on {event.worker}"
+    action = "" if event.action is None else f" → {event.action}"
+    error = "" if event.error is None else f": {event.error}"
+    return f"node {event.node}{branch}{attempt}: {event.status}{worker}{action}{error}"

@@ -1,4 +1,4 @@
-"""A `greenroom serve` of a test, as a process of its own with a folder of its own.
+"""A `greenroom serve` of a test, and workers for it, as processes of their own with a folder of their own.
 
 Nothing here sleeps: a test goes on when the server has written what the test waits for.
 """
@@ -74,8 +74,10 @@ async def endless(run: Run) -> None:
 class Served:
     """A server that has been started, and listens. What its bodies print comes out of `said`."""
 
-    def __init__(self, folder: Path, *arguments: str, toml: str = "", **variables: str) -> None:
-        (folder / "app.py").write_text(APP, encoding="utf-8")
+    def __init__(
+        self, folder: Path, *arguments: str, app: str = APP, toml: str = "", **variables: str
+    ) -> None:
+        (folder / "app.py").write_text(app, encoding="utf-8")
         (folder / "greenroom.toml").write_text(toml, encoding="utf-8")
         self.folder = folder
         self.log: list[dict[str, Any]] = []
@@ -146,3 +148,31 @@ class Served:
     def submit(self, job: str, handle: str, **fields: Any) -> str:
         """Submit a run; its id."""
         return str(self.request("POST", "/api/runs", {"job": job, "handle": handle, **fields})["run_id"])
+
+
+class Worker:
+    """A `greenroom worker` with the services that are examples, for a server. It is registered when this is
+    made, and ends with the block."""
+
+    def __init__(self, folder: Path, server: str, *arguments: str) -> None:
+        command = [sys.executable, "-m", "greenroom", "worker", "--server", server, *arguments]
+        self._process = subprocess.Popen(
+            [*command, "--log-format", "json"],
+            cwd=folder,
+            env=os.environ | {"WORKER_URL": "http://127.0.0.1:0"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        last_resort = threading.Timer(PATIENCE, self._process.kill)
+        last_resort.start()
+        assert self._process.stderr is not None
+        registered = any("is registered at" in line for line in self._process.stderr)
+        last_resort.cancel()
+        assert registered, "the worker ended without that"
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()

@@ -1,0 +1,56 @@
+"""`greenroom workers`: who does the work of flows' nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+from rich.text import Text
+
+from ..gateway.client import Client
+from ..protocol.flow.records import WorkerState
+from .showing import age, number, say_json, table
+from .talking import Server, for_server
+
+_STYLES = {"online": "green", "offline": "bright_black"}
+
+
+@click.command()
+@click.option("--service", metavar="NAME", help="Only those that serve this.")
+@for_server
+def workers(server: Server, service: str | None) -> None:
+    """List the workers, which do the work of flows' nodes.
+
+    Those of the kind `http` are called at their URL; those of the kind `queue` fetch their work. Who has not
+    been heard for 15 seconds is offline, and gets none.
+
+    \b
+    Examples:
+      greenroom workers
+      greenroom workers --service transform
+      greenroom workers --json | jq -r 'select(.status == "offline").id'
+    """
+
+    async def talk(client: Client) -> Sequence[WorkerState]:
+        return await client.workers.list(service)
+
+    found = server.ask(talk)
+    if server.as_json:
+        for worker in found:
+            say_json(worker)
+        return
+    table(
+        ("worker", "url", "kind", "services", "status", "load", "heard"),
+        (
+            (
+                worker.id,
+                worker.url,
+                worker.kind,
+                ", ".join(worker.services),
+                Text(worker.status, _STYLES[worker.status]),
+                number(worker.load),
+                f"{age(worker.last_heartbeat)} ago",
+            )
+            for worker in found
+        ),
+    )

@@ -1,0 +1,72 @@
+"""The workers of the demo: processes like those that would run elsewhere, one that the server calls and one
+that fetches its work. They end with the block that they were started for.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from ..gateway.client import Client
+from ..protocol.errors import Unavailable
+from ..protocol.events import NodeWorkerChanged
+
+WORKERS: Mapping[str, Sequence[str]] = {"push-worker": (), "pull-worker": ("--queue",)}
+"""Their ids, and how they are started."""
+
+_STARTING = 60.0
+"""Seconds for a process to start and register; on a slow machine Python alone takes some."""
+_ENDING = 5.0
+
+
+@asynccontextmanager
+async def crew(url: str, folder: Path) -> AsyncIterator[None]:
+    """Start the workers of a server; what they log goes into files in the folder."""
+    processes: list[trio.Process] = []
+    try:
+        for id, how in WORKERS.items():
+            async with await trio.open_file(folder / f"{id}.log", "wb") as log:
+                command = [sys.executable, "-m", "greenroom", "worker", "--server", url, "--id", id, *how]
+                environ = {
+                    name: value for name, value in os.environ.items() if not name.startswith("GREENROOM_")
+                }
+                processes.append(
+                    await trio.lowlevel.open_process(
+                        command,
+                        env=environ | {"WORKER_URL": "http://127.0.0.1:0"},
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                    )
+                )
+        yield
+    finally:
+        with trio.CancelScope(shield=True):
+            for process in processes:
+                process.terminate()
+            with trio.move_on_after(_ENDING):
+                for process in processes:
+                    await process.wait()
+            for process in processes:
+                process.kill()
+                await process.wait()
+
+
+async def at_hand(client: Client) -> None:
+    """Wait until all of them have registered. Raises `Unavailable` if they take too long."""
+    begin = client.state.seq
+    missing = set(WORKERS) - {worker.id for worker in await client.workers.list()}
+    with trio.move_on_after(_STARTING):
+        events = client.events(after=begin)
+        while missing:
+            event = await anext(events)
+            if isinstance(event, NodeWorkerChanged):
+                missing.discard(event.worker)
+        return
+    raise Unavailable(f"no word of {', '.join(sorted(missing))} for {_STARTING:g} seconds")

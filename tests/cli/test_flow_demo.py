@@ -1,0 +1,33 @@
+"""`greenroom flow demo` as a process: it shows both branches, leaves nothing behind, and ends."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cli.served import PATIENCE
+
+
+def test_the_demo_takes_both_branches_shows_the_node_runs_and_ends_by_itself_with_0(tmp_path: Path):
+    played = subprocess.run(
+        [sys.executable, "-m", "greenroom", "flow", "demo", "--once"],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+    )
+    assert (played.returncode, played.stderr) == (0, "")
+    story, large, small = played.stdout.split("\n\nThe ")
+    assert "node size: ok → large" in story
+    assert "node size: ok → small" in story
+    for order, status, nodes in (
+        (large, '{"total": 162.0, "prices": [54.0, 72.0, 36.0]}', "discount reduced push-worker pull-worker"),
+        (small, '{"total": 42, "label": "BOB"}', "label push-worker"),
+    ):
+        heading, result, *table = order.splitlines()
+        assert heading.endswith("succeeded")
+        assert result == status
+        assert [name for name in nodes.split() if name not in "\n".join(table)] == []
+    assert "discount" not in small
+    assert list(tmp_path.iterdir()) == []
