@@ -16,7 +16,7 @@ from ..protocol.errors import Forbidden, GreenroomError, Internal, RateLimited, 
 from .head import BadRequest, Request, Requests
 from .limits import Rate
 from .responses import Response, fault, header_list, refusal
-from .routes import Call, Route, find
+from .routes import Call, Route, find, says_error
 from .shared import Shared
 from .tokens import EVERYONE, LOCAL_WORKER, Caller
 
@@ -59,7 +59,7 @@ class Http:
 
     async def respond(self, request: Request) -> bool:
         """Answer one request. Returns whether the connection can be used for another."""
-        self._says_error = False
+        self._says_error = says_error(request)
         try:
             response = await self._answer(request)
         except BadRequest as error:
@@ -131,7 +131,6 @@ class Http:
         allow = ("Allow", ", ".join(sorted({*methods, "OPTIONS"})))
         if request.method == "OPTIONS":
             return Response(204, headers=(allow,))
-        self._says_error = any(route.error for route in methods.values())
         route = methods.get(request.method)
         if route is None:
             return self._fault(405, f"{request.path} has no {request.method}", (allow,))

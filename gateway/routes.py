@@ -50,8 +50,6 @@ class Route:
     """Whether workers may do it, too; those on this machine need no token for it."""
     waits: bool = False
     """Whether the answer may take long: it is given up when the client goes away."""
-    error: bool = False
-    """Whether its clients look for the text of a refusal under `error`."""
 
     def permits(self, caller: Caller) -> bool:
         """Whether this caller may do it."""
@@ -159,9 +157,7 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
         if entry.http is not None:
             add(entry.http.method, entry.http.path, Route(entry.role, partial(_command, entry)))
     for task in TASK_CALLS:
-        route = Route(
-            task.role, partial(_task_call, task), workers=task.workers, waits=task.waits, error=True
-        )
+        route = Route(task.role, partial(_task_call, task), workers=task.workers, waits=task.waits)
         add(task.method, task.path, route)
         add(task.method, f"/api{task.path}", route)
     add("GET", "/api/events", Route(Role.VIEWER, _events, tickets=True))
@@ -178,6 +174,14 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
 
 
 _TABLE = _table()
+
+
+_SAYING_ERROR = frozenset(f"{api}{task.path}" for task in TASK_CALLS for api in ("", "/api"))
+
+
+def says_error(request: Request) -> bool:
+    """Whether those who ask for this look for the text of a refusal under `error`."""
+    return request.path in _SAYING_ERROR
 
 
 def paths() -> Iterator[tuple[str, str]]:

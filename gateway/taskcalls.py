@@ -95,7 +95,7 @@ async def _list_flows(context: Context, given: Paged) -> Response:
     """The flows, the newest first."""
     page, size = _page(given)
     flows = context.engine.flows
-    _, total = await flows.list(1)
+    _, total = await flows.list(size, (page - 1) * size)
     end = total - (page - 1) * size
     start = max(0, end - size)
     rows = (await flows.list(end - start, start))[0] if end > 0 else []
