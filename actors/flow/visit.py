@@ -11,6 +11,7 @@ import trio
 from ...protocol.flow.model import Node
 from ...protocol.flow.paths import Scope
 from ...protocol.flow.records import NodeStatus
+from ...protocol.values import copied
 from ..pause import Pause, Question
 from ..workers.states import Worked, WorkFailed
 from .state import Frame, Waits, nested, runtime_key
@@ -77,7 +78,7 @@ class Visit(Generic[N]):
         self.number = walk.state.visits.get(path, 0) + 1
         self.params = {**node.params, **params} if node.params else params
         scope = Scope(self.params, frame.shared)
-        self.input = node.prep.input(scope)
+        self.input = copied(node.prep.input(scope))  # what is shared may change before it is written down
         self.scope = Scope(self.params, frame.shared, self.input)
         self.began_at = walk.now()
 

@@ -31,7 +31,7 @@ async def approval(visit: Visit[Approval]) -> Done | Pause:
     if decision is not None:
         visit.walk.run.withdraw(question)
         action = visit.node.post.action(decision, visit.scope) or _as_action(decision)
-        return visit.ok(decision, action=action)
+        return visit.ok(copied(decision), action=action)
     timeout_ms = visit.node.timeout_ms
     until = None if timeout_ms is None else since + timeout_ms / 1000
     if until is not None and visit.is_over(until):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ....protocol.errors import Invalid
 from ....protocol.flow.model import WaitEvent
 from ....protocol.flow.paths import parse_path
+from ....protocol.values import copied
 from ...pause import Pause
 from ..visit import Done, Visit, milliseconds, text
 
@@ -19,7 +20,7 @@ async def wait_event(visit: Visit[WaitEvent]) -> Done | Pause:
     value = path.get(visit.scope)
     if value is not None:
         visit.waited_since("we")
-        return visit.ok(value)
+        return visit.ok(copied(value))
     since = visit.waited_since("we")
     if timeout is None and visit.node.timeout_ms is not None:
         timeout = visit.node.timeout_ms / 1000
