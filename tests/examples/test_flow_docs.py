@@ -47,7 +47,8 @@ def names(cell: str) -> list[str]:
     return re.findall(r"`([\w.]+)`", cell)
 
 
-WHOLE = [block for block in blocks(FLOWS, "yaml") if block.startswith("start:")]
+README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+WHOLE = [block for text in (README, FLOWS) for block in blocks(text, "yaml") if block.startswith("start:")]
 
 
 @pytest.mark.parametrize("definition", WHOLE, ids=range(len(WHOLE)))
