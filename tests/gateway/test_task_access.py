@@ -1,0 +1,186 @@
+"""Who may make the calls of flows and workers: roles, and workers on this machine that bring no token."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from greenroom.gateway import Role, add_token
+from greenroom.gateway.server import _is_local
+from greenroom.gateway.taskcalls import TABLE, TaskCall
+
+from .flowing import QUEUED, flow_house
+from .support import House, Raw
+
+MAY: dict[str, set[tuple[str, str]]] = {
+    "worker": {
+        (method, f"{place}/{call}")
+        for place in ("/workers", "")
+        for method, call in (
+            ("POST", "register"),
+            ("POST", "heartbeat"),
+            ("GET", "list"),
+            ("GET", "allocate"),
+        )
+    }
+    | {("POST", f"/queue/{call}") for call in ("poll", "complete", "heartbeat")},
+    "viewer": {
+        ("GET", path)
+        for path in (
+            "/workers/list",
+            "/list",
+            "/workers/allocate",
+            "/allocate",
+            "/flows",
+            "/flows/version",
+            "/flows/version/get",
+            "/tasks",
+            "/tasks/get",
+            "/tasks/runs",
+        )
+    },
+    "operator": {
+        ("POST", path) for path in ("/flows", "/flows/version", "/tasks", "/tasks/cancel", "/tasks/signal")
+    },
+}
+MAY["operator"] |= MAY["viewer"]
+MAY["admin"] = MAY["operator"] | MAY["worker"]
+
+EVERY_CALL = pytest.mark.parametrize("task", TABLE, ids=lambda task: f"{task.method} {task.path}")
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> dict[str, str]:
+    file = tmp_path / "tokens"
+    return {"file": str(file)} | {str(role): add_token(file, f"the-{role}", role) for role in Role}
+
+
+@pytest.fixture
+async def home(tokens: dict[str, str], caplog: pytest.LogCaptureFixture) -> AsyncIterator[House]:
+    async with flow_house(token_file=tokens["file"]) as home:
+        yield home
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def status(home: House, task: TaskCall, prefix: str = "/api", **headers: str) -> int:
+    """How a call is answered that says nothing: with 400 if it may be made."""
+    body = None if task.method == "GET" else {}
+    return (await home.http(task.method, f"{prefix}{task.path}", body, **headers)).status
+
+
+@EVERY_CALL
+async def test_a_role_permits_what_it_permits_and_nothing_else(home, tokens, task):
+    for role in Role:
+        for prefix in ("", "/api"):
+            answered = await status(home, task, prefix, authorization=f"Bearer {tokens[role]}")
+            assert (answered != 403) == ((task.method, task.path) in MAY[role]), role
+
+
+@EVERY_CALL
+async def test_without_a_token_a_program_on_this_machine_may_do_what_workers_do(home, task):
+    for prefix in ("", "/api"):
+        allowed = (task.method, task.path) in MAY["worker"]
+        assert (await status(home, task, prefix) != 401) == allowed
+
+
+@EVERY_CALL
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"origin": "http://localhost:{port}"},
+        {"x_forwarded_for": "127.0.0.1"},
+        {"forwarded": "for=127.0.0.1"},
+        {"via": "1.1 proxy"},
+        {"x_real_ip": "127.0.0.1"},
+    ],
+    ids=lambda header: next(iter(header)),
+)
+async def test_a_page_and_what_a_proxy_passes_on_need_a_token(home, task, header):
+    [(name, value)] = header.items()
+    host = f"localhost:{home.gateway.port}"
+    given = {name: value.format(port=home.gateway.port), "host": host}
+    assert await status(home, task, **given) == 401
+
+
+@EVERY_CALL
+async def test_a_token_that_is_not_in_force_is_refused_though_none_is_needed(home, task):
+    assert await status(home, task, authorization="Bearer gr_wrong") == 401
+    assert await status(home, task, authorization="Basic eDp5") == 401
+
+
+async def test_what_comes_by_another_way_than_a_socket_of_this_machine_needs_a_token(autojump_clock, tokens):
+    async with flow_house(token_file=tokens["file"], listen=False) as home:
+        body = {"id": "w", "url": "", "services": ["slow"], "type": "queue"}
+        raw = Raw(await home.stream())
+        answer = await raw.http("POST", "/register", body)
+        assert (answer.status, bool(answer.json["error"])) == (401, True)
+        with_token = {"authorization": f"Bearer {tokens['worker']}"}
+        assert (await Raw(await home.stream()).http("POST", "/register", body, **with_token)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("peer", "local"),
+    [
+        (("127.0.0.1", 5), True),
+        (("127.8.9.1", 5), True),
+        (("::1", 5, 0, 0), True),
+        (("::ffff:127.0.0.1", 5, 0, 0), True),
+        (("10.0.0.7", 5), False),
+        (("::ffff:10.0.0.7", 5, 0, 0), False),
+        (("fe80::1%eth0", 5, 0, 2), False),
+        (("2001:db8::7", 5, 0, 0), False),
+        ("", False),
+        (OSError("it has gone"), False),
+    ],
+)
+def test_the_address_of_the_other_end_decides_whether_it_is_here(peer: Any, local: bool):
+    class Socket:
+        def getpeername(self) -> Any:
+            if isinstance(peer, OSError):
+                raise peer
+            return peer
+
+    assert _is_local(Socket()) == local  # type: ignore[arg-type]
+
+
+async def test_a_worker_on_this_machine_does_work_without_a_token_and_its_name_stands_in_the_events(home):
+    worker = {"id": "w", "url": "", "services": ["slow"], "type": "queue"}
+    assert (await home.http("POST", "/register", worker)).status == 200
+    await home.engine.flows.publish("f", QUEUED)
+    ticket = await home.engine.flows.start("f", params={"n": 1})
+    item = (await home.http("POST", "/queue/poll", {"worker_id": "w", "services": ["slow"]})).json
+    body = {"queue_id": item["id"], "result": 5, "error": ""}
+    assert (await home.http("POST", "/queue/complete", body)).status == 200
+    with trio.fail_after(5):
+        assert await ticket.result() == {"out": 5}
+
+
+async def test_events_name_the_worker_and_the_operator_who_caused_them(home, tokens):
+    seen = home.engine.events()
+    for path, role, body in (
+        ("/register", None, {"id": "w", "url": "", "services": ["s"], "type": "queue"}),
+        ("/register", "worker", {"id": "v", "url": "", "services": ["s"], "type": "queue"}),
+        ("/flows", "operator", {"Name": "f"}),
+    ):
+        header = {} if role is None else {"authorization": f"Bearer {tokens[role]}"}
+        assert (await home.http("POST", path, body, **header)).status == 200
+    assert [(await anext(seen)).by for _ in range(3)] == ["local", "the-worker", "the-operator"]
+
+
+async def test_a_worker_may_do_its_work_over_a_websocket_and_nothing_else(home, tokens):
+    async with home.socket(headers={"authorization": f"Bearer {tokens['worker']}"}) as talk:
+        registered = await talk.call(
+            "register_worker", worker_id="w", url="", services=["slow"], kind="queue"
+        )
+        assert registered["worker"]["status"] == "online"
+        await home.engine.flows.publish("f", QUEUED)
+        ticket = await home.engine.flows.start("f", params={"n": 1})
+        item = (await talk.call("poll_work", worker_id="w", services=["slow"]))["item"]
+        await talk.call("complete_work", item_id=item["id"], result=5)
+        with trio.fail_after(5):
+            assert await ticket.result() == {"out": 5}
