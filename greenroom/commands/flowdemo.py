@@ -35,5 +35,6 @@ def demo(once: bool) -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     stays = not once and sys.stdin.isatty() and sys.stdout.isatty()
     with TemporaryDirectory(prefix="greenroom-flows-") as folder:
-        if not trio.run(partial(play, Path(folder), stays=stays)):
-            sys.exit(Exit.FAILED)
+        fine = trio.run(partial(play, Path(folder), stays=stays))
+    if not fine:
+        sys.exit(Exit.INTERRUPTED if fine is None else Exit.FAILED)

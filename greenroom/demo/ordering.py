@@ -81,9 +81,10 @@ ORDERS: dict[str, dict[str, Any]] = {
 """The parameters of the two tasks, by the branch that each of them takes."""
 
 
-async def play(folder: Path, *, stays: bool) -> bool:
-    """Play the demo; if it `stays`, its server stays until somebody ends it. Whether all went well."""
-    fine = False
+async def play(folder: Path, *, stays: bool) -> bool | None:
+    """Play the demo; if it `stays`, its server stays until somebody ends it. Whether all went well; `None` if
+    somebody ended it before that was known."""
+    fine: bool | None = None
     store, data = f"sqlite:///{folder / 'greenroom.db'}", folder / "data"
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:

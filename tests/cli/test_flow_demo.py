@@ -1,6 +1,9 @@
 """`greenroom flow demo` as a process: it shows both branches, leaves nothing behind, and ends."""
 
+import contextlib
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,3 +34,31 @@ def test_the_demo_takes_both_branches_shows_the_node_runs_and_ends_by_itself_wit
         assert [name for name in nodes.split() if name not in "\n".join(table)] == []
     assert "discount" not in small
     assert list(tmp_path.iterdir()) == []
+    assert workers_of(story) == []
+
+
+def test_whoever_ends_the_demo_ends_its_workers_too(tmp_path: Path):
+    with subprocess.Popen(
+        [sys.executable, "-m", "greenroom", "flow", "demo", "--once"],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as played:
+        assert played.stdout is not None
+        story = played.stdout.readline()
+        while " begins" not in story.splitlines()[-1]:
+            story += played.stdout.readline()
+        played.send_signal(signal.SIGINT)
+        assert played.wait(PATIENCE) == 130
+    assert list(tmp_path.iterdir()) == []
+    assert workers_of(story) == []
+
+
+def workers_of(story: str) -> list[str]:
+    """The processes that still work for the server that the demo has told of."""
+    [url] = re.findall(r"^server  (\S+)", story)
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            found.append(file.read_bytes().decode(errors="replace"))
+    return [command for command in found if url in command.split("\0")]
