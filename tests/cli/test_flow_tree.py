@@ -177,6 +177,14 @@ def test_what_is_heard_again_changes_nothing(told: Told):
     assert all_of_it() == all_of_it()
 
 
+def test_what_is_heard_late_of_an_earlier_visit_changes_nothing(told: Told):
+    told.starts("price", "executor", visit=2)
+    before = told.drawn()
+    told.starts("price", "executor", visit=1)
+    told.ran("price", status="error", error="reset: gone", action="default")
+    assert told.drawn() == before
+
+
 def test_other_runs_are_passed_over(told: Told):
     before = told.drawn()
     told.tell(NodeStarted, run="run-2", node="price", kind="executor", visit=1)
