@@ -30,6 +30,7 @@ class Frame(msgspec.Struct):
     last: str | None = None
     error: str | None = None
     version: str | None = None  # of the flow that a `flow_ref` walks
+    since: float | None = None  # when the walk has come into a subflow
 
 
 def nested(shared: dict[str, Any], key: str) -> Frame | None:

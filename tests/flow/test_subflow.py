@@ -122,3 +122,13 @@ async def test_a_wait_within_suspends_the_run_and_shows_where_it_is(autojump_clo
         kept = task.shared["_rt.sf:s"]
         assert (kept["curr"], kept["last"], kept["shared"]["n"]) == ("w", None, 2)
         assert (await ended(engine, ticket)).result == {"sub": {"n": 4}}
+
+
+async def test_its_node_run_begins_when_the_walk_came_into_it(autojump_clock: MockClock) -> None:
+    inner = flow("w a", w=node("timer", params={"delay_ms": 60_000}), a=local("double", "n", "n"))
+    async with open_engine(Calls().jobs) as engine:
+        ticket = await start(engine, flow("", s=sub(inner, "$params.begin")), {"begin": {"n": 2}})
+        await ended(engine, ticket)
+        rows = {row.node: row for row in await engine.flows.node_runs(ticket.id)}
+        assert rows["s"].started_at <= rows["s/w"].started_at
+        assert rows["s"].finished_at - rows["s"].started_at >= 60

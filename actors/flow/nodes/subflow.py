@@ -30,8 +30,10 @@ def enter(visit: Visit[Any], graph: Graph, version: str | None) -> Frame:
     if frame is None:
         visit.walk.mention_start(visit)
         shared = result_of(copied(visit.input)) if isinstance(visit.input, dict) else {}
-        frame = Frame(graph.start, shared, version=version)
+        frame = Frame(graph.start, shared, version=version, since=visit.began_at)
         visit.keep("sf", frame)
+    elif frame.since is not None:
+        visit.began_at = frame.since  # the node has been at it for longer than this body
     return frame
 
 
