@@ -4,11 +4,14 @@ for."""
 from __future__ import annotations
 
 from collections import Counter as Count
+from collections.abc import Sequence
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from ..actors.engine import Engine
-from ..protocol.events import Event, RunStateChanged
+from ..protocol.events import Event, NodeRan, RunStateChanged
+from ..protocol.flow.records import NodeStatus, WorkerState, WorkerStatus
 from ..protocol.records import Snapshot
 from ..protocol.states import ENDED, Status
 
@@ -74,8 +77,20 @@ class Metrics:
             "greenroom_store_down", "1 while the store can't be written", registry=registry
         )
         self._last_seq = Gauge("greenroom_seq", "The number of the last event", registry=registry)
+        self._node_runs = Counter(
+            "greenroom_node_runs", "Tries of nodes of flows, by status", ["status"], registry=registry
+        )
+        self._workers = Gauge("greenroom_workers", "Workers, by status", ["status"], registry=registry)
+        self._queue_items = Gauge(
+            "greenroom_queue_items",
+            "Work for workers that fetch it: waiting, or leased to one of them",
+            ["state"],
+            registry=registry,
+        )
         for status in ENDED:
             self._ended.labels(status)
+        for name in get_args(NodeStatus):
+            self._node_runs.labels(name)
 
     def begin(self, snapshot: Snapshot) -> None:
         """Begin with what is queued already."""
@@ -94,6 +109,8 @@ class Metrics:
     def heard(self, event: Event) -> None:
         """Take an event into account."""
         self._events.labels(event.type).inc()
+        if type(event) is NodeRan:
+            self._node_runs.labels(event.status).inc()
         if type(event) is not RunStateChanged:
             return
         if event.from_ is None:
@@ -105,8 +122,13 @@ class Metrics:
         if event.to in ENDED:
             self._ended.labels(event.to).inc()
 
-    def exposition(self, snapshot: Snapshot, *, lag: int) -> bytes:
+    def exposition(self, snapshot: Snapshot, workers: Sequence[WorkerState], *, lag: int) -> bytes:
         """All figures as text."""
+        standing = Count(worker.status for worker in workers)
+        for name in get_args(WorkerStatus):
+            self._workers.labels(name).set(standing[name])
+        for state, count in zip(("waiting", "leased"), self._engine.workers.queued(), strict=True):
+            self._queue_items.labels(state).set(count)
         counts = Count(run.status for run in snapshot.runs.values())
         for status in Status:
             if status not in ENDED:

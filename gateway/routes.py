@@ -135,7 +135,7 @@ async def _readyz(call: Call) -> Response:
 async def _metrics(call: Call) -> Response:
     shared = call.shared
     snapshot = await shared.engine.snapshot()
-    text = shared.metrics.exposition(snapshot, lag=shared.lag)
+    text = shared.metrics.exposition(snapshot, await shared.engine.workers.list(), lag=shared.lag)
     return Response(200, text, CONTENT_TYPE)
 
 

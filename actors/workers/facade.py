@@ -117,6 +117,11 @@ class Workers:
         self._queue.tell(Unpoll(poll))
         return None
 
+    def queued(self) -> tuple[int, int]:
+        """How many items wait for a worker, and how many workers have in hand; for the gateway's metrics."""
+        found = self._queue.report()
+        return found["waiting"], found["leased"]
+
     def give_back(self, queue_id: str, worker_id: str) -> None:
         """What a poll has answered didn't get to its worker: another one gets it, unless something was said
         about it already."""

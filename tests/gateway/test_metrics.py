@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support import until_status
 
+from .flowing import DOUBLES, QUEUED, flow_house, until_run
 from .support import House, Raw, house
 
 
@@ -76,3 +77,32 @@ async def test_clients(autojump_clock):
         now = await figures(home)
         assert now["greenroom_websockets"] == 0
         assert now["greenroom_event_sources"] == 0
+
+
+async def test_workers_the_queue_and_nodes(autojump_clock):
+    async with flow_house(listen=False) as home:
+        flows, workers = home.engine.flows, home.engine.workers
+        for name, definition in (("doubles", DOUBLES), ("queued", QUEUED)):
+            await flows.publish(name, definition)
+        await workers.register("away", "http://127.0.0.1:9", ["sum"])
+        await trio.sleep(20)
+        await workers.register("here", "", ["slow"], kind="queue")
+        for n in (1, None):
+            run = await flows.start("doubles", params={"n": n})
+            await until_run(home, run.id, "succeeded", "failed")
+        for n in range(3):
+            await flows.start("queued", params={"n": n})
+        item = await workers.poll("here", ["slow"])
+        assert item is not None
+        now = await figures(home)
+        assert now["greenroom_workers{status=online}"] == 1
+        assert now["greenroom_workers{status=offline}"] == 1
+        assert now["greenroom_queue_items{state=waiting}"] == 2
+        assert now["greenroom_queue_items{state=leased}"] == 1
+        assert now["greenroom_node_runs_total{status=ok}"] == 1
+        assert now["greenroom_node_runs_total{status=error}"] == 1
+        assert now["greenroom_node_runs_total{status=timeout}"] == 0
+        await workers.complete(item.id, 1)
+        now = await figures(home)
+        assert now["greenroom_queue_items{state=leased}"] == 0
+        assert now["greenroom_node_runs_total{status=ok}"] == 2
