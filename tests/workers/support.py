@@ -18,6 +18,8 @@ from greenroom.actors.workers.states import Work
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.store import Batch
 
+_PATIENCE = 1e5
+
 
 def crew_of(engine: Engine, push: Push) -> Crew:
     """What the bodies of flows are given, for a test that has none."""
@@ -61,7 +63,7 @@ class Answers:
 
 
 class SlowStore(MemoryStore):
-    """A store whose commits wait while `gate` is closed."""
+    """A store whose commits wait while `gate` is closed; not forever."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +71,8 @@ class SlowStore(MemoryStore):
 
     async def commit(self, batch: Batch) -> None:
         if self.gate is not None:
-            await self.gate.wait()
+            with trio.move_on_after(_PATIENCE):  # or a test that fails could not leave its engine
+                await self.gate.wait()
         await super().commit(batch)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -279,6 +277,24 @@ async def test_a_connection_that_the_worker_closed_meanwhile_is_replaced():
     assert requests == 2
 
 
+async def test_a_request_that_an_old_connection_loses_is_not_sent_again_once_it_is_being_answered():
+    requests = 0
+
+    async def worker(stream: trio.SocketStream) -> None:
+        nonlocal requests
+        await read_request(stream)
+        await stream.send_all(response(b'{"result": 1}'))
+        await read_request(stream)
+        requests += 1
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+
+    async with called(worker) as (crew, _):
+        await crew.push(work())
+        with pytest.raises(WorkFailed, match="ended before") as failed:
+            await crew.push(work())
+        assert (failed.value.code, requests) == ("reset", 1)
+
+
 async def test_a_request_that_a_new_connection_loses_is_not_sent_again():
     requests = 0
 
@@ -358,12 +374,10 @@ async def test_an_engine_closes_its_connections_when_it_is_left():
             await hung_up.wait()
 
 
-def test_an_engine_that_calls_no_workers_doesnt_load_the_http_client():
+async def test_an_engine_that_calls_no_workers_doesnt_load_the_http_client():
     program = "import sys, greenroom.actors.opening; print('httpx' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ
-    )
-    assert done.stdout.strip() == "False"
+    done = await trio.run_process([sys.executable, "-c", program], capture_stdout=True)
+    assert done.stdout.strip() == b"False"
 
 
 class _Worker(BaseHTTPRequestHandler):

@@ -265,10 +265,11 @@ async def test_a_cancelled_run_hears_who_had_taken_its_work(autojump_clock):
     assert told == [("w", "")]
 
 
-async def test_a_poll_that_is_given_up_takes_nothing(autojump_clock):
+async def test_a_poll_that_is_over_or_given_up_takes_nothing(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
         with trio.move_on_after(1):
             await engine.workers.poll("w", ["sum"])
+        assert await engine.workers.poll("u", ["sum"], wait=2) is None
         await Offers(crew_of(engine, Answers()), nursery).offer()
         assert await take(engine, "v") is not None
         nursery.cancel_scope.cancel()
@@ -376,8 +377,10 @@ async def test_a_completion_that_isnt_committed_for_30_seconds_is_unavailable(au
         offers = Offers(crew_of(engine, Answers()), nursery, acknowledge=False)
         await offers.offer()
         item = await take(engine)
+        began = trio.current_time()
         with pytest.raises(Unavailable, match="isn't committed yet"):
             await engine.workers.complete(item.id, 1)
+        assert trio.current_time() == began + 30
         (await offers.outcome()).acknowledge()
 
 
