@@ -1,6 +1,6 @@
 """Whatever bytes a client sends: no crash, no hang, no error in the log, and no other client disturbed.
 
-`GREENROOM_FUZZ` says how many clients there are of each of the four kinds, 2500 unless it is set; 100000 is
+`GREENROOM_FUZZ` says how many clients there are of each of the five kinds, 2500 unless it is set; 100000 is
 the long form. Several come to the same engine at a time, since an engine takes longer than they do.
 """
 
@@ -10,6 +10,7 @@ import json
 import logging
 import os
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 import pytest
@@ -19,7 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from greenroom.gateway import Limits
+from greenroom.gateway.taskcalls import TABLE as TASK_CALLS
+from greenroom.gateway.taskcalls import TaskCall
 from greenroom.protocol.codec import JSON
+from greenroom.protocol.commandbase import CommandBase
 from greenroom.protocol.commands import Command
 from tests.protocol.strategies import values_of
 
@@ -28,6 +32,15 @@ from .support import BINARY, CLOSE, PING, PONG, TEXT, House, Raw, client_frame, 
 CONTINUATION = 0
 RUN = "0" * 32
 """Stands for the id of a run that there is."""
+FLOW = "1" * 32
+"""Stands for the id of a flow that there is."""
+TASK = "2" * 32
+"""Stands for the id of a run of that flow, which waits for work that is in the queue."""
+GRAPH = {
+    "start": "q",
+    "nodes": {"q": {"kind": "executor", "exec_type": "queue", "service": "s", "on_error": "e"}},
+    "edges": [{"from": "q", "action": "e", "to": ""}],
+}
 CLIENTS = int(os.environ.get("GREENROOM_FUZZ", "2500"))
 AT_A_TIME = 10
 LIMITS = Limits(max_message_bytes=300, max_head_bytes=500)  # so small that they are met
@@ -66,13 +79,55 @@ AIMED: dict[str, st.SearchStrategy[Any]] = {
     "run_id": st.just(RUN),
     "run_or_handle": st.sampled_from([RUN, "h", "i"]),
     "params": st.dictionaries(st.text(max_size=5), st.integers(), max_size=2),
+    "flow": st.sampled_from(["f", FLOW]),
+    "name": st.sampled_from(["f", "g"]),
+    "definition": st.sampled_from([GRAPH, json.dumps(GRAPH), {}]),
+    "version": st.sampled_from([None, 0, 1, 2]),
+    "worker_id": st.sampled_from(["v", "w"]),
+    "services": st.just(["s"]),
+    "service": st.just("s"),
+    "wait": st.sampled_from([0, 1, 25]),
+    "key": st.sampled_from(["k", "a.b"]),
+    "id": st.sampled_from(["v", "w", TASK, FLOW, RUN]),
+    "flow_id": st.sampled_from(["f", FLOW]),
+    "task_id": st.just(TASK),
+    "definition_json": st.sampled_from([GRAPH, json.dumps(GRAPH)]),
+    "params_json": st.sampled_from(["{}", {}, '{"a":1}', "[]"]),
+    "status": st.sampled_from(["", "draft", "published", "running", "failed"]),
+    "url": st.sampled_from(["", "http://127.0.0.1:9"]),
+    "type": st.sampled_from(["", "http", "queue"]),
 }
 """What there is, so that commands are not only about what there is not."""
 
 
 def aimed(kind: type[msgspec.Struct]) -> st.SearchStrategy[msgspec.Struct]:
-    fields = msgspec.structs.fields(kind)
-    return st.builds(kind, **{field.name: AIMED.get(field.name, values_of(field.type)) for field in fields})
+    fields = {
+        field.name: AIMED.get(field.name, values_of(field.type)) for field in msgspec.structs.fields(kind)
+    }
+    if issubclass(kind, CommandBase):
+        fields["id"] = st.integers(0, 9)
+    return st.builds(kind, **fields)
+
+
+def request(task: TaskCall, api: str, spelled: Any, given: dict[str, Any]) -> bytes:
+    """A call of flows or workers, with its fields in the body or in the query."""
+    given = {spelled(name): value for name, value in given.items() if value is not None}
+    line, body = f"{task.method} {api}{task.path}", b""
+    if task.in_query:
+        line += "?" + urlencode({name: str(value) for name, value in given.items()}, errors="replace")
+    else:
+        body = json.dumps(given).encode()
+    head = f"{line} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def task_calls(task: TaskCall) -> st.SearchStrategy[bytes]:
+    given = st.one_of(
+        aimed(task.takes).map(msgspec.to_builtins),
+        st.dictionaries(st.sampled_from(task.takes.__struct_fields__), json_values, max_size=4),
+    )
+    spelled = st.sampled_from([str, str.upper, lambda name: name.replace("_", "")])
+    return st.builds(request, st.just(task), st.sampled_from(["", "/api"]), spelled, given)
 
 
 commands = st.one_of([values_of(kind) for kind in COMMANDS] + [aimed(kind) for kind in COMMANDS]).map(
@@ -159,9 +214,13 @@ def play(
             other = await home.memory_socket()
             await other.call("subscribe")
             run_id = (await home.engine.submit("wait", handle="h", params={})).id
+            flow_id = (await home.engine.flows.publish("f", GRAPH)).flow
+            task_id = (await home.engine.flows.start("f")).id
 
             def prepared(piece: bytes) -> bytes:
-                return piece if framed else client_frame(piece.replace(RUN.encode(), run_id.encode()))
+                for name, id in ((RUN, run_id), (FLOW, flow_id), (TASK, task_id)):
+                    piece = piece.replace(name.encode(), id.encode())
+                return piece if framed else client_frame(piece)
 
             with trio.fail_after(1000):
                 async with trio.open_nursery() as nursery:
@@ -226,6 +285,12 @@ def test_any_commands(caplog: pytest.LogCaptureFixture, data: list[list[bytes]])
 @fuzz
 @given(data=clients(pieces, 6))
 def test_any_requests(caplog: pytest.LogCaptureFixture, data: list[list[bytes]]):
+    play(caplog, data, upgraded=False)
+
+
+@fuzz
+@given(data=clients(st.one_of([task_calls(task) for task in TASK_CALLS]), 6))
+def test_any_calls_of_flows_and_workers(caplog: pytest.LogCaptureFixture, data: list[list[bytes]]):
     play(caplog, data, upgraded=False)
 
 
