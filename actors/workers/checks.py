@@ -11,6 +11,10 @@ from ...protocol.errors import Invalid
 from ...protocol.flow.records import WorkerKind
 from ...protocol.names import check_name
 from ...protocol.values import shown
+from ..jobs import check_seconds
+
+LONGEST_POLL = 25.0
+"""Seconds that a poll may wait."""
 
 MAX_SERVICES = 1000
 _MAX_URL = 2048
@@ -46,6 +50,12 @@ def check_load(load: object) -> float:
     if not (isfinite(load) and 0 <= load <= _HIGHEST_LOAD):
         raise Invalid(f"load must be from 0 to {_HIGHEST_LOAD:g}, not {shown(load)}", value=shown(load))
     return float(load)
+
+
+def check_wait(wait: float) -> None:
+    """How long a poll may wait."""
+    if not 0 <= check_seconds("wait", wait, LONGEST_POLL) <= LONGEST_POLL:
+        raise Invalid(f"wait must be from 0 to {LONGEST_POLL:g} seconds, not {wait!r}", value=repr(wait))
 
 
 def check_url(url: object, kind: WorkerKind) -> str:

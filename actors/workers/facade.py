@@ -18,7 +18,7 @@ from ..arguments import check_text
 from ..door import Door
 from ..jobs import check_seconds
 from .answers import error_text
-from .checks import check_kind, check_load, check_services, check_url
+from .checks import LONGEST_POLL, check_kind, check_load, check_services, check_url, check_wait
 from .messages import (
     Allocate,
     Complete,
@@ -34,9 +34,6 @@ from .messages import (
 from .registry import Registry
 from .states import Failing, WorkFailed
 from .workqueue import WorkQueue
-
-LONGEST_POLL = 25.0
-"""Seconds that a poll may wait."""
 
 _COMMITTED_WITHIN = 30.0
 """Seconds that a worker waits until what it completed is committed: its store may be down."""
@@ -164,9 +161,3 @@ class Workers:
         check_text("worker_id", worker_id)
         self._registry.tell(Heard(worker_id))
         await self._door.ask(Extend(queue_id, worker_id, Reply()), self._queue)
-
-
-def check_wait(wait: float) -> None:
-    """How long a poll may wait."""
-    if not 0 <= check_seconds("wait", wait, LONGEST_POLL) <= LONGEST_POLL:
-        raise Invalid(f"wait must be from 0 to {LONGEST_POLL:g} seconds, not {wait!r}", value=repr(wait))

@@ -9,8 +9,14 @@ from typing import Any, Literal
 
 from ...actors.arguments import check_text
 from ...actors.jobs import check_seconds
-from ...actors.workers.checks import check_kind, check_load, check_services, check_url
-from ...actors.workers.facade import LONGEST_POLL, check_wait
+from ...actors.workers.checks import (
+    LONGEST_POLL,
+    check_kind,
+    check_load,
+    check_services,
+    check_url,
+    check_wait,
+)
 from ...protocol.errors import Conflict, Invalid, TooLarge
 from ...protocol.flow import commands as wire
 from ...protocol.flow.records import QueueItem, WorkerState
