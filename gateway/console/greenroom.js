@@ -486,6 +486,8 @@ function predicate(filter) {
 
 const SUBPROTOCOL = "greenroom.v1.json";
 const FINAL = new Set(["invalid", "unauthorized", "forbidden"]);
+const STARTS = new Set(["submit", "start_flow"]);
+const LISTS = ["runs", "events", "flows", "versions", "tasks", "node_runs", "workers"];
 const UNAUTHORIZED = 4401;
 const LONGEST_TIMEOUT = 2 ** 31 - 1;
 
@@ -514,6 +516,51 @@ export class Client {
   state = null;
   /** What the token permits. */
   role = null;
+
+  /** Flows, and runs of them: `engine.flows`. Pages and versions are asked for with what goes over the wire. */
+  flows = {
+    check: async (definition) => {
+      const { errors, warnings } = await this.#ask({ type: "check_flow", definition }, true);
+      return { errors, warnings };
+    },
+    create: async (name, description = "") => (await this.#ask({ type: "create_flow", name, description })).flow,
+    publish: async (name, definition, options = {}) =>
+      (await this.#ask({ ...options, type: "publish_flow", name, definition })).version,
+    addVersion: async (flow, definition, options = {}) =>
+      (await this.#ask({ ...options, type: "add_flow_version", flow, definition })).version,
+    list: async (query = {}) => {
+      const { flows, total } = await this.#ask({ ...query, type: "list_flows" }, true);
+      return { flows, total };
+    },
+    versions: async (flow) => (await this.#ask({ type: "list_flow_versions", flow }, true)).versions,
+    version: async (id) => (await this.#ask({ type: "get_flow_version", version_id: id }, true)).version,
+    start: async (flow, options = {}) => this.#start({ type: "start_flow", flow }, options),
+    task: async (runId) => (await this.#ask({ type: "get_task", run_id: runId }, true)).task,
+    tasks: async (query = {}) => {
+      const { tasks, total } = await this.#ask({ ...query, type: "list_tasks" }, true);
+      return { tasks, total };
+    },
+    nodeRuns: async (runId) => (await this.#ask({ type: "node_runs", run_id: runId }, true)).node_runs,
+  };
+
+  /** Workers: `engine.workers`. One that fetches its work can be written with it. */
+  workers = {
+    register: async (id, url, services, options = {}) =>
+      (await this.#ask({ ...options, type: "register_worker", worker_id: id, url, services }, true)).worker,
+    heartbeat: async (id, load = null) => {
+      await this.#ask({ type: "heartbeat_worker", worker_id: id, load }, true);
+    },
+    list: async (query = {}) => (await this.#ask({ ...query, type: "list_workers" }, true)).workers,
+    allocate: async (service) => (await this.#ask({ type: "allocate_worker", service }, true)).worker ?? null,
+    poll: async (id, services, wait = 25) =>
+      (await this.#ask({ type: "poll_work", worker_id: id, services, wait }, true)).item ?? null,
+    complete: async (itemId, result = null, options = {}) => {
+      await this.#ask({ ...options, type: "complete_work", item_id: itemId, result });
+    },
+    extend: async (itemId, id) => {
+      await this.#ask({ type: "extend_work", item_id: itemId, worker_id: id }, true);
+    },
+  };
 
   #url;
   #token;
@@ -574,8 +621,12 @@ export class Client {
   // Commands.
 
   /** Submit a run of a job; resolves to a Ticket. Sent again if the connection is lost, and happens once. */
-  async submit(job, { handle, request_id = null, ...options } = {}) {
-    const command = { type: "submit", job, handle, request_id: request_id ?? drawId(), ...wireTimeouts(options) };
+  async submit(job, { handle, ...options } = {}) {
+    return this.#start({ type: "submit", job, handle }, options);
+  }
+
+  async #start(what, { request_id = null, ...options }) {
+    const command = { ...what, request_id: request_id ?? drawId(), ...wireTimeouts(options) };
     const reply = await this.#ask(command, true);
     const wasThere = Boolean(reply.joined) && (isGiven(request_id) || options.on_conflict === "join");
     return new Ticket(reply.run_id, wasThere, this);
@@ -597,6 +648,11 @@ export class Client {
 
   async answer(interruptId, data) {
     return (await this.#ask({ type: "answer", interrupt_id: interruptId, data })).outcome;
+  }
+
+  /** Put a value into what a flow's run shares; what waits for it goes on. */
+  async signal(runId, key, value) {
+    await this.#ask({ type: "signal", run_id: runId, key, value });
   }
 
   async getRun(runId) {
@@ -755,10 +811,10 @@ export class Client {
     call.timer = setTimeout(() => {
       const why = `there is no connection to ${this.#url}`;
       this.#calls.delete(call.command.id);
-      const unknown = call.sent && call.command.type === "submit";
+      const unknown = call.sent && STARTS.has(call.command.type);
       call.reject(
         unknown
-          ? new OutcomeUnknown("submit", why)
+          ? new OutcomeUnknown(call.command.type, why)
           : new GreenroomError("unavailable", `${why}; ${call.command.type} was not carried out`),
       );
     }, Math.min(this.#patience, LONGEST_TIMEOUT));
@@ -800,7 +856,7 @@ export class Client {
     }
     for (const call of this.#calls.values()) {
       clearTimeout(call.timer);
-      const unknown = call.sent && (call.command.type === "submit" || !call.repeatable);
+      const unknown = call.sent && (STARTS.has(call.command.type) || !call.repeatable);
       call.reject(unknown ? new OutcomeUnknown(call.command.type, makeError().message) : makeError());
     }
     this.#calls.clear();
@@ -973,7 +1029,7 @@ export class Client {
     if (call.command.type === "subscribe") this.#subscribed(message.seq);
     const whole = { ...message };
     if (message.snapshot) whole.snapshot = joined(call.parts.map((part) => part.snapshot));
-    for (const name of ["runs", "events"]) {
+    for (const name of LISTS) {
       if (call.parts.some((part) => part[name])) whole[name] = call.parts.flatMap((part) => part[name] ?? []);
     }
     call.resolve(whole);

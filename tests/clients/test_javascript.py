@@ -117,6 +117,69 @@ async def test_every_command_does_what_the_engine_does(which: str):
     }
 
 
+async def test_flows_and_workers_are_those_of_the_engine():
+    program = """
+        const client = await connect(argument.url);
+        const told = {};
+        const node = { kind: "executor", exec_type: "queue", service: "sum", prep: { input_key: "$params.n" },
+                       post: { output_key: "sum" } };
+        const wait = { kind: "wait_event", params: { signal_key: "$shared.flag" } };
+        const edges = [{ from: "a", action: "default", to: "w" }];
+        const graph = { start: "a", nodes: { a: node, w: wait }, edges };
+        told.mistakes = (await client.flows.check({ start: "x" })).errors.length > 0;
+        told.right = await client.flows.check(graph);
+        told.made = (await client.flows.create("order", "d")).description;
+        told.published = (await client.flows.publish("order", graph)).version;
+        told.draft = (await client.flows.addVersion("order", graph, { status: "draft", version: 7 })).status;
+        const { flows, total } = await client.flows.list({ limit: 5 });
+        told.listed = [flows.map((flow) => flow.name), total];
+        const versions = await client.flows.versions("order");
+        told.versions = versions.map((version) => version.version);
+        told.graph = JSON.parse((await client.flows.version(versions[0].id)).definition);
+        const ticket = await client.flows.start("order", { params: { n: [1, 2] }, deadline: Infinity });
+        told.worker = (await client.workers.register("w", "", ["sum"], { kind: "queue" })).status;
+        await client.workers.heartbeat("w", 1);
+        told.load = (await client.workers.list({ service: "sum" }))[0].load;
+        told.nobody = await client.workers.allocate("sum");
+        const item = await client.workers.poll("w", ["sum"]);
+        told.input = item.input;
+        await client.workers.extend(item.id, "w");
+        await client.workers.complete(item.id, 3, { worker_id: "w" });
+        told.late = await client.workers.complete(item.id, 3).catch((error) => error.code);
+        told.nothing = await client.workers.poll("w", ["sum"], 0);
+        await client.signal(ticket.id, "flag", true);
+        told.result = await ticket.result();
+        told.rows = (await client.flows.nodeRuns(ticket.id)).map((row) => [row.node, row.status]);
+        told.shared = (await client.flows.task(ticket.id)).shared;
+        const page = await client.flows.tasks({ status: "succeeded" });
+        told.tasks = [page.tasks.map((task) => task.run.id === ticket.id), page.total];
+        client.close();
+        answer([told, graph]);
+    """
+    async with serving() as (_, _, url):
+        told, graph = await run_node(program, {"url": url})
+    assert told == {
+        "mistakes": True,
+        "right": {"errors": [], "warnings": []},
+        "made": "d",
+        "published": 1,
+        "draft": "draft",
+        "listed": [["order"], 1],
+        "versions": [1, 7],
+        "graph": graph,
+        "worker": "online",
+        "load": 1,
+        "nobody": None,
+        "input": [1, 2],
+        "late": "conflict",
+        "nothing": None,
+        "result": {"sum": 3, "flag": True},
+        "rows": [["a", "ok"], ["w", "ok"]],
+        "shared": {"sum": 3, "flag": True},
+        "tasks": [[True], 1],
+    }
+
+
 async def test_refusals_have_their_code_and_details():
     program = """
         const client = await connect(argument);
