@@ -50,9 +50,11 @@ async def at_work(
 async def _show_branches(frame: Frame, graph: Graph, graphs: Graphs, ended: list[NodeRun]) -> None:
     """A node with branches shows which have ended: what it keeps is never written, but rebuilt here."""
     found = await at_work(frame, graph, graphs.get)
-    if found is None or not isinstance(found[1], Parallel | Foreach):
+    if found is None:
         return
     _, node, frame = found
+    if not isinstance(node, Parallel | Foreach):
+        return
     assert frame.curr is not None, "the walk is at this node"
     done = {row.branch: row.output for row in ended if row.status == "ok"}
     errors = {row.branch: row.error for row in ended if row.error is not None}

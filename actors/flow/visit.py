@@ -120,7 +120,7 @@ class Visit(Generic[N]):
         kept = self.kept(mark)
         if kept is None:
             self.walk.mention_start(self)
-            kept = {"start": math.floor(self.began_at * 1000)}  # not after it
+            kept = {"start": round(self.began_at * 1000)}
             self.keep(mark, kept)
         since: float = kept["start"] / 1000
         self.began_at = min(self.began_at, since)

@@ -6,6 +6,7 @@ restart and a crash are the same to it: it goes on at the node that was in fligh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
@@ -48,7 +49,6 @@ class Walk:
         self.state = state
         self.tools = tools
         self.later = later  # the node runs of the node that was in flight when the last body went
-        self.now = run.wall_clock
         self._version = stored.version
         self._numbered = later[-1].number if later else stored.numbered
         self._taken: list[int] = []  # the signals that the next commit will have in it
@@ -89,6 +89,10 @@ class Walk:
         return None
 
     # What nodes ask of the walk.
+
+    def now(self) -> float:
+        """Unix seconds, to the millisecond: that is how exactly a wait keeps them."""
+        return math.floor(self.run.wall_clock() * 1000) / 1000
 
     def mention_start(self, visit: Visit[Any]) -> None:
         """Let those who follow know that a node has begun that takes time."""
