@@ -157,6 +157,7 @@ class Flows:
     ) -> Ticket:
         """Submit a run of a flow, given by its name or id. Without a handle it gets one of its own, which is
         `task:` and its id."""
+        check_version(version)
         accepted, ended = await self._door.submit(
             FLOW,
             handle=handle,

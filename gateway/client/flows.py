@@ -11,7 +11,7 @@ from ...protocol.errors import Invalid
 from ...protocol.flow import commands as wire
 from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, VersionStatus
 from ...protocol.names import check_name
-from ...protocol.values import json_value, shown
+from ...protocol.values import json_value
 from .arguments import seconds, status_names
 from .link import Link
 from .ticket import ClientTicket
@@ -142,19 +142,17 @@ class ClientFlows:
         """See `Flows.start`. It is sent again if the connection is lost, and still happens once: without a
         `request_id`, one is drawn."""
         check_text("flow", flow)
+        check_version(version)
         if handle is not None:
             check_name("handle", handle)
         if request_id is not None:
             check_name("request_id", request_id)
-        given = json_value({} if params is None else params, "params", None)
-        if not isinstance(given, dict):
-            raise Invalid(f"params must be an object, not {shown(given)}", path="params")
         ok = await self._link.ask(
             wire.StartFlow(
                 id=self._link.number(),
                 flow=flow,
                 version=version,
-                params=given,
+                params=json_value(params, "params", None),
                 handle=handle,
                 lane=lane,
                 kind=kind,

@@ -77,7 +77,7 @@ class StartFlow(CommandBase, frozen=True, kw_only=True, tag="start_flow"):
 
     flow: str
     version: int = 0
-    params: dict[str, Any] | None = None
+    params: Any = None
     handle: str | None = None
     lane: str | None = None
     kind: str = "start"
