@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from functools import partial
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 import click
 import trio
 
+from ..actors.jobs import Jobs
 from ..config.reading import Flag, check_together, read_config
 from ..logs import begin_logs
 from ..serving import Server
 from .config import file_option
 from .exits import told
+
+logger = logging.getLogger("greenroom")
 
 _FLAGS = {
     "jobs": ("MODULE:JOBS", "engine.jobs"),
@@ -62,8 +66,9 @@ def serve(file: str | None, **given: Any) -> None:
     """Run an engine with these jobs, and the gateway to it.
 
     MODULE:JOBS names a `greenroom.Jobs`, as in `app.jobs:jobs`: its jobs are what can be submitted, its
-    functions what `local` nodes of flows can call. Flags win over the GREENROOM_… variables,
-    and those over greenroom.toml. Logs go to standard error.
+    functions what `local` nodes of flows can call. Without it, or `jobs` under [engine] in greenroom.toml,
+    only flows can be run. Flags win over the GREENROOM_… variables, and those over greenroom.toml. Logs go to
+    standard error.
 
     SIGTERM or Ctrl-C drains and ends with 0, also if a body can't be ended; a second one stops at once and
     ends with 128 and the signal's number. SIGHUP reloads the configuration: limits, tokens, origins and logs.
@@ -83,9 +88,7 @@ def serve(file: str | None, **given: Any) -> None:
     reread = partial(read_config, file, flags)
     read = reread()
     jobs = check_together(read)
-    if jobs is None:
-        raise click.UsageError(
-            "say which jobs: greenroom serve app.jobs:jobs, or `jobs` under [engine] in greenroom.toml"
-        )
     begin_logs(read.config.logs)
-    sys.exit(trio.run(Server(jobs, read, reread).run))
+    if jobs is None:
+        logger.warning("no jobs were named: only flows can be run, and without functions of this process")
+    sys.exit(trio.run(Server(jobs or Jobs(), read, reread).run))

@@ -75,13 +75,20 @@ class Served:
     """A server that has been started, and listens. What its bodies print comes out of `said`."""
 
     def __init__(
-        self, folder: Path, *arguments: str, app: str = APP, toml: str = "", **variables: str
+        self,
+        folder: Path,
+        *arguments: str,
+        jobs: str | None = "app:jobs",
+        app: str = APP,
+        toml: str = "",
+        **variables: str,
     ) -> None:
         (folder / "app.py").write_text(app, encoding="utf-8")
         (folder / "greenroom.toml").write_text(toml, encoding="utf-8")
         self.folder = folder
         self.log: list[dict[str, Any]] = []
-        command = [sys.executable, "-m", "greenroom", "serve", "app:jobs", "--port", "0", *arguments]
+        named = () if jobs is None else (jobs,)
+        command = [sys.executable, "-m", "greenroom", "serve", *named, "--port", "0", *arguments]
         self._process = subprocess.Popen(
             [*command, "--log-format", "json"],
             cwd=folder,

@@ -164,9 +164,23 @@ def test_a_store_that_another_engine_has_ends_it_with_1(tmp_path: Path):
 def test_it_is_told_which_jobs_by_the_argument_the_variable_or_the_file(tmp_path: Path):
     with Served(tmp_path, GREENROOM_JOBS="nonsense:jobs") as server:  # the argument wins
         assert server.request("GET", "/api/state")["engine"]["draining"] is False
-    result = CliRunner().invoke(main, ["serve"])
-    assert result.exit_code == 2
-    assert "say which jobs: greenroom serve app.jobs:jobs" in result.stderr
+
+
+def test_without_jobs_it_serves_flows(tmp_path: Path):
+    with Served(tmp_path, jobs=None) as server:
+        assert server.messages("warning") == [
+            "no jobs were named: only flows can be run, and without functions of this process"
+        ]
+        timer = {
+            "start": "wait",
+            "nodes": {"wait": {"kind": "timer", "params": {"delay_ms": 1}}},
+            "edges": [],
+        }
+        flow = server.request("POST", "/api/flows", {"Name": "short"})["id"]
+        version = {"FlowID": flow, "Version": 1, "DefinitionJSON": timer, "Status": "published"}
+        server.request("POST", "/api/flows/version", version)
+        task = server.request("POST", "/api/tasks", {"FlowID": flow})["id"]
+        assert server.request("GET", f"/api/tasks/get?id={task}")["flow_name"] == "short"
 
 
 def test_the_log_is_json_line_by_line(tmp_path: Path):
