@@ -82,7 +82,10 @@ class Walk:
                 raise FlowFailed(f"too_many_steps: a flow may make {MAX_STEPS:,} steps")
             key = frame.curr
             visit = Visit(self, frame, key, prefix + key, graph.nodes[key], params, depth)
-            done = await KINDS[type(visit.node)](visit)
+            try:
+                done = await KINDS[type(visit.node)](visit)
+            except TooLarge as error:
+                await self._give_up(visit, visit.ok(), error)
             if isinstance(done, Pause):
                 return done
             await self._finish(graph, visit, done)
@@ -162,6 +165,7 @@ class Walk:
         try:
             memos = self._memos()
         except TooLarge as error:
+            self._numbered -= 1
             await self._give_up(visit, done, error)
         await self._commit(done, event, (row, *memos))
         self._taken = []
@@ -169,7 +173,6 @@ class Walk:
 
     async def _give_up(self, visit: Visit[Any], done: Done, error: TooLarge) -> NoReturn:
         """What the nodes share can't be kept any more: that is the last node's failure, and the flow's."""
-        self._numbered -= 1
         done.fail("too_large", error.message)
         await self.record(visit, done, None, last=True)
         raise FlowFailed(f"node {visit.path!r}: {done.error}")

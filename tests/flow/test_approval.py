@@ -14,6 +14,7 @@ from greenroom import Engine, Ticket
 from greenroom.protocol.records import InterruptState
 from tests.support import open_engine
 
+from .restarts import Lives
 from .walking import Calls, ended, flow, local, node, start, until_waiting, walk
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -216,3 +217,41 @@ async def test_an_approval_without_a_sound_path_is_an_error_of_the_node(
     async with open_engine(Calls().jobs) as engine:
         done = await walk(engine, flow("", ask=node("approval")), {"approval_key": key})
         assert (done.rows[0].error or "").startswith("bad_params:")
+
+
+@pytest.mark.parametrize("how", ["clean", "crash"])
+@pytest.mark.parametrize("by", ["answer", "signal"])
+async def test_the_same_question_is_open_after_a_restart(
+    autojump_clock: MockClock, how: str, by: str
+) -> None:
+    lives = Lives(Calls().jobs)
+    async with getattr(lives, how)() as engine:
+        ticket = await start(engine, DECIDE, {"amount": 5})
+        await until_waiting(engine, ticket)
+        id, record = await question(engine)
+    async with lives.clean() as engine:
+        assert await question(engine) == (id, record)
+        await engine.signal(ticket.id, "unrelated", 1)
+        await trio.sleep(10)
+        assert await question(engine) == (id, record)
+        if by == "answer":
+            assert await engine.answer(id, True) == "resolved"
+        else:
+            await engine.signal(ticket.id, "approval", True)
+        done = await ended(engine, ticket.id)
+        assert done.story == ["ask ok approved", "approved ok default"]
+        assert (await engine.snapshot()).interrupts == {}
+
+
+async def test_nobody_decides_in_time_over_a_restart(autojump_clock: MockClock) -> None:
+    late = {**ASK, "timeout_ms": 60_000, "on_timeout": "rejected"}
+    lives = Lives(Calls().jobs)
+    async with lives.crash() as engine:
+        ticket = await start(engine, flow("ask:rejected rejected", ask=late, **ENDS))
+        await until_waiting(engine, ticket)
+        await trio.sleep(30)
+    async with lives.clean() as engine:
+        began = trio.current_time()
+        done = await ended(engine, ticket.id)
+        assert trio.current_time() - began == pytest.approx(30, abs=1)
+        assert done.story == ["ask timeout rejected", "rejected ok default"]

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from tests.support import open_engine
 
-from .walking import Calls, Walked, flow, local, node, walk
+from .walking import Calls, Walked, ended, flow, local, node, start, walk
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
@@ -172,7 +172,9 @@ async def test_an_error_takes_on_error_then_the_usual_action_and_then_an_edge(
     autojump_clock: MockClock,
 ) -> None:
     b = local("echo", {"x": 1}, "b")
-    assert (await walked(flow("a:sorry b", a=local("fail", on_error="sorry"), b=b))).result
+    for fields in ({}, {"action": "calm"}, {"default_action": "calm"}):
+        sorry = local("fail", on_error="sorry", **fields)
+        assert (await walked(flow("a:sorry b", a=sorry, b=b))).story == ["a error sorry", "b ok default"]
     assert (await walked(flow("a b", a=local("fail", on_error="sorry"), b=b))).result
     assert (await walked(flow("a b", a=local("fail"), b=b))).result
     assert (await walked(flow("a:calm b", a=local("fail", default_action="calm"), b=b))).result
@@ -277,3 +279,19 @@ async def test_a_result_that_is_too_large_is_an_error_of_its_node(autojump_clock
     )
     assert done.story == ["a error default", "b ok default"]
     assert (done.of("a")[0].error or "").startswith("bad_answer:")
+
+
+async def test_a_wait_whose_state_is_too_large_fails_by_name(autojump_clock: MockClock) -> None:
+    wait = node("wait_event", params={"signal_key": "go"})
+    async with open_engine(Calls().jobs, max_value_bytes=1000) as engine:
+        ticket = await start(engine, flow("", w=wait))
+        for key in ("a", "b", "c", "go"):
+            await engine.signal(ticket.id, key, None if key == "go" else "x" * 400)
+        done = await ended(engine, ticket)
+        assert done.error.startswith("node 'w': too_large: what the flow shares has")
+        assert done.story == ["w error"]
+        inner = flow("", t=node("timer", params={"delay_ms": 1000}))
+        sub = node("subflow", {"a": "$params.a", "b": "$params.a"}, subflow=inner)
+        done = await walk(engine, flow("", s=sub), {"a": "x" * 600})
+        assert done.error.startswith("node 's/t': too_large: ")
+        assert done.story == ["s/t error"]
