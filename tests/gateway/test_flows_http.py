@@ -508,19 +508,54 @@ async def test_a_poller_that_goes_away_gets_nothing(autojump_clock):
         )
 
 
-async def test_work_goes_to_another_where_its_taker_is_gone_when_it_is_handed_out(autojump_clock):
+async def test_work_goes_to_another_where_a_poller_is_gone(autojump_clock):
     async with flow_house(listen=False) as home:
         await home.engine.flows.publish("f", QUEUED)
         gone = Raw(await home.stream())
         await gone.send(POLLING)
         await trio.testing.wait_all_tasks_blocked()
-        ticket = await home.engine.flows.start("f", params={"n": 1})
-        await trio.aclose_forcefully(gone.stream)  # before anything else can happen
+        await trio.aclose_forcefully(gone.stream)
+        await taken_by_another(home)
+
+
+async def test_work_goes_to_another_where_it_can_not_be_sent_to_its_taker(autojump_clock):
+    async with flow_house(listen=False) as home:
+        await home.engine.flows.publish("f", QUEUED)
+        deaf = Raw(await home.stream())
+        await deaf.send(POLLING)
         await trio.testing.wait_all_tasks_blocked()
-        began = trio.current_time()
-        item = await home.engine.workers.poll("v", ["slow"])
-        assert item is not None
-        assert (item.run, trio.current_time()) == (ticket.id, began)
+        deaf.stream.receive_stream.close()  # type: ignore[attr-defined]  # what is sent to it fails
+        await taken_by_another(home)
+
+
+async def test_work_goes_to_another_where_its_taker_goes_away_in_the_moment_it_is_handed_out(
+    autojump_clock, monkeypatch
+):
+    async with flow_house(listen=False) as home:
+        await home.engine.flows.publish("f", QUEUED)
+        gone = Raw(await home.stream())
+        await gone.send(POLLING)
+        await trio.testing.wait_all_tasks_blocked()
+        queue = home.engine.workers._queue
+        give = queue._give
+
+        def give_and_go(item: Any, poll: Any) -> None:
+            give(item, poll)
+            gone.stream.send_stream.close()  # type: ignore[attr-defined]
+            monkeypatch.undo()
+
+        monkeypatch.setattr(queue, "_give", give_and_go)
+        await taken_by_another(home)
+
+
+async def taken_by_another(home: House) -> None:
+    """Start a run whose work the poller doesn't get: another one gets it at once."""
+    ticket = await home.engine.flows.start("f", params={"n": 1})
+    await trio.testing.wait_all_tasks_blocked()
+    began = trio.current_time()
+    item = await home.engine.workers.poll("v", ["slow"])
+    assert item is not None
+    assert (item.run, trio.current_time()) == (ticket.id, began)
 
 
 async def test_a_client_may_send_its_next_request_while_it_waits(autojump_clock):
