@@ -11,7 +11,7 @@ import attrs
 import click
 
 from ..simulation.hunting import Hunt, NotRepeatable, again, quiet, search
-from ..simulation.naming import BUILT_IN, NoScenario, find
+from ..simulation.naming import BUILT_IN, NAMED, NoScenario, find
 from ..simulation.shrinking import shrink
 from ..simulation.simulate import SimulationFailed
 from ..simulation.simulate import simulate as play
@@ -49,7 +49,7 @@ class _Wanted:
         """The command that plays it again."""
         words = ["greenroom", "simulate", "--seed", str(failed.seed)]
         words += [] if failed.keep is None else ["--keep", ",".join(map(str, failed.keep))]
-        words += [] if self.name == BUILT_IN else ["--scenario", self.name]
+        words += [] if NAMED.get(self.name, self.name) == BUILT_IN else ["--scenario", self.name]
         words += [] if self.steps is None else ["--steps", str(self.steps)]
         words += [] if self.store == "memory" else ["--store", self.store]
         return shlex.join(words)
@@ -62,10 +62,10 @@ class _Wanted:
 @click.option(
     "--scenario",
     "name",
-    metavar="MODULE:NAME",
-    default=BUILT_IN,
+    metavar="NAME",
+    default="commands",
     show_default=True,
-    help="What is played; a module is looked for in the current folder first.",
+    help="What is played: commands, connected, flows; or module:function, looked for in this folder first.",
 )
 @click.option(
     "--store",
@@ -102,7 +102,7 @@ def simulate(
       greenroom simulate --hunt 600 --seed 100000 --store sqlite
       greenroom simulate --seed 1187 --keep 3,7,12
       greenroom simulate --hunt 60 --scenario shop:two_customers
-      greenroom simulate --hunt 60 --scenario greenroom.simulation.connected:connected
+      greenroom simulate --hunt 60 --scenario flows
     """
     if seed is None and seconds is None:
         raise click.UsageError(
