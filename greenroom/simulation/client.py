@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import Any
 
 from ..actors.messages import FilesFate, OnConflict, OnWait
 from ..gateway.client import RunEngine, RunTicket
 from ..protocol.events import Event, Filter
 from ..protocol.records import RunRecord, Snapshot
+from .flows.client import FlowsClient
 from .server import Server
 from .trace import Answer, Trace
 
-_USUAL = {"kind": "start", "on_conflict": "reject", "warn_after": 2, "limit": 100}
+_USUAL = {
+    "kind": "start",
+    "on_conflict": "reject",
+    "warn_after": 2,
+    "limit": 100,
+    "status": "published",
+}
 """What options are when nobody says anything; they are left out of the trace, as `None` is."""
 
 
@@ -27,6 +35,7 @@ class Client:
     def __init__(self, name: str, server: Server, trace: Trace) -> None:
         self.name = name
         self.server = server
+        self.flows = FlowsClient(self)
         self._trace = trace
 
     async def submit(
@@ -58,64 +67,67 @@ class Client:
             "warn_after": warn_after,
             "on_wait": on_wait,
         }
-        return SimulatedTicket(await self._command("submit", job, **options), self)
+        return self.ticket(await self.command("submit", job, **options))
 
     async def rerun(self, run_id: str) -> SimulatedTicket:
-        return SimulatedTicket(await self._command("rerun", run_id), self)
+        return self.ticket(await self.command("rerun", run_id))
 
     async def cancel(self, run_id: str, files: FilesFate = "keep") -> RunRecord:
-        record: RunRecord = await self._command("cancel", run_id, files)
+        record: RunRecord = await self.command("cancel", run_id, files)
         return record
 
     async def inject(self, run_or_handle: str, message: Any) -> str:
-        accepted: str = await self._command("inject", run_or_handle, message)
+        accepted: str = await self.command("inject", run_or_handle, message)
         return accepted
 
     async def answer(self, interrupt_id: str, data: Any) -> str:
-        outcome: str = await self._command("answer", interrupt_id, data)
+        outcome: str = await self.command("answer", interrupt_id, data)
         return outcome
 
+    async def signal(self, run_id: str, key: str, value: Any) -> None:
+        await self.command("signal", run_id, key, value)
+
     async def set_params(self, handle: str, params: Any) -> None:
-        await self._command("set_params", handle, params)
+        await self.command("set_params", handle, params)
 
     async def set_concurrency(self, lane: str, limit: int | None) -> None:
-        await self._command("set_concurrency", lane, limit)
+        await self.command("set_concurrency", lane, limit)
 
     async def set_max_concurrent(self, limit: int) -> None:
-        await self._command("set_max_concurrent", limit)
+        await self.command("set_max_concurrent", limit)
 
     async def clear_lane(self, lane: str) -> int:
-        count: int = await self._command("clear_lane", lane)
+        count: int = await self.command("clear_lane", lane)
         return count
 
     async def clear_handle(self, handle: str) -> int:
-        count: int = await self._command("clear_handle", handle)
+        count: int = await self.command("clear_handle", handle)
         return count
 
     async def release_handle(self, handle: str) -> bool:
-        released: bool = await self._command("release_handle", handle)
+        released: bool = await self.command("release_handle", handle)
         return released
 
     async def reset_lanes(self) -> None:
-        await self._command("reset_lanes")
+        await self.command("reset_lanes")
 
     async def drain(self) -> None:
-        await self._command("drain")
+        await self.command("drain")
 
     async def resume(self) -> None:
-        await self._command("resume")
+        await self.command("resume")
 
     async def wait_for_active(self, timeout: float | None = 15) -> bool:
-        drained: bool = await self._ask("wait_for_active", timeout)
+        drained: bool = await self.ask("wait_for_active", timeout)
         return drained
 
     async def snapshot(self) -> Snapshot:
-        snapshot: Snapshot = await self._ask("snapshot")
+        snapshot: Snapshot = await self.ask("snapshot")
         self.server.judge(self.server.rules.shown_snapshot, snapshot)
         return snapshot
 
     async def get_run(self, run_id: str) -> RunRecord:
-        run: RunRecord = await self._ask("get_run", run_id)
+        run: RunRecord = await self.ask("get_run", run_id)
         return run
 
     async def list_runs(
@@ -128,11 +140,11 @@ class Client:
         before: str | None = None,
     ) -> list[RunRecord]:
         asked = {"handle": handle, "lane": lane, "status": status, "limit": limit, "before": before}
-        runs: list[RunRecord] = await self._ask("list_runs", **asked)
+        runs: list[RunRecord] = await self.ask("list_runs", **asked)
         return runs
 
     async def history(self, run_id: str) -> list[Event]:
-        events: list[Event] = await self._ask("history", run_id)
+        events: list[Event] = await self.ask("history", run_id)
         return events
 
     def events(
@@ -141,15 +153,23 @@ class Client:
         """As `Engine.events`; raises `Unavailable` when the server dies, and ends when it is stopped."""
         return _Events(self.server, self.server.engine.events(after, filter))
 
-    async def _command(self, name: str, *arguments: Any, **options: Any) -> Any:
+    # For those who speak through it.
+
+    def ticket(self, ticket: RunTicket) -> SimulatedTicket:
+        """A ticket of the engine, as it is held by this client."""
+        return SimulatedTicket(ticket, self)
+
+    async def command(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """Have the engine do something, in this client's name."""
         return await self._call(name, arguments, options, by=self.name)
 
-    async def _ask(self, name: str, *arguments: Any, **options: Any) -> Any:
+    async def ask(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """Ask the engine for something."""
         return await self._call(name, arguments, options)
 
     async def _call(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any], **by: str) -> Any:
         def call(engine: RunEngine) -> Any:
-            return getattr(engine, name)(*arguments, **options, **by)
+            return attrgetter(name)(engine)(*arguments, **options, **by)
 
         shown = {key: value for key, value in options.items() if value != _USUAL.get(key)}
         return await self.traced(name, [*arguments, shown] if shown else list(arguments), call)

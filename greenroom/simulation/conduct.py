@@ -11,6 +11,8 @@ from ..protocol.events import (
     EventBase,
     InterruptClosed,
     InterruptOpened,
+    NodeRan,
+    NodeStarted,
     RunChanged,
     RunEvent,
     RunLog,
@@ -20,6 +22,7 @@ from ..protocol.events import (
     RunStateChanged,
 )
 from ..protocol.states import ENDED, Status, allowed_from, rank
+from .flows.rules import FlowRules
 from .order import Order
 from .restarts import Restarts
 from .told import EXECUTES, Told, ToldRun
@@ -32,12 +35,19 @@ class Conduct:
     """See the module's text. `fault` is told of what is wrong."""
 
     def __init__(
-        self, told: Told, order: Order, restarts: Restarts, witness: Witness, fault: Callable[[str], None]
+        self,
+        told: Told,
+        order: Order,
+        restarts: Restarts,
+        witness: Witness,
+        flows: FlowRules,
+        fault: Callable[[str], None],
     ) -> None:
         self.told = told
         self.order = order
         self.restarts = restarts
         self.witness = witness
+        self.flows = flows
         self._tell = fault
         self._interrupts: set[str] = set()
         self._last_place = 0
@@ -66,6 +76,9 @@ class Conduct:
             self._message(event, run)
         elif isinstance(event, RunSignal):
             run.messages[event.seq] = {"key": event.key, "value": event.value}
+            self.flows.signal(event.run, event.seq, event.key, event.value)
+        elif isinstance(event, NodeStarted | NodeRan):
+            self.flows.take(event)
         elif isinstance(event, InterruptOpened):
             self._question(event, run)
         elif isinstance(event, InterruptClosed):
@@ -108,6 +121,7 @@ class Conduct:
 
     def _transition(self, event: RunStateChanged, run: ToldRun) -> None:
         before, to = run.status, event.to
+        self.flows.transition(event, run)
         if event.from_ != before:
             self._fault(event, f"the run was {before}")
         if before not in allowed_from(to) or rank(to) < rank(before):

@@ -31,6 +31,7 @@ class TracedJobs(Jobs):
         self._given = jobs
         self._listener = listener
         self._traced: dict[Job, Job] = {}
+        self._taken_in: dict[str, Job] = {}
 
     def get(self, name: object) -> Job:
         return self._trace(self._given.get(name))
@@ -47,7 +48,12 @@ class TracedJobs(Jobs):
         return found
 
     def takes_in(self, job: Job) -> Job:
+        self._taken_in[job.name] = job
         return self._trace(job)
+
+    def declared(self, name: str) -> Job:
+        """A job of either kind, as its author has declared it."""
+        return self._taken_in.get(name) or self._given.recall(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._given

@@ -1,4 +1,5 @@
-"""Scenarios by name, `module:function`: for a command line, and for other processes that are to find one."""
+"""Scenarios by name, `module:function`, or a word for one that comes with Greenroom: for a command line, and
+for other processes that are to find one."""
 
 from __future__ import annotations
 
@@ -11,6 +12,13 @@ from .world import Scenario
 BUILT_IN = "greenroom.simulation.scenario:either"
 """Every command of the API, and a crowd in a hurry."""
 
+NAMED = {
+    "commands": BUILT_IN,
+    "connected": "greenroom.simulation.connected:connected",
+    "flows": "greenroom.simulation.flows.scenario:flows",
+}
+"""Those that come with Greenroom."""
+
 
 class NoScenario(ValueError):
     """There is no scenario of this name; the text says why."""
@@ -18,9 +26,10 @@ class NoScenario(ValueError):
 
 def find(name: str) -> Scenario:
     """The scenario of a name."""
-    module_name, colon, path = name.partition(":")
+    module_name, colon, path = NAMED.get(name, name).partition(":")
     if not (module_name and colon and path):
-        raise NoScenario(f"{name!r} names no scenario: write module:function, as in {BUILT_IN}")
+        known = ", ".join(NAMED)
+        raise NoScenario(f"{name!r} names no scenario: write module:function, or one of {known}")
     try:
         found: Any = import_module(module_name)
     except ModuleNotFoundError as error:

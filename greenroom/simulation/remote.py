@@ -189,8 +189,8 @@ class RemoteClient(Client):
             self._check_was_shown(name, value)
         return value
 
-    async def _command(self, name: str, *arguments: Any, **options: Any) -> Any:
-        return await self._ask(name, *arguments, **options)  # the gateway says who it is
+    async def command(self, name: str, *arguments: Any, **options: Any) -> Any:
+        return await self.ask(name, *arguments, **options)  # the gateway says who it is
 
     def _check_was_shown(self, name: str, value: object) -> None:
         """Read your writes: what an answer tells of has been shown before."""

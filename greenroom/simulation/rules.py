@@ -4,8 +4,9 @@
 lanes (`told.py`), and writes down whatever breaks a rule as a fault. What belongs together stands in one
 module each: in `conduct.py` the state machine, attempts, handles, questions and messages; in `order.py`
 limits and the order of places; in `restarts.py` what a restart must bring back and make of it; in
-`witness.py` what bodies, files and clients show. Nothing here knows trio, or the engine's code. Where the
-outcome is a race, every outcome is accepted that the rules allow, and no other.
+`witness.py` what bodies, files and clients show; in `flows/rules.py` what flows and workers do. Nothing here
+knows trio, or the engine's code. Where the outcome is a race, every outcome is accepted that the rules allow,
+and no other.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from ..protocol.events import (
 from ..protocol.records import Snapshot
 from ..protocol.states import Status
 from .conduct import Conduct
+from .flows.rules import FlowRules
 from .order import Order
 from .restarts import Restarts
 from .told import Told, ToldRun
@@ -51,7 +53,10 @@ class Rules:
         self.order = Order(self.told, self.faults.append)
         self.restarts = Restarts(self.told, self.order, self.faults.append)
         self.witness = Witness(self.told, self.faults.append)
-        self._conduct = Conduct(self.told, self.order, self.restarts, self.witness, self.faults.append)
+        self.flows = FlowRules(self.told, lambda: self.witness.seen, self.faults.append)
+        self._conduct = Conduct(
+            self.told, self.order, self.restarts, self.witness, self.flows, self.faults.append
+        )
         self.cleared: dict[str, bool] = {}
         """Runs that someone has cleared, and whether only if they still wait in their handle."""
         self.is_left = False
@@ -63,6 +68,7 @@ class Rules:
         """An engine has opened the store; see `Restarts.opened`."""
         self.is_left = False
         self.witness.new_life()
+        self.flows.new_life()
         self.restarts.opened(*args, **options)
 
     def leaving(self) -> None:
@@ -79,14 +85,16 @@ class Rules:
         """The engine's process is gone, its bodies with it."""
         self.is_left = True
         self.witness.new_life()
+        self.flows.new_life()
         self.cleared.clear()
 
     def end_instant(self, now: float) -> None:
         """The clock (of trio) moves on: everything that was said has had its effect."""
         if not self.restarts.settled:
             self.restarts.settle()
-        self.order.end_instant(self.witness.awake(now), leaving=self.is_left)
+        self.order.end_instant(self.witness.awake(now) | self.flows.awake(), leaving=self.is_left)
         if not self.is_left:
+            self.flows.end_instant()
             self.witness.end_instant(lambda run: self.restarts.job(run).cancel == "cooperative")
         for name, handle in self.told.handles.items():
             if handle.holder is None and handle.waiting and not self.is_left:
@@ -136,8 +144,11 @@ class Rules:
             self._wrong(f"a batch follows seq {batch.before}")
         for event in batch.events:
             self.take(event)
+        repeated = not batch.events and batch.memos == self._last_memos
         for memo in batch.memos:
-            self._remember(memo, repeated=not batch.events and batch.memos == self._last_memos)
+            self._remember(memo, repeated=repeated)
+        if not repeated:
+            self.flows.commit(batch.memos)
         self._last_memos = batch.memos
         for id, write in batch.runs.items():
             self._compare(self.told.runs[id], write)

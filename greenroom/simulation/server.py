@@ -174,6 +174,7 @@ class Life:
         self.listener: Listener | None = None
         self._server = server
         self._world = world
+        self._jobs = TracedJobs(server.jobs, self)
         self._scope = trio.CancelScope()
         self._holding_open = trio.CancelScope()
         self._leaving = trio.Event()
@@ -220,12 +221,12 @@ class Life:
         async with (
             gateway as self.listener,
             open_engine(
-                TracedJobs(server.jobs, self),
+                self._jobs,
                 disk.store_of(self),
                 data_dir=disk.files_of(self),
                 clock=self._world.clock,
                 random=self._world.derived("engine", server.name, self.number),
-                **server.options,
+                **{"push": self._world.network, **server.options},
             ) as self.engine,
         ):
             if self.listener is not None:
@@ -268,7 +269,7 @@ class Life:
         """The engine has opened its store."""
         server, options = self._server, self._server.options
         limits = options.get("max_concurrent"), options.get("lanes") or {}
-        server.judge(server.rules.opened, stored, server.jobs.recall, *limits)
+        server.judge(server.rules.opened, stored, self._jobs.declared, *limits)
 
     def body_begins(self, run: Run) -> None:
         """A body takes its first step."""

@@ -54,6 +54,11 @@ class ToldRun:
         return self.status in ENDED
 
     @property
+    def walks(self) -> bool:
+        """Whether it walks a flow, and so takes signals, not messages."""
+        return self.job == "flow"
+
+    @property
     def stands_in_queue(self) -> bool:
         """Whether it has a place in its lane's queue now."""
         return self.place is not None and (self.status is Status.QUEUED or self.waits_for_slot)

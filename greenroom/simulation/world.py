@@ -7,7 +7,7 @@ words as the reason.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from random import Random
@@ -20,10 +20,14 @@ import trio.testing
 from ..actors.jobs import Jobs
 from ..gateway import GatewayConfig
 from ..persistence.store import Batch
+from ..worker.services import Services
 from .client import Client
 from .crash import bury, cut_off, is_interrupt
 from .determinism import SimulatedClock, derived
 from .disk import SimulatedDisk
+from .flows.calls import Work
+from .flows.network import Network
+from .flows.workers import Worker
 from .medium import MemoryMedium, SqliteMedium
 from .remote import RemoteClient, connected
 from .rules import Rules
@@ -102,6 +106,8 @@ class World:
         self.interrupted = False
         self.servers: list[Server] = []
         self.remotes: dict[RemoteClient, None] = {}
+        self.workers: list[Worker] = []
+        self.network = Network()
         self.ticking = SimulatedClock(self._end_instant, self._stuck)
         self.trace = Trace(self.ticking)
         self.chooser: SeededChooser | None = None
@@ -152,6 +158,24 @@ class World:
         if server is None:
             [server] = self.servers
         return connected(self, name, server, options)
+
+    def worker(
+        self,
+        id: str,
+        services: Services | Sequence[str],
+        server: Server | None = None,
+        *,
+        kind: Literal["http", "queue"] = "http",
+        work: Work | None = None,
+    ) -> Worker:
+        """A worker that lives, and does these services for the nodes of flows. Where only their names are
+        given, `work` does all of them."""
+        if server is None:
+            [server] = self.servers
+        worker = Worker(self, id, services, server, kind, work)
+        self.workers.append(worker)
+        worker.start()
+        return worker
 
     def steps(self, count: int) -> AsyncIterator[Step]:
         """The steps of the scenario, so many unless whoever simulates wants another number."""
@@ -246,6 +270,8 @@ class World:
             with self._scope:
                 await self._play_and_stop()
         finally:
+            for worker in self.workers:
+                worker.die()
             for server in self.servers:
                 server.abandon()
             self._played.set()
@@ -266,6 +292,8 @@ class World:
                 self.fail(f"the scenario raised {type(error).__name__}: {error}", error)
 
     def _end_everything(self) -> None:
+        for worker in self.workers:
+            worker.die()
         for server in self.servers:
             server.abandon()
         if self._task is not None:
