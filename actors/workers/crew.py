@@ -3,7 +3,7 @@ follows is the caller's matter. A body that is cancelled takes its call back at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 import trio
@@ -14,7 +14,7 @@ from ..actor import Reply
 from ..door import Door
 from .answers import Unusable, request, result
 from .checks import exec_url
-from .messages import CallEnded, Choose, Chosen, ListWorkers, Offer, Withdraw
+from .messages import CallEnded, Choose, Chosen, HasOther, Offer, Withdraw
 from .push import Push, PushFailed
 from .registry import Registry
 from .states import Failing, Work, Worked, WorkFailed
@@ -67,11 +67,8 @@ class Crew:
 
     async def has_other(self, service: str, tried: Collection[str]) -> bool:
         """Whether there is a worker to call who hasn't tried yet."""
-        workers: Sequence[WorkerState] = await self._ask(ListWorkers(service, None, Reply()), self._registry)
-        return any(
-            worker.status == "online" and worker.kind == "http" and worker.id not in tried
-            for worker in workers
-        )
+        other: bool = await self._ask(HasOther(service, tried, Reply()), self._registry)
+        return other
 
     async def offer(self, work: Work, *, given: Given | None = None) -> Worked:
         """Put it into the queue and wait until a worker has done it. Raises `WorkFailed`; where it is

@@ -66,6 +66,14 @@ class Choose(msgspec.Struct):
     reply: Reply[Chosen]
 
 
+class HasOther(msgspec.Struct):
+    """From a body whose call has failed: is there anyone to call who hasn't tried?"""
+
+    service: str
+    tried: Collection[str]
+    reply: Reply[bool]
+
+
 class Allocate(msgspec.Struct):
     """From a caller who calls a worker himself: the one with the least load, or `None`."""
 

@@ -27,6 +27,7 @@ from .messages import (
     CallEnded,
     Choose,
     Chosen,
+    HasOther,
     Heard,
     Heartbeat,
     ListWorkers,
@@ -79,10 +80,14 @@ class Registry(Actor):
         self._names: set[str] = set()  # of all that are, or are being, registered
         self._registering = 0
         self._turns = 0
+        self._heard_by = -math.inf  # when all that lived before a restart have been heard of again
+        self._choosing: list[Choose] = []  # those who wait until somebody can be called again
 
     def restore(self, rows: Sequence[WorkerRow]) -> None:
-        """Know the workers that the store holds: they are offline until they are heard of."""
+        """Know the workers that the store holds: they are offline until they are heard of. Who needs one of
+        them waits for that as long as one that lives may keep silent."""
         now = trio.current_time()
+        self._heard_by = now + OFFLINE_AFTER
         for row in rows:
             self._add(_Worker(row, row.load, row.registered_at, "offline", "offline"))
             self._names.add(row.id)
@@ -104,16 +109,19 @@ class Registry(Actor):
 
     async def on_deadline(self) -> None:
         now = trio.current_time()
-        for id in list(_until(self._living, now - OFFLINE_AFTER)):
+        for id in list(_until(self._living, OFFLINE_AFTER, now)):
             self._goes_offline(self._workers[id])
-        for id in list(_until(self._silent, now - FORGOTTEN_AFTER)):
+        for id in list(_until(self._silent, FORGOTTEN_AFTER, now)):
             self._forget(self._workers[id])
+        self._choose_for_those_who_wait()
         self._set_deadline()
 
     def _set_deadline(self) -> None:
         offline = next(iter(self._living.values()), math.inf) + OFFLINE_AFTER
         forgotten = next(iter(self._silent.values()), math.inf) + FORGOTTEN_AFTER
-        self.deadline = min(offline, forgotten)
+        early = self._heard_by > trio.current_time()
+        heard = self._heard_by if self._choosing and early else math.inf
+        self.deadline = min(offline, forgotten, heard)
 
     # What workers say.
 
@@ -207,10 +215,12 @@ class Registry(Actor):
         if message.row is not None:
             self._registering -= 1
             self._has_registered(worker, message.row)
+            self._choose_for_those_who_wait()
             return
         assert worker is not None, "only what is told here takes one out, and nothing follows it"
         if message.status != "forgotten":
             worker.status = message.status
+            self._choose_for_those_who_wait()
         elif worker.told == "forgotten":
             self._take_out(worker)
             del self._workers[message.worker]
@@ -260,12 +270,52 @@ class Registry(Actor):
 
     def _choose(self, message: Choose) -> None:
         worker = self._workers.get(message.named) if message.named is not None else None
-        if worker is None or not _is_callable(worker) or message.service not in worker.row.services:
+        if worker is not None and message.service not in worker.row.services:
+            worker = None
+        if worker is None or not _is_callable(worker):
+            if (worker is not None and self._is_coming(worker)) or self._waits_for_another(message):
+                self._choosing.append(message)
+                return
             worker = self._best(message)
         self._turns += 1
         worker.turn = self._turns
         worker.calls += 1
         message.reply.set(Chosen(worker.state(), worker.beat))
+
+    def _waits_for_another(self, message: Choose) -> bool:
+        """Whether somebody is on his way who is to be preferred to all that can be called."""
+        avoid, serving = message.avoid, self._serving.get(message.service, {})
+        called = {id for id, worker in serving.items() if _is_callable(worker)}
+        coming = {id for id, worker in serving.items() if self._is_coming(worker)}
+        if not coming or called.difference(avoid):
+            return False
+        return not called or bool(coming.difference(avoid))
+
+    def _is_coming(self, worker: _Worker) -> bool:
+        """Whether it may be callable soon: it was heard of again, which is not committed yet; or it lived
+        before a restart, and has not had the time to say that it still does."""
+        early = trio.current_time() < self._heard_by
+        if worker.row.kind != "http" or _is_callable(worker):
+            return False
+        return worker.told == "online" or (early and worker.told == "offline")
+
+    def _has_other(self, message: HasOther) -> None:
+        message.reply.set(
+            any(
+                id not in message.tried and (_is_callable(worker) or self._is_coming(worker))
+                for id, worker in self._serving.get(message.service, {}).items()
+            )
+        )
+
+    def _choose_for_those_who_wait(self) -> None:
+        waiting, self._choosing = self._choosing, []
+        for message in waiting:
+            if message.reply.done:
+                continue  # nobody waits any more
+            try:
+                self._choose(message)
+            except WorkFailed as error:
+                message.reply.fail(error)
 
     def _best(self, message: Choose) -> _Worker:
         now = trio.current_time()
@@ -298,10 +348,11 @@ def _is_callable(worker: _Worker) -> bool:
     return worker.status == worker.told == "online" and worker.row.kind == "http"
 
 
-def _until(times: dict[str, float], last: float) -> Iterable[str]:
-    """The first of the names, which are in the order of their times: those of `last` and before."""
+def _until(times: dict[str, float], seconds: float, now: float) -> Iterable[str]:
+    """The first of the names, which are in the order of their times: those for which so many seconds are
+    over, reckoned as the deadline is."""
     for name, time in times.items():
-        if time > last:
+        if time + seconds > now:
             return
         yield name
 
@@ -331,5 +382,6 @@ _HANDLERS: dict[type, Callable[[Registry, Any], None]] = {
     ListWorkers: Registry._list,
     Allocate: Registry._allocate,
     Choose: Registry._choose,
+    HasOther: Registry._has_other,
     CallEnded: Registry._call_ended,
 }
