@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import trio
 
 from ...persistence.flows import FlowState, StoredFlow
 from ...persistence.store import Memo, Store
@@ -128,11 +129,12 @@ class FlowJob:
         return stored
 
     async def _body(self, run: Run, params: FlowParams) -> dict[str, Any] | Pause:
-        later: list[NodeRun] = []
-        state = run.take_first_state()
-        if state is None:
-            stored = await self._stored(run.id)
-            state, later = stored.state, stored.later
-        graph = await self._tools.graph(state.version)
+        with trio.CancelScope(shield=True):  # a cancel, too, is written down where the walk has come to
+            later: list[NodeRun] = []
+            state = run.take_first_state()
+            if state is None:
+                stored = await self._stored(run.id)
+                state, later = stored.state, stored.later
+            graph = await self._tools.graph(state.version)
         walk = Walk(run, from_text(state.state), state, later, self._tools)
         return await walk.go(graph, params.params)
