@@ -1,0 +1,155 @@
+"""Flows over crashes, restarts and cancels that come at the wrong moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from greenroom import Jobs
+from greenroom.errors import RunFailed
+from greenroom.simulation import World, determinism, simulate
+from greenroom.worker.services import Services
+
+services = Services()
+
+
+@services.service("echo")
+async def echo(input: Any) -> Any:
+    return input
+
+
+ASK = {
+    "start": "ask",
+    "nodes": {"ask": {"kind": "executor", "service": "echo", "post": {"output_key": "said"}}},
+}
+WAIT = {
+    "start": "first",
+    "nodes": {
+        "first": {"kind": "wait_event", "params": {"signal_key": "one"}},
+        "second": {"kind": "wait_event", "params": {"signal_key": "two"}},
+    },
+    "edges": [{"from": "first", "to": "second"}],
+}
+
+
+def test_a_node_waits_for_the_workers_that_were_there_before_a_restart():
+    """It failed at once with `no_worker`: they were offline until their next heartbeats."""
+
+    async def scenario(world: World) -> None:
+        server = await world.serve(Jobs())
+        world.worker("w", services)
+        await trio.sleep(1)
+        ann = world.client("ann")
+        await ann.flows.publish("ask", ASK)
+        await server.crash()
+        await server.start()
+        ticket = await ann.flows.start("ask")
+        began = trio.current_time()
+        assert await ticket.result() == {"said": None}
+        assert trio.current_time() - began <= 5  # its next heartbeat
+
+    simulate(1, scenario)
+
+
+def test_a_node_waits_no_longer_than_a_worker_may_keep_silent():
+    async def scenario(world: World) -> None:
+        server = await world.serve(Jobs())
+        worker = world.worker("w", services)
+        await trio.sleep(1)
+        ann = world.client("ann")
+        await ann.flows.publish("ask", ASK)
+        await server.crash()
+        worker.die()
+        await server.start()
+        began = trio.current_time()
+        ticket = await ann.flows.start("ask")
+        with pytest.raises(RunFailed, match="no_worker"):
+            await ticket.result()
+        assert trio.current_time() - began == 15
+
+    simulate(1, scenario)
+
+
+def test_after_a_restart_the_same_worker_tries_again_and_others_when_it_can_do_no_more():
+    """The one to try again was not waited for, and of the others none was known."""
+
+    async def scenario(world: World) -> None:
+        server = await world.serve(Jobs())
+        first, second = world.worker("first", services), world.worker("second", services)
+        for worker in (first, second):
+            worker.trouble = lambda call: "status" if len(calls) < 2 and not calls.append(call) else None
+        calls: list[Any] = []
+        ask = {**ASK["nodes"]["ask"], "max_retries": 1, "wait_ms": 2000}
+        await trio.sleep(1)
+        ann = world.client("ann")
+        await ann.flows.publish("ask", {**ASK, "nodes": {"ask": ask}})
+        ticket = await ann.flows.start("ask")
+        await trio.sleep(0.5)
+        await server.crash()
+        await server.start()
+        await trio.sleep(30)
+        rows = await ann.flows.node_runs(ticket.id)
+        assert [row.status for row in rows] == ["error", "error", "ok"]
+        assert rows[0].worker == rows[1].worker != rows[2].worker
+
+    for seed in range(20):
+        simulate(seed, scenario)
+
+
+def test_the_registry_rests_when_a_worker_has_fallen_silent_at_any_time(monkeypatch):
+    """It went round and round where a time and 15 seconds are not what they seem, in floating point."""
+    monkeypatch.setattr(determinism, "_MOST_LOOKS", 400_000)
+
+    async def scenario(world: World) -> None:
+        await world.serve(Jobs())
+        for number in range(60):
+            worker = world.worker(f"w{number}", services)
+            await trio.sleep(world.random.random())
+            worker.die()
+        await trio.sleep(30)
+
+    simulate(1, scenario)
+
+
+def test_a_cancel_that_comes_just_as_a_run_goes_to_wait_is_written_down():
+    """Its body had gone away already, and nothing told where it was."""
+
+    async def scenario(world: World) -> None:
+        await world.serve(Jobs())
+        ann = world.client("ann")
+        await ann.flows.publish("wait", WAIT)
+        ticket = await ann.flows.start("wait")
+        await trio.sleep(1)
+        await ann.signal(ticket.id, "one", 1)
+        for _ in range(world.random.randint(0, 30)):
+            await trio.lowlevel.checkpoint()
+        await ann.cancel(ticket.id)
+        await trio.sleep(1)
+        rows = await ann.flows.node_runs(ticket.id)
+        assert [row.status for row in rows].count("canceled") == 1
+
+    for seed in range(200):
+        simulate(seed, scenario)
+
+
+def test_a_node_run_tells_what_came_in_and_went_out_although_it_changes_afterwards():
+    """What a choice passes on was a part of what is shared, and was changed with it before it was stored."""
+    pass_on = {"kind": "choice", "prep": {"input_key": "a"}, "post": {"output_key": "a.x"}}
+
+    async def scenario(world: World) -> None:
+        await world.serve(Jobs())
+        ann = world.client("ann")
+        first = {"kind": "wait_event", "params": {"signal_key": "a"}}
+        edges = [{"from": "first", "to": "pass"}]
+        await ann.flows.publish(
+            "pass", {"start": "first", "nodes": {"first": first, "pass": pass_on}, "edges": edges}
+        )
+        ticket = await ann.flows.start("pass")
+        await ann.signal(ticket.id, "a", {"n": 1})
+        assert await ticket.result() == {"a": {"n": 1, "x": {"n": 1}}}
+        row = (await ann.flows.node_runs(ticket.id))[-1]
+        assert row.prep == row.output == {"n": 1}
+
+    simulate(1, scenario)
