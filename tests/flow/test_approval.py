@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from greenroom import Engine, Ticket
+from greenroom.protocol.events import InterruptClosed
 from greenroom.protocol.records import InterruptState
 from tests.support import open_engine
 
@@ -157,6 +158,24 @@ async def test_nobody_decides_in_time(autojump_clock: MockClock) -> None:
         assert round(done.rows[0].finished_at - done.rows[0].started_at) == 60
         assert (await engine.snapshot()).interrupts == {}
         assert await engine.answer(id, True) == "already_resolved"
+
+
+@pytest.mark.parametrize("decided", [True, False])
+async def test_a_question_is_closed_when_the_walk_goes_on_without_an_answer(
+    autojump_clock: MockClock, decided: bool
+) -> None:
+    ask = {**ASK, "timeout_ms": 5000}
+    timer = node("timer", params={"delay_ms": 60_000})
+    async with asking(flow("ask t, ask:approved t", ask=ask, t=timer)) as (engine, ticket):
+        id, _ = await question(engine)
+        if decided:
+            await engine.signal(ticket.id, "approval", True)
+        await trio.sleep(10)
+        assert (await engine.get_run(ticket.id)).waiting_for == "time"
+        assert (await engine.snapshot()).interrupts == {}
+        assert await engine.answer(id, True) == "already_resolved"
+        closed = [event for event in await engine.history(ticket.id) if isinstance(event, InterruptClosed)]
+        assert [event.outcome for event in closed] == ["withdrawn"]
 
 
 async def test_each_visit_asks_anew(autojump_clock: MockClock) -> None:

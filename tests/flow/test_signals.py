@@ -219,6 +219,20 @@ async def test_values_that_are_no_json_or_too_large_are_refused(autojump_clock: 
         assert (await ended(engine, ticket)).result == {"flag": 1}
 
 
+@pytest.mark.parametrize("kind", ["wait_event", "approval", "timer"])
+async def test_an_unrelated_signal_wakes_nobody(kind: str, autojump_clock: MockClock) -> None:
+    params = {"signal_key": "a.b", "approval_key": "a.b", "delay_ms": 1e6}
+    async with open_engine(Calls().jobs) as engine:
+        ticket = await start(engine, flow("", w=node(kind, params=params)))
+        await until_waiting(engine, ticket)
+        before = await engine.history(ticket.id)
+        for key in ("other", "a.c", "a.bb", "b.a", "w"):
+            await engine.signal(ticket.id, key, 1)
+        await trio.sleep(1)
+        told = (await engine.history(ticket.id))[len(before) :]
+        assert [type(event) for event in told] == [RunSignal] * 5
+
+
 async def test_a_signal_wakes_the_right_one_of_many(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs, max_concurrent=2) as engine:
         await engine.flows.publish("flow", flow("", w=WAIT))
