@@ -93,6 +93,8 @@ class Story:
 
     def read(self) -> None:
         """Read what was noted since."""
+        if not (self.folder / "notes").exists():
+            return  # the program was killed before it had come so far
         with (self.folder / "notes").open("rb") as notes:
             notes.seek(self._offset)
             lines = notes.readlines()
