@@ -14,8 +14,8 @@ from greenroom.protocol.events import NodeRan
 from tests.support import open_engine, until_status
 
 from .definitions import Definition
+from .pushing import Workers
 from .restarts import Lives, wall_clock
-from .test_executor import Workers
 from .walking import Calls, ended, flow, local, node, start, story
 
 AT_ONCE = {"parallel_mode": "concurrent"}
