@@ -392,7 +392,8 @@ async def test_node_runs_tell_what_was_tried(home, prefix):
     [run] = (await home.http("GET", f"{prefix}/tasks/runs?task_id={task}")).json
     assert {name: type(value) for name, value in run.items()} == RUN
     assert (run["task_id"], run["node_key"], run["attempt_no"], run["status"]) == (task, "a", 1, "ok")
-    assert (run["prep_json"], run["exec_output_json"], run["branch_id"]) == ("4", "8", "")
+    assert (run["prep_json"], run["exec_input_json"], run["exec_output_json"]) == ("4", "4", "8")
+    assert run["branch_id"] == ""
     failing = await make_task(home, DOUBLES, "failing", n=None)
     await until_run(home, failing, "failed")
     [run] = (await home.http("GET", f"{prefix}/tasks/runs?task_id={failing}")).json
