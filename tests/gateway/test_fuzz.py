@@ -1,6 +1,6 @@
 """Whatever bytes a client sends: no crash, no hang, no error in the log, and no other client disturbed.
 
-`GREENROOM_FUZZ` says how many clients there are of each of the five kinds, 2500 unless it is set; 100000 is
+`GREENROOM_FUZZ` says how many clients there are of each of the five kinds, 2000 unless it is set; 100000 is
 the long form. Several come to the same engine at a time, since an engine takes longer than they do.
 """
 
@@ -41,7 +41,7 @@ GRAPH = {
     "nodes": {"q": {"kind": "executor", "exec_type": "queue", "service": "s", "on_error": "e"}},
     "edges": [{"from": "q", "action": "e", "to": ""}],
 }
-CLIENTS = int(os.environ.get("GREENROOM_FUZZ", "2500"))
+CLIENTS = int(os.environ.get("GREENROOM_FUZZ", "2000"))
 AT_A_TIME = 10
 LIMITS = Limits(max_message_bytes=300, max_head_bytes=500)  # so small that they are met
 COMMANDS = [kind for kind in Command.__args__ if kind.__name__ not in ("Auth",)]  # type: ignore[attr-defined]
