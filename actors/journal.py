@@ -72,9 +72,10 @@ class Mention(msgspec.Struct):
 
 
 class NotRead(msgspec.Struct):
-    """The store could not be read. Answered when it is back."""
+    """The store could not be read, after so many commits. Answered when it is back."""
 
     error: StoreDown
+    commits: int
     reply: Reply[None]
 
 
@@ -140,7 +141,7 @@ class Journal(Actor):
                 return await call()
             except StoreDown as error:
                 back: Reply[None] = Reply()
-                self.tell(NotRead(error, back))
+                self.tell(NotRead(error, self._outage.commits, back))
                 await back.get()
 
     def hurry(self, until: float) -> None:
@@ -296,7 +297,8 @@ class Journal(Actor):
         elif kind is LoadCheckpoint:
             await self._load_checkpoint(message)
         elif kind is NotRead:
-            await self._outage.wait_after(message.error, self._nothing())
+            if message.commits == self._outage.commits:  # else it has come back since
+                await self._outage.wait_after(message.error, self._nothing())
             message.reply.set(None)
         elif not _refuse_answer(message):
             if message.error is not None:

@@ -32,6 +32,7 @@ class Outage:
     lasts, to answer those who can be answered."""
 
     def __init__(self, store: Store, tell: Callable[[bool], None], meanwhile: Callable[[], None]) -> None:
+        self.commits = 0  # that have been made
         self.took = 0.0  # how many seconds the last commit needed
         self.patience = math.inf  # until when a store that is down is waited for, in trio's time
         self._store = store
@@ -114,6 +115,7 @@ class Outage:
             self._tell(True)
 
     def _comes_back(self) -> None:
+        self.commits += 1
         if self._down:
             self._down = False
             self._pause = 0.0
