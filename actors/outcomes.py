@@ -41,7 +41,7 @@ async def body_ended(run: RunState, message: BodyEnded) -> None:
         run.delivery.tell("handle", run.submission.handle, BodyGone(run.id))
         return
     outcome, verdict = message.outcome, run.verdict
-    paused = isinstance(outcome, Pause)
+    paused = isinstance(outcome, Pause) or execution.run.goes_on_later
     if verdict is not None and verdict.to is Status.TIMED_OUT:
         await end(run, Status.TIMED_OUT, reason=verdict.reason, would_wait=paused)
     elif isinstance(outcome, Pause) and (verdict is None or verdict.to is Status.SUSPENDED):

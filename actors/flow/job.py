@@ -14,6 +14,7 @@ from ...persistence.flows import FlowState, StoredFlow
 from ...persistence.store import Memo, Store
 from ...protocol.errors import Invalid
 from ...protocol.events import Event, NodeRan
+from ...protocol.flow.model import Graph
 from ...protocol.flow.records import NodeRun, NodeStatus
 from ...protocol.states import Status
 from ..body import Run
@@ -129,12 +130,18 @@ class FlowJob:
         return stored
 
     async def _body(self, run: Run, params: FlowParams) -> dict[str, Any] | Pause:
+        begun = None
         with trio.CancelScope(shield=True):  # a cancel, too, is written down where the walk has come to
-            later: list[NodeRun] = []
-            state = run.take_first_state()
-            if state is None:
-                stored = await self._stored(run.id)
-                state, later = stored.state, stored.later
-            graph = await self._tools.graph(state.version)
-        walk = Walk(run, from_text(state.state), state, later, self._tools)
+            begun = await self._begin(run)
+        assert begun is not None, "nothing cancels what is shielded"
+        walk, graph = begun
         return await walk.go(graph, params.params)
+
+    async def _begin(self, run: Run) -> tuple[Walk, Graph]:
+        later: list[NodeRun] = []
+        state = run.take_first_state()
+        if state is None:
+            stored = await self._stored(run.id)
+            state, later = stored.state, stored.later
+        graph = await self._tools.graph(state.version)
+        return Walk(run, from_text(state.state), state, later, self._tools), graph

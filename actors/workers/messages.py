@@ -98,6 +98,10 @@ class Stands(msgspec.Struct):
     row: WorkerRow | None = None
 
 
+class Restored(msgspec.Struct):
+    """From the journal: the engine writes again after a restart, and can hear those who live."""
+
+
 # To the queue.
 
 

@@ -32,6 +32,7 @@ from .messages import (
     Heartbeat,
     ListWorkers,
     Register,
+    Restored,
     Stands,
 )
 from .states import WorkFailed
@@ -87,13 +88,14 @@ class Registry(Actor):
         """Know the workers that the store holds: they are offline until they are heard of. Who needs one of
         them waits for that as long as one that lives may keep silent."""
         now = trio.current_time()
-        self._heard_by = now + OFFLINE_AFTER
         for row in rows:
             self._add(_Worker(row, row.load, row.registered_at, "offline", "offline"))
             self._names.add(row.id)
             self._silent[row.id] = now
         if rows:
-            self._journal.tell(Change(tuple(_changed(row, "offline", "engine") for row in rows)))
+            self._heard_by = math.inf
+            events = tuple(_changed(row, "offline", "engine") for row in rows)
+            self._journal.tell(Change(events, tells=(("registry", "", Restored()),)))
         self._set_deadline()
 
     def report(self) -> dict[str, Any]:
@@ -226,6 +228,9 @@ class Registry(Actor):
             del self._workers[message.worker]
         else:  # it is registering again
             worker.status = "offline"
+
+    def _restored(self, message: Restored) -> None:
+        self._heard_by = trio.current_time() + OFFLINE_AFTER
 
     def _has_registered(self, before: _Worker | None, row: WorkerRow) -> None:
         """What has been told about a worker since then still holds, and will stand next."""
@@ -379,6 +384,7 @@ _HANDLERS: dict[type, Callable[[Registry, Any], None]] = {
     Heartbeat: Registry._heartbeat,
     Heard: Registry._heard,
     Stands: Registry._stands,
+    Restored: Registry._restored,
     ListWorkers: Registry._list,
     Allocate: Registry._allocate,
     Choose: Registry._choose,
