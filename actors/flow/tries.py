@@ -21,8 +21,9 @@ _RETAKEN = 3
 class _Tries:
     """Those that have failed: how often on the last worker, and on how many workers."""
 
-    def __init__(self, visit: Visit[Any], branch: str | None) -> None:
+    def __init__(self, visit: Visit[Any], call: Call, branch: str | None) -> None:
         self._most = visit.node.max_retries
+        self._chooses = isinstance(call, ServiceCall) and call.kind == "http"  # a queue gives it to anybody
         self.retries = self.workers = self.made = 0
         self.tried = Tried()
         for row in visit.walk.tries_of(visit):
@@ -33,6 +34,8 @@ class _Tries:
         """One more; returns whether the same worker is to try again."""
         self.made += 1
         if worker is not None and worker not in self.tried.workers:
+            if self._chooses and self.tried.again is not None:  # who is gone: another one's first try
+                self.retries, self.workers = 0, self.workers + 1
             self.tried.workers.append(worker)
         again = self.retries < self._most and code != "no_worker"
         if again:
@@ -45,7 +48,7 @@ class _Tries:
 
 async def carry_out(visit: Visit[Any], call: Call, branch: str | None = None) -> Done:
     """Make tries until one goes well or there are no more."""
-    tries = _Tries(visit, branch)
+    tries = _Tries(visit, call, branch)
     delay = 0.0
     while True:
         done = Done(attempt=tries.made + 1, started_at=visit.walk.now())

@@ -7,6 +7,7 @@ restart and a crash are the same to it: it goes on at the node that was in fligh
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
 
@@ -53,6 +54,7 @@ class Walk:
         self._numbered = later[-1].number if later else stored.numbered
         self._taken: list[int] = []  # the signals that the next commit will have in it
         self._canceled = False
+        self._tries = Counter((row.node, row.visit) for row in later if row.branch is None)
         self._in_batch = any(row.branch is not None for row in later)
 
     async def go(self, graph: Graph, params: dict[str, Any]) -> dict[str, Any] | Pause:
@@ -122,6 +124,8 @@ class Walk:
     async def record(self, visit: Visit[Any], done: Done, branch: str | None, *, last: bool) -> None:
         """Have a try committed after which the node is not done yet."""
         row, event = self._node_run(visit, done, branch, None, last=last)
+        if branch is None:
+            self._tries[visit.path, visit.number] += 1
         await self._commit(done, event, (row,))
 
     async def record_canceled(self, visit: Visit[Any], done: Done, branch: str | None) -> None:
@@ -237,7 +241,9 @@ class Walk:
         if self._canceled or frame.curr is None:
             return
         visit = Visit(self, frame, frame.curr, frame.curr, graph.nodes[frame.curr], {}, 0)
-        await self.record_canceled(visit, visit.ok(), None)
+        done = visit.ok()
+        done.attempt += self._tries[visit.path, visit.number]
+        await self.record_canceled(visit, done, None)
 
     # Signals.
 
