@@ -177,7 +177,7 @@ class DiskStore:
         return math.inf
 
     async def check(self) -> None:
-        await self._come(writes=True)
+        await self._come(stops=True)
 
     async def commit(self, batch: Batch) -> None:
         disk = self._disk
@@ -189,7 +189,7 @@ class DiskStore:
 
     async def _commit(self, batch: Batch) -> None:
         disk = self._disk
-        await self._come(writes=True)
+        await self._come(stops=True)
         assert self._store is not None, "it has been opened"
         if disk.full and (batch.events or batch.memos):
             disk._outage = True
@@ -218,7 +218,7 @@ class DiskStore:
         return copied(await (await self._reach()).events(after, limit), list[Event])
 
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
-        found = await (await self._reach()).checkpoint(handle, job)
+        found = await (await self._reach(needed=True)).checkpoint(handle, job)
         return None if found is None else copied(found, Checkpoint)
 
     async def closed_interrupt(self, id: str) -> InterruptClosed | None:
@@ -226,11 +226,11 @@ class DiskStore:
         return None if found is None else copied(found, InterruptClosed)
 
     async def version(self, id: str) -> VersionRow | None:
-        found = await (await self._reach()).version(id)
+        found = await (await self._reach(needed=True)).version(id)
         return None if found is None else copied(found, VersionRow)
 
     async def flow(self, run: str) -> StoredFlow | None:
-        found = await (await self._reach()).flow(run)
+        found = await (await self._reach(needed=True)).flow(run)
         return None if found is None else copied(found, StoredFlow)
 
     async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
@@ -252,15 +252,16 @@ class DiskStore:
         if self._disk._holder is self:
             self._disk._holder = None
 
-    async def _reach(self) -> Store:
-        await self._come()
+    async def _reach(self, *, needed: bool = False) -> Store:
+        """`needed`: an engine that can't read this goes no further until it can."""
+        await self._come(stops=needed)
         assert self._store is not None, "it has been opened"
         return self._store
 
-    async def _come(self, *, writes: bool = False) -> None:
+    async def _come(self, *, stops: bool = False) -> None:
         await self._disk.reach(self._owner)
         if self._disk.down:
-            self._disk._outage |= writes
+            self._disk._outage |= stops
             raise self._disk.refuse("the disk is down")
 
 

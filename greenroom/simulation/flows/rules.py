@@ -56,12 +56,12 @@ class Walked:
     steps: list[Step] = attrs.Factory(list)
     attempts: Counter[Try] = attrs.Factory(Counter)
     ended: set[Try] = attrs.Factory(set)
+    forgiven: dict[Try, int] = attrs.Factory(dict)  # tries that were cancelled, and then weren't after all
     at: str | None = None  # the node that the walk has come to
     waits: dict[str, Any] | None = None  # the node that it waits at, without a body
     began_to_wait: str | None = None  # a node that waits has begun, and has not ended
     canceled: int = 0  # node runs that say so, of no branch
-    walks: bool = False  # its body has been seen to walk
-    was_ended: bool = False  # while it walked, its body was told to end
+    was_ended: bool = False  # its body was told to end
     fresh: bool = False  # it waits since the engine was started, and so knows for what
     ran: list[NodeRan] = attrs.Factory(list)  # events of the batch that is read
 
@@ -96,10 +96,8 @@ class FlowRules:
         walked = self.walks.get(event.run)
         if isinstance(event, NodeStarted | NodeRan) and walked is None:
             self._fault(f"{event}: this run walks no flow")
-        if walked is not None and isinstance(event, NodeStarted | NodeRan):
-            walked.walks = True
-            if isinstance(event, NodeStarted) and event.kind in WAITING:
-                walked.began_to_wait = event.node
+        if walked is not None and isinstance(event, NodeStarted) and event.kind in WAITING:
+            walked.began_to_wait = event.node
         if walked is not None and isinstance(event, NodeRan):
             walked.ran.append(event)
             if event.node == walked.began_to_wait:
@@ -115,9 +113,9 @@ class FlowRules:
         elif event.to is Status.RUNNING:
             if run.status is Status.SUSPENDED and not self._may_wake(event.at, run, walked):
                 self._fault(f"{event}: nothing has come that {run} waits for: {walked.waits}")
-            walked.waits, walked.walks = None, False
+            walked.waits = None
         elif event.to is Status.CANCELLING:
-            walked.was_ended = walked.walks
+            walked.was_ended = True
         elif event.to is Status.CANCELLED and event.reason != "abandoned" and not run.restored:
             self._cancelled += [event] if walked.was_ended or walked.waits is not None else []
 
@@ -174,9 +172,10 @@ class FlowRules:
             self._fault(f"{row}: that was done before")
         if row.visit > 1 and (row.node, row.visit - 1, None) not in walked.ended:
             self._fault(f"{row}: the visit before it has not ended")
-        walked.attempts[this] += 1
-        if row.attempt != walked.attempts[this]:
-            self._fault(f"{row}: it is try {walked.attempts[this]}")
+        made, forgiven = walked.attempts[this], walked.forgiven.pop(this, 0)
+        if row.attempt not in (made + 1, made + 1 - forgiven):
+            self._fault(f"{row}: {made} tries were made before it")
+        walked.attempts[this] = row.attempt
         if row.last:
             walked.ended.add(this)
         if row.status == "canceled" and row.branch is None:
@@ -210,8 +209,10 @@ class FlowRules:
         """A run that was running goes on: if it was about to time out, what it was about to do as well."""
         walked.canceled = 0
         for row in walked.rows:
-            if row.status == "canceled":
-                walked.ended.discard((row.node, row.visit, row.branch))
+            this = (row.node, row.visit, row.branch)
+            if row.status == "canceled" and this in walked.ended:
+                walked.forgiven[this] = 1
+                walked.ended.remove(this)
 
     def awake(self) -> set[str]:
         """The runs that wait for what has come, so that they only wait for a slot."""

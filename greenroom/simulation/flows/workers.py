@@ -7,6 +7,7 @@ work and come back, under another URL too; it may fall silent; and each call may
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
@@ -65,7 +66,6 @@ class Worker:
         """How much work it has in hand."""
         self._registered = False
         self._ports = 8000
-        self._nursery: trio.Nursery
         self.living = False
 
     # Its life.
@@ -82,7 +82,7 @@ class Worker:
             self._world.network.listen(self.url, self._answer)
         self._scope = trio.CancelScope()
         self._world.trace.add("life", f"worker {self.id}", f"starts{f' at {self.url}' if self.url else ''}")
-        self._world.spawn(self._live)
+        self._world.spawn(partial(self._live, self._scope))
 
     def die(self) -> None:
         """Its process ends here and now; calls that are under way break off."""
@@ -94,13 +94,13 @@ class Worker:
             for call in list(self._calls):
                 call.cancel()
 
-    async def _live(self) -> None:
+    async def _live(self, scope: trio.CancelScope) -> None:
         try:
-            with self._scope:
-                async with trio.open_nursery() as self._nursery:
-                    self._nursery.start_soon(self._send_heartbeats)
+            with scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._send_heartbeats)
                     if self.kind == "queue":
-                        self._nursery.start_soon(self._pull)
+                        nursery.start_soon(self._pull, nursery)
         except Exception as error:
             self._world.fail(f"worker {self.id} stumbles: {type(error).__name__}: {error}", error)
 
@@ -188,7 +188,7 @@ class Worker:
             raise PushFailed("reset", "the connection broke when the work was done")
         return 200, msgspec.json.encode({"result": result, "error": error})
 
-    async def _pull(self) -> None:
+    async def _pull(self, nursery: trio.Nursery) -> None:
         while True:
             if self.silent:
                 await trio.sleep(1.0)
@@ -200,7 +200,7 @@ class Worker:
                 await trio.sleep(1.0)
                 continue
             if item is not None:
-                self._nursery.start_soon(self._take, _Lease(item, self._server.lives))
+                nursery.start_soon(self._take, _Lease(item, self._server.lives))
 
     async def _take(self, lease: _Lease) -> None:
         self.busy += 1
