@@ -154,7 +154,7 @@ class Walk:
         node, frame, state = visit.node, visit.frame, self.state
         if done.status == "ok" or done.keeps_output:
             try:
-                node.post.write(frame.shared, copied(done.output))  # it may be a part of what is shared
+                node.post.write(frame.shared, done.output)
             except Invalid as error:
                 done.fail("bad_output", error.message)
         action = _action(node, done, visit.scope)
