@@ -17,15 +17,20 @@ from ..actors.ticket import Ticket
 from ..gateway.client import ClientTicket
 from ..protocol.events import (
     EngineChanged,
+    FlowChanged,
     HandleChanged,
     InterruptClosed,
     InterruptOpened,
     LaneChanged,
+    NodeRan,
+    NodeStarted,
+    NodeWorkerChanged,
     RunChanged,
     RunEvent,
     RunLog,
     RunMessage,
     RunProgress,
+    RunSignal,
     RunStateChanged,
     RunWaiting,
 )
@@ -137,6 +142,34 @@ class Storyteller:
     @_event.register
     def _(self, event: InterruptClosed) -> str:
         return f"{_about(event)}: {event.interrupt} is {event.outcome}: {_json(event.answer)}"
+
+    @_event.register
+    def _(self, event: RunSignal) -> str:
+        return f"{_about(event)}: gets {_json(event.value)} under {event.key!r}"
+
+    @_event.register
+    def _(self, event: NodeStarted) -> str:
+        return f"{_about(event)}: node {event.node} has begun, visit {event.visit}"
+
+    @_event.register
+    def _(self, event: NodeRan) -> str:
+        branch = f" branch {event.branch}" if event.branch is not None else ""
+        worker = f" at {event.worker}" if event.worker is not None else ""
+        more = [f"action {event.action}"] if event.action is not None else []
+        more += [f"try {event.attempt}"] if event.attempt > 1 else []
+        more += [event.error] if event.error is not None else []
+        return (
+            f"{_about(event)}: node {event.node}{branch} has run{worker}: {', '.join([event.status, *more])}"
+        )
+
+    @_event.register
+    def _(self, event: FlowChanged) -> str:
+        version = f" has version {event.version}, {event.status}" if event.version is not None else " is made"
+        return f"flow {event.name}{version}"
+
+    @_event.register
+    def _(self, event: NodeWorkerChanged) -> str:
+        return f"worker {event.worker} is {event.status}{f' at {event.url}' if event.url else ''}"
 
     @_event.register
     def _(self, event: LaneChanged) -> str:

@@ -1,15 +1,15 @@
-"""Hunts with the built-in scenario and says what it has found, as JSON: run with a package that has a bug."""
+"""Hunts with a scenario and says what it has found, as JSON: run with a package that has a bug."""
 
 import json
 import sys
 
 from greenroom.simulation.hunting import search
-from greenroom.simulation.scenario import either
+from greenroom.simulation.naming import find
 
 
 def main() -> None:
-    first_seed, seconds, processes = json.loads(sys.argv[1])
-    found = search(either, first_seed=first_seed, seconds=seconds, processes=processes)
+    name, first_seed, seconds, processes = json.loads(sys.argv[1])
+    found = search(find(name), first_seed=first_seed, seconds=seconds, processes=processes)
     failed = None if found.failed is None else [found.failed.seed, found.failed.invariant]
     print(json.dumps([failed, found.seeds, round(found.seconds, 1)]))
 

@@ -1,8 +1,9 @@
 """Engines with bugs in them: a copy of the package, with one of the patches in `planted/` applied to it.
 
 A patch is a unified diff below a sentence that says what is wrong with the engine that it makes, and a seed
-of the built-in scenario that shows it. The line numbers in it are not looked at: each hunk must fit in just
-one place, so that patches go on fitting while the code around them changes.
+that shows it: of the built-in scenario, or of the one that the patch names. The line numbers in it are not
+looked at: each hunk must fit in just one place, so that patches go on fitting while the code around them
+changes.
 """
 
 import re
@@ -26,9 +27,19 @@ def copy_package(folder: Path) -> Path:
 
 def known_seed(bug: str) -> int:
     """A seed that has found the bug before."""
-    found = re.search(r"^Seed: (\d+)$", BUGS[bug].read_text(encoding="utf-8"), re.MULTILINE)
+    found = _said("Seed", bug)
     assert found is not None, f"planted/{bug}.patch names no seed"
-    return int(found[1])
+    return int(found)
+
+
+def scenario_of(bug: str) -> str:
+    """The name of the scenario that shows it."""
+    return _said("Scenario", bug) or "commands"
+
+
+def _said(what: str, bug: str) -> str | None:
+    found = re.search(rf"^{what}: (\S+)$", BUGS[bug].read_text(encoding="utf-8"), re.MULTILINE)
+    return None if found is None else found[1]
 
 
 def plant(bug: str, package: Path) -> None:

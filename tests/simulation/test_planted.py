@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from greenroom.simulation import simulate
-from greenroom.simulation.scenario import either
-from tests.simulation.planting import BUGS, copy_package, known_seed, plant
+from greenroom.simulation.naming import find
+from tests.simulation.planting import BUGS, copy_package, known_seed, plant, scenario_of
 
 HUNTED = os.environ.get("GREENROOM_PLANTED", "three")
 SECONDS = 60
@@ -26,10 +26,10 @@ _NAMES = list(BUGS)
 IN_TURN = [_NAMES[(3 * _DAY + number) % len(_NAMES)] for number in range(3)]
 
 
-def hunt(package: Path, first_seed: int, *, processes: int) -> tuple[int, str]:
+def hunt(bug: str, package: Path, first_seed: int, *, processes: int) -> tuple[int, str]:
     """The seed that fails, and the rule that it breaks."""
     command = [sys.executable, str(Path(__file__).with_name("hunted.py"))]
-    command.append(json.dumps([first_seed, SECONDS, processes]))
+    command.append(json.dumps([scenario_of(bug), first_seed, SECONDS, processes]))
     env = {**os.environ, "PYTHONPATH": str(package.parent)}
     done = subprocess.run(command, cwd=package.parent, env=env, stdout=subprocess.PIPE, check=True)
     failed, seeds, seconds = json.loads(done.stdout)
@@ -50,15 +50,15 @@ def test_there_are_plenty_of_bugs():
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_is_found_by_the_seed_that_has_found_it_before(bug: str, package: Path):
     plant(bug, package)
-    seed, _ = hunt(package, known_seed(bug), processes=1)
-    simulate(seed, either)  # it is the bug that breaks the rule
+    seed, _ = hunt(bug, package, known_seed(bug), processes=1)
+    simulate(seed, find(scenario_of(bug)))  # it is the bug that breaks the rule
 
 
 @pytest.mark.parametrize("bug", BUGS if HUNTED == "all" else IN_TURN)
 def test_a_bug_is_found_by_a_hunt(bug: str, package: Path):
     plant(bug, package)
-    seed, _ = hunt(package, 10_000 * (_DAY % 10_000), processes=2)
-    simulate(seed, either)
+    seed, _ = hunt(bug, package, 10_000 * (_DAY % 10_000), processes=2)
+    simulate(seed, find(scenario_of(bug)))
 
 
 def test_the_copy_is_what_is_hunted_and_without_a_bug_it_survives(package: Path):

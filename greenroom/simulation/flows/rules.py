@@ -59,6 +59,7 @@ class Walked:
     forgiven: dict[Try, int] = attrs.Factory(dict)  # tries that were cancelled, and then weren't after all
     at: str | None = None  # the node that the walk has come to
     waits: dict[str, Any] | None = None  # the node that it waits at, without a body
+    waited: tuple[str, int, float] = ("", 0, 0.0)  # the last wait: node, visit, and since when
     began_to_wait: str | None = None  # a node that waits has begun, and has not ended
     canceled: int = 0  # node runs that say so, of no branch
     was_ended: bool = False  # its body was told to end
@@ -132,7 +133,9 @@ class FlowRules:
                     self.walks[memo.run].step().rows.append(memo)
                     self._node_run(self.walks[memo.run], memo)
                 case MessagesTaken() if memo.run in self.walks:
-                    self.walks[memo.run].steps[-1].taken += [self._signals[memo.run, s] for s in memo.seqs]
+                    walked = self.walks[memo.run]
+                    step = walked.steps[-1] if walked.steps else walked.step()
+                    step.taken += [self._signals[memo.run, seq] for seq in memo.seqs]
                 case FlowRow():
                     self.flows[memo.name] = memo.id
                 case VersionRow():
@@ -155,13 +158,19 @@ class FlowRules:
             self._fault(f"run {state.run} walks version {state.version}, and began with {walked.version}")
         if state.numbered != len(walked.rows):
             self._fault(f"the state of {state.run} knows {state.numbered} node runs of {len(walked.rows)}")
+        node, visit, since = walked.waited
         self._stands(walked, state)
+        if walked.waited[:2] == (node, visit) and walked.waited[2] != since:
+            self._fault(f"run {state.run} waits at {node} since {walked.waited[2]}, and not since {since}")
         step = walked.step()
         step.moved, step.waits = True, walked.waits is not None
 
     def _stands(self, walked: Walked, state: FlowState) -> None:
         kept = msgspec.json.decode(state.state)
-        walked.at, walked.waits = kept["frame"]["curr"], kept["waits"]
+        walked.at, waits = kept["frame"]["curr"], kept["waits"]
+        walked.waits = waits
+        if waits is not None:
+            walked.waited = (waits["node"], waits["visit"], waits["since"])
 
     def _node_run(self, walked: Walked, row: NodeRun) -> None:
         this: Try = (row.node, row.visit, row.branch)

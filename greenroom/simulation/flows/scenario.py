@@ -64,8 +64,12 @@ class FlowPlay(Play):
                 self.workers.append(worker)
         await trio.sleep(0.1)
         for number, name in enumerate(NAMES):
-            random = self.world.derived("flow", name)
-            await self.world.client("author").flows.publish(name, draw_graph(random, NAMES[:number]))
+            graph = self.draw(self.world.derived("flow", name), number)
+            await self.world.client("author").flows.publish(name, graph)
+
+    def draw(self, random: Random, number: int) -> dict[str, Any]:
+        """A graph for one of the flows."""
+        return draw_graph(random, NAMES[:number])
 
     def _register_function(self, name: str) -> None:
         @self.bodies.jobs.function(name)
@@ -164,7 +168,7 @@ class FlowPlay(Play):
     async def publish(self, caller: Caller, random: Random) -> None:
         number = random.randrange(len(NAMES))
         self._published += 1
-        graph = draw_graph(self.world.derived("flow", self._published), NAMES[:number])
+        graph = self.draw(self.world.derived("flow", self._published), number)
         await caller.client.flows.publish(NAMES[number], graph)
 
     async def look(self, caller: Caller, random: Random) -> None:
