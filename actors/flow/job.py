@@ -28,6 +28,7 @@ from .walk import Walk
 
 _RUN_TIMEOUT = 1800.0
 _GRACE = 10.0
+_TO_BEGIN = 5.0
 
 
 class FlowParams(msgspec.Struct, forbid_unknown_fields=True):
@@ -131,10 +132,9 @@ class FlowJob:
 
     async def _body(self, run: Run, params: FlowParams) -> dict[str, Any] | Pause:
         begun = None
-        with trio.CancelScope(shield=True):  # a cancel, too, is written down where the walk has come to
-            begun = await self._begin(run)
-        assert begun is not None, "nothing cancels what is shielded"
-        walk, graph = begun
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _TO_BEGIN):
+            begun = await self._begin(run)  # a cancel, too, is written down where the walk has come to
+        walk, graph = begun or await self._begin(run)
         return await walk.go(graph, params.params)
 
     async def _begin(self, run: Run) -> tuple[Walk, Graph]:

@@ -153,3 +153,24 @@ def test_a_node_run_tells_what_came_in_and_went_out_although_it_changes_afterwar
         assert row.prep == row.output == {"n": 1}
 
     simulate(1, scenario)
+
+
+def test_a_body_that_begins_while_the_store_is_down_doesnt_hold_the_engine_open():
+    """It read how far its walk had come, and nothing could end that."""
+
+    async def scenario(world: World) -> None:
+        server = await world.serve(Jobs(), shutdown_timeout=3)
+        ann = world.client("ann")
+        await ann.flows.publish("wait", WAIT)
+        ticket = await ann.flows.start("wait")
+        await trio.sleep(1)
+        await ann.signal(ticket.id, "one", 1)
+        for _ in range(world.random.randint(0, 20)):
+            await trio.lowlevel.checkpoint()
+        server.disk.down = True
+        with trio.fail_after(60):
+            await server.stop()
+        server.disk.repair()
+
+    for seed in range(100):
+        simulate(seed, scenario)
