@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import trio
 
 from greenroom import Jobs
-from greenroom.errors import RunFailed
+from greenroom.errors import Conflict, RunFailed
 from greenroom.simulation import World, determinism, simulate
 from greenroom.worker.services import Services
 
@@ -173,4 +174,51 @@ def test_a_body_that_begins_while_the_store_is_down_doesnt_hold_the_engine_open(
         server.disk.repair()
 
     for seed in range(100):
+        simulate(seed, scenario)
+
+
+def test_a_worker_that_stands_in_for_another_has_all_of_its_own_tries():
+    """Its first failure was taken for a retry of the one that had died."""
+
+    async def scenario(world: World) -> None:
+        await world.serve(Jobs())
+        first = world.worker("first", services)
+        ask = {**ASK["nodes"]["ask"], "max_retries": 1, "wait_ms": 20_000}
+        await trio.sleep(1)
+        ann = world.client("ann")
+        await ann.flows.publish("ask", {**ASK, "nodes": {"ask": ask}})
+        first.rates = {"status": 1.0}
+        ticket = await ann.flows.start("ask")
+        await trio.sleep(1)
+        first.die()
+        second = world.worker("second", services)
+        fails = [True]
+        second.trouble = lambda call: "status" if fails and fails.pop() else None
+        assert await ticket.result() == {"said": None}
+        rows = await ann.flows.node_runs(ticket.id)
+        assert [row.worker for row in rows] == ["first", "second", "second"]
+
+    simulate(1, scenario)
+
+
+def test_a_cancel_between_two_tries_is_the_next_try():
+    """It was numbered as the first."""
+
+    async def scenario(world: World) -> None:
+        await world.serve(Jobs())
+        world.worker("w", services).rates = {"status": 1.0}
+        ask = {**ASK["nodes"]["ask"], "max_retries": 5}
+        await trio.sleep(1)
+        ann = world.client("ann")
+        await ann.flows.publish("ask", {**ASK, "nodes": {"ask": ask}})
+        ticket = await ann.flows.start("ask")
+        for _ in range(world.random.randint(0, 40)):
+            await trio.lowlevel.checkpoint()
+        with suppress(Conflict):  # it has failed already
+            await ann.cancel(ticket.id)
+        await trio.sleep(1)
+        rows = await ann.flows.node_runs(ticket.id)
+        assert [row.attempt for row in rows] == list(range(1, len(rows) + 1))
+
+    for seed in range(200):
         simulate(seed, scenario)
