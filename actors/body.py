@@ -105,6 +105,8 @@ class Run:
         self._cancel_requested = False
         self._saw_cancel_request = False
         self._goes_on_later = False
+        self.end_is_written = False
+        """Whether the walk of a flow has written down the node that a cancel reaches it at."""
         self._pending: dict[Reply[Any], None] = {}
         self._closed: str | None = None  # why nothing is taken from this body any more
 

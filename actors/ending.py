@@ -194,13 +194,13 @@ async def end(
     result: Any = None,
     error: str | None = None,
     body_remains: bool = False,
-    would_wait: bool = False,
+    unsaid: bool = False,
 ) -> RunRecord | None:
-    """Commit the end, and let everyone go who waits for it. `None` for a run that could not be stored. Its
-    body `would_wait` if it has just gone away for that."""
+    """Commit the end, and let everyone go who waits for it. `None` for a run that could not be stored. It is
+    `unsaid` where that reached its body, if that has not written it down."""
     if run.files_doomed and to is not Status.SUCCEEDED:
         await _delete_files(run)
-    events, memos = await _left_waiting(run, to, would_wait)
+    events, memos = await _left_unsaid(run, to, unsaid)
     outcome = await run.ledger.move(
         to,
         *run.questions.closing("ended", None, by),
@@ -223,12 +223,10 @@ async def end(
     return outcome.run
 
 
-async def _left_waiting(
-    run: RunState, to: Status, would_wait: bool
-) -> tuple[tuple[Event, ...], tuple[Memo, ...]]:
+async def _left_unsaid(run: RunState, to: Status, unsaid: bool) -> tuple[tuple[Event, ...], tuple[Memo, ...]]:
     special = run.submission.job.special
-    waits = run.execution is None and (would_wait or run.ledger.status is Status.SUSPENDED)
-    if special is None or not waits:
+    unsaid = unsaid or run.ledger.status is Status.SUSPENDED
+    if special is None or run.execution is not None or not unsaid:
         return (), ()
     return await special.ends_waiting(run.submission, to)
 

@@ -41,9 +41,9 @@ async def body_ended(run: RunState, message: BodyEnded) -> None:
         run.delivery.tell("handle", run.submission.handle, BodyGone(run.id))
         return
     outcome, verdict = message.outcome, run.verdict
-    paused = isinstance(outcome, Pause) or execution.run.goes_on_later
+    unsaid = not execution.run.end_is_written
     if verdict is not None and verdict.to is Status.TIMED_OUT:
-        await end(run, Status.TIMED_OUT, reason=verdict.reason, would_wait=paused)
+        await end(run, Status.TIMED_OUT, reason=verdict.reason, unsaid=unsaid)
     elif isinstance(outcome, Pause) and (verdict is None or verdict.to is Status.SUSPENDED):
         await _pause(run, outcome)
     elif isinstance(outcome, Returned):
@@ -52,7 +52,7 @@ async def body_ended(run: RunState, message: BodyEnded) -> None:
         await _raised(run, outcome.error)
     else:
         assert verdict is not None, "a body's scope is cancelled only by a verdict"
-        await _stopped(run, verdict, would_wait=paused)
+        await _stopped(run, verdict, unsaid=unsaid)
 
 
 async def _pause(run: RunState, pause: Pause) -> None:
@@ -137,9 +137,9 @@ def _retry_delay(run: RunState) -> float:
         return exponential(attempt)
 
 
-async def _stopped(run: RunState, verdict: Verdict, *, would_wait: bool) -> None:
+async def _stopped(run: RunState, verdict: Verdict, *, unsaid: bool) -> None:
     if verdict.to is not Status.SUSPENDED:
-        await end(run, verdict.to, reason=verdict.reason, by=verdict.by, would_wait=would_wait)
+        await end(run, verdict.to, reason=verdict.reason, by=verdict.by, unsaid=unsaid)
     elif run.ledger.status is Status.RUNNING:
         await suspend_for_shutdown(run)
     else:

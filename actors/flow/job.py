@@ -8,13 +8,11 @@ from functools import partial
 from typing import Any
 
 import msgspec
-import trio
 
 from ...persistence.flows import FlowState, StoredFlow
 from ...persistence.store import Memo, Store
 from ...protocol.errors import Invalid
 from ...protocol.events import Event, NodeRan
-from ...protocol.flow.model import Graph
 from ...protocol.flow.records import NodeRun, NodeStatus
 from ...protocol.states import Status
 from ..body import Run
@@ -28,7 +26,6 @@ from .walk import Walk
 
 _RUN_TIMEOUT = 1800.0
 _GRACE = 10.0
-_TO_BEGIN = 5.0
 
 
 class FlowParams(msgspec.Struct, forbid_unknown_fields=True):
@@ -86,6 +83,7 @@ class FlowJob:
         self, submission: Submission, status: Status
     ) -> tuple[tuple[Event, ...], tuple[Memo, ...]]:
         """The node that it waited at is written down, too; or that it would have gone on with."""
+        await self._tools.journal.look(lambda committed: committed.seq)  # after what its body has told
         stored = await self._stored(submission.id)
         walked = from_text(stored.state.state)
         waits = walked.waits or await self._in_flight(walked, stored.state.version)
@@ -131,17 +129,11 @@ class FlowJob:
         return stored
 
     async def _body(self, run: Run, params: FlowParams) -> dict[str, Any] | Pause:
-        begun = None
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + _TO_BEGIN):
-            begun = await self._begin(run)  # a cancel, too, is written down where the walk has come to
-        walk, graph = begun or await self._begin(run)
-        return await walk.go(graph, params.params)
-
-    async def _begin(self, run: Run) -> tuple[Walk, Graph]:
         later: list[NodeRun] = []
         state = run.take_first_state()
         if state is None:
             stored = await self._stored(run.id)
             state, later = stored.state, stored.later
         graph = await self._tools.graph(state.version)
-        return Walk(run, from_text(state.state), state, later, self._tools), graph
+        walk = Walk(run, from_text(state.state), state, later, self._tools)
+        return await walk.go(graph, params.params)

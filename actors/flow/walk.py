@@ -53,7 +53,6 @@ class Walk:
         self._version = stored.version
         self._numbered = later[-1].number if later else stored.numbered
         self._taken: list[int] = []  # the signals that the next commit will have in it
-        self._canceled = False
         self._tries = Counter((row.node, row.visit) for row in later if row.branch is None)
         self._in_batch = any(row.branch is not None for row in later)
 
@@ -63,6 +62,9 @@ class Walk:
         self.state.waits = None
         try:
             pause = await self.walk(graph, frame, params)
+        except RecursionError:
+            text = "too_deep: what the flow shares stands too deep in itself"
+            raise FlowFailed(f"node {frame.curr!r}: {text}") from None
         except BaseException as error:
             if is_cancelled() and not isinstance(error, Exception):
                 await self._canceled_between(graph)
@@ -132,7 +134,7 @@ class Walk:
         """Have a try committed that is being cancelled, unless it will be made again at the next start."""
         if self.run.goes_on_later:
             return
-        self._canceled = True
+        self.run.end_is_written = True
         done.status, done.error = "canceled", None
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORD):
             await self.record(visit, done, branch, last=True)
@@ -173,7 +175,7 @@ class Walk:
             await self._give_up(visit, done, error)
         await self._commit(done, event, (row, *memos))
         self._taken = []
-        self._canceled = self._in_batch = False
+        self.run.end_is_written = self._in_batch = False
 
     async def _give_up(self, visit: Visit[Any], done: Done, error: TooLarge) -> NoReturn:
         """What the nodes share can't be kept any more: that is the last node's failure, and the flow's."""
@@ -238,7 +240,8 @@ class Walk:
     async def _canceled_between(self, graph: Graph) -> None:
         """Every cancel is written down at some node: if none was at work, at the one that would be next."""
         frame = self.state.frame
-        if self._canceled or frame.curr is None:
+        if self.run.end_is_written or frame.curr is None:
+            self.run.end_is_written = True  # or there is no node any more
             return
         visit = Visit(self, frame, frame.curr, frame.curr, graph.nodes[frame.curr], {}, 0)
         done = visit.ok()
