@@ -199,6 +199,10 @@ class Projection:
         runs = self.runs
         pending = {id: run for id, run in runs.items() if not run.ended}
         pending.update((id, runs[id]) for id in self._ended)
+
+        def by_place(ids: Iterable[str]) -> list[str]:
+            return sorted(ids, key=lambda id: cast(int, runs[id].place))
+
         return Snapshot(
             epoch=self.epoch,
             seq=self.seq,
@@ -207,8 +211,8 @@ class Projection:
                 name: LaneState(
                     lane.limit,
                     lane.generation,
-                    list(lane.executing),
-                    sorted(lane.queued, key=lambda id: cast(int, runs[id].place)),
+                    by_place(lane.executing),
+                    by_place(lane.queued),
                 )
                 for name, lane in self._lanes.items()
             },

@@ -236,6 +236,7 @@ export class Projection {
   snapshot() {
     const pending = [...this.runs].filter(([, run]) => !hasEnded(run));
     const ended = [...this.#ended].map((id) => [id, this.runs.get(id)]);
+    const byPlace = (one, other) => this.runs.get(one).place - this.runs.get(other).place;
     return {
       epoch: this.epoch,
       seq: this.seq,
@@ -248,8 +249,8 @@ export class Projection {
       lanes: mapped(this.#lanes, (lane) => ({
         limit: lane.limit,
         generation: lane.generation,
-        executing: [...lane.executing],
-        queued: [...lane.queued].sort((one, other) => this.runs.get(one).place - this.runs.get(other).place),
+        executing: [...lane.executing].sort(byPlace),
+        queued: [...lane.queued].sort(byPlace),
       })),
       handles: mapped(this.#handles, (handle) => ({
         status: handle.status,

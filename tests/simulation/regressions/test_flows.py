@@ -222,3 +222,29 @@ def test_a_cancel_between_two_tries_is_the_next_try():
 
     for seed in range(200):
         simulate(seed, scenario)
+
+
+def test_who_executes_is_listed_alike_before_and_after_a_restart():
+    """Runs were listed as they had begun, and after a restart as they had been created."""
+
+    async def scenario(world: World) -> None:
+        server = await world.serve(Jobs())
+        ann = world.client("ann")
+        nap = {"kind": "timer", "params": {"delay_ms": 1000}}
+        ask = {"kind": "executor", "service": "echo", "exec_type": "queue"}
+        edges = [{"from": "nap", "to": "ask"}]
+        await ann.flows.publish("late", {"start": "nap", "nodes": {"nap": nap, "ask": ask}, "edges": edges})
+        await ann.flows.publish("early", {"start": "ask", "nodes": {"ask": ask}})
+        await ann.flows.start("late")
+        await ann.flows.start("early")
+        await trio.sleep(5)
+        before = await ann.snapshot()
+        await server.crash()
+        await server.start()
+        after = await ann.snapshot()
+        if after.seq == before.seq:
+            assert after == before
+        assert len(before.lanes["main"].executing) == 2
+
+    for seed in range(100):
+        simulate(seed, scenario)
