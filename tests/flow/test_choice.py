@@ -73,3 +73,13 @@ async def test_two_runs_take_the_two_branches_of_one_flow(autojump_clock: MockCl
         await engine.flows.publish("flow", definition)
         tickets = [await engine.flows.start("flow", params={"price": price}) for price in (1, 1000)]
         assert [list(await ticket.result()) for ticket in tickets] == [["cheap"], ["dear"]]
+
+
+async def test_what_is_put_into_itself_again_and_again_is_named_before_it_is_too_deep(
+    autojump_clock: MockClock,
+) -> None:
+    deep = node("choice", "$shared.d", "$shared.d" + ".a" * 98)
+    wait = node("timer", params={"delay_ms": 1})
+    async with open_engine(Calls().jobs) as engine:
+        done = await walk(engine, flow("again wait, wait again", again=deep, wait=wait))
+    assert done.run.error == "node 'again': too_deep: what the flow shares stands too deep in itself"
