@@ -105,12 +105,13 @@ class Gateway:
         `local` says that it is on this machine, where workers need no token."""
         limits = self._shared.limits
         if self._shared.closing or len(self._connections) >= limits.max_connections:
-            with trio.move_on_after(limits.close_timeout):
-                try:
+            try:
+                with trio.move_on_after(limits.close_timeout):
                     await stream.send_all(_FULL)
-                except trio.BrokenResourceError:
-                    logger.debug("a client that there was no room for is gone")
-            await trio.aclose_forcefully(stream)
+            except trio.BrokenResourceError:
+                logger.debug("a client that there was no room for is gone")
+            finally:
+                await trio.aclose_forcefully(stream)
             return
         connection = Connection(self._shared, stream, secure=secure, local=local)
         self._connections[connection] = None

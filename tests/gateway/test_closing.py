@@ -72,6 +72,17 @@ async def test_a_request_that_has_begun_is_answered_before_the_end(autojump_cloc
         assert (await engine.snapshot()).engine.max_concurrent == 9
 
 
+async def test_one_who_comes_just_as_it_goes_is_not_left_open(autojump_clock):
+    async with open_engine(Jobs(), "memory:", shutdown_timeout=0) as engine:
+        async with open_gateway(engine, listeners=[]) as gateway:
+            ours, theirs = trio.testing.memory_stream_pair()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(gateway.serve_stream, theirs)
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(1):
+            assert await ours.receive_some() == b""
+
+
 async def test_server_sent_events_end_as_a_whole_answer(autojump_clock):
     async with house(listen=False) as home:
         source = await Source.open(home)
