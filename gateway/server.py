@@ -51,7 +51,7 @@ async def open_gateway(
     shared.metrics.begin(snapshot)
     tls = _tls(config)
     if listeners is None:
-        listeners = await trio.open_tcp_listeners(config.port, host=config.host)
+        listeners = await _listen(config)
     gateway = Gateway(shared, listeners, tls)
     error: BaseException | None = None
     async with trio.open_nursery() as nursery:
@@ -184,6 +184,15 @@ class Gateway:
             self._empty = trio.Event()
             with trio.move_on_after(self._shared.limits.close_timeout):
                 await self._empty.wait()
+
+
+async def _listen(config: GatewayConfig) -> list[trio.SocketListener]:
+    try:
+        return await trio.open_tcp_listeners(config.port, host=config.host)
+    except OSError as error:
+        where = f"{config.host} port {config.port}"
+        text = f"nothing can listen at {where}: {error.strerror or error}; choose another host or port"
+        raise OSError(error.errno, text) from error
 
 
 def _is_local(socket: trio.socket.SocketType) -> bool:

@@ -92,7 +92,9 @@ async def carry_out_all(visit: Visit[Any], calls: Sequence[Call]) -> Done:
     """Make all branches, or as many as the strategy wants."""
     node: Parallel | Foreach = visit.node
     before = visit.walk.tries_of(visit)
-    if not before:
+    if before:
+        visit.began_at = min(row.started_at for row in before)  # the node is older than this body
+    else:
         visit.walk.mention_start(visit)
         await visit.walk.save_signals()
     strategy = node.failure_strategy

@@ -146,10 +146,12 @@ def refused(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_port_that_is_taken_ends_it_with_1(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        ended = refused(tmp_path, "--port", str(taken.getsockname()[1]))
+        port = taken.getsockname()[1]
+        ended = refused(tmp_path, "--port", str(port))
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1].startswith("Error: ")
-    assert "in use" in ended.stderr
+    assert f"nothing can listen at 127.0.0.1 port {port}: Address already in use" in ended.stderr
+    assert "choose another host or port" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

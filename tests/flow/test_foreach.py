@@ -12,6 +12,7 @@ from greenroom import Jobs
 from tests.support import open_engine
 
 from .definitions import Definition
+from .restarts import Lives
 from .walking import Calls, Walked, ended, flow, local, node, start, walk
 
 AT_ONCE = {"parallel_mode": "concurrent"}
@@ -224,3 +225,18 @@ async def test_the_state_shows_the_items_that_are_done(autojump_clock: MockClock
         }
         done = await ended(engine, ticket)
         assert (await engine.flows.task(ticket.id)).shared == done.result
+
+
+@pytest.mark.parametrize("how", ["clean", "crash"])
+async def test_its_node_run_begins_with_its_first_item_also_over_a_restart(
+    how: str, autojump_clock: MockClock
+) -> None:
+    lives = Lives(Calls().jobs)
+    async with getattr(lives, how)() as engine:
+        ticket = await start(engine, flow("", f=each("sleep")), {"items": [10, 10]})
+        await trio.sleep(15)  # the second one is being slept
+    async with lives.clean() as engine:
+        done = await ended(engine, ticket.id)
+    first, *_, whole = done.rows
+    assert whole.branch is None
+    assert whole.started_at == first.started_at
