@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import Double, TypeEngine
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 metadata = MetaData()
 
@@ -129,6 +129,10 @@ checkpoints = Table(
     Column("job", _Name, nullable=False),
     Column("run", _Id, nullable=False),
     Column("value", _Json, nullable=False),
+    # How many interrupts and calls the body had made by then: a resumed body counts from there.
+    Column("interrupts", Integer, nullable=False, server_default="0"),
+    Column("calls", Integer, nullable=False, server_default="0"),
+    Index("checkpoints_by_run", "run"),
 )
 
 messages = Table(
@@ -210,6 +214,23 @@ workers = Table(
     metadata,
     Column("id", String(32), primary_key=True),  # stands for the name that it has given itself
     Column("record", _Json, nullable=False),
+)
+
+deaths = Table(
+    "deaths",
+    metadata,
+    Column("run", _Id, primary_key=True),
+    Column("count", Integer, nullable=False),  # processes that died while they executed the run
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("holder", String(256)),  # `None` once the lease was released
+    Column("term", BigInteger, nullable=False),  # higher than any before it under this name
+    Column("address", Text),  # where the holder is reached
+    Column("expires_at", Double, nullable=False),  # Unix seconds by the database's clock
 )
 
 for _table in metadata.sorted_tables:

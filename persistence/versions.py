@@ -38,5 +38,21 @@ def migrate_file(connection: Connection, store: str) -> None:
     found = found_version(connection)
     if found is not None and found > schema.SCHEMA_VERSION:
         raise newer_version(store, found, schema.SCHEMA_VERSION)
-    schema.metadata.create_all(connection)  # versions differ so far in the tables that they have
+    schema.metadata.create_all(connection)
+    if found is not None and found < schema.SCHEMA_VERSION:
+        _add_columns_and_indexes(connection)
     connection.execute(update(schema.meta).values(schema_version=schema.SCHEMA_VERSION))
+
+
+def _add_columns_and_indexes(connection: Connection) -> None:
+    """Add the columns and indexes that tables of an older version lack."""
+    inspector = inspect(connection)
+    compiler = connection.dialect.ddl_compiler(connection.dialect, None)
+    for table in schema.metadata.sorted_tables:
+        there = {column["name"] for column in inspector.get_columns(table.name)}
+        for added in table.columns:
+            if added.name not in there:
+                specification = compiler.get_column_specification(added)
+                connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {specification}")
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)

@@ -27,7 +27,7 @@ from tests.servers import Server
 from .story import NOW, Story, created, life, moved
 
 VERSION_1 = Path(__file__).with_name("version_1.sql").read_text(encoding="utf-8")
-NEW_TABLES = {"flows", "flow_versions", "flow_runs", "node_runs", "workers"}
+NEW_TABLES = {"flows", "flow_versions", "flow_runs", "node_runs", "workers", "deaths", "leases"}
 
 
 @pytest.fixture
@@ -100,9 +100,12 @@ async def test_what_a_migrated_file_has_is_what_a_new_one_has(file: Path, tmp_pa
         await store.open("", 1, NOW)
         await store.close()
 
-    def definitions(path: Path) -> list[tuple[str, str]]:
+    def definitions(path: Path) -> list[object]:
         with closing(sqlite3.connect(path)) as connection:
-            return sorted(connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL"))
+            schema_rows = connection.execute("SELECT type, name FROM sqlite_schema ORDER BY name").fetchall()
+            tables = [name for kind, name in schema_rows if kind == "table"]
+            columns = [connection.execute(f"PRAGMA table_info({name})").fetchall() for name in tables]
+            return [schema_rows, columns]
 
     assert definitions(file) == definitions(tmp_path / "new.db")
 
