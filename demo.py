@@ -14,4 +14,4 @@ from environment import prepare
 python = prepare(tests=False)
 arguments = sys.argv[1:]
 command = ["flow", "demo", *arguments[1:]] if arguments[:1] == ["flow"] else ["demo", *arguments]
-os.execv(python, [str(python), "-m", "greenroom", *command])
+os.execv(python, [str(python), "-P", "-m", "greenroom", *command])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from typing import Any, Literal
@@ -10,6 +9,7 @@ from typing import Any, Literal
 import attrs
 import click
 
+from ..modulepath import search_current_folder
 from ..simulation.hunting import Hunt, NotRepeatable, again, quiet, search
 from ..simulation.naming import BUILT_IN, NAMED, NoScenario, find
 from ..simulation.shrinking import shrink
@@ -65,7 +65,7 @@ class _Wanted:
     metavar="NAME",
     default="commands",
     show_default=True,
-    help="What is played: commands, connected, flows; or module:function, looked for in this folder first.",
+    help="What is played: commands, connected, flows; or module:function, looked for in this folder, too.",
 )
 @click.option(
     "--store",
@@ -130,7 +130,7 @@ def simulate(
 
 
 def _find(name: str) -> Scenario:
-    sys.path.insert(0, os.getcwd())
+    search_current_folder()
     try:
         return find(name)
     except NoScenario as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
-import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -18,6 +17,7 @@ from cattrs.gen import make_dict_structure_fn, override
 from ..actors.jobs import Jobs
 from ..gateway.access import Access
 from ..gateway.config import GatewayConfig, Limits
+from ..modulepath import search_current_folder
 from ..protocol.errors import GreenroomError, Invalid
 from ..protocol.structuring import told
 from . import kinds
@@ -136,8 +136,7 @@ def load_named(where: str, kind: type[T]) -> T:
     """What `module:name` names, in this folder or in what is installed. Raises `Invalid`, also if it is none
     of this kind."""
     module, _, name = where.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    search_current_folder()
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):

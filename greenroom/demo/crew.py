@@ -32,7 +32,9 @@ async def crew(url: str, folder: Path) -> AsyncIterator[None]:
     try:
         for id, how in WORKERS.items():
             async with await trio.open_file(folder / f"{id}.log", "wb") as log:
-                command = [sys.executable, "-m", "greenroom", "worker", "--server", url, "--id", id, *how]
+                # Without -P, a file `types.py` or `queue.py` in the current folder would replace Python's own.
+                greenroom = [sys.executable, "-P", "-m", "greenroom"]
+                command = [*greenroom, "worker", "--server", url, "--id", id, *how]
                 environ = {
                     name: value for name, value in os.environ.items() if not name.startswith("GREENROOM_")
                 }

@@ -16,6 +16,7 @@ from itertools import count
 import attrs
 import msgspec
 
+from ..modulepath import search_also
 from .hunting import Failed, Orders, Played, quiet
 from .naming import find
 from .simulate import SimulationFailed, simulate
@@ -32,6 +33,7 @@ def main() -> None:
 
 
 def _hunt(orders: Orders, say: Callable[[Played], object]) -> None:
+    search_also(orders.folders)
     scenario, began = find(orders.scenario), time.monotonic()
     for seed in count(orders.first, orders.stride):
         if time.monotonic() - began >= orders.seconds:

@@ -74,6 +74,7 @@ class Orders(msgspec.Struct, frozen=True):
     seconds: float
     steps: int | None
     store: StoreKind
+    folders: tuple[str, ...]  # where the scenario's module may be
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -148,8 +149,10 @@ def search(
     report = report or (lambda _: None)
     if name is None or processes == 1:
         return _search_here(scenario, seconds, first_seed, steps, store, report)
+    folders = tuple(folder for folder in sys.path if folder)
     orders = [
-        Orders(name, first_seed + number, processes, seconds, steps, store) for number in range(processes)
+        Orders(name, first_seed + number, processes, seconds, steps, store, folders)
+        for number in range(processes)
     ]
     return trio.run(_Search(orders, report).run)
 
@@ -228,12 +231,11 @@ class _Search:
 
     async def _have_done(self, orders: Orders) -> None:
         """Have one process do its part."""
-        command = [sys.executable, "-m", "greenroom.simulation.hunter", msgspec.json.encode(orders).decode()]
-        path = os.pathsep.join(entry for entry in sys.path if entry)
+        # Without -P, a file `types.py` or `queue.py` in the current folder would replace Python's own module.
+        hunter = [sys.executable, "-P", "-m", "greenroom.simulation.hunter"]
+        command = [*hunter, msgspec.json.encode(orders).decode()]
         async with trio.open_nursery() as nursery:
-            start = partial(
-                trio.run_process, command, stdout=PIPE, check=False, env={**os.environ, "PYTHONPATH": path}
-            )
+            start = partial(trio.run_process, command, stdout=PIPE, check=False)
             process = await nursery.start(start)
             seed = await self._listen(process.stdout, orders.seconds)
             if seed is not None:
