@@ -48,11 +48,11 @@ def _add_columns_and_indexes(connection: Connection) -> None:
     """Add the columns and indexes that tables of an older version lack."""
     inspector = inspect(connection)
     compiler = connection.dialect.ddl_compiler(connection.dialect, None)
-    for table in schema.metadata.sorted_tables:
-        there = {column["name"] for column in inspector.get_columns(table.name)}
-        for added in table.columns:
+    for wanted in schema.metadata.sorted_tables:
+        there = {column["name"] for column in inspector.get_columns(wanted.name)}
+        for added in wanted.columns:
             if added.name not in there:
                 specification = compiler.get_column_specification(added)
-                connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {specification}")
-        for index in table.indexes:
+                connection.exec_driver_sql(f"ALTER TABLE {wanted.name} ADD COLUMN {specification}")
+        for index in wanted.indexes:
             index.create(connection, checkfirst=True)

@@ -32,7 +32,7 @@ async def crew(url: str, folder: Path) -> AsyncIterator[None]:
     try:
         for id, how in WORKERS.items():
             async with await trio.open_file(folder / f"{id}.log", "wb") as log:
-                # Without -P, a file `types.py` or `queue.py` in the current folder would replace Python's own.
+                # Without -P, a file `types.py` in the current folder would replace Python's own module.
                 greenroom = [sys.executable, "-P", "-m", "greenroom"]
                 command = [*greenroom, "worker", "--server", url, "--id", id, *how]
                 environ = {

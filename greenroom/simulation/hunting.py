@@ -231,7 +231,7 @@ class _Search:
 
     async def _have_done(self, orders: Orders) -> None:
         """Have one process do its part."""
-        # Without -P, a file `types.py` or `queue.py` in the current folder would replace Python's own module.
+        # Without -P, a file `types.py` in the current folder would replace Python's own module.
         hunter = [sys.executable, "-P", "-m", "greenroom.simulation.hunter"]
         command = [*hunter, msgspec.json.encode(orders).decode()]
         async with trio.open_nursery() as nursery:
