@@ -1,5 +1,7 @@
 """Greenroom: an actor-model run engine on trio.
 
+To begin, `Jobs`, `Run`, `open_engine` and `connect` are enough. The errors are those of `greenroom.errors`.
+
 Each name is imported when it is first asked for, so that a command that only talks to a server starts without
 the engine and its store.
 """
@@ -17,42 +19,137 @@ if TYPE_CHECKING:
     from .actors.jobs import Jobs
     from .actors.opening import open_engine
     from .actors.ticket import Ticket
+    from .errors import (
+        Compacting,
+        Conflict,
+        Draining,
+        Forbidden,
+        GreenroomError,
+        HandleLocked,
+        Internal,
+        Invalid,
+        NoActiveRun,
+        NotFound,
+        NotInteractive,
+        NotStreaming,
+        OutcomeUnknown,
+        QueueFull,
+        RateLimited,
+        RunAbandoned,
+        RunCancelled,
+        RunEnded,
+        RunFailed,
+        RunRejected,
+        RunTimedOut,
+        TooLarge,
+        Unauthorized,
+        Unavailable,
+    )
     from .gateway.client import Client, connect
+    from .protocol.events import Event, Filter
     from .protocol.names import lane_name, session_handle
+    from .protocol.records import RunRecord, Snapshot
     from .worker.services import Services
+
+    __version__: str
 
 __all__ = [
     "BlockingRun",
     "Client",
+    "Compacting",
+    "Conflict",
+    "Draining",
     "Engine",
+    "Event",
+    "Filter",
+    "Forbidden",
+    "GreenroomError",
+    "HandleLocked",
+    "Internal",
+    "Invalid",
     "Jobs",
     "Keep",
+    "NoActiveRun",
+    "NotFound",
+    "NotInteractive",
+    "NotStreaming",
+    "OutcomeUnknown",
+    "QueueFull",
+    "RateLimited",
     "Run",
+    "RunAbandoned",
+    "RunCancelled",
+    "RunEnded",
+    "RunFailed",
+    "RunRecord",
+    "RunRejected",
+    "RunTimedOut",
     "Services",
+    "Snapshot",
     "Ticket",
+    "TooLarge",
+    "Unauthorized",
+    "Unavailable",
+    "__version__",
     "connect",
     "lane_name",
     "open_engine",
     "session_handle",
 ]
 
+_ERRORS = (
+    "Compacting",
+    "Conflict",
+    "Draining",
+    "Forbidden",
+    "GreenroomError",
+    "HandleLocked",
+    "Internal",
+    "Invalid",
+    "NoActiveRun",
+    "NotFound",
+    "NotInteractive",
+    "NotStreaming",
+    "OutcomeUnknown",
+    "QueueFull",
+    "RateLimited",
+    "RunAbandoned",
+    "RunCancelled",
+    "RunEnded",
+    "RunFailed",
+    "RunRejected",
+    "RunTimedOut",
+    "TooLarge",
+    "Unauthorized",
+    "Unavailable",
+)
+
 _HOMES = {
     "BlockingRun": ".actors.blocking",
     "Client": ".gateway.client",
     "Engine": ".actors.engine",
+    "Event": ".protocol.events",
+    "Filter": ".protocol.events",
     "Jobs": ".actors.jobs",
     "Keep": ".actors.housekeeping",
     "Run": ".actors.body",
+    "RunRecord": ".protocol.records",
     "Services": ".worker.services",
+    "Snapshot": ".protocol.records",
     "Ticket": ".actors.ticket",
     "connect": ".gateway.client",
     "lane_name": ".protocol.names",
     "open_engine": ".actors.opening",
     "session_handle": ".protocol.names",
+    **dict.fromkeys(_ERRORS, ".errors"),
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("greenroom")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

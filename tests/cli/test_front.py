@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from click.testing import CliRunner
 
 import greenroom
+from greenroom import errors
 from greenroom.cli import Later, main
 
 HEAVY = {"alembic", "cattrs", "hypothesis", "prometheus_client", "pytest", "sqlalchemy", "trio_websocket"}
@@ -58,3 +60,13 @@ def test_every_public_name_is_there_and_no_other():
     assert {*greenroom.__all__} <= {*dir(greenroom)}
     with pytest.raises(AttributeError, match="no attribute 'open_motor'"):
         _ = greenroom.open_motor
+
+
+def test_every_error_is_importable_from_the_front_door():
+    assert {*errors.__all__} <= {*greenroom.__all__}
+    assert all(getattr(greenroom, name) is getattr(errors, name) for name in errors.__all__)
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert greenroom.__version__ == version("greenroom")
+    assert CliRunner().invoke(main, ["--version"]).stdout.endswith(f" {greenroom.__version__}\n")
