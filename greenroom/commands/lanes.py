@@ -9,11 +9,12 @@ import msgspec
 
 from ..gateway.client import Client
 from ..protocol.records import Snapshot
+from .paramtype import ParamType
 from .showing import cancelled, say_json, table
 from .talking import Server, for_server
 
 
-class Limit(click.ParamType[int | None]):
+class Limit(ParamType[int | None]):
     """A whole number, or `none`."""
 
     name = "limit"

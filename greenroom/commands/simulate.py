@@ -17,6 +17,7 @@ from ..simulation.simulate import SimulationFailed
 from ..simulation.simulate import simulate as play
 from ..simulation.story import Storyteller
 from ..simulation.world import Figures, Scenario
+from .paramtype import ParamType
 
 _REPORT_EVERY = 5.0
 """Seconds between two lines about a hunt."""
@@ -24,7 +25,7 @@ _REPORT_EVERY = 5.0
 _LONGEST = 1_000
 
 
-class Steps(click.ParamType[frozenset[int]]):
+class Steps(ParamType[frozenset[int]]):
     """Numbers of steps."""
 
     name = "steps"

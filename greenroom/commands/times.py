@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from ..config.durations import duration
+from .paramtype import ParamType
 
 
-class Duration(click.ParamType[float]):
+class Duration(ParamType[float]):
     """A time in seconds, or with a unit."""
 
     name = "duration"
@@ -22,7 +23,7 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
-class Timeout(click.ParamType[float]):
+class Timeout(ParamType[float]):
     """A time in seconds or with a unit, or `none` for no limit."""
 
     name = "time"

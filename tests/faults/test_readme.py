@@ -1,4 +1,4 @@
-"""The first program of the README does what the text below it says: a killed run resumes at the next start."""
+"""The first program of the README does what the text says: a killed run resumes at the next start."""
 
 from __future__ import annotations
 
