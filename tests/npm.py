@@ -1,4 +1,4 @@
-"""The npm package `ws`, which tests of the JavaScript client need; the npm that comes with Node installs it."""
+"""The npm package `ws`, which tests of the JavaScript client need; npm comes with the wheel of Node."""
 
 from __future__ import annotations
 

@@ -1,0 +1,51 @@
+"""The oldest releases that `pyproject.toml` admits pass the tests: in the long form, GREENROOM_FLOORS=long.
+
+A virtual environment of its own gets these releases, and the tests that use them most are executed there. Tests
+that call the command line in their own process need a newer Click than Greenroom does and are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TESTED = (
+    "body engine examples flow gateway lifetime persistence protocol stores stream worker workers "
+    "cli/test_demo.py cli/test_flow_demo.py cli/test_serve.py"
+).split()
+
+
+def floors() -> list[str]:
+    """Each dependency at the oldest release that is admitted, as a constraint for pip."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    declared = [*project["dependencies"], *extras["postgres"], *extras["mysql"]]
+    found = [re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", requirement) for requirement in declared]
+    assert all(found), declared
+    pinned = {match[1]: match[2] for match in found if match}
+    pinned["psycopg-binary"] = pinned["psycopg"]
+    return [f"{name}=={version}" for name, version in pinned.items()]
+
+
+def test_every_dependency_names_its_oldest_release() -> None:
+    assert len(floors()) > 13
+
+
+@pytest.mark.long("GREENROOM_FLOORS")
+def test_the_oldest_releases_pass_the_tests(tmp_path: Path) -> None:
+    constraints = tmp_path / "floors.txt"
+    constraints.write_text("\n".join(floors()))
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "-e", f"{ROOT}[test]", "-c", constraints]
+    subprocess.run(install, check=True)
+    tests = [ROOT / "tests" / name for name in TESTED]
+    subprocess.run(
+        [python, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *tests], check=True, cwd=ROOT
+    )
