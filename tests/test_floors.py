@@ -1,7 +1,7 @@
 """The oldest releases that `pyproject.toml` admits pass the tests: in the long form, GREENROOM_FLOORS=long.
 
-A virtual environment of its own gets these releases, and the tests that use them most are executed there. Tests
-that call the command line in their own process need a newer Click than Greenroom does and are left out.
+A virtual environment of its own gets these releases, and the tests that use them most are executed there.
+Tests that call the command line in their own process need a newer Click than Greenroom does and are left out.
 """
 
 from __future__ import annotations
