@@ -6,11 +6,11 @@ All of it happens in the caller's task: what is refused here has cost the actors
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args
 
+import msgspec
 import trio
 
 from ..persistence.store import Memo, Terms
@@ -174,5 +174,4 @@ def _limit(what: str, given: float | None, default: float) -> float | None:
 
 
 def _fingerprint(*payload: object) -> str:
-    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(msgspec.json.encode(payload, order="sorted"), digest_size=16).hexdigest()

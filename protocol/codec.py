@@ -71,6 +71,8 @@ class Codec:
             raise Invalid(f"{path or 'message'}: {reason}", path=path) from None
         except UnicodeError as error:
             raise Invalid(f"message: not UTF-8 ({error})", path="") from None
+        except TypeError as error:  # msgspec before 0.22, of a map whose key is a map
+            raise Invalid(f"message: a key is of a wrong type ({error})", path="") from None
         except RecursionError:
             raise Invalid("message: nested too deeply; make it flatter", path="") from None
 
