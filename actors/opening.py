@@ -26,6 +26,7 @@ from .housekeeping import Keep, check_retention
 from .ids import uuid7_hex
 from .jobs import Jobs, check_seconds
 from .system import Clock, System
+from .workers.networks import LOOPBACK, Networks
 from .workers.push import Push
 
 
@@ -48,6 +49,7 @@ async def open_engine(
     random: random_module.Random | None = None,
     push: Push | None = None,
     allow_scripts: bool = False,
+    worker_networks: Sequence[str] = LOOPBACK,
 ) -> AsyncIterator[Engine]:
     """Run an engine for as long as the block lasts.
 
@@ -65,6 +67,8 @@ async def open_engine(
     `clock` gives Unix seconds, `ids` the ids of runs (texts that sort in the order they are drawn), and
     `random` the randomness, and `push` calls the workers of flows; all have defaults.
     `allow_scripts` lets nodes of flows start programs on this machine.
+    `worker_networks` are the networks in which workers are called: by default only this machine's loopback.
+    A `push` of your own decides for itself.
     """
     clock = clock or _wall_clock()
     random = random or random_module.Random()
@@ -87,6 +91,7 @@ async def open_engine(
         epoch=f"{random.getrandbits(64):016x}",
         push=push,
         allow_scripts=allow_scripts,
+        networks=Networks(worker_networks),
     )
     error: BaseException | None = None
     async with trio.open_nursery() as nursery:

@@ -40,6 +40,7 @@ from .supervisor import Supervisor
 from .workers.crew import Crew
 from .workers.facade import Workers
 from .workers.messages import End
+from .workers.networks import Networks
 from .workers.push import HttpPush, Push
 from .workers.registry import Registry
 from .workers.workqueue import WorkQueue
@@ -76,6 +77,7 @@ class System:
         epoch: str,
         push: Push | None,
         allow_scripts: bool,
+        networks: Networks,
     ) -> None:
         self.failure: BaseException | None = None
         self._store = store
@@ -111,7 +113,7 @@ class System:
         door = self._door = Door(jobs, self._supervisor, self._journal, ids, max_value_bytes)
         self._services = Services(door, self._journal, files, clock)
         self._ownership = LocalOwnership()
-        self._http = HttpPush()
+        self._http = HttpPush(networks)
         self._registry = Registry(self._journal, clock)
         self._queue = WorkQueue(ids)
         crew = Crew(door, self._registry, self._queue, push or self._http)
@@ -128,7 +130,7 @@ class System:
             self._directory,
             self._live_bodies,
             self._settled,
-            Workers(door, self._registry, self._queue, clock),
+            Workers(door, self._registry, self._queue, clock, networks),
             tools,
         )
 

@@ -108,6 +108,8 @@ async def _allocate(context: Context, command: wire.AllocateWorker) -> Fields:
 
 
 async def _register(context: Context, command: wire.RegisterWorker) -> Fields:
+    if command.kind != "queue":
+        context.engine.workers.permit(command.url)
     worker = await context.engine.workers.register(
         command.worker_id,
         command.url,

@@ -48,6 +48,8 @@ async def _register(context: Context, given: RegisterWorker) -> Response:
     """Be a worker that is called (`http`), or that takes its work from the queue (`queue`)."""
     kind = _KINDS.get(given.type, given.type)
     url = "" if kind == "queue" and "://" not in given.url else given.url
+    if kind != "queue":
+        context.engine.workers.permit(url)
     await context.engine.workers.register(
         given.id,
         url,

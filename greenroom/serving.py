@@ -101,6 +101,7 @@ class Server:
             max_value_bytes=settings.max_value_bytes,
             shutdown_timeout=settings.shutdown_timeout,
             allow_scripts=settings.allow_scripts,
+            worker_networks=settings.worker_networks,
         ) as engine:
             self._gateway = await nursery.start(self._open_gateway, engine)
             self._engine = engine

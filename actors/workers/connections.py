@@ -1,58 +1,138 @@
-"""The connections to workers: one pool for an engine, over which requests are sent and answers read.
+"""The connections to workers: requests are sent over them, and answers read.
 
-Nothing of the environment counts (no proxies), no redirect is followed and nothing is kept between calls.
-What comes back is read up to a limit and no further. A call that is cancelled closes its connection at once,
-which is how the worker hears of it.
+There are as many at once as calls are being made, so no call waits for another to end. One whose answer was
+read to its end is kept for a moment, for the next call to the same place. Nothing of the environment counts
+(no proxies), no redirect is followed and nothing else is kept between calls. What comes back is read up to a
+limit and no further. A call that is cancelled closes its connection at once, which is how the worker hears
+of it.
 """
 
 from __future__ import annotations
 
+import errno
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
-import httpx
+import httpcore
 import trio
 
+from .dialing import CheckedNetwork
+from .networks import Networks
 from .push import PushFailed
 
 MAX_ANSWER = 16 << 20
 """Bytes of an answer that are read."""
 
+MAX_IDLE = 100
+"""Connections that are kept open while no call uses them."""
+
+_KEPT_FOR = 5.0
 _MAX_REFUSAL = 4096  # bytes that are read of an answer which isn't 200
 _CONNECT_TIMEOUT = 5.0
 _CLEANUP = 5.0
+
+_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+"""What this machine lacks, so that a connection that fails by it says nothing about the worker."""
 
 
 class Connections:
     """See the module's text."""
 
-    def __init__(self) -> None:
-        self._transport = httpx.AsyncHTTPTransport(
-            verify=ssl.create_default_context(),
-            trust_env=False,
-            limits=httpx.Limits(max_connections=100, max_keepalive_connections=20),
-        )
+    def __init__(self, networks: Networks) -> None:
+        self._network = CheckedNetwork(networks)
+        self._tls: ssl.SSLContext | None = None  # from the first call over TLS on: it takes long to make
+        self._idle: dict[httpcore.AsyncHTTPConnection, httpcore.Origin] = {}  # the longest idle first
+        self._by_origin: dict[bytes, list[httpcore.AsyncHTTPConnection]] = {}
+        self._closed = False
 
     async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
         """See `Push`."""
         while True:
             call = _Call()
             try:
-                request = _request(url, body, headers, call)
-                return await _read(await self._transport.handle_async_request(request))
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                return await self._send(_request(url, body, headers, call), call)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                if _is_shortage(error):
+                    raise PushFailed(
+                        "overloaded", f"this machine has no connection left: {_text(error)}"
+                    ) from error
                 raise PushFailed("unreachable", f"no connection: {_text(error)}") from error
-            except (httpx.NetworkError, httpx.ProtocolError) as error:
+            except (httpcore.NetworkError, httpcore.ProtocolError) as error:
                 if not call.may_be_repeated:
                     raise _lost(error) from error
-            except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+            except httpcore.ConnectionNotAvailable:
+                if not call.reuses:
+                    raise
+            except (httpcore.TimeoutException, httpcore.UnsupportedProtocol, OSError, ValueError) as error:
                 raise PushFailed("unreachable", f"it can't be called: {_text(error)}") from error
 
     async def aclose(self) -> None:
         """Close them."""
+        self._closed = True
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
-            await self._transport.aclose()
+            while self._idle:
+                await self._take_out(next(iter(self._idle))).aclose()
+
+    async def _send(self, request: httpcore.Request, call: _Call) -> tuple[int, bytes]:
+        connection = await self._take(request.url.origin)
+        call.reuses = connection is not None
+        if connection is None:
+            if request.url.scheme == b"https" and self._tls is None:
+                self._tls = ssl.create_default_context()
+            connection = httpcore.AsyncHTTPConnection(
+                request.url.origin,
+                ssl_context=self._tls,
+                keepalive_expiry=_KEPT_FOR,
+                network_backend=self._network,
+            )
+        try:
+            answer = await _read(await connection.handle_async_request(request))
+        except BaseException:
+            await _close(connection)
+            raise
+        await self._keep(connection, request.url.origin)
+        return answer
+
+    # Those that are kept.
+
+    async def _take(self, origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection | None:
+        """The connection to there that was used last, if it can be used again."""
+        while kept := self._by_origin.get(_key(origin)):
+            connection = self._take_out(kept[-1])
+            if connection.is_available() and not connection.has_expired():
+                return connection
+            await _close(connection)
+        return None
+
+    async def _keep(self, connection: httpcore.AsyncHTTPConnection, origin: httpcore.Origin) -> None:
+        if self._closed or not connection.is_available():
+            await _close(connection)
+            return
+        self._idle[connection] = origin
+        self._by_origin.setdefault(_key(origin), []).append(connection)
+        while len(self._idle) > MAX_IDLE or next(iter(self._idle)).has_expired():
+            await _close(self._take_out(next(iter(self._idle))))
+            if not self._idle:
+                return
+
+    def _take_out(self, connection: httpcore.AsyncHTTPConnection) -> httpcore.AsyncHTTPConnection:
+        key = _key(self._idle.pop(connection))
+        kept = self._by_origin[key]
+        kept.remove(connection)
+        if not kept:
+            del self._by_origin[key]
+        return connection
+
+
+def _key(origin: httpcore.Origin) -> bytes:
+    return b"%b://%b:%d" % (origin.scheme, origin.host, origin.port)
+
+
+async def _close(connection: httpcore.AsyncHTTPConnection) -> None:
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
+        await connection.aclose()
 
 
 class _Call:
@@ -60,23 +140,21 @@ class _Call:
     used again; such a request never reached it, and is sent once more over another one."""
 
     def __init__(self) -> None:
-        self._connected = False
+        self.reuses = False
         self._answered = False
 
     async def trace(self, event: str, info: dict[str, Any]) -> None:
         """Hear what happens to the request."""
-        if event == "connection.connect_tcp.started":
-            self._connected = True
-        elif event == "http11.receive_response_headers.complete":
+        if event == "http11.receive_response_headers.complete":
             self._answered = True
 
     @property
     def may_be_repeated(self) -> bool:
         """Whether it went over a connection that was there before, and nothing came back."""
-        return not (self._connected or self._answered)
+        return self.reuses and not self._answered
 
 
-class _Body(httpx.AsyncByteStream):
+class _Body:
     """The body of a request, in one piece. No generator, which a cancelled call would leave half way."""
 
     def __init__(self, body: bytes) -> None:
@@ -91,24 +169,29 @@ class _Body(httpx.AsyncByteStream):
         return self._left.pop()
 
 
-def _request(url: str, body: bytes, headers: dict[str, str], call: _Call) -> httpx.Request:
-    target = httpx.URL(url)
+def _request(url: str, body: bytes, headers: dict[str, str], call: _Call) -> httpcore.Request:
+    parts = urlsplit(url)
     every = {
-        "Host": target.netloc.decode("ascii"),
+        "Host": parts.netloc,
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
         "Accept": "application/json",
         "Accept-Encoding": "identity",
         "User-Agent": "greenroom",
     }
-    extensions = {"timeout": {"connect": _CONNECT_TIMEOUT}, "trace": call.trace}
-    return httpx.Request("POST", target, headers=every | headers, stream=_Body(body), extensions=extensions)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return httpcore.Request(
+        "POST",
+        httpcore.URL(scheme=parts.scheme, host=parts.hostname or "", port=port, target=parts.path or "/"),
+        headers=list((every | headers).items()),
+        content=_Body(body),
+        extensions={"timeout": {"connect": _CONNECT_TIMEOUT}, "trace": call.trace},
+    )
 
 
-async def _read(response: httpx.Response) -> tuple[int, bytes]:
-    stream = response.stream
-    assert isinstance(stream, httpx.AsyncByteStream), "the transport is asynchronous"
-    refused = response.status_code != 200
+async def _read(response: httpcore.Response) -> tuple[int, bytes]:
+    stream: Any = response.stream
+    refused = response.status != 200
     limit = _MAX_REFUSAL if refused else MAX_ANSWER
     body = bytearray()
     try:
@@ -125,14 +208,15 @@ async def _read(response: httpx.Response) -> tuple[int, bytes]:
             await stream.aclose()
     if len(body) > limit and not refused:
         raise _too_large(f"more than {limit:,}")
-    return response.status_code, bytes(body[:limit])
+    return response.status, bytes(body[:limit])
 
 
-def _check_head(response: httpx.Response) -> None:
-    size = response.headers.get("content-length", "0")
+def _check_head(response: httpcore.Response) -> None:
+    headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
+    size = headers.get(b"content-length", "0")
     if size.isdecimal() and int(size) > MAX_ANSWER:
         raise _too_large(f"{int(size):,}")
-    encoding = response.headers.get("content-encoding", "identity")
+    encoding = headers.get(b"content-encoding", "identity")
     if encoding.lower() != "identity":
         raise PushFailed("bad_http", f"the answer is encoded as {encoding[:40]!r}, which was not asked for")
 
@@ -141,15 +225,26 @@ def _too_large(size: str) -> PushFailed:
     return PushFailed("too_large", f"the answer has {size} bytes, where {MAX_ANSWER:,} are read")
 
 
-def _lost(error: httpx.TransportError) -> PushFailed:
+def _lost(error: Exception) -> PushFailed:
     text = _text(error)
-    if isinstance(error, httpx.NetworkError) or "without sending" in text:
+    if isinstance(error, httpcore.NetworkError) or "without sending" in text:
         return PushFailed("reset", f"the connection ended before the answer did: {text}")
     return PushFailed("bad_http", f"what came back is no HTTP: {text}")
 
 
-def _text(error: Exception) -> str:
-    cause: BaseException | None = error
-    while cause is not None and not str(cause):
-        cause = cause.__cause__ or cause.__context__
-    return str(cause)[:500] if cause is not None else type(error).__name__
+def _is_shortage(error: BaseException) -> bool:
+    return any(isinstance(one, OSError) and one.errno in _SHORTAGES for one in _causes(error))
+
+
+def _text(error: BaseException) -> str:
+    return next((text[:500] for cause in _causes(error) if (text := str(cause))), type(error).__name__)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what caused it."""
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for inner in error.exceptions:
+                yield from _causes(inner)
+        error = error.__cause__ or error.__context__

@@ -31,6 +31,7 @@ from .messages import (
     Register,
     Unpoll,
 )
+from .networks import Networks, refusal_of_url
 from .registry import Registry
 from .states import Failing, WorkFailed
 from .workqueue import WorkQueue
@@ -42,11 +43,19 @@ _COMMITTED_WITHIN = 30.0
 class Workers:
     """The workers of an engine. `by` names who caused a change, in its event."""
 
-    def __init__(self, door: Door, registry: Registry, queue: WorkQueue, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        door: Door,
+        registry: Registry,
+        queue: WorkQueue,
+        clock: Callable[[], float],
+        networks: Networks,
+    ) -> None:
         self._door = door
         self._registry = registry
         self._queue = queue
         self._clock = clock
+        self._networks = networks
 
     async def register(
         self,
@@ -61,9 +70,11 @@ class Workers:
         """A worker is there. One of this id that was registered before is replaced. It is called under `url`
         if its kind is `http`, and polls otherwise."""
         kind = check_kind(kind)
+        checked = check_url(url, kind)
+        _refuse_url(url, refusal_of_url(checked))
         row = WorkerRow(
             check_name("id", id),
-            check_url(url, kind),
+            checked,
             check_services(services),
             kind,
             check_load(load),
@@ -71,6 +82,13 @@ class Workers:
         )
         state: WorkerState = await self._door.ask(Register(row, by, Reply()), self._registry)
         return state
+
+    def permit(self, url: str) -> None:
+        """Refuse a worker's URL by which it would never be called, because its address is in none of the
+        `worker_networks`. For the gateway, whose callers are to hear that before their first call fails; a
+        host's name is only resolved then. Raises `Invalid`."""
+        if isinstance(url, str) and url:
+            _refuse_url(url, refusal_of_url(check_url(url, "http"), self._networks))
 
     async def heartbeat(self, id: str, load: float | None = None, *, by: str = "app") -> None:
         """A worker lives. One that isn't registered is `NotFound`, and is to register."""
@@ -161,3 +179,8 @@ class Workers:
         check_text("worker_id", worker_id)
         self._registry.tell(Heard(worker_id))
         await self._door.ask(Extend(queue_id, worker_id, Reply()), self._queue)
+
+
+def _refuse_url(url: str, refusal: str | None) -> None:
+    if refusal is not None:
+        raise Invalid(f"url {shown(url)} can't be a worker's: {refusal}", value=shown(url))

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from .networks import Networks
+
 if TYPE_CHECKING:
     from .connections import Connections
+
+
+Unanswered = Literal["unreachable", "overloaded", "reset", "bad_http", "too_large"]
 
 
 class PushFailed(Exception):
     """There is no answer; `code` says what happened instead."""
 
-    def __init__(self, code: Literal["unreachable", "reset", "bad_http", "too_large"], message: str) -> None:
+    def __init__(self, code: Unanswered, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -25,9 +30,11 @@ class Push(Protocol):
 
 
 class HttpPush:
-    """Calls over real connections, which are there from the first call to `aclose`."""
+    """Calls over real connections, which are there from the first call to `aclose`, and only to addresses in
+    the networks that are allowed."""
 
-    def __init__(self) -> None:
+    def __init__(self, networks: Networks | None = None) -> None:
+        self._networks = networks or Networks()
         self._connections: Connections | None = None
 
     async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
@@ -35,7 +42,7 @@ class HttpPush:
         if self._connections is None:
             from .connections import Connections  # engines that call no workers do without the HTTP client
 
-            self._connections = Connections()
+            self._connections = Connections(self._networks)
         return await self._connections.post(url, body, headers)
 
     async def aclose(self) -> None:

@@ -13,6 +13,7 @@ from ..actor import Reply
 Failing = Literal[
     "no_worker",  # none that is online serves it
     "unreachable",  # there was no connection to the worker
+    "overloaded",  # this machine had no connection left
     "reset",  # the connection ended before the answer did
     "timeout",  # no answer in time
     "bad_status",  # an answer that isn't 200

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from ..actors.housekeeping import Keep
+from ..actors.workers.networks import Networks
 from ..persistence.addresses import parse_addresses
 from ..protocol.errors import GreenroomError
 from ..protocol.names import check_name, lane_name
@@ -108,6 +109,15 @@ def _read_texts(value: Any) -> tuple[str, ...]:
     return tuple(parts)
 
 
+def _read_networks(value: Any) -> tuple[str, ...]:
+    texts = _read_texts(value) if value else ()
+    try:
+        Networks(texts)
+    except GreenroomError as error:
+        raise ValueError(f"can't be used: {error.message}") from None
+    return texts
+
+
 def _read_jobs(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[\w.]+:[\w.]+", value):
         raise ValueError(f'must be a module and a name in it, as in "app.jobs:jobs", not {shown(value)}')
@@ -197,6 +207,7 @@ RATE = Kind(_read_rate, _number)
 TEXT = Kind(_read_text)
 TRUTH = Kind(_read_truth, _truth)
 TEXTS = Kind(_read_texts)
+NETWORKS = Kind(_read_networks)
 JOBS = Kind(_read_jobs)
 STORE = Kind(_read_store)
 LANES = Kind(_read_lanes)

@@ -40,6 +40,7 @@ _SPECIAL: dict[type, dict[str, Kind]] = {
         "keep_runs": kinds.KEEP,
         "keep_events": kinds.KEEP,
         "shutdown_timeout": kinds.TIME,
+        "worker_networks": kinds.NETWORKS,
     },
     GatewayConfig: {"port": kinds.whole(0, 65_535)},
     Limits: {"rate": kinds.RATE},

@@ -1,0 +1,279 @@
+"""Where workers may be called: which addresses are refused always, which unless the operator lists them, and
+that the address which was checked is the one that is connected to."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import trio
+
+from greenroom import Jobs
+from greenroom.actors.workers.connections import MAX_IDLE
+from greenroom.actors.workers.networks import LOOPBACK, Networks
+from greenroom.actors.workers.push import HttpPush, PushFailed
+from greenroom.actors.workers.states import WorkFailed
+from greenroom.config.mistakes import ConfigMistakes
+from greenroom.config.reading import Flag, read_config
+from greenroom.errors import Invalid
+from tests.support import open_engine
+from tests.workers.support import crew_of, read_request, response, serving, work
+
+EVERYWHERE = ("0.0.0.0/0", "::/0")
+
+
+@asynccontextmanager
+async def pushing(*networks: str) -> AsyncIterator[HttpPush]:
+    push = HttpPush(Networks(networks))
+    try:
+        yield push
+    finally:
+        await push.aclose()
+
+
+class Names(trio.abc.HostnameResolver):
+    """A name server that the test writes: each name has the addresses of its next answer."""
+
+    def __init__(self, **answers: list[list[str]]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    async def getaddrinfo(self, host: Any, port: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        name = host.decode() if isinstance(host, bytes) else host
+        self.asked.append(name)
+        rounds = self.answers[name.replace(".", "_")]
+        addresses = rounds.pop(0) if len(rounds) > 1 else rounds[0]
+        found: list[Any] = []
+        for address in addresses:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            where = (address, port, 0, 0) if ":" in address else (address, port)
+            found.append((family, socket.SOCK_STREAM, 6, "", where))
+        return found
+
+    async def getnameinfo(self, sockaddr: Any, flags: int) -> tuple[str, str]:
+        raise NotImplementedError
+
+
+@contextmanager
+def names(**answers: list[list[str]]) -> Iterator[Names]:
+    resolver = Names(**answers)
+    before = trio.socket.set_custom_hostname_resolver(resolver)
+    try:
+        yield resolver
+    finally:
+        trio.socket.set_custom_hostname_resolver(before)
+
+
+async def answering(stream: trio.SocketStream) -> None:
+    while (await read_request(stream))[0]:
+        await stream.send_all(response(b'{"result": 1}'))
+
+
+# Which addresses.
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254",
+        "169.254.0.1",
+        "fe80::1",
+        "fe80::1%eth0",
+        "fd00:ec2::254",
+        "fd20:ce::254",
+        "100.100.100.200",
+        "168.63.129.16",
+        "192.0.0.192",
+        "0.0.0.0",
+        "0.1.2.3",
+        "::",
+        "224.0.0.1",
+        "ff02::1",
+        "255.255.255.255",
+        "::ffff:169.254.169.254",
+        "::ffff:0.0.0.0",
+        "::169.254.169.254",
+        "64:ff9b::169.254.169.254",
+        "2002:a9fe:a9fe::1",
+        "2001:0:4136:e378:8000:63bf:5601:5601",  # Teredo, whose client is 169.254.169.254
+    ],
+)
+def test_some_addresses_are_refused_whatever_is_listed(address):
+    assert "which is never called" in (Networks(EVERYWHERE).refusal(address) or "")
+
+
+@pytest.mark.parametrize(
+    ("address", "networks", "allowed"),
+    [
+        ("127.0.0.1", LOOPBACK, True),
+        ("127.8.9.1", LOOPBACK, True),
+        ("::1", LOOPBACK, True),
+        ("::ffff:127.0.0.1", LOOPBACK, True),
+        ("10.0.0.7", LOOPBACK, False),
+        ("192.168.1.1", LOOPBACK, False),
+        ("8.8.8.8", LOOPBACK, False),
+        ("fd00::7", LOOPBACK, False),
+        ("10.0.0.7", ("10.0.0.0/8",), True),
+        ("::ffff:10.0.0.7", ("10.0.0.0/8",), True),
+        ("11.0.0.7", ("10.0.0.0/8",), False),
+        ("127.0.0.1", ("10.0.0.0/8",), False),
+        ("fd00::7", ("fd00::/8",), True),
+        ("8.8.8.8", EVERYWHERE, True),
+        ("127.0.0.1", (), False),
+    ],
+)
+def test_other_addresses_are_called_where_the_operator_says_so(address, networks, allowed):
+    refusal = Networks(networks).refusal(address)
+    assert (refusal is None) == allowed
+    assert refusal is None or "worker_networks" in refusal
+
+
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [
+        ("10.0.0.1/8", "not a network"),
+        ("intranet", "not a network"),
+        ("169.254.0.0/16", "never called"),
+        ("fe80::/10", "never called"),
+    ],
+)
+def test_a_setting_that_can_not_hold_is_refused(network, said):
+    with pytest.raises(Invalid, match=said):
+        Networks([network])
+    with pytest.raises(ConfigMistakes, match=said):
+        read_config(flags=[Flag("x", "engine.worker_networks", [network])], environ={})
+
+
+def test_the_setting_is_read_from_a_variable_too():
+    read = read_config(environ={"GREENROOM_WORKER_NETWORKS": "10.0.0.0/8, fd00::/8"})
+    assert read.config.engine.worker_networks == ("10.0.0.0/8", "fd00::/8")
+
+
+# Registering.
+
+
+async def test_what_is_never_called_can_not_be_registered():
+    async with open_engine(Jobs(), worker_networks=EVERYWHERE) as engine:
+        for url in ("http://169.254.169.254", "http://[fe80::1]:80", "http://0.0.0.0:8080"):
+            with pytest.raises(Invalid, match="never called"):
+                await engine.workers.register("w", url, ["sum"])
+
+
+async def test_callers_of_the_gateway_hear_at_once_that_an_address_is_not_listed():
+    async with open_engine(Jobs(), worker_networks=["10.0.0.0/8"]) as engine:
+        for url in ("http://127.0.0.1:80", "http://192.168.0.1", "http://[::1]:80"):
+            with pytest.raises(Invalid, match="worker_networks"):
+                engine.workers.permit(url)
+        for url in ("http://10.1.2.3:80/base", "http://later.example", ""):
+            engine.workers.permit(url)
+
+
+# Calling.
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:a9fe:a9fe]", "0.0.0.0", "2852039166", "0xa9fea9fe"])
+async def test_no_connection_is_opened_to_what_is_refused(host):
+    async with pushing(*EVERYWHERE) as push:
+        with pytest.raises(PushFailed, match="never called") as failed:
+            await push.post(f"http://{host}:80/exec/sum", b"{}", {})
+        assert failed.value.code == "unreachable"
+
+
+async def test_a_name_is_judged_by_its_addresses():
+    async with serving(answering) as url, pushing(*LOOPBACK) as push:
+        port = urlsplit(url).port
+        with names(inside_example=[["10.0.0.7"]], here_example=[["127.0.0.1"]]):
+            with pytest.raises(PushFailed, match="10.0.0.7 is in none of the worker_networks"):
+                await push.post(f"http://inside.example:{port}/exec/sum", b"{}", {})
+            assert (await push.post(f"http://here.example:{port}/exec/sum", b"{}", {}))[0] == 200
+
+
+async def test_of_several_addresses_only_those_that_passed_are_connected_to():
+    async with serving(answering) as url, pushing(*LOOPBACK) as push:
+        port = urlsplit(url).port
+        with names(both_example=[["169.254.169.254", "10.0.0.7", "127.0.0.1"]]), trio.fail_after(2):
+            assert (await push.post(f"http://both.example:{port}/exec/sum", b"{}", {}))[0] == 200
+
+
+async def test_a_name_whose_addresses_change_is_judged_at_each_connection_and_never_resolved_twice():
+    heads: list[str] = []
+
+    async def worker(stream: trio.SocketStream) -> None:
+        heads.append((await read_request(stream))[0])
+        await stream.send_all(response(b'{"result": 1}', "200 OK", "Connection: close"))
+
+    async with serving(worker) as url, pushing(*LOOPBACK) as push:
+        port = urlsplit(url).port
+        with names(rebinding_example=[["127.0.0.1"], ["169.254.169.254"], ["127.0.0.1"]]) as resolver:
+            call = f"http://rebinding.example:{port}/exec/sum"
+            assert (await push.post(call, b"{}", {}))[0] == 200
+            with pytest.raises(PushFailed, match="never called"):
+                await push.post(call, b"{}", {})
+            assert (await push.post(call, b"{}", {}))[0] == 200
+        assert resolver.asked.count("rebinding.example") == 3
+        assert all(f"Host: rebinding.example:{port}" in head for head in heads)
+
+
+async def test_an_address_that_does_not_answer_holds_up_no_other(monkeypatch):
+    connect = trio.open_tcp_stream
+
+    async def slowly(host: Any, port: int, **kwargs: Any) -> trio.SocketStream:
+        if host == "127.0.0.2":
+            await trio.sleep_forever()
+        return await connect(host, port, **kwargs)
+
+    monkeypatch.setattr(trio, "open_tcp_stream", slowly)
+    async with serving(answering) as url, pushing(*LOOPBACK) as push:
+        port = urlsplit(url).port
+        with names(slow_example=[["127.0.0.2", "127.0.0.1"]]), trio.fail_after(3):
+            assert (await push.post(f"http://slow.example:{port}/exec/sum", b"{}", {}))[0] == 200
+
+
+# How many at once.
+
+
+async def test_no_healthy_call_fails_however_many_are_made_at_once():
+    count = 300
+    arrived = 0
+    everybody = trio.Event()
+
+    async def worker(stream: trio.SocketStream) -> None:
+        nonlocal arrived
+        while (await read_request(stream))[0]:
+            arrived += 1
+            if arrived == count:
+                everybody.set()
+            await everybody.wait()
+            await stream.send_all(response(b'{"result": 1}'))
+
+    results: list[Any] = []
+    async with serving(worker) as url, pushing(*LOOPBACK) as push, open_engine(Jobs()) as engine:
+        await engine.workers.register("w", url, ["sum"])
+        crew = crew_of(engine, push)
+
+        async def call() -> None:
+            results.append((await crew.push(work(timeout=20))).result)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(count):
+                nursery.start_soon(call)
+        assert push._connections is not None
+        assert len(push._connections._idle) <= MAX_IDLE
+        assert (await crew.push(work(timeout=20))).result == 1
+    assert results == [1] * count
+
+
+async def test_that_this_machine_has_no_connection_left_is_not_the_workers_fault(monkeypatch):
+    async def none_left(*args: Any, **kwargs: Any) -> trio.SocketStream:
+        raise OSError("all attempts failed") from OSError(24, "Too many open files")
+
+    monkeypatch.setattr(trio, "open_tcp_stream", none_left)
+    async with pushing(*LOOPBACK) as push, open_engine(Jobs()) as engine:
+        await engine.workers.register("w", "http://127.0.0.1:9", ["sum"])
+        with pytest.raises(WorkFailed, match="no connection left") as failed:
+            await crew_of(engine, push).push(work())
+        assert (failed.value.code, failed.value.workers_fault) == ("overloaded", False)
