@@ -49,7 +49,7 @@ async def open_engine(
     random: random_module.Random | None = None,
     push: Push | None = None,
     allow_scripts: bool = False,
-    worker_networks: Sequence[str] = LOOPBACK,
+    worker_networks: Sequence[str] | None = None,
 ) -> AsyncIterator[Engine]:
     """Run an engine for as long as the block lasts.
 
@@ -91,7 +91,7 @@ async def open_engine(
         epoch=f"{random.getrandbits(64):016x}",
         push=push,
         allow_scripts=allow_scripts,
-        networks=Networks(worker_networks),
+        networks=Networks(LOOPBACK if worker_networks is None else worker_networks),
     )
     error: BaseException | None = None
     async with trio.open_nursery() as nursery:

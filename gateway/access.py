@@ -3,10 +3,14 @@ it."""
 
 from __future__ import annotations
 
+import logging
+
 from ..protocol.errors import Forbidden, Invalid, Unauthorized
 from . import origins
 from .config import GatewayConfig
 from .tokens import EVERYONE, Caller, Tokens
+
+logger = logging.getLogger("greenroom.gateway")
 
 
 class Access:
@@ -16,11 +20,27 @@ class Access:
         self._tokens = None if config.token_file is None else Tokens.load(config.token_file)
         self._hosts = frozenset(host.lower() for host in config.allowed_hosts)
         self._origins = frozenset(origin.lower() for origin in config.allowed_origins)
+        self.admits_local_workers = config.workers_without_token == "loopback"
+        """Whether workers on this machine need no token."""
         if self._tokens is None and not origins.is_loopback(config.host):
             raise Invalid(
                 f"host {config.host!r} can be reached from elsewhere, so a token_file is needed: "
                 "make one with `greenroom token add`, or listen on 127.0.0.1",
                 value=config.host,
+            )
+        if self.admits_local_workers and not origins.is_loopback(config.host):
+            raise Invalid(
+                f"workers_without_token is 'loopback', and host {config.host!r} can be reached from elsewhere: "
+                "give the workers tokens (`greenroom token add NAME --role worker`), or listen on 127.0.0.1",
+                value=config.workers_without_token,
+            )
+
+    def warn(self) -> None:
+        """Log what is permitted and dangerous."""
+        if self.admits_local_workers and self._tokens is not None:
+            logger.warning(
+                "workers_without_token: every program on this machine may take and complete work without a "
+                "token; behind a proxy on this machine, everyone who reaches the proxy may"
             )
 
     def check_page(self, host: str | None, origin: str | None, *, secure: bool) -> None:

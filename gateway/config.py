@@ -5,6 +5,8 @@ Times are in seconds, sizes in bytes.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import attrs
 
 
@@ -63,6 +65,8 @@ class GatewayConfig:
     """The key's file, where it is not in that of the certificate."""
     token_file: str | None = None
     """Without one, everyone who can reach the gateway may do everything; so it has to be on loopback."""
+    workers_without_token: Literal["never", "loopback"] = "never"
+    """With `loopback`, the calls of workers need no token from this machine. Never behind a proxy."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of web pages that may use the gateway, besides those that it serves itself."""
     allowed_hosts: tuple[str, ...] = ()

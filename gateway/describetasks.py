@@ -40,8 +40,6 @@ def _request(task: TaskCall) -> Json:
     if task.waits:
         responses["204"] = {"description": "There was nothing for as long as the server waits."}
     request["responses"] = {**responses, "default": {"$ref": "#/components/responses/error"}}
-    if task.workers:
-        request["security"] = [{"token": []}, {}]
     return request
 
 
@@ -51,4 +49,4 @@ def _description(task: TaskCall) -> Iterator[str]:
         yield f"Needs the role {task.role}."
         return
     role = task.role if task.role is Role.WORKER else f"{task.role} or {Role.WORKER}"
-    yield f"Needs the role {role}; a program on this machine needs no token."
+    yield f"Needs the role {role}."

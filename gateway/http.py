@@ -163,9 +163,10 @@ class Http:
         return caller
 
     def _is_here(self, request: Request) -> bool:
-        """Whether a request comes from a program on this machine: from no web page, and not passed on by a
-        proxy. Headers can only say that it doesn't."""
-        return self._local and not any(name in request.headers for name in _FROM_ELSEWHERE)
+        """Whether workers on this machine need no token, and a request comes from a program there: from no
+        web page, and not passed on by a proxy. Headers can only say that it doesn't."""
+        admitted = self._shared.access.admits_local_workers and self._local
+        return admitted and not any(name in request.headers for name in _FROM_ELSEWHERE)
 
     async def _wait_for(self, route: Route, call: Call) -> Response:
         """An answer that may take long. It is given up when the client goes away, or the gateway closes."""

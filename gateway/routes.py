@@ -47,7 +47,7 @@ class Route:
     tickets: bool = False
     """Whether a one-time ticket in the query is as good as a token."""
     workers: bool = False
-    """Whether workers may do it, too; those on this machine need no token for it."""
+    """Whether workers may do it, too; by `workers_without_token`, those on this machine without a token."""
     waits: bool = False
     """Whether the answer may take long: it is given up when the client goes away."""
 

@@ -102,7 +102,7 @@ class Gateway:
         self, stream: trio.abc.Stream, *, secure: bool = False, local: bool = False
     ) -> None:
         """Serve a client that is at the other end of a stream, until it goes away, and close the stream.
-        `local` says that it is on this machine, where workers need no token."""
+        `local` says that it is on this machine, where workers may need no token."""
         limits = self._shared.limits
         if self._shared.closing or len(self._connections) >= limits.max_connections:
             try:
@@ -130,10 +130,12 @@ class Gateway:
         access = Access(config)
         shared.config = config
         shared.access = access
+        access.warn()
         for session in list(shared.sessions):
             session.recheck()
 
     async def _start(self, nursery: trio.Nursery, seq: int) -> None:
+        self._shared.access.warn()
         nursery.start_soon(self._shared.heartbeats.run)
         nursery.start_soon(self._shared.feeds.run)
         nursery.start_soon(self._follow, seq)

@@ -237,7 +237,7 @@ class TaskCall:
     act: Callable[[Context, Any], Awaitable[Response]]
     answers: Any
     workers: bool = False
-    """Whether workers make it: such a call needs no token on this machine."""
+    """Whether workers make it."""
     waits: bool = False
     """Whether it may take long, so that it is given up when the client goes away."""
 

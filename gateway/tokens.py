@@ -56,7 +56,7 @@ EVERYONE = Caller("local", Role.ADMIN)
 """Who someone is where no token is needed."""
 
 LOCAL_WORKER = Caller("local", Role.WORKER)
-"""Who a worker on this machine is that brings no token."""
+"""Who a worker on this machine is that needs no token."""
 
 
 class Tokens:

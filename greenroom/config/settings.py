@@ -11,7 +11,6 @@ from typing import Literal
 import attrs
 
 from ..actors.housekeeping import Keep
-from ..actors.workers.networks import LOOPBACK
 from ..gateway.config import GatewayConfig
 
 DEFAULT_STORE = "sqlite:///greenroom.db"
@@ -45,8 +44,8 @@ class EngineConfig:
     """How long executing runs get to finish when the server is stopped."""
     allow_scripts: bool = False
     """Whether nodes of flows may start programs on the server's machine."""
-    worker_networks: tuple[str, ...] = LOOPBACK
-    """The networks in which workers may be called, like `10.0.0.0/8`; another list replaces this one."""
+    worker_networks: tuple[str, ...] | None = None
+    """The networks in which workers may be called, like `10.0.0.0/8`. Without it, the loopback."""
 
 
 @attrs.frozen

@@ -82,6 +82,7 @@ def test_every_setting_can_be_set_by_a_variable_of_its_own():
         "keep_events": "30d",
         "allowed_origins": "https://a, https://b",
         "allowed_hosts": "a",
+        "workers_without_token": "loopback",
         "worker_networks": "10.0.0.0/8, fd00::/8",
         "format": "json",
         "level": "error",

@@ -1,4 +1,5 @@
-"""Who may make the calls of flows and workers: roles, and workers on this machine that bring no token."""
+"""Who may make the calls of flows and workers: roles, and, where that is set, workers on this machine that
+bring no token."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 import trio
 
-from greenroom.gateway import Role, add_token
+from greenroom.errors import Invalid
+from greenroom.gateway import GatewayConfig, Role, add_token
+from greenroom.gateway.access import Access
 from greenroom.gateway.server import _is_local
 from greenroom.gateway.taskcalls import TABLE, TaskCall
 
@@ -61,6 +64,13 @@ def tokens(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
+async def open_home(tokens: dict[str, str]) -> AsyncIterator[House]:
+    """Where workers on this machine need no token."""
+    async with flow_house(token_file=tokens["file"], workers_without_token="loopback") as home:
+        yield home
+
+
+@pytest.fixture
 async def home(tokens: dict[str, str], caplog: pytest.LogCaptureFixture) -> AsyncIterator[House]:
     async with flow_house(token_file=tokens["file"]) as home:
         yield home
@@ -82,10 +92,33 @@ async def test_a_role_permits_what_it_permits_and_nothing_else(home, tokens, tas
 
 
 @EVERY_CALL
-async def test_without_a_token_a_program_on_this_machine_may_do_what_workers_do(home, task):
+async def test_every_call_needs_a_token_where_there_are_tokens(home, task):
+    for prefix in ("", "/api"):
+        assert await status(home, task, prefix) == 401
+
+
+@EVERY_CALL
+async def test_where_it_is_set_a_program_on_this_machine_may_do_what_workers_do_without_a_token(
+    open_home, task
+):
     for prefix in ("", "/api"):
         allowed = (task.method, task.path) in MAY["worker"]
-        assert (await status(home, task, prefix) != 401) == allowed
+        assert (await status(open_home, task, prefix) != 401) == allowed
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
+def test_workers_without_a_token_are_refused_where_others_than_this_machine_can_reach_the_gateway(
+    tokens, host
+):
+    with pytest.raises(Invalid, match="workers_without_token is 'loopback', and host .* elsewhere"):
+        Access(GatewayConfig(host=host, token_file=tokens["file"], workers_without_token="loopback"))
+
+
+async def test_that_workers_need_no_token_is_warned_of(tokens, caplog):
+    async with flow_house(token_file=tokens["file"], workers_without_token="loopback") as home:
+        assert "behind a proxy on this machine, everyone who reaches the proxy may" in caplog.text
+        home.gateway.reconfigure(GatewayConfig(token_file=tokens["file"]))
+        assert (await home.http("POST", "/queue/poll", {})).status == 401
 
 
 @EVERY_CALL
@@ -100,7 +133,8 @@ async def test_without_a_token_a_program_on_this_machine_may_do_what_workers_do(
     ],
     ids=lambda header: next(iter(header)),
 )
-async def test_a_page_and_what_a_proxy_passes_on_need_a_token(home, task, header):
+async def test_a_page_and_what_a_proxy_passes_on_need_a_token_all_the_same(open_home, task, header):
+    home = open_home
     [(name, value)] = header.items()
     host = f"localhost:{home.gateway.port}"
     given = {name: value.format(port=home.gateway.port), "host": host}
@@ -108,13 +142,14 @@ async def test_a_page_and_what_a_proxy_passes_on_need_a_token(home, task, header
 
 
 @EVERY_CALL
-async def test_a_token_that_is_not_in_force_is_refused_though_none_is_needed(home, task):
+async def test_a_token_that_is_not_in_force_is_refused_though_none_is_needed(open_home, task):
+    home = open_home
     assert await status(home, task, authorization="Bearer gr_wrong") == 401
     assert await status(home, task, authorization="Basic eDp5") == 401
 
 
 async def test_what_comes_by_another_way_than_a_socket_of_this_machine_needs_a_token(autojump_clock, tokens):
-    async with flow_house(token_file=tokens["file"], listen=False) as home:
+    async with flow_house(token_file=tokens["file"], listen=False, workers_without_token="loopback") as home:
         body = {"id": "w", "url": "", "services": ["slow"], "type": "queue"}
         raw = Raw(await home.stream())
         answer = await raw.http("POST", "/register", body)
@@ -148,7 +183,8 @@ def test_the_address_of_the_other_end_decides_whether_it_is_here(peer: Any, loca
     assert _is_local(Socket()) == local  # type: ignore[arg-type]
 
 
-async def test_a_worker_on_this_machine_does_work_without_a_token_and_its_name_stands_in_the_events(home):
+async def test_a_worker_on_this_machine_does_work_without_a_token_where_that_is_set(open_home):
+    home = open_home
     worker = {"id": "w", "url": "", "services": ["slow"], "type": "queue"}
     assert (await home.http("POST", "/register", worker)).status == 200
     await home.engine.flows.publish("f", QUEUED)
@@ -160,7 +196,8 @@ async def test_a_worker_on_this_machine_does_work_without_a_token_and_its_name_s
         assert await ticket.result() == {"out": 5}
 
 
-async def test_events_name_the_worker_and_the_operator_who_caused_them(home, tokens):
+async def test_events_name_the_worker_and_the_operator_who_caused_them(open_home, tokens):
+    home = open_home
     seen = home.engine.events()
     for path, role, body in (
         ("/register", None, {"id": "w", "url": "", "services": ["s"], "type": "queue"}),

@@ -175,7 +175,9 @@ async def test_callers_of_the_gateway_hear_at_once_that_an_address_is_not_listed
 # Calling.
 
 
-@pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:a9fe:a9fe]", "0.0.0.0", "2852039166", "0xa9fea9fe"])
+@pytest.mark.parametrize(
+    "host", ["169.254.169.254", "[::ffff:a9fe:a9fe]", "0.0.0.0", "2852039166", "0xa9fea9fe"]
+)
 async def test_no_connection_is_opened_to_what_is_refused(host):
     async with pushing(*EVERYWHERE) as push:
         with pytest.raises(PushFailed, match="never called") as failed:
