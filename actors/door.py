@@ -78,6 +78,10 @@ class Door:
         found: T = await self.ask(Look(read, Reply()), self._journal)
         return found
 
+    def lane_of(self, job: str) -> str:
+        """The lane of a job's runs for which none is named."""
+        return self._jobs.get(job).lane
+
     def close(self) -> None:
         """Nothing is answered any more."""
         self._closed = True

@@ -17,6 +17,7 @@ from ..protocol.events import Event, Filter
 from ..protocol.flow.paths import parse_target
 from ..protocol.fold import Projection
 from ..protocol.names import check_name, lane_name
+from ..protocol.patterns import Within
 from ..protocol.records import RunRecord, Snapshot
 from ..protocol.values import json_value
 from .actor import Directory, Reply
@@ -248,13 +249,15 @@ class Engine:
         status: str | Iterable[str] | None = None,
         limit: int = 100,
         before: str | None = None,
+        within: Within | None = None,
     ) -> list[RunRecord]:
-        """Runs, newest first. For the next page, `before` is the id of the last one."""
+        """Runs, newest first. For the next page, `before` is the id of the last one. `within` leaves others
+        out by handle and lane, but not by job; for the gateway."""
         for what, name in (("handle", handle), ("lane", lane), ("before", before)):
             if name is not None:
                 check_text(what, name)
         check_page(limit)
-        return await self._store.runs(RunQuery(handle, lane, check_statuses(status), limit, before))
+        return await self._store.runs(RunQuery(handle, lane, check_statuses(status), limit, before, within))
 
     async def history(self, run_id: str) -> list[Event]:
         """Every stored event of a run, in order."""
@@ -280,6 +283,14 @@ class Engine:
     def stream(self) -> Stream:
         """The events in the form that many subscribers share; for the gateway."""
         return self._stream
+
+    def job_of(self, run_id: str) -> str | None:
+        """The job of a run that is committed and still in memory. For the gateway."""
+        return self._journal.job_of(run_id)
+
+    def lane_of(self, job: str) -> str:
+        """The lane of a job's runs for which none is named. For the gateway."""
+        return self._door.lane_of(job)
 
     @property
     def commit_seconds(self) -> float:

@@ -258,6 +258,11 @@ class Journal(Actor):
             elif not _refuse_answer(message):
                 self.mailbox.put(message)
 
+    def job_of(self, run: str) -> str | None:
+        """The job of a run, if that is committed and still in memory."""
+        found = self._projection.runs.get(run)
+        return None if found is None else found.job
+
     def _show(self, draft: Draft) -> None:
         """The batch is durable: now everyone may know, the actors first."""
         projection = self._projection

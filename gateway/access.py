@@ -30,8 +30,9 @@ class Access:
             )
         if self.admits_local_workers and not origins.is_loopback(config.host):
             raise Invalid(
-                f"workers_without_token is 'loopback', and host {config.host!r} can be reached from elsewhere: "
-                "give the workers tokens (`greenroom token add NAME --role worker`), or listen on 127.0.0.1",
+                f"workers_without_token is 'loopback', and host {config.host!r} can be reached from "
+                "elsewhere: give the workers tokens (`greenroom token add NAME --role worker`), or listen "
+                "on 127.0.0.1",
                 value=config.workers_without_token,
             )
 

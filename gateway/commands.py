@@ -48,6 +48,8 @@ async def _answer(context: Context, command: wire.Answer) -> Fields:
 
 
 async def _wait(context: Context, command: wire.Wait) -> Fields:
+    if context.limited is not None:
+        await context.limited.get_run(command.run_id)
     run = await context.endings.wait(command.run_id, timeout_from_wire(command.timeout))
     return {"run": run, "ended": run.ended}
 

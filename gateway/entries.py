@@ -11,6 +11,7 @@ import attrs
 from ..actors.engine import Engine
 from ..protocol.commandbase import CommandBase
 from .endings import Endings
+from .limited import LimitedEngine
 from .tokens import Role
 
 Fields = dict[str, Any]
@@ -24,6 +25,8 @@ class Context:
     engine: Engine
     endings: Endings
     by: str
+    limited: LimitedEngine | None = None
+    """What stands for the engine where the caller's token has limits: it refuses what these don't permit."""
 
 
 Call = Callable[[Context, Any], Awaitable[Fields]]

@@ -205,7 +205,7 @@ def predicate(filter: Filter) -> Callable[[Event], bool]:
         "run": filter.runs,
     }
     given = [(name, names) for name, names in wanted.items() if names is not None]
-    if filter.types is not None or len(given) != 1:
+    if type(filter) is not Filter or filter.types is not None or len(given) != 1:
         return filter.passes
     [(name, names)] = given
     get = attrgetter(name)

@@ -160,6 +160,8 @@ class Http:
             raise Forbidden(
                 f"this needs the role {route.role}, and the token's is {caller.role}", role=caller.role
             )
+        if caller.scope is not None and not route.limited:
+            raise caller.scope.lacks()
         return caller
 
     def _is_here(self, request: Request) -> bool:

@@ -48,6 +48,8 @@ class Route:
     """Whether a one-time ticket in the query is as good as a token."""
     workers: bool = False
     """Whether workers may do it, too; by `workers_without_token`, those on this machine without a token."""
+    limited: bool = False
+    """Whether it keeps to the limits of a token; else it needs one that has none."""
     waits: bool = False
     """Whether the answer may take long: it is given up when the client goes away."""
 
@@ -140,7 +142,7 @@ async def _metrics(call: Call) -> Response:
 
 
 async def _events(call: Call) -> Response:
-    return events(call.shared, call.request)
+    return events(call.shared, call.request, call.caller)
 
 
 async def _javascript(call: Call) -> Response:
@@ -155,13 +157,14 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
 
     for entry in TABLE:
         if entry.http is not None:
-            add(entry.http.method, entry.http.path, Route(entry.role, partial(_command, entry)))
+            add(entry.http.method, entry.http.path, Route(entry.role, partial(_command, entry), limited=True))
     for task in TASK_CALLS:
-        route = Route(task.role, partial(_task_call, task), workers=task.workers, waits=task.waits)
+        act = partial(_task_call, task)
+        route = Route(task.role, act, workers=task.workers, limited=True, waits=task.waits)
         add(task.method, task.path, route)
         add(task.method, f"/api{task.path}", route)
-    add("GET", "/api/events", Route(Role.VIEWER, _events, tickets=True))
-    add("POST", "/api/tickets", Route(Role.VIEWER, _ticket))
+    add("GET", "/api/events", Route(Role.VIEWER, _events, tickets=True, limited=True))
+    add("POST", "/api/tickets", Route(Role.VIEWER, _ticket, limited=True))
     add("GET", "/api/lanes/{lane}", Route(Role.VIEWER, _lane))
     add("GET", "/greenroom.js", Route(None, _javascript))
     add("GET", "/healthz", Route(None, _healthz))

@@ -266,6 +266,7 @@ class Session:
         shared = self._shared
         try:
             check_filter(command.filter, shared.limits.max_filter_names)
+            filter = shared.narrowed(command.filter, self._caller)
             if not self._subscribed:
                 if shared.subscriptions >= shared.limits.max_subscriptions:
                     raise RateLimited("the gateway has as many subscriptions as it takes: try again later")
@@ -274,7 +275,7 @@ class Session:
         except GreenroomError as error:
             self._refuse(command.id, error, cost)
         else:
-            self.writer.mailbox.put(Begin(command.id, command.after, command.epoch, command.filter, cost))
+            self.writer.mailbox.put(Begin(command.id, command.after, command.epoch, filter, cost))
 
     def _unsubscribe(self, command: Unsubscribe, cost: int) -> None:
         if self._subscribed:

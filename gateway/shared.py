@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..actors.engine import Engine
 from ..protocol.codec import CODECS
 from ..protocol.commands import Welcome
+from ..protocol.events import Filter
 from .access import Access
 from .config import GatewayConfig, Limits
 from .endings import Endings
 from .entries import Context
 from .feeds import Feeds, Frames, ServerSent
+from .filters import narrowed
 from .heartbeats import Heartbeats
+from .limited import LimitedEngine
 from .metrics import Metrics
 from .snapshots import Snapshots
 from .tickets import Tickets
@@ -71,6 +74,13 @@ class Shared:
             role=caller.role,
         )
 
+    def narrowed(self, filter: Filter | None, caller: Caller | None) -> Filter | None:
+        """What a caller gets of the events who asks for this. Raises `Forbidden`."""
+        return narrowed(filter, None if caller is None else caller.scope, self.engine.job_of)
+
     def context(self, caller: Caller) -> Context:
         """For a command of this caller."""
-        return Context(self.engine, self.endings, caller.name)
+        if caller.scope is None:
+            return Context(self.engine, self.endings, caller.name)
+        limited = LimitedEngine(self.engine, caller.scope)  # it refuses every method that it hasn't
+        return Context(cast(Engine, limited), self.endings, caller.name, limited)

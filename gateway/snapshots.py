@@ -16,7 +16,7 @@ from ..actors.stream import RING_SIZE
 from ..protocol.events import Filter
 from ..protocol.names import MAIN
 from ..protocol.records import EngineState, HandleState, LaneState, RunRecord, Snapshot, default_limit
-from ..protocol.states import HandleStatus, Status
+from ..protocol.states import HandleStatus, Status, handle_status
 from .feeds import Form
 from .replies import resyncs
 
@@ -90,7 +90,7 @@ def filtered(snapshot: Snapshot, filter: Filter | None) -> Snapshot:
     """What of a snapshot someone sees who gets only the events that pass: as if those had been folded."""
     if filter is None or (filter.handles is None and filter.lanes is None and filter.runs is None):
         return snapshot
-    runs = {id: run for id, run in snapshot.runs.items() if _passes(filter, run)}
+    runs = {id: run for id, run in snapshot.runs.items() if filter.sees(run)}
     lanes = {
         name: LaneState(
             lane.limit,
@@ -123,16 +123,10 @@ def filtered(snapshot: Snapshot, filter: Filter | None) -> Snapshot:
     )
 
 
-def _passes(filter: Filter, run: RunRecord) -> bool:
-    return (
-        (filter.handles is None or run.handle in filter.handles)
-        and (filter.lanes is None or run.lane in filter.lanes)
-        and (filter.runs is None or run.id in filter.runs)
-    )
-
-
 def _handles(snapshot: Snapshot, filter: Filter, runs: dict[str, RunRecord]) -> dict[str, HandleState]:
     used = {run.handle for run in runs.values()}
+    partly = {run.handle for id, run in snapshot.runs.items() if id not in runs}
+    shown = _shown(runs)
     handles = {}
     for name, handle in snapshot.handles.items():
         if filter.handles is not None and name not in filter.handles:
@@ -140,11 +134,25 @@ def _handles(snapshot: Snapshot, filter: Filter, runs: dict[str, RunRecord]) -> 
         if name not in used and handle.params is None:
             continue
         seen = handle.active_run is None or handle.active_run in runs
+        status = handle.status if seen and name in used else HandleStatus.IDLE
+        if name in partly and (handle.active_run is None or not seen):
+            status = shown.get(name, HandleStatus.IDLE)  # what it shows may come of a run that isn't seen
         handles[name] = replace(
             handle,
-            status=handle.status if seen and name in used else HandleStatus.IDLE,
+            status=status,
             locked=handle.locked and seen,
             active_run=handle.active_run if seen else None,
             waiting=[id for id in handle.waiting if id in runs],
         )
     return handles
+
+
+def _shown(runs: dict[str, RunRecord]) -> dict[str, HandleStatus]:
+    """What handles show after the last end of these runs. One that never left its handle's queue changes
+    nothing."""
+    shown = {}
+    for run in runs.values():
+        if run.ended and not (run.place is None and run.started_at is None):
+            before = Status.QUEUED if run.started_at is None else Status.RUNNING
+            shown[run.handle] = handle_status(before, run.status)
+    return shown

@@ -17,6 +17,7 @@ from .filters import check_filter
 from .head import Request
 from .responses import Response, Write
 from .shared import Shared
+from .tokens import Caller
 
 PING_EVERY = 15.0
 _FIELDS = {"handle": "handles", "lane": "lanes", "run": "runs", "type": "types"}
@@ -24,16 +25,17 @@ _KNOWN = frozenset({*_FIELDS, "after", "epoch", "last_event_id", "ticket"})
 _RETRY = b"retry: 2000\n"
 
 
-def events(shared: Shared, request: Request) -> Response:
-    """The answer to a request for events. Raises `Invalid` and `RateLimited`."""
+def events(shared: Shared, request: Request, caller: Caller) -> Response:
+    """The answer to a request for events. Raises `Invalid`, `Forbidden` and `RateLimited`."""
     unknown = sorted(set(request.query) - _KNOWN)
     if unknown:
         raise Invalid(f"the query has {unknown[0]!r}; it may have {', '.join(sorted(_KNOWN))}")
     wanted = {
         field: frozenset(request.query[name]) for name, field in _FIELDS.items() if name in request.query
     }
-    filter = Filter(**wanted) if wanted else None
-    check_filter(filter, shared.limits.max_filter_names)
+    asked = Filter(**wanted) if wanted else None
+    check_filter(asked, shared.limits.max_filter_names)
+    filter = shared.narrowed(asked, caller)
     after = _after(shared, request)
     if shared.subscriptions >= shared.limits.max_subscriptions:
         raise RateLimited("the gateway has as many subscriptions as it takes: try again later")

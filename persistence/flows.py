@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow, WorkerKind
+from ..protocol.patterns import Within
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
 
@@ -63,6 +64,7 @@ class FlowRunQuery(msgspec.Struct, frozen=True):
     version: str | None = None
     limit: int = 20
     offset: int = 0
+    within: Within | None = None
 
 
 class FlowRunPage(msgspec.Struct, gc=False):

@@ -159,6 +159,7 @@ class MemoryStore:
             if (
                 query.handle in (None, run.handle)
                 and query.lane in (None, run.lane)
+                and (query.within is None or query.within.of_place(run.handle, run.lane))
                 and (query.status is None or run.status in query.status)
             ):
                 found.append(run)

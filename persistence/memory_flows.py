@@ -90,6 +90,7 @@ class FlowsInMemory:
             if (state := self._states.get(run.id)) is not None
             and query.version in (None, state.version)
             and (query.status is None or run.status in query.status)
+            and (query.within is None or query.within.of_place(run.handle, run.lane))
         ]
         return FlowRunPage(found[query.offset : query.offset + query.limit], len(found))
 

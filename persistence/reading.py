@@ -22,6 +22,7 @@ from .store import (
     StoredRun,
     Terms,
 )
+from .within import conditions_within
 from .writing import key_of
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ def read_runs(connection: Connection, query: RunQuery) -> list[RunRecord]:
         conditions.append(runs.c.lane == query.lane)
     if query.status is not None:
         conditions.append(runs.c.status.in_(sorted(query.status)))
+    conditions += conditions_within(connection, query.within)
     if query.before is not None:
         conditions.append(runs.c.id < query.before)
     page = select(runs.c.record).where(*conditions).order_by(runs.c.id.desc()).limit(query.limit)

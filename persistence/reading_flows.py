@@ -13,6 +13,7 @@ from ..protocol.records import RunRecord
 from . import schema
 from .flows import FlowRunPage, FlowRunQuery, FlowState, StoredFlow, WorkerRow
 from .store import Stored
+from .within import conditions_within
 
 _json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _record = msgspec.json.Decoder(RunRecord)
@@ -64,8 +65,11 @@ def read_flow_runs(connection: Connection, query: FlowRunQuery) -> FlowRunPage:
     flow_runs, runs = schema.flow_runs, schema.runs
     joined = flow_runs.join(runs, runs.c.id == flow_runs.c.run)
     fitting: Select[tuple[str]] = select(flow_runs.c.run)
-    if query.status is not None:  # else the join is left out: there may be many more runs of jobs
-        fitting = fitting.select_from(joined).where(runs.c.status.in_(sorted(query.status)))
+    of_runs = conditions_within(connection, query.within)
+    if query.status is not None:
+        of_runs.append(runs.c.status.in_(sorted(query.status)))
+    if of_runs:  # else the join is left out: there may be many more runs of jobs
+        fitting = fitting.select_from(joined).where(*of_runs)
     if query.version is not None:
         fitting = fitting.where(flow_runs.c.version == query.version)
     # The subqueries have names: SQLAlchemy would draw one at random, which a simulation doesn't allow.

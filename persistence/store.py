@@ -14,6 +14,7 @@ import msgspec
 
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
+from ..protocol.patterns import Within
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
 from .flows import FlowMemo, FlowRunPage, FlowRunQuery, StoredFlow, WorkerRow
@@ -116,13 +117,15 @@ class Batch(msgspec.Struct, gc=False):
 
 
 class RunQuery(msgspec.Struct, frozen=True):
-    """Which runs to list, newest first; `before` is the id of the last run of the page before."""
+    """Which runs to list, newest first; `before` is the id of the last run of the page before. Of `within`
+    only the handles and lanes count."""
 
     handle: str | None = None
     lane: str | None = None
     status: frozenset[Status] | None = None
     limit: int = 100
     before: str | None = None
+    within: Within | None = None
 
 
 class Question(msgspec.Struct, frozen=True, gc=False):

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from .records import RunRecord
 from .states import Status
 
 
@@ -241,6 +242,15 @@ class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.types is not None and event.type not in self.types:
             return False
         for name, wanted in (("handle", self.handles), ("lane", self.lanes), ("run", self.runs)):
-            if wanted is not None and getattr(event, name, None) not in (None, *wanted):
+            value = getattr(event, name, None)
+            if wanted is not None and value is not None and value not in wanted:
                 return False
         return True
+
+    def sees(self, run: RunRecord) -> bool:
+        """Whether a run stands in a snapshot under this filter."""
+        return (
+            (self.handles is None or run.handle in self.handles)
+            and (self.lanes is None or run.lane in self.lanes)
+            and (self.runs is None or run.id in self.runs)
+        )

@@ -13,6 +13,7 @@ from ...persistence.store import Store
 from ...protocol.errors import Invalid, NotFound
 from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, VersionStatus
 from ...protocol.names import check_name
+from ...protocol.patterns import Within
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
 from ..actor import Reply
@@ -189,11 +190,13 @@ class Flows:
         version: str | None = None,
         limit: int = 20,
         offset: int = 0,
+        within: Within | None = None,
     ) -> tuple[Sequence[FlowTask], int]:
-        """A page of the runs of flows, newest first, and how many there are."""
+        """A page of the runs of flows, newest first, and how many there are; `within` as in
+        `Engine.list_runs`."""
         check_page(limit, offset)
         statuses: frozenset[Status] | None = check_statuses(status)
-        page = await self._store.flow_runs(FlowRunQuery(statuses, version, limit, offset))
+        page = await self._store.flow_runs(FlowRunQuery(statuses, version, limit, offset, within))
         by_version = await self._by_version()
         requests = await self._store.request_ids([run.id for run, _ in page.runs])
         tasks = [

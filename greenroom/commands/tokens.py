@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -11,6 +13,8 @@ from ..config.mistakes import ConfigMistakes
 from ..config.reading import read_config
 from ..gateway.tokens import Role, Tokens, add_token, remove_token
 from .exits import Exit, Stopped, told
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _ROLES = [role.value for role in Role]
 
@@ -39,6 +43,10 @@ _file = click.option(
 )
 
 
+def _limit(what: str, help: str) -> Callable[[F], F]:
+    return click.option(f"--{what}", f"{what}s", multiple=True, metavar="PATTERN", help=help)
+
+
 @click.group()
 def token() -> None:
     """Tokens: who may use the server, and for what.
@@ -57,19 +65,31 @@ def token() -> None:
 @token.command()
 @click.argument("name")
 @click.option("--role", type=click.Choice(_ROLES), required=True, help="What the token permits.")
+@_limit("handle", "Limit the token to this handle; `alice/*` is every handle that begins so. Repeatable.")
+@_limit("lane", "Limit the token to this lane, likewise.")
+@_limit("job", "Limit the token to this job, likewise.")
 @_file
 @told
-def add(name: str, role: str, file: Path) -> None:
+def add(
+    name: str,
+    role: str,
+    handles: tuple[str, ...],
+    lanes: tuple[str, ...],
+    jobs: tuple[str, ...],
+    file: Path,
+) -> None:
     """Make a token, add it to the file, and print it: it is shown only now.
 
-    NAME stands as `by` in the events that the token's holder causes.
+    NAME stands as `by` in the events that the token's holder causes. A token that is limited sees and touches
+    only runs of its handles, lanes and jobs.
 
     \b
     Examples:
       greenroom token add alice --role operator --tokens greenroom.tokens
+      greenroom token add alice --role operator --handle 'alice/*' --job mirror
       greenroom token add grafana --role viewer > grafana.token
     """
-    click.echo(add_token(file, name, Role(role)))
+    click.echo(add_token(file, name, Role(role), handles=handles, lanes=lanes, jobs=jobs))
     click.echo(f"{name} may use the server as {role}; {file} holds the token's hash.", err=True)
 
 
@@ -78,7 +98,7 @@ def add(name: str, role: str, file: Path) -> None:
 @_file
 @told
 def list_(as_json: bool, file: Path) -> None:
-    """Show whose tokens are in force, and their roles.
+    """Show whose tokens are in force, their roles, and what they are limited to.
 
     \b
     Examples:
@@ -86,8 +106,12 @@ def list_(as_json: bool, file: Path) -> None:
       greenroom token list --tokens greenroom.tokens --json
     """
     for holder in Tokens.load(file):
-        shown = json.dumps({"name": holder.name, "role": holder.role})
-        click.echo(shown if as_json else f"{holder.role:<9} {holder.name}")
+        limits = {} if holder.scope is None else holder.scope.texts()
+        if as_json:
+            click.echo(json.dumps({"name": holder.name, "role": holder.role, **limits}))
+        else:
+            limited = "" if holder.scope is None else f"  (limited to {holder.scope})"
+            click.echo(f"{holder.role:<9} {holder.name}{limited}")
 
 
 @token.command()

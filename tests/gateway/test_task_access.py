@@ -110,7 +110,7 @@ async def test_where_it_is_set_a_program_on_this_machine_may_do_what_workers_do_
 def test_workers_without_a_token_are_refused_where_others_than_this_machine_can_reach_the_gateway(
     tokens, host
 ):
-    with pytest.raises(Invalid, match="workers_without_token is 'loopback', and host .* elsewhere"):
+    with pytest.raises(Invalid, match=r"workers_without_token is 'loopback', and host .* elsewhere"):
         Access(GatewayConfig(host=host, token_file=tokens["file"], workers_without_token="loopback"))
 
 

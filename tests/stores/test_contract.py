@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, product
 
 import pytest
 
@@ -25,6 +25,7 @@ from greenroom.persistence.store import (
     WakesAt,
 )
 from greenroom.protocol.events import RunProgress
+from greenroom.protocol.patterns import Within, patterns
 from greenroom.protocol.states import Status
 
 from .conftest import Place
@@ -393,6 +394,19 @@ async def test_runs_are_listed_by_handle_lane_and_status_and_all_of_them_togethe
                 and (query.before is None or run.id < query.before)
             ]
             assert await story.store.runs(query) == expected, query
+
+
+async def test_runs_are_listed_by_patterns_of_handles_and_lanes_to_the_letter(place: Place) -> None:
+    within = Within(handles=patterns("handle", ["alice/*", "Bob", "é%_*"]), lanes=patterns("lane", ["l*"]))
+    names = ("alice/1", "Alice/1", "alice", "Bob", "bob", "Bob ", "é%_x", "é%_", "éxx", "ALICE/2", "alice/é")
+    async with opened(place) as story:
+        for n, (handle, lane) in enumerate(product(names, ("l1", "L1", "k"))):
+            await story.tell(*life(f"r{n:02}", handle, lane, place=n))
+        found = await story.store.runs(RunQuery(within=within, limit=100))
+        assert sorted(run.handle for run in found) == ["Bob", "alice/1", "alice/é", "é%_", "é%_x"]
+        assert {run.lane for run in found} == {"l1"}
+        everything = Within(handles=patterns("handle", ["*"]))
+        assert len(await story.store.runs(RunQuery(within=everything, limit=100))) == 3 * len(names)
 
 
 async def test_events_after_a_seq_come_in_order_and_no_more_than_asked_for(place: Place) -> None:

@@ -1,0 +1,395 @@
+"""Tokens that are limited to handles, lanes and jobs: what their holders may do, what they see, and what they
+can't find out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from greenroom.errors import Invalid
+from greenroom.gateway import Role, Tokens, add_token, remove_token
+from greenroom.gateway.commands import TABLE
+from greenroom.gateway.taskcalls import TABLE as TASK_CALLS
+from greenroom.protocol.events import Event
+from greenroom.protocol.fold import Projection
+from greenroom.protocol.records import Snapshot
+from tests.support import Bodies, until
+
+from .flowing import WAITS, flow_house
+from .support import PATIENCE, House, Refused, Talk, house
+
+MAKE: dict[str, dict[str, list[str]]] = {
+    "alice": {"handles": ["alice", "alice/*"]},
+    "bob": {"handles": ["bob/*"]},
+    "images": {"lanes": ["images"]},
+    "mirror": {"jobs": ["quick"]},
+    "narrow": {"handles": ["alice/*"], "lanes": ["images"], "jobs": ["wait"]},
+}
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> dict[str, str]:
+    file = tmp_path / "tokens"
+    made = {name: add_token(file, name, Role.ADMIN, **limits) for name, limits in MAKE.items()}
+    return {"file": str(file), "all": add_token(file, "all", Role.ADMIN)} | made
+
+
+@pytest.fixture
+async def home(tokens: dict[str, str]) -> AsyncIterator[House]:
+    bodies = Bodies()
+
+    @bodies.jobs.job("quick")
+    async def quick(run: Any, params: dict) -> str:
+        return "done"
+
+    @bodies.jobs.job("ask")
+    async def ask(run: Any, params: dict) -> None:
+        await run.interrupt("may I?")
+
+    async with house(bodies, token_file=tokens["file"]) as home:
+        await home.engine.set_max_concurrent(100)
+        yield home
+
+
+def header(tokens: dict[str, str], name: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {tokens[name]}"}
+
+
+async def refusal(talk: Talk, type: str, **fields: Any) -> str:
+    with pytest.raises(Refused) as refused:
+        await talk.call(type, **fields)
+    return f"{refused.value.code}: {refused.value.message}"
+
+
+# The file.
+
+
+def test_limits_stand_in_the_file_and_are_read_again(tmp_path):
+    file = tmp_path / "tokens"
+    token = add_token(
+        file, "me", Role.OPERATOR, handles=["al ice/*", "50%"], lanes=["main"], jobs=["a", "b*"]
+    )
+    assert "handle=50%25 handle=al%20ice/* lane=main job=a job=b*" in file.read_text()
+    caller = Tokens.load(file).find(token)
+    assert caller is not None
+    assert caller.scope is not None
+    assert str(caller.scope) == "handles 50%, al ice/*, lanes main, jobs a, b*"
+    assert caller.scope.holds("al ice/x", "main", "bee")
+    for run in (
+        ("alice/x", "main", "a"),
+        ("50%x", "main", "a"),
+        ("50%", "images", "a"),
+        ("50%", "main", "c"),
+    ):
+        assert not caller.scope.holds(*run)
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [("handle=a*b", "at the end"), ("shape=round", "no limit"), ("handle", "no limit"), ("handle=", "empty")],
+)
+def test_a_limit_that_can_not_be_read_is_named_with_its_line(tmp_path, limits, said):
+    file = tmp_path / "tokens"
+    file.touch(0o600)
+    file.write_text(f"admin a {'0' * 64} {limits}\n")
+    with pytest.raises(Invalid, match=f"tokens:1: .*{said}"):
+        Tokens.load(file)
+
+
+def test_a_workers_token_is_never_limited(tmp_path):
+    with pytest.raises(Invalid, match="worker's token can't be limited"):
+        add_token(tmp_path / "tokens", "w", Role.WORKER, handles=["a"])
+    assert not (tmp_path / "tokens").exists()
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o602])
+async def test_a_file_that_others_may_read_or_change_is_refused_and_the_old_tokens_stay(tmp_path, mode):
+    file = tmp_path / "tokens"
+    token = add_token(file, "me", Role.ADMIN)
+    async with house(token_file=str(file)) as home:
+        file.chmod(mode)
+        with pytest.raises(Invalid, match=f"{mode:04o}.*run `chmod 600 "):
+            Tokens.load(file)
+        with pytest.raises(Invalid, match="chmod 600"):
+            home.gateway.reconfigure(home.gateway._shared.config)
+        answer = await home.http("GET", "/api/state", authorization=f"Bearer {token}")
+        assert answer.status == 200
+    add_token(file, "you", Role.VIEWER)
+    assert len(list(Tokens.load(file))) == 2
+
+
+# What they may do.
+
+
+async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens):
+    theirs = await home.engine.submit("ask", handle="bob/1", params={})
+    [question] = (await until(home.engine, lambda now: now.interrupts)).interrupts
+    async with home.socket(headers=header(tokens, "alice")) as talk:
+        for id in (theirs.id, "0" * 32):
+            no_run = f"not_found: no run has the id {id!r}"
+            for type in ("get_run", "history", "cancel", "wait"):
+                assert await refusal(talk, type, run_id=id) == no_run
+            assert await refusal(talk, "signal", run_id=id, key="k", value=1) == no_run
+            for type in ("get_task", "node_runs"):
+                assert (
+                    await refusal(talk, type, run_id=id) == f"not_found: no run of a flow has the id {id!r}"
+                )
+            said = await refusal(talk, "inject", run_or_handle=id, message=1)
+            assert said.startswith("forbidden: this token is limited to the handles alice, alice/*, and ")
+            assert said.endswith(f"{id!r} is none of them")
+        for id in (question, f"{'0' * 32}.x"):
+            assert (await talk.call("answer", interrupt_id=id, data=1))["outcome"] == "not_found"
+    run = await home.engine.get_run(theirs.id)
+    assert (run.status, len((await home.engine.snapshot()).interrupts)) == ("running", 1)
+
+
+async def test_what_the_caller_names_himself_is_forbidden_with_what_the_token_lacks(home, tokens):
+    async with home.socket(headers=header(tokens, "alice")) as talk:
+        lacks = "forbidden: this token is limited to the handles alice, alice/*, and 'bob/1' is none of them"
+        for type, fields in (
+            ("submit", {"job": "wait", "handle": "bob/1"}),
+            ("start_flow", {"flow": "f", "handle": "bob/1"}),
+            ("set_params", {"handle": "bob/1", "params": 1}),
+            ("list_runs", {"handle": "bob/1"}),
+            ("clear_handle", {"handle": "bob/1"}),
+            ("release_handle", {"handle": "bob/1"}),
+            ("inject", {"run_or_handle": "bob/1", "message": 1}),
+            ("subscribe", {"filter": {"handles": ["alice", "bob/1"]}}),
+        ):
+            assert await refusal(talk, type, **fields) == lacks, type
+        assert "'task:' is none" in await refusal(talk, "start_flow", flow="f")
+    async with home.socket(headers=header(tokens, "images")) as talk:
+        lacks = "forbidden: this token is limited to the lanes images, and 'main' is none of them"
+        assert await refusal(talk, "submit", job="wait", handle="h") == lacks
+        assert await refusal(talk, "submit", job="wait", handle="h", lane=" ") == lacks
+        assert await refusal(talk, "clear_lane", lane="main") == lacks
+        assert await refusal(talk, "list_runs", lane="main") == lacks
+        assert (await talk.call("clear_lane", lane="images"))["count"] == 0
+    async with home.socket(headers=header(tokens, "mirror")) as talk:
+        lacks = "forbidden: this token is limited to the jobs quick, and 'wait' is none of them"
+        assert await refusal(talk, "submit", job="wait", handle="h") == lacks
+        assert "jobs quick, and 'flow'" in await refusal(talk, "list_flows")
+
+
+async def test_what_concerns_everybody_needs_a_token_without_limits(home, tokens):
+    for name in MAKE:
+        async with home.socket(headers=header(tokens, name)) as talk:
+            for type, fields in (
+                ("drain", {}),
+                ("resume", {}),
+                ("reset_lanes", {}),
+                ("set_max_concurrent", {"n": 1}),
+                ("set_concurrency", {"lane": "images", "n": 1}),
+                ("publish_flow", {"name": "f", "definition": {}}),
+                ("create_flow", {"name": "f"}),
+                ("list_workers", {}),
+                ("allocate_worker", {"service": "s"}),
+                ("register_worker", {"worker_id": "w", "url": "", "services": ["s"], "kind": "queue"}),
+                ("poll_work", {"worker_id": "w", "services": ["s"], "wait": 0}),
+                ("complete_work", {"item_id": "x"}),
+            ):
+                said = await refusal(talk, type, **fields)
+                assert said.startswith("forbidden: this needs a token without limits, and this token is"), (
+                    type
+                )
+        for path in ("/metrics", "/api/lanes/images"):
+            assert (await home.http("GET", path, **header(tokens, name))).status == 403
+    assert (await home.engine.snapshot()).engine.draining is False
+
+
+async def test_every_command_over_http_keeps_to_the_limits(home, tokens):
+    ticket = await home.engine.submit("wait", handle="bob/1", params={})
+    allowed = {("GET", "/api/runs"), ("GET", "/api/state"), ("POST", "/api/flows/check")}
+    for entry in TABLE:
+        if entry.http is None or (entry.http.method, entry.http.path) in allowed:
+            continue
+        path = entry.http.path
+        for name, value in {
+            "run_id": ticket.id,
+            "run_or_handle": ticket.id,
+            "interrupt_id": f"{ticket.id}.x",
+            "handle": "bob%2F1",
+            "lane": "main",
+        }.items():
+            path = path.replace(f"{{{name}}}", value)
+        body = {"job": "wait", "handle": "bob/1", "params": {}, "n": 1, "message": 1, "data": 1}
+        fields = {field.name for field in msgspec.structs.fields(entry.wire)} - {"id"}
+        given = {
+            key: value for key, value in body.items() if key in fields and f"{{{key}}}" not in entry.http.path
+        }
+        answer = await home.http(
+            entry.http.method, path, None if entry.http.method == "GET" else given, **header(tokens, "alice")
+        )
+        outcome = answer.json.get("outcome") if answer.status == 200 else None
+        assert (
+            answer.status in (400, 403, 404)
+            or outcome == "not_found"
+            or ("flows" in path and answer.status == 200)
+        ), (path, answer.body)
+    assert (await home.engine.get_run(ticket.id)).status == "running"
+
+
+async def test_the_calls_of_tasks_keep_to_the_limits(tokens):
+    async with flow_house(token_file=tokens["file"]) as home:
+        await home.engine.flows.publish("f", WAITS)
+        theirs = await home.engine.flows.start("f", handle="bob/1")
+        mine = await home.engine.flows.start("f", handle="alice/1")
+        await until(home.engine, lambda now: now.runs[theirs.id].status == "suspended")
+        mark = header(tokens, "alice")
+        listed = (await home.http("GET", "/tasks", **mark)).json
+        assert ([task["id"] for task in listed["data"]], listed["total"]) == ([mine.id], 1)
+        [flow] = (await home.http("GET", "/flows", **mark)).json["data"]
+        assert (await home.http("GET", f"/tasks/get?id={mine.id}", **mark)).status == 200
+        for method, path, body in (
+            ("GET", f"/tasks/get?id={theirs.id}", None),
+            ("GET", f"/tasks/runs?task_id={theirs.id}", None),
+            ("POST", f"/tasks/cancel?id={theirs.id}", {}),
+            ("POST", "/tasks/signal", {"task_id": theirs.id, "key": "flag", "value": 1}),
+        ):
+            assert (await home.http(method, path, body, **mark)).status == 404, path
+        assert (await home.http("POST", "/tasks", {"flow_id": flow["id"]}, **mark)).status == 403
+        for task in TASK_CALLS:
+            if task.workers:
+                body = None if task.method == "GET" else {}
+                status = (await home.http(task.method, task.path, body, **mark)).status
+                assert status in (400, 403), task.path
+        assert (await home.engine.get_run(theirs.id)).status == "suspended"
+
+
+async def test_own_runs_are_started_and_steered_as_without_limits(home, tokens):
+    async with home.socket(headers=header(tokens, "narrow")) as talk:
+        run = (await talk.call("submit", job="wait", handle="alice/1", lane="images", params={}))["run_id"]
+        assert (await talk.call("get_run", run_id=run))["run"]["handle"] == "alice/1"
+        assert "handles only" in await refusal(
+            talk, "submit", job="wait", handle="alice/1", lane="images", on_conflict="replace"
+        )
+        assert "handles only" in await refusal(talk, "inject", run_or_handle="alice/1", message=1)
+        await talk.call("set_params", handle="alice/2", params={"a": 1})
+        assert (await talk.call("cancel", run_id=run))["run"]["id"] == run
+        assert [one["id"] for one in (await talk.call("list_runs"))["runs"]] == [run]
+        await talk.call("wait", run_id=run)
+
+
+async def test_a_conflict_tells_nothing_of_a_run_of_another_job(home, tokens):
+    first = await home.engine.submit("wait", handle="h", params={"secret": 1}, request_id="r")
+    async with home.socket(headers=header(tokens, "mirror")) as talk:
+        with pytest.raises(Refused) as refused:
+            await talk.call("submit", job="quick", handle="h", params={}, request_id="r")
+        assert refused.value.code == "conflict"
+        assert "run" not in refused.value.details
+        assert "secret" not in str(refused.value.details)
+    await home.engine.cancel(first.id)
+
+
+# What they see.
+
+
+async def populate(home: House) -> None:
+    """Runs of several handles, lanes and jobs, some of which have ended."""
+    for handle in ("alice/1", "alice/2", "bob/1", "carol"):
+        await home.engine.set_params(handle, {"of": handle})
+    for handle in ("alice/1", "bob/1"):
+        await home.engine.submit("wait", handle=handle, lane="images", params={})
+        await home.engine.submit("quick", handle=handle, params={}, on_conflict="queue")
+        ended = await home.engine.submit("quick", handle=f"{handle}/ended", params={})
+        await ended.wait()
+    await home.engine.submit("wait", handle="alice/2", params={})
+    await home.engine.submit("wait", handle="alice/3", lane="images", params={})
+
+
+FITS: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "alice": lambda run: run["handle"].startswith("alice/"),
+    "bob": lambda run: run["handle"].startswith("bob/"),
+    "images": lambda run: run["lane"] == "images",
+    "mirror": lambda run: run["job"] == "quick",
+    "narrow": lambda run: (
+        run["handle"].startswith("alice/") and run["lane"] == "images" and run["job"] == "wait"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(MAKE))
+async def test_state_snapshots_and_lists_hold_the_own_runs_and_no_others(home, tokens, name):
+    await populate(home)
+    everything = msgspec.to_builtins(await home.engine.snapshot())
+    expected = {id: run for id, run in everything["runs"].items() if FITS[name](run)}
+    assert expected
+    state = (await home.http("GET", "/api/state", **header(tokens, name))).json
+    assert state["runs"] == expected
+    for lane in state["lanes"].values():
+        assert {*lane["executing"], *lane["queued"]} <= set(expected)
+    for handle in state["handles"].values():
+        assert {*handle["waiting"], *filter(None, [handle["active_run"]])} <= set(expected)
+    assert state["engine"]["executing"] == sum(len(lane["executing"]) for lane in state["lanes"].values())
+    if "handles" in MAKE[name]:
+        assert all(handle.startswith(("alice/", "bob/")) for handle in state["handles"])
+        assert "carol" not in state["handles"]
+    async with home.socket(headers=header(tokens, name)) as talk:
+        assert (await talk.call("snapshot"))["snapshot"] == state
+        newest_first = sorted(expected, reverse=True)
+        assert [run["id"] for run in (await talk.call("list_runs"))["runs"]] == newest_first
+        pages: list[str] = []
+        while page := (await talk.call("list_runs", limit=1, before=pages[-1] if pages else None))["runs"]:
+            pages += [run["id"] for run in page]
+        assert pages == newest_first
+
+
+@pytest.mark.parametrize("name", list(MAKE))
+async def test_folding_the_events_gives_the_snapshot_and_nothing_of_others_comes(home, tokens, name):
+    async with home.socket(headers=header(tokens, name)) as talk:
+        before = msgspec.convert((await talk.call("snapshot"))["snapshot"], Snapshot)
+        await talk.call("subscribe", after=before.seq, epoch=before.epoch)
+        await populate(home)
+        for run in (await home.engine.snapshot()).runs.values():
+            if not run.ended and run.handle != "alice/3":
+                await home.engine.cancel(run.id)
+        after = (await talk.call("snapshot"))["snapshot"]
+        events = talk.events()
+    projection = Projection.from_snapshot(before)
+    for event in msgspec.convert(events, list[Event]):
+        projection.seq = event.seq - 1  # those of others are left out
+        projection.apply(event)
+    projection.seq = after["seq"]
+    folded = projection.snapshot()
+    assert msgspec.to_builtins(folded) == after
+    runs = msgspec.to_builtins(await home.engine.snapshot())["runs"]
+    for event in events:
+        if "run" in event:
+            assert FITS[name](runs[event["run"]]), event
+
+
+async def test_server_sent_events_hold_the_own_runs_only(home, tokens):
+    await populate(home)
+    raw = await home.raw()
+    async with raw.stream:
+        await raw.send(
+            f"GET /api/events?last_event_id=old:1 HTTP/1.1\r\nHost: localhost\r\n"
+            f"Authorization: Bearer {tokens['alice']}\r\n\r\n".encode()
+        )
+        await home.engine.submit("wait", handle="bob/9", params={})
+        await home.engine.submit("wait", handle="alice/9", params={})
+        text = b""
+        with trio.fail_after(PATIENCE):
+            while b"alice/9" not in text:
+                text += await raw.stream.receive_some()
+    assert b"event: resync" in text
+    assert b"alice/1" in text
+    assert b"bob" not in text
+    assert b"carol" not in text
+
+
+async def test_limits_that_change_end_the_connections(home, tokens):
+    async with home.socket(headers=header(tokens, "alice")) as talk:
+        await talk.receive()
+        remove_token(tokens["file"], "alice")
+        line = f"admin alice {hashlib.sha256(tokens['alice'].encode()).hexdigest()} handle=alice/2\n"
+        with open(tokens["file"], "a") as file:  # noqa: ASYNC230
+            file.write(line)
+        home.gateway.reconfigure(home.gateway._shared.config)
+        assert await talk.close_code() == 4401
