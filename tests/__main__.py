@@ -2,8 +2,8 @@
 
 It needs only Python. It makes `.venv` in the project's folder unless one is there, installs the project with
 its test tools into it when `pyproject.toml` has changed since the last time, and then becomes pytest. As root
-on Debian, it also installs the database servers and the browser that some tests start; and it fetches the npm
-package `ws`, for the JavaScript client. Without them the tests that need them are skipped.
+on Debian, it also installs the database servers, the proxies and the browser that some tests start; and it
+fetches the npm package `ws`, for the JavaScript client. Without them the tests that need them are skipped.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ def install_programs() -> None:
         missing.append("mariadb-server")
     if not any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")):
         missing.append("chromium")
+    for name in ("nginx", "haproxy"):
+        if not (shutil.which(name) or Path("/usr/sbin", name).exists()):
+            missing.append(name)
     if missing and may_install_packages():
         say(f"installing {' and '.join(missing)}, which the tests start for themselves")
         if not install_packages(*missing):

@@ -1,0 +1,120 @@
+"""nginx and HAProxy in front of a gateway, with the very configuration that docs/operating.md shows: only
+addresses, names of files, and times are others."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from tests.servers import make_certificate
+
+_PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "operating.md"
+_PATIENCE = 20.0
+
+NAMES = ("nginx", "haproxy")
+
+
+@attrs.frozen
+class Proxy:
+    """A proxy that runs: where it listens, and whom its clients trust."""
+
+    port: int
+    tls: ssl.SSLContext
+
+    async def connect(self) -> trio.SSLStream[trio.SocketStream]:
+        """A connection over TLS."""
+        stream = await trio.open_tcp_stream("127.0.0.1", self.port)
+        encrypted = trio.SSLStream(stream, self.tls, server_hostname="runs.example", https_compatible=True)
+        await encrypted.do_handshake()
+        return encrypted
+
+
+def shown(language: str) -> list[str]:
+    """The blocks of the page that are written in this language."""
+    return re.findall(rf"```{language}\n(.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@asynccontextmanager
+async def proxied(name: str, gateway: int, folder: Path, **times: str) -> AsyncIterator[Proxy]:
+    """A proxy for the gateway at this port. `times` are put in the place of those that are shown."""
+    program = shutil.which(name) or shutil.which(name, path="/usr/sbin")
+    if program is None:
+        pytest.skip(f"{name} is not installed")
+    certificate, key = make_certificate(folder, "runs.example")
+    (folder / "both.pem").write_bytes(certificate.read_bytes() + key.read_bytes())
+    port = _free_port()
+    given = {
+        "127.0.0.1:8440": f"127.0.0.1:{gateway}",
+        "listen 443": f"listen 127.0.0.1:{port}",
+        "bind :443": f"bind 127.0.0.1:{port}",
+        "/etc/ssl/runs.example.pem": str(certificate),
+        "/etc/ssl/runs.example.key": str(key),
+        "/etc/haproxy/runs.example.pem": str(folder / "both.pem"),
+        **times,
+    }
+    text = _nginx(folder) if name == "nginx" else "".join(shown("haproxy"))
+    for old, new in given.items():
+        text = text.replace(old, new)
+    file = folder / f"{name}.conf"
+    file.write_text(text)
+    command = (
+        [program, "-p", str(folder), "-c", str(file)]
+        if name == "nginx"
+        else [program, "-db", "-f", str(file)]
+    )
+    tls = ssl.create_default_context(cafile=str(certificate))
+    async with trio.open_nursery() as nursery:
+        with (folder / "log").open("wb") as log:
+            process = await trio.lowlevel.open_process(command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            await _wait_until_it_listens(port, process, folder / "log")
+            yield Proxy(port, tls)
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+        nursery.cancel_scope.cancel()
+
+
+def _nginx(folder: Path) -> str:
+    """The blocks as they stand in a whole file: the second one is a part of the first one's server."""
+    server, location = shown("nginx")
+    head, brace, _ = server.rstrip().rpartition("}")
+    assert brace, "it ends with the server's brace"
+    kept = "\n".join(
+        f"    {what}_temp_path {folder}/{what};"
+        for what in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    return (
+        f"daemon off;\nmaster_process off;\npid {folder}/pid;\nerror_log stderr warn;\nevents {{}}\n"
+        f"http {{\n    access_log off;\n{kept}\n{head}{location}}}\n}}\n"
+    )
+
+
+async def _wait_until_it_listens(port: int, process: trio.Process, log: Path) -> None:
+    with trio.move_on_after(_PATIENCE):
+        while process.poll() is None:
+            try:
+                stream = await trio.open_tcp_stream("127.0.0.1", port)
+            except OSError:
+                await trio.sleep(0.02)
+                continue
+            await stream.aclose()
+            return
+    pytest.fail(f"the proxy didn't begin: {await trio.Path(log).read_text()}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
