@@ -40,7 +40,7 @@ class Unauthorized(GreenroomError):
 
 
 class Forbidden(GreenroomError):
-    """The token's role does not permit this command."""
+    """The token does not permit this command: its role, or what it is limited to."""
 
     code = "forbidden"
     http_status = 403

@@ -13,6 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from greenroom.cli import main
+from greenroom.config.mistakes import ConfigMistakes
+from greenroom.config.reading import Read, check_together
+from greenroom.config.settings import Config
+from greenroom.config.sources import Written
+from greenroom.gateway import GatewayConfig, Role, add_token
 from tests.cli.served import APP, PATIENCE, Served
 
 
@@ -119,6 +124,25 @@ def test_a_hangup_with_mistakes_in_the_configuration_changes_nothing(tmp_path: P
         server.signal(SIGHUP)
         assert "greenroom.toml:3: engine.max_pendin is unknown" in server.logged("max_pendin")
         assert server.request("GET", "/api/state")["engine"]["max_concurrent"] == 3
+
+
+def test_a_hangup_with_a_token_file_that_others_may_read_keeps_the_old_tokens(tmp_path: Path):
+    file = tmp_path / "tokens"
+    token = add_token(file, "me", Role.ADMIN)
+    with Served(tmp_path, toml="[gateway]\ntoken_file = 'tokens'") as server:
+        add_token(file, "you", Role.ADMIN)
+        file.chmod(0o644)
+        server.signal(SIGHUP)
+        assert "run `chmod 600 tokens`" in server.logged("can be read or changed by others")
+        assert server.request("GET", "/api/state", token=token)["engine"]["draining"] is False
+
+
+def test_a_token_file_that_others_may_read_is_a_mistake_in_the_configuration(tmp_path: Path):
+    add_token(tmp_path / "tokens", "me", Role.ADMIN)
+    (tmp_path / "tokens").chmod(0o640)
+    config = GatewayConfig(token_file=str(tmp_path / "tokens"))
+    with pytest.raises(ConfigMistakes, match="chmod 600"):
+        check_together(Read(Config(gateway=config), Written()))
 
 
 def test_usr1_resets_the_lanes(tmp_path: Path):

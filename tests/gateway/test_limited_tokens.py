@@ -393,3 +393,13 @@ async def test_limits_that_change_end_the_connections(home, tokens):
             file.write(line)
         home.gateway.reconfigure(home.gateway._shared.config)
         assert await talk.close_code() == 4401
+
+
+async def test_one_who_is_too_far_behind_to_know_the_jobs_of_runs_gets_a_snapshot(home, tokens, monkeypatch):
+    async with home.socket(headers=header(tokens, "mirror")) as talk:
+        monkeypatch.setattr(type(home.engine), "job_of", lambda engine, run: None)
+        await talk.call("subscribe")
+        await (await home.engine.submit("quick", handle="h", params={})).wait()
+        await (await home.engine.submit("wait", handle="i", params={})).cancel()
+        resync = await talk.receive_type("resync")
+        assert {run["job"] for run in resync["snapshot"]["runs"].values()} == {"quick"}
