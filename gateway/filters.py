@@ -55,10 +55,17 @@ class ScopedFilter(Filter, frozen=True):
 
 
 class _Everything(frozenset[str]):
-    """The names of a filter that narrows nothing, but holds for snapshots."""
+    """The names of a filter that narrows nothing, but holds for snapshots. Equal to itself alone: filters
+    that are equal share what is made for them."""
 
     def __contains__(self, name: object) -> bool:
         return True
+
+    def __eq__(self, other: object) -> bool:
+        return other is self
+
+    def __hash__(self) -> int:
+        return id(self)
 
 
 _EVERYTHING: Any = _Everything()

@@ -403,3 +403,35 @@ async def test_one_who_is_too_far_behind_to_know_the_jobs_of_runs_gets_a_snapsho
         await (await home.engine.submit("wait", handle="i", params={})).cancel()
         resync = await talk.receive_type("resync")
         assert {run["job"] for run in resync["snapshot"]["runs"].values()} == {"quick"}
+
+
+async def test_a_filter_for_no_runs_is_not_taken_for_one_that_was_not_given(home, tokens):
+    async with (
+        home.socket(headers=header(tokens, "alice")) as all_of_mine,
+        home.socket(headers=header(tokens, "alice")) as none,
+    ):
+        await all_of_mine.call("subscribe")
+        await none.call("subscribe", filter={"runs": []})
+        await (await home.engine.submit("quick", handle="alice/1", params={})).wait()
+        for talk in (all_of_mine, none):
+            await talk.call("snapshot")
+        assert {event["handle"] for event in all_of_mine.events()} == {"alice/1"}
+        assert none.events() == []
+
+
+async def test_server_sent_events_end_when_the_token_is_taken_back_or_limited(home, tokens):
+    raw = await home.raw()
+    async with raw.stream:
+        head = f"Host: localhost\r\nAuthorization: Bearer {tokens['alice']}\r\n"
+        await raw.send(f"GET /api/events HTTP/1.1\r\n{head}\r\n".encode())
+        with trio.fail_after(PATIENCE):
+            while b"retry" not in await raw.stream.receive_some():
+                pass
+        remove_token(tokens["file"], "alice")
+        home.gateway.reconfigure(home.gateway._shared.config)
+        await home.engine.submit("wait", handle="alice/9", params={})
+        rest = b""
+        with trio.fail_after(PATIENCE):
+            while not rest.endswith(b"0\r\n\r\n"):
+                rest += await raw.stream.receive_some()
+        assert b"alice/9" not in rest

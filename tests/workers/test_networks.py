@@ -4,6 +4,7 @@ that the address which was checked is the one that is connected to."""
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from greenroom.actors.workers.states import WorkFailed
 from greenroom.config.mistakes import ConfigMistakes
 from greenroom.config.reading import Flag, read_config
 from greenroom.errors import Invalid
+from tests.servers import make_certificate
 from tests.support import open_engine
 from tests.workers.support import crew_of, read_request, response, serving, work
 
@@ -279,3 +281,21 @@ async def test_that_this_machine_has_no_connection_left_is_not_the_workers_fault
         with pytest.raises(WorkFailed, match="no connection left") as failed:
             await crew_of(engine, push).push(work())
         assert (failed.value.code, failed.value.workers_fault) == ("overloaded", False)
+
+
+async def test_over_tls_the_name_is_checked_though_an_address_is_connected_to(tmp_path, monkeypatch):
+    certificate, key = make_certificate(tmp_path, "worker.example")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+
+    async def worker(stream: trio.SocketStream) -> None:
+        encrypted = trio.SSLStream(stream, context, server_side=True)
+        await answering(encrypted)  # type: ignore[arg-type]
+
+    async with serving(worker) as url, pushing(*LOOPBACK) as push:
+        port = urlsplit(url).port
+        with names(worker_example=[["127.0.0.1"]], other_example=[["127.0.0.1"]]):
+            assert (await push.post(f"https://worker.example:{port}/exec/sum", b"{}", {}))[0] == 200
+            with pytest.raises(PushFailed, match=r"(?i)certificate|hostname"):
+                await push.post(f"https://other.example:{port}/exec/sum", b"{}", {})
