@@ -3,13 +3,14 @@ addresses, names of files, and times are others."""
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import socket
 import ssl
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import attrs
@@ -19,7 +20,8 @@ import trio
 from tests.servers import make_certificate
 
 _PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "operating.md"
-_PATIENCE = 20.0
+_PATIENCE = 10.0
+_TRIES = 3
 
 NAMES = ("nginx", "haproxy")
 
@@ -35,7 +37,11 @@ class Proxy:
         """A connection over TLS."""
         stream = await trio.open_tcp_stream("127.0.0.1", self.port)
         encrypted = trio.SSLStream(stream, self.tls, server_hostname="runs.example", https_compatible=True)
-        await encrypted.do_handshake()
+        try:
+            await encrypted.do_handshake()
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
         return encrypted
 
 
@@ -52,38 +58,36 @@ async def proxied(name: str, gateway: int, folder: Path, **times: str) -> AsyncI
         pytest.skip(f"{name} is not installed")
     certificate, key = make_certificate(folder, "runs.example")
     (folder / "both.pem").write_bytes(certificate.read_bytes() + key.read_bytes())
-    port = _free_port()
-    given = {
-        "127.0.0.1:8440": f"127.0.0.1:{gateway}",
-        "listen 443": f"listen 127.0.0.1:{port}",
-        "bind :443": f"bind 127.0.0.1:{port}",
-        "/etc/ssl/runs.example.pem": str(certificate),
-        "/etc/ssl/runs.example.key": str(key),
-        "/etc/haproxy/runs.example.pem": str(folder / "both.pem"),
-        **times,
-    }
-    text = _nginx(folder) if name == "nginx" else "".join(shown("haproxy"))
-    for old, new in given.items():
-        text = text.replace(old, new)
-    file = folder / f"{name}.conf"
-    file.write_text(text)
-    command = (
-        [program, "-p", str(folder), "-c", str(file)]
-        if name == "nginx"
-        else [program, "-db", "-f", str(file)]
-    )
     tls = ssl.create_default_context(cafile=str(certificate))
-    async with trio.open_nursery() as nursery:
+    shown_text = _nginx(folder) if name == "nginx" else "".join(shown("haproxy"))
+    for _ in range(_TRIES):
+        proxy = Proxy(_port(), tls)
+        given = {
+            "127.0.0.1:8440": f"127.0.0.1:{gateway}",
+            "listen 443": f"listen 127.0.0.1:{proxy.port}",
+            "bind :443": f"bind 127.0.0.1:{proxy.port}",
+            "/etc/ssl/runs.example.pem": str(certificate),
+            "/etc/ssl/runs.example.key": str(key),
+            "/etc/haproxy/runs.example.pem": str(folder / "both.pem"),
+            **times,
+        }
+        text = shown_text
+        for old, new in given.items():
+            text = text.replace(old, new)
+        file = folder / f"{name}.conf"
+        file.write_text(text)
+        command = [program, *(("-p", str(folder), "-c") if name == "nginx" else ("-db", "-f")), str(file)]
         with (folder / "log").open("wb") as log:
             process = await trio.lowlevel.open_process(command, stdout=log, stderr=subprocess.STDOUT)
         try:
-            await _wait_until_it_listens(port, process, folder / "log")
-            yield Proxy(port, tls)
+            if await _has_begun(proxy, process):
+                yield proxy
+                return
         finally:
             process.kill()
             with trio.CancelScope(shield=True):
                 await process.wait()
-        nursery.cancel_scope.cancel()
+    pytest.fail(f"{name} did not begin: {(folder / 'log').read_text()}")
 
 
 def _nginx(folder: Path) -> str:
@@ -101,20 +105,25 @@ def _nginx(folder: Path) -> str:
     )
 
 
-async def _wait_until_it_listens(port: int, process: trio.Process, log: Path) -> None:
+async def _has_begun(proxy: Proxy, process: trio.Process) -> bool:
+    """Whether it answers with its certificate before it ends. Another program may have got the port."""
     with trio.move_on_after(_PATIENCE):
         while process.poll() is None:
             try:
-                stream = await trio.open_tcp_stream("127.0.0.1", port)
+                stream = await proxy.connect()
             except OSError:
                 await trio.sleep(0.02)
                 continue
-            await stream.aclose()
-            return
-    pytest.fail(f"the proxy didn't begin: {await trio.Path(log).read_text()}")
+            except trio.BrokenResourceError:
+                return False
+            await trio.aclose_forcefully(stream)
+            return True
+    return False
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _port() -> int:
+    """A port that is free now, and that the system gives to no outgoing connection."""
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(20_000, 32_000)))
+            return int(probe.getsockname()[1])

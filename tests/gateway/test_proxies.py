@@ -23,7 +23,7 @@ from .flowing import QUEUED, flow_house
 from .proxies import NAMES, Proxy, proxied, shown
 from .support import Answer, House, Raw, Talk
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 pytestmark = pytest.mark.parametrize("name", NAMES)
 
