@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import Connection, column, inspect, select, table, update
+from sqlalchemy.schema import CreateColumn
 
 from . import schema
 from .failures import newer_version, older_version
@@ -47,12 +48,11 @@ def migrate_file(connection: Connection, store: str) -> None:
 def _add_columns_and_indexes(connection: Connection) -> None:
     """Add the columns and indexes that tables of an older version lack."""
     inspector = inspect(connection)
-    compiler = connection.dialect.ddl_compiler(connection.dialect, None)
     for wanted in schema.metadata.sorted_tables:
         there = {column["name"] for column in inspector.get_columns(wanted.name)}
         for added in wanted.columns:
             if added.name not in there:
-                specification = compiler.get_column_specification(added)
+                specification = CreateColumn(added).compile(dialect=connection.dialect)
                 connection.exec_driver_sql(f"ALTER TABLE {wanted.name} ADD COLUMN {specification}")
         for index in wanted.indexes:
             index.create(connection, checkfirst=True)
