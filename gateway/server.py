@@ -11,11 +11,11 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 
 import trio
 
 from ..actors.engine import Engine
+from .accepting import accept_all
 from .access import Access
 from .config import GatewayConfig
 from .connection import Connection
@@ -146,10 +146,7 @@ class Gateway:
     async def _accept(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as connections:
             with self._accepting:
-                async with trio.open_nursery() as accepting:
-                    serve = partial(trio.serve_listeners, handler_nursery=connections)
-                    await accepting.start(serve, self._serve_socket, self._listeners)
-                    task_status.started()
+                await accept_all(self._listeners, self._serve_socket, connections, task_status)
 
     async def _serve_socket(self, stream: trio.SocketStream) -> None:
         local = _is_local(stream.socket)

@@ -1,0 +1,78 @@
+"""Accepting while the system gives no more files: it is logged seldom, and goes on."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from greenroom.gateway.accepting import accept_all
+
+
+class Exhausted(trio.abc.Listener[Any]):
+    """A listener whose first attempts fail."""
+
+    def __init__(self, failures: int, code: int = errno.EMFILE) -> None:
+        self.left = failures
+        self.code = code
+        self.closed = False
+
+    async def accept(self) -> Any:
+        await trio.lowlevel.checkpoint()
+        if self.left > 0:
+            self.left -= 1
+            raise OSError(self.code, os.strerror(self.code))
+        if self.left < 0:
+            await trio.sleep_forever()
+        self.left = -1
+        ours, theirs = trio.testing.memory_stream_pair()
+        await ours.send_all(b"served")
+        return theirs
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await trio.lowlevel.checkpoint()
+
+
+async def accepted_after(failures: int, listeners: list[Exhausted]) -> bytes:
+    """What the first connection says."""
+    said: list[bytes] = []
+    done = trio.Event()
+
+    async def serve(stream: Any) -> None:
+        said.append(bytes(await stream.receive_some()))
+        done.set()
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(accept_all, listeners, serve, nursery)
+        await done.wait()
+        nursery.cancel_scope.cancel()
+    assert all(listener.closed for listener in listeners)
+    return said[0]
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EIO])
+async def test_failed_accepts_are_logged_once_a_second_without_a_traceback(autojump_clock, caplog, code):
+    assert await accepted_after(50, [Exhausted(50, code)]) == b"served"
+    assert 4.9 <= trio.current_time() <= 5.2
+    lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert 4 <= len(lines) <= 6
+    assert not any(record.exc_info for record in lines)
+    assert {record.name for record in lines} == {"greenroom.gateway"}
+    assert errno.errorcode[code] in lines[0].getMessage()
+    assert "times since the last such line" in lines[1].getMessage()
+
+
+async def test_several_listeners_share_the_line(autojump_clock, caplog):
+    assert await accepted_after(10, [Exhausted(10), Exhausted(10)]) == b"served"
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) <= 2
+
+
+async def test_a_process_without_files_is_told_what_to_raise(autojump_clock, caplog):
+    await accepted_after(1, [Exhausted(1)])
+    assert "ulimit -n" in caplog.text
