@@ -45,8 +45,9 @@ class Access:
             )
 
     def check_page(self, host: str | None, origin: str | None, *, secure: bool) -> None:
-        """Refuse a request that a foreign web page may have made. Raises `Forbidden`."""
-        if host is None or not origins.is_known_host(host, self._hosts):
+        """Refuse a request that a foreign web page may have made. Raises `Forbidden`. `host` is `None` in
+        HTTP/1.0 only, which no browser speaks."""
+        if host is not None and not origins.is_known_host(host, self._hosts):
             raise Forbidden(
                 f"the Host {host!r} is not one of this gateway's: add it to allowed_hosts if it is", host=host
             )
@@ -56,10 +57,11 @@ class Access:
                 origin=origin,
             )
 
-    def is_allowed_origin(self, origin: str, host: str, *, secure: bool) -> bool:
-        """Whether a page of this origin may use the gateway."""
-        own = f"{'https' if secure else 'http'}://{host}"
-        return origin.lower() in self._origins or origins.same(origin, own)
+    def is_allowed_origin(self, origin: str, host: str | None, *, secure: bool) -> bool:
+        """Whether a page of this origin may use the gateway, in a request to a host that is known."""
+        if origin.lower() in self._origins:
+            return True
+        return host is not None and origins.names(origin, host, secure=secure)
 
     def caller(self, authorization: str | None) -> Caller | None:
         """Who makes a request with this `Authorization` header; `None` if a token is needed and none is

@@ -96,9 +96,7 @@ class Connection:
     async def _upgrade(self, request: Request) -> None:
         shared = self._shared
         try:
-            shared.access.check_page(
-                ", ".join(request.headers["host"]), request.header("origin"), secure=self._secure
-            )
+            shared.access.check_page(request.host, request.header("origin"), secure=self._secure)
             key = _check_upgrade(request)
             codec, subprotocol = _choose(request)
             caller = shared.access.caller(request.header("authorization"))

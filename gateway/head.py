@@ -37,6 +37,10 @@ class Request:
     """As it was sent, without the query; `segments` has it decoded."""
     query: dict[str, list[str]]
     headers: dict[str, list[str]]
+    host: str | None = None
+    """The authority that it is for: of its target where that names one, else of `Host`, which HTTP/1.0 may
+    leave out."""
+    version: str = "1.1"
 
     def header(self, name: str) -> str | None:
         """The value of a header; of one that came several times, with commas between."""
@@ -54,7 +58,9 @@ class Request:
 
     @property
     def upgrades(self) -> bool:
-        """Whether it asks to become a WebSocket."""
+        """Whether it asks to become a WebSocket. HTTP/1.0 has no Upgrade, so there it says nothing."""
+        if self.version == "1.0":
+            return False
         upgrade = [token.lower() for token in self.tokens("upgrade")]
         connection = [token.lower() for token in self.tokens("connection")]
         return "websocket" in upgrade and "upgrade" in connection
@@ -144,7 +150,9 @@ def _request(event: h11.Request, most: int) -> Request:
         raise BadRequest(431, f"the head of the request has more than {most} bytes")
     if event.http_version not in (b"1.0", b"1.1"):
         raise BadRequest(505, "the version of HTTP must be 1.1 or 1.0")
-    if len(headers.get("host", [])) != 1:
+    version = event.http_version.decode("ascii")
+    hosts = headers.get("host", [])
+    if len(hosts) > 1 or (not hosts and version == "1.1"):
         raise BadRequest(400, "a request has exactly one Host header")
     if "content-length" in headers and "transfer-encoding" in headers:
         raise BadRequest(
@@ -152,13 +160,27 @@ def _request(event: h11.Request, most: int) -> Request:
         )
     if "transfer-encoding" in headers and event.http_version < b"1.1":
         raise BadRequest(400, "HTTP/1.0 has no Transfer-Encoding")
-    target = event.target.decode("ascii")
-    if not target.startswith("/") and target != "*":
-        raise BadRequest(400, "the target of a request is a path that begins with a slash")
+    authority, target = _split_target(event.target.decode("ascii"), event.method)
     path, _, query = target.partition("#")[0].partition("?")
     try:
         parsed = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=2000)
         unquote(path, errors="strict")
     except ValueError as error:
         raise BadRequest(400, f"the target of the request can't be read: {error}") from None
-    return Request(event.method.decode("ascii"), path, parsed, headers)
+    host = authority if authority is not None else next(iter(hosts), None)
+    return Request(event.method.decode("ascii"), path, parsed, headers, host, version)
+
+
+def _split_target(target: str, method: bytes) -> tuple[str | None, str]:
+    """The authority of a target in absolute form, which counts in place of `Host` (RFC 9112, 3.2.2), and the
+    rest of it: a path with its query, or an asterisk."""
+    if target.startswith("/") or target == "*":
+        return None, target
+    scheme, separator, rest = target.partition("://")
+    end = next((index for index, sign in enumerate(rest) if sign in "/?#"), len(rest))
+    authority, path = rest[:end], rest[end:]
+    if not separator or scheme.lower() not in ("http", "https") or not authority or "@" in authority:
+        raise BadRequest(400, "the target of a request is a path that begins with a slash, or an http URL")
+    if not path and method == b"OPTIONS":
+        return authority, "*"
+    return authority, path if path.startswith("/") else f"/{path}"

@@ -118,10 +118,8 @@ class Http:
             "0",
         )
         body = b"" if has_body else await self._requests.body()
-        shared.access.check_page(
-            ", ".join(request.headers["host"]), request.header("origin"), secure=self._secure
-        )
-        if request.method == "OPTIONS" and request.path == "*":
+        shared.access.check_page(request.host, request.header("origin"), secure=self._secure)
+        if request.method == "OPTIONS" and request.path in ("*", "/"):  # a proxy that looks whether we are up
             return Response(204, headers=(("Allow", "GET, HEAD, OPTIONS, POST, PUT"),))
         try:
             segments = request.segments
@@ -239,7 +237,7 @@ class Http:
         if request is None or origin is None:
             return []
         try:
-            self._shared.access.check_page(", ".join(request.headers["host"]), origin, secure=self._secure)
+            self._shared.access.check_page(request.host, origin, secure=self._secure)
         except Forbidden:
             return []
         headers = [("Access-Control-Allow-Origin", origin), ("Vary", "Origin")]

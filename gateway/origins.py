@@ -10,8 +10,6 @@ from __future__ import annotations
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import urlsplit
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-
 
 def is_loopback(host: str) -> bool:
     """Whether a host to listen on can be reached from this machine only."""
@@ -42,19 +40,25 @@ def is_known_host(host: str, allowed: frozenset[str]) -> bool:
     return True
 
 
-def same(origin: str, other: str) -> bool:
-    """Whether two origins are the same, with their default ports."""
-    first, second = _split(origin), _split(other)
-    return first is not None and first == second
+def names(origin: str, host: str, *, secure: bool) -> bool:
+    """Whether an origin is of the host that a request names.
+
+    Ports don't count, nor do schemes: a proxy that ends TLS changes the one, and one that passes on the name
+    alone loses the other. Whoever serves pages under another port of this name can connect to us anyway. But
+    where we end TLS ourselves (`secure`), a page without it is refused: it may have been changed on its way.
+    """
+    page, ours = _split(origin), _split(f"http://{host}")
+    schemes = ("https",) if secure else ("http", "https")
+    return page is not None and ours is not None and page[0] in schemes and page[1] == ours[1]
 
 
-def _split(origin: str) -> tuple[str, str, int | None] | None:
-    """Scheme, name and port, if the text is nothing more than an origin."""
+def _split(origin: str) -> tuple[str, str] | None:
+    """Scheme and name, if the text is nothing more than an origin."""
     try:
         parts = urlsplit(origin)
-        port = parts.port
+        _ = parts.port  # looked at, so that one that is no number is refused
     except ValueError:
         return None
     if not parts.hostname or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
         return None
-    return parts.scheme, parts.hostname.lower(), port or _DEFAULT_PORTS.get(parts.scheme)
+    return parts.scheme, parts.hostname.lower()

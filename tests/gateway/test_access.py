@@ -433,9 +433,13 @@ async def test_only_hosts_that_are_ours_are_answered(host, fine):
         ("http://localhost:8440", True),
         ("HTTP://LOCALHOST:8440", True),
         ("https://friend.example", True),
-        ("http://localhost", False),
-        ("https://localhost:8440", False),
-        ("http://localhost:8441", False),
+        ("http://localhost", True),  # a proxy may change the scheme, and lose the port
+        ("https://localhost:8440", True),
+        ("http://localhost:8441", True),
+        ("ftp://localhost:8440", False),
+        ("http://localhost.evil.example:8440", False),
+        ("http://localhost:x", False),
+        ("http://user@localhost:8440", False),
         ("http://evil.example", False),
         ("http://friend.example", False),
         ("https://friend.example.evil.example", False),
@@ -450,6 +454,23 @@ async def test_only_pages_that_are_ours_or_allowed_may_use_it(origin, fine):
         assert answer.status == (200 if fine else 403)
         assert answer.headers.get("access-control-allow-origin") == (origin if fine else None)
         assert (await home.engine.snapshot()).engine.draining == fine
+
+
+@pytest.mark.parametrize("host", ["runs.example", "runs.example:8443", "RUNS.example:443"])
+async def test_a_page_behind_a_proxy_that_ends_tls_is_ours(host):
+    async with house(allowed_hosts=("runs.example",)) as home:
+        for origin in ("https://runs.example", "https://runs.example:8443", "http://runs.example"):
+            answer = await home.http("GET", "/api/state", host=host, origin=origin)
+            assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, origin)
+        for origin in ("https://evil.example", "https://runs.example.evil.example", "https://a.runs.example"):
+            assert (await home.http("GET", "/api/state", host=host, origin=origin)).status == 403
+
+
+async def test_a_name_that_someone_else_points_here_is_refused_also_where_its_page_names_it():
+    async with house() as home:
+        for origin in ("http://evil.example", "http://evil.example:8440"):
+            answer = await home.http("GET", "/api/state", host="evil.example:8440", origin=origin)
+            assert answer.status == 403
 
 
 async def test_an_allowed_page_may_ask_what_it_may_send():

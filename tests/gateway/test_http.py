@@ -159,6 +159,62 @@ async def test_http_1_0_is_answered_and_closed(home):
         assert (await raw.until_closed()).endswith(b'{"status":"ok"}')
 
 
+async def test_http_1_0_needs_no_host(home):
+    assert await status_of(home, b"GET /healthz HTTP/1.0\r\n\r\n") == 200
+    assert await status_of(home, b"OPTIONS / HTTP/1.0\r\n\r\n") == 204  # what HAProxy asks by itself
+    assert await status_of(home, b"GET /healthz HTTP/1.0\r\nHost: evil.example\r\n\r\n") == 403
+    assert await status_of(home, b"GET /healthz HTTP/1.0\r\nOrigin: http://localhost\r\n\r\n") == 403
+
+
+UPGRADE = (
+    b"Upgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+async def status_line(home: House, data: bytes) -> bytes:
+    """The same for what may become a WebSocket."""
+    raw = await home.raw()
+    async with raw.stream:
+        await raw.send(data)
+        return bytes(await raw.stream.receive_some()).partition(b"\r\n")[0]
+
+
+async def test_upgrade_means_nothing_in_http_1_0(home):
+    head = b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n"
+    assert await status_line(home, head + UPGRADE) == b"HTTP/1.1 200 OK"
+    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+    assert (await status_line(home, head + UPGRADE)).startswith(b"HTTP/1.1 101")
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"http://localhost/healthz", 200),
+        (b"HTTP://localhost:8440/healthz?x=1", 200),
+        (b"https://127.0.0.1/healthz", 200),
+        (b"http://localhost", 404),
+        (b"http://localhost?x=/healthz", 404),
+        (b"http://evil.example/healthz", 403),
+        (b"http://localhost:x/healthz", 403),
+    ],
+)
+async def test_a_target_may_be_a_whole_url_of_which_the_host_counts(home, target, status):
+    for host in (b"localhost", b"evil.example"):  # it is not looked at where the target names one
+        assert await status_of(home, b"GET " + target + b" HTTP/1.1\r\nHost: " + host + b"\r\n\r\n") == status
+
+
+async def test_a_whole_url_without_a_path_asks_for_the_options_of_the_server(home):
+    assert await status_of(home, b"OPTIONS http://localhost HTTP/1.1\r\nHost: localhost\r\n\r\n") == 204
+
+
+async def test_a_whole_url_becomes_a_websocket(home):
+    head = b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n"
+    assert (await status_line(home, head + UPGRADE)).startswith(b"HTTP/1.1 101")
+    head = b"GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\n"
+    assert (await status_line(home, head + UPGRADE)).startswith(b"HTTP/1.1 403")
+
+
 async def test_a_client_that_waits_to_be_told_to_go_on_is_told_so(home):
     raw = await home.raw()
     async with raw.stream:
@@ -334,7 +390,11 @@ async def test_a_head_that_is_too_large_is_refused_with_431(home, data):
         b"GET /healthz\r\n\r\n",
         b"GET  /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"GET http://localhost/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET ftp://localhost/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET http:///healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET http:/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET http://someone@localhost/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /healthz HTTP/1.0\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
         b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
