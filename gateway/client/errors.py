@@ -33,6 +33,10 @@ class Refused(Exception):
         return from_code(self.code, self.message, {})
 
 
+class NotHere(Refused):
+    """No gateway answers under this path; perhaps one does under the path with a slash at its end."""
+
+
 def refusal(error: Error) -> Exception:
     """What it means for the connection that it can't follow the events."""
     if error.code in ("invalid", "unauthorized", "forbidden"):

@@ -31,7 +31,7 @@ from ...protocol.commands import (
 from ...protocol.errors import GreenroomError, Invalid, TooLarge, Unavailable
 from ...protocol.events import Filter
 from .calls import Call, Calls
-from .errors import ConnectionLost, Refused, refusal
+from .errors import ConnectionLost, NotHere, Refused, refusal
 from .following import Following
 from .socket import Socket, open_socket, reason_of
 
@@ -189,12 +189,28 @@ class Link:
                 await socket.aclose()
 
     async def _connect(self) -> Socket:
+        """Connect where the URL says; or with a slash at the end of its path, if a proxy passes on only that.
+        What has worked is the URL from then on."""
+        try:
+            return await self._connect_to(self.url)
+        except NotHere as refused:
+            if self.url.path.endswith("/"):
+                raise
+            slashed = self.url._replace(path=f"{self.url.path}/")
+            try:
+                socket = await self._connect_to(slashed)
+            except NotHere:
+                raise refused from None
+            self.url = slashed
+            return socket
+
+    async def _connect_to(self, url: SplitResult) -> Socket:
         try:
             stream = await self._open_stream()
         except (OSError, trio.BrokenResourceError) as error:
             raise ConnectionLost(reason_of(error)) from None
         try:
-            return await open_socket(stream, self.url, MSGPACK.subprotocol, self._token)
+            return await open_socket(stream, url, MSGPACK.subprotocol, self._token)
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise

@@ -28,7 +28,7 @@ from wsproto.events import (
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from ...actors.actor import Mailbox
-from .errors import ConnectionLost, Refused
+from .errors import ConnectionLost, NotHere, Refused
 
 _MAX_MESSAGE = 64 << 20
 _MAX_REFUSAL = 1 << 16
@@ -37,6 +37,8 @@ _CLOSE_WITHIN = 2.0
 _UNAUTHORIZED = 4401
 _CODES = {400: "invalid", 401: "unauthorized", 403: "forbidden", 404: "invalid"}
 """How a gateway says that it would be of no use to try again."""
+_ELSEWHERE = (301, 302, 307, 308, 404)
+"""What a proxy says to a path that it doesn't pass on; a gateway takes WebSockets on each."""
 
 
 async def open_socket(
@@ -87,6 +89,8 @@ def _refusal(status: int, body: bytes) -> Exception:
         code, message = str(said["code"]), str(said["message"])
     except (ValueError, TypeError, KeyError):
         code, message = "invalid", f"the server answered with HTTP status {status}, and not as a gateway"
+    if status in _ELSEWHERE:
+        return NotHere("invalid", message)
     if status in _CODES:
         return Refused(_CODES[status], message)
     return ConnectionLost(message if code != "invalid" else f"HTTP status {status}")

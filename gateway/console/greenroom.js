@@ -579,6 +579,8 @@ export class Client {
   #failure = null;
   #left = false;
   #ready;
+  #slashed = false; // whether it is the URL with a slash at the end of its path
+  #reached = false;
   #failures = 0;
   #began = 0;
   #pause = null;
@@ -869,24 +871,28 @@ export class Client {
   // Connections: one after the other, each a WebSocket.
 
   #open() {
+    const url = this.#slashed ? withSlash(this.#url) : this.#url;
     this.#began = Date.now();
     let socket;
     try {
-      socket = new this.#WebSocket(this.#url, SUBPROTOCOL);
+      socket = new this.#WebSocket(url, SUBPROTOCOL);
     } catch (error) {
       this.#fail(() => new GreenroomError("invalid", `url ${this.#url}: ${error.message}`));
       return;
     }
     this.#socket = socket;
     let why = "";
+    let opened = false;
     const lose = (reason) => {
       why ||= reason;
       clearInterval(watch);
-      if (this.#socket === socket) this.#lost(why);
+      if (this.#socket === socket) this.#lost(why, opened);
       socket.close();
     };
     const timer = setTimeout(() => lose("it didn't answer in time"), CONNECT_WITHIN);
     socket.onopen = () => {
+      opened = true;
+      this.#reached = true;
       if (this.#token !== null) socket.send(JSON.stringify({ type: "auth", token: this.#token, id: 0 }));
       else socket.send(JSON.stringify({ type: "unsubscribe", id: 0 })); // it hears at once if it needs a token
     };
@@ -915,12 +921,17 @@ export class Client {
       clearInterval(watch);
       if (this.#socket !== socket) return;
       if (code === UNAUTHORIZED) this.#fail(() => new GreenroomError("unauthorized", reason || "the token is not in force"));
-      this.#lost(why || reason || `it closed the connection (${code})`);
+      this.#lost(why || reason || `it closed the connection (${code})`, opened);
     };
   }
 
-  #lost(why) {
+  #lost(why, opened) {
     this.#socket = null;
+    if (!opened && !this.#reached && !this.#failure && withSlash(this.#url) !== this.#url) {
+      // Of a proxy that passes on only `prefix/`, a page hears no more than that it failed.
+      this.#slashed = !this.#slashed;
+      if (this.#slashed) return this.#open();
+    }
     this.#connected = false;
     this.#asked = [];
     this.#parts = [];
@@ -1158,6 +1169,14 @@ export class Ticket {
   cancel(files = "keep") {
     return this.#client.cancel(this.id, files);
   }
+}
+
+/** The same address with a slash at the end of its path. */
+function withSlash(url) {
+  const address = new URL(url);
+  if (address.pathname.endsWith("/")) return url;
+  address.pathname += "/";
+  return address.href;
 }
 
 const TIMEOUTS = ["queue_timeout", "run_timeout", "deadline", "warn_after"];
