@@ -44,6 +44,11 @@ class Access:
                 "token; behind a proxy on this machine, everyone who reaches the proxy may"
             )
 
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether a token is needed at all."""
+        return self._tokens is not None
+
     def check_page(self, host: str | None, origin: str | None, *, secure: bool) -> None:
         """Refuse a request that a foreign web page may have made. Raises `Forbidden`. `host` is `None` in
         HTTP/1.0 only, which no browser speaks."""

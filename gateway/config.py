@@ -32,6 +32,17 @@ class Limits:
     """Messages or requests per second of one connection; beyond it, they are refused."""
     burst: int = 10_000
     """How many may come at once before the rate holds."""
+    frame_rate: float = 10_000.0
+    """WebSocket frames and chunks of bodies per second of one connection; beyond it, the next wait unread."""
+    stranger_frames: int = 100
+    """How many frames, chunks and requests a connection may send without a token where one is needed; a tenth
+    as many more each second. Beyond it the connection is closed."""
+    stranger_bytes: int = 65_536
+    """How many bytes, likewise."""
+    stranger_time: float = 0.05
+    """How much processor time reading them may take, likewise."""
+    strangers_per_address: int = 20
+    """All connections of one address together may use so many times what one may without a token."""
     max_batch: int = 256
     """How many events one `events` message may hold."""
     head_timeout: float = 10.0

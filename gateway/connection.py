@@ -37,12 +37,15 @@ _EXPECTED = (
 class Connection:
     """See the module's text."""
 
-    def __init__(self, shared: Shared, stream: trio.abc.Stream, *, secure: bool, local: bool) -> None:
+    def __init__(
+        self, shared: Shared, stream: trio.abc.Stream, *, secure: bool, local: bool, address: str | None
+    ) -> None:
         self._shared = shared
         self._stream = stream
         self._secure = secure
-        self._requests = Requests(stream, lambda: shared.limits)
-        self._http = Http(shared, stream, self._requests, secure=secure, local=local)
+        self._stranger = shared.strangers.arrive(address)
+        self._requests = Requests(stream, lambda: shared.limits, self._stranger)
+        self._http = Http(shared, stream, self._requests, self._stranger, secure=secure, local=local)
         self._session: Session | None = None
         self._idle = trio.CancelScope()  # what may be broken off when the gateway closes
         self._lingers = False
@@ -100,14 +103,20 @@ class Connection:
             key = _check_upgrade(request)
             codec, subprotocol = _choose(request)
             caller = shared.access.caller(request.header("authorization"))
+            if caller is not None:
+                self._stranger.recognise()
+            excess = self._stranger.excess()
+            if excess is not None:
+                raise excess
         except _Refused as refused:
             await self._refuse(refused.response)
             return
         except GreenroomError as error:
             await self._refuse(refusal(error))
             return
-        wire = Wire(self._stream, _head(key, subprotocol), self._requests.machine.trailing_data[0])
-        self._session = Session(shared, self._stream, codec, caller)
+        head, rest = _head(key, subprotocol), self._requests.machine.trailing_data[0]
+        wire = Wire(self._stream, head, rest, self._stranger, lambda: shared.limits)
+        self._session = Session(shared, self._stream, codec, caller, self._stranger)
         if self._http.finishing:
             self.finish()
         await self._session.run(wire, subprotocol)

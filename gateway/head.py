@@ -1,5 +1,8 @@
 """Reading requests from a raw stream with h11: the head, then the body, each with its limit and its time-out.
 
+Of strangers it counts what they send, and of all others how many chunks come in a second: a chunk costs the
+same with one byte in it as with thousands.
+
 Whatever is wrong with what a client sends comes out as `BadRequest` with the status to answer; after that the
 connection can only be closed, because nobody knows where the next request begins.
 """
@@ -7,6 +10,7 @@ connection can only be closed, because nobody knows where the next request begin
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import thread_time
 from typing import NoReturn
 from urllib.parse import parse_qs, unquote
 
@@ -15,8 +19,11 @@ import h11
 import trio
 
 from .config import Limits
+from .limits import Rate
+from .strangers import Stranger
 
 _RECEIVE = 65_536
+_AT_ONCE = 64
 
 
 class BadRequest(Exception):
@@ -69,9 +76,13 @@ class Request:
 class Requests:
     """The requests of one connection, one after the other."""
 
-    def __init__(self, stream: trio.abc.Stream, limits: Callable[[], Limits]) -> None:
+    def __init__(self, stream: trio.abc.Stream, limits: Callable[[], Limits], stranger: Stranger) -> None:
         self._stream = stream
         self._limits = limits
+        self._stranger = stranger
+        self._rate = Rate(int(limits().frame_rate))
+        self._counted = True  # whether the next event was counted together with its bytes
+        self._turn = 0
         self.machine = h11.Connection(h11.SERVER, max_incomplete_event_size=limits().max_head_bytes)
         self.method = ""
         """Of the request whose head was read last, also if that was refused."""
@@ -81,6 +92,7 @@ class Requests:
     async def head(self) -> Request | None:
         """The next head; `None` when the client wants nothing more."""
         self.method = ""
+        self._stranger.forget()
         limits = self._limits()
         patience = limits.head_timeout if self._first else limits.keep_alive
         self._begun = bool(self.machine.trailing_data[0])
@@ -105,6 +117,7 @@ class Requests:
             while True:
                 event = await self._next_event(None)
                 if isinstance(event, h11.Data):
+                    self._refuse_excess()
                     size += len(event.data)
                     if size > limits.max_message_bytes:
                         raise BadRequest(413, f"the body has more than {limits.max_message_bytes} bytes")
@@ -117,16 +130,18 @@ class Requests:
 
     async def _next_event(self, scope: trio.CancelScope | None) -> object:
         while True:
-            try:
-                event = self.machine.next_event()
-            except h11.RemoteProtocolError as error:
-                _refuse(error)
+            event = self._parse()
             if event is not h11.NEED_DATA:
+                if isinstance(event, h11.Request | h11.Data):
+                    await self._count()
                 return event
             if self.machine.they_are_waiting_for_100_continue:
                 go_on = self.machine.send(h11.InformationalResponse(status_code=100, headers=[]))
                 await self._stream.send_all(go_on or b"")
+            self._refuse_excess(alone=True)
             data = await self._stream.receive_some(_RECEIVE)
+            self._stranger.use(frames=1, bytes=len(data))
+            self._counted = True
             if data and scope is not None and not self._begun:
                 self._begun = True
                 scope.deadline = min(scope.deadline, trio.current_time() + self._limits().head_timeout)
@@ -134,6 +149,34 @@ class Requests:
                 self.machine.receive_data(bytes(data))
             except h11.RemoteProtocolError as error:
                 _refuse(error)
+
+    def _parse(self) -> object:
+        """What h11 makes of what has come, and how long that took."""
+        begun = 0.0 if self._stranger.known else thread_time()
+        try:
+            return self.machine.next_event()
+        except h11.RemoteProtocolError as error:
+            _refuse(error)
+        finally:
+            if not self._stranger.known:
+                self._stranger.use(seconds=thread_time() - begun)
+
+    async def _count(self) -> None:
+        """Count a request, or a chunk of a body. Of those that have come at once, some are read in a turn."""
+        self._turn = (self._turn + 1) % _AT_ONCE
+        if self._turn == 0:
+            await trio.lowlevel.checkpoint()
+        if not self._counted:
+            self._stranger.use(frames=1)
+        self._counted = False
+        pause = 0.0 if not self._stranger.known else self._rate.spend(self._limits().frame_rate, 1)
+        if pause:
+            await trio.sleep(pause)
+
+    def _refuse_excess(self, *, alone: bool = False) -> None:
+        excess = self._stranger.excess(alone=alone)
+        if excess is not None:
+            raise BadRequest(429, excess.message)
 
 
 def _refuse(error: h11.RemoteProtocolError) -> NoReturn:

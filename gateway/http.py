@@ -18,6 +18,7 @@ from .limits import Rate
 from .responses import Response, fault, header_list, refusal
 from .routes import Call, Route, find, says_error
 from .shared import Shared
+from .strangers import Stranger
 from .tokens import EVERYONE, LOCAL_WORKER, Caller
 
 logger = logging.getLogger("greenroom.gateway")
@@ -37,9 +38,18 @@ class Http:
     """The requests of one connection that don't become a WebSocket."""
 
     def __init__(
-        self, shared: Shared, stream: trio.abc.Stream, requests: Requests, *, secure: bool, local: bool
+        self,
+        shared: Shared,
+        stream: trio.abc.Stream,
+        requests: Requests,
+        stranger: Stranger,
+        *,
+        secure: bool,
+        local: bool,
     ) -> None:
         self.finishing = False
+        self._stranger = stranger
+        self._open_to_all = False
         self._shared = shared
         self._stream = stream
         self._requests = requests
@@ -60,6 +70,7 @@ class Http:
     async def respond(self, request: Request) -> bool:
         """Answer one request. Returns whether the connection can be used for another."""
         self._says_error = says_error(request)
+        self._open_to_all = False
         try:
             response = await self._answer(request)
         except BadRequest as error:
@@ -71,6 +82,11 @@ class Http:
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
             response = self._refusal(Internal("a fault of the gateway, which has been logged"))
+        excess = self._stranger.excess(alone=self._open_to_all)
+        if excess is not None:
+            self.finishing = True
+            response.unsent()
+            response = self._refusal(excess)
         try:
             await self.send(response, request)
         except BaseException:
@@ -144,6 +160,7 @@ class Http:
 
     def _caller(self, route: Route, request: Request) -> Caller:
         if route.role is None:
+            self._open_to_all = True
             return EVERYONE
         tickets = request.query.get("ticket", [])
         if route.tickets and len(tickets) == 1:
@@ -154,6 +171,7 @@ class Http:
             caller = LOCAL_WORKER
         if caller is None:
             raise Unauthorized("a token is needed: send it as `Authorization: Bearer <token>`")
+        self._stranger.recognise()
         if not route.permits(caller):
             raise Forbidden(
                 f"this needs the role {route.role}, and the token's is {caller.role}", role=caller.role

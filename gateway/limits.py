@@ -24,6 +24,14 @@ class Rate:
             return 0.0
         return (1.0 - self._left) / rate if rate > 0 else 1.0
 
+    def spend(self, rate: float, count: int) -> float:
+        """Take so many, also more than there are; at most as many as fill a second gather. Returns after how
+        many seconds there would have been enough."""
+        now = trio.current_time()
+        self._left = min(rate, self._left + (now - self._at) * rate) - count
+        self._at = now
+        return 0.0 if self._left >= 0 else -self._left / rate if rate > 0 else 1.0
+
 
 class Credit:
     """What may be on its way at a time. Whoever wants more than is left waits until something has arrived."""

@@ -43,7 +43,7 @@ _EXTRA = {
     503: (("Retry-After", "5"),),
 }
 
-_CODES = {404: "not_found", 413: "too_large", 431: "too_large", 503: "unavailable"}
+_CODES = {404: "not_found", 413: "too_large", 429: "rate_limited", 431: "too_large", 503: "unavailable"}
 
 
 def header_list(response: Response) -> list[tuple[str, str]]:

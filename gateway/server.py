@@ -99,10 +99,16 @@ class Gateway:
         return len(self._connections)
 
     async def serve_stream(
-        self, stream: trio.abc.Stream, *, secure: bool = False, local: bool = False
+        self,
+        stream: trio.abc.Stream,
+        *,
+        secure: bool = False,
+        local: bool = False,
+        address: str | None = None,
     ) -> None:
         """Serve a client that is at the other end of a stream, until it goes away, and close the stream.
-        `local` says that it is on this machine, where workers may need no token."""
+        `local` says that it is on this machine, where workers may need no token. Connections of one `address`
+        share what they may use without a token."""
         limits = self._shared.limits
         if self._shared.closing or len(self._connections) >= limits.max_connections:
             try:
@@ -113,7 +119,7 @@ class Gateway:
             finally:
                 await trio.aclose_forcefully(stream)
             return
-        connection = Connection(self._shared, stream, secure=secure, local=local)
+        connection = Connection(self._shared, stream, secure=secure, local=local, address=address)
         self._connections[connection] = None
         try:
             await connection.run()
@@ -149,9 +155,10 @@ class Gateway:
                 await accept_all(self._listeners, self._serve_socket, connections, task_status)
 
     async def _serve_socket(self, stream: trio.SocketStream) -> None:
+        address = _address(stream.socket)
         local = _is_local(stream.socket)
         if self._tls is None:
-            await self.serve_stream(stream, local=local)
+            await self.serve_stream(stream, local=local, address=address)
             return
         encrypted = trio.SSLStream(stream, self._tls, server_side=True, https_compatible=True)
         try:
@@ -160,7 +167,7 @@ class Gateway:
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
             await trio.aclose_forcefully(stream)
             return
-        await self.serve_stream(encrypted, secure=True, local=local)
+        await self.serve_stream(encrypted, secure=True, local=local, address=address)
 
     async def _follow(self, seq: int) -> None:
         stream, committed = self._shared.engine.stream, self._shared.metrics.committed
@@ -196,11 +203,17 @@ async def _listen(config: GatewayConfig) -> list[trio.SocketListener]:
 
 def _is_local(socket: trio.socket.SocketType) -> bool:
     """Whether the other end is on this machine, by its address."""
+    address = _address(socket)
+    return address is not None and is_loopback(address)
+
+
+def _address(socket: trio.socket.SocketType) -> str | None:
+    """The address of the other end, where it has one."""
     try:
         peer = socket.getpeername()
     except OSError:
-        return False  # it has gone already
-    return isinstance(peer, tuple) and is_loopback(str(peer[0]))
+        return None  # it has gone already
+    return str(peer[0]) if isinstance(peer, tuple) else None
 
 
 def _tls(config: GatewayConfig) -> ssl.SSLContext | None:

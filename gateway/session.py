@@ -27,6 +27,7 @@ from ..protocol.errors import (
     Internal,
     Invalid,
     RateLimited,
+    TooLarge,
     Unauthorized,
     Unavailable,
 )
@@ -38,6 +39,7 @@ from .limits import Credit, Rate
 from .outlet import Stalled
 from .replies import LISTS, list_replies, refusals, replies, snapshot_replies
 from .shared import Shared
+from .strangers import Stranger
 from .tokens import Caller
 from .wire import Wire
 from .writer import Begin, End, Said, Writer
@@ -50,6 +52,7 @@ TOO_BIG = 1009
 INTERNAL_ERROR = 1011
 UNAUTHORIZED = 4401
 IDLE = 4408
+TOO_MUCH = 4429
 
 _HEAVY = 64  # of `max_commands`
 _ABNORMAL = 1006
@@ -65,12 +68,19 @@ class Session:
     """See the module's text."""
 
     def __init__(
-        self, shared: Shared, transport: trio.abc.Stream, codec: Codec, caller: Caller | None
+        self,
+        shared: Shared,
+        transport: trio.abc.Stream,
+        codec: Codec,
+        caller: Caller | None,
+        stranger: Stranger,
     ) -> None:
         self._shared = shared
         self.lingers = False
         self._codec = codec
         self._caller = caller
+        self._stranger = stranger
+        self._reads_on = True
         self._transport = transport
         limits = shared.limits
         self._rate = Rate(limits.burst)
@@ -98,7 +108,7 @@ class Session:
                         receive_buffer_size=65_536,
                     )
                     socket = await request.accept(subprotocol=subprotocol)
-                wire.accepted(self.writer.send)
+                wire.accepted(self.writer.send, self._break_off)
                 self._nursery.start_soon(self._write)
                 self._shared.sessions[self] = None
                 self._shared.metrics.websockets.inc()
@@ -120,6 +130,12 @@ class Session:
         if self._ending is None:
             self._ending = (code, reason)
             self._reading.cancel()
+
+    def _break_off(self, error: GreenroomError) -> None:
+        """Close the connection with an error, and read nothing more of what it sends."""
+        self._reads_on = False
+        self._refuse(None, error, 0)
+        self.end(TOO_BIG if isinstance(error, TooLarge) else TOO_MUCH, error.message)
 
     def recheck(self) -> None:
         """The tokens have changed: end the connection if its token is no longer in force."""
@@ -159,10 +175,13 @@ class Session:
                 if not isinstance(command, Auth):
                     raise Unauthorized("a token is needed: send `auth` first")
                 self._caller = self._shared.access.holder(command.token)
+                self._stranger.recognise()
             except GreenroomError as error:
                 self._refuse(self._id_in(message), error, 0)
                 self.end(UNAUTHORIZED, error.message)
                 return False
+            finally:
+                self._wire.judged()
             return True
         self.end(UNAUTHORIZED, "no `auth` message came in time")
         return False
@@ -300,14 +319,20 @@ class Session:
     async def _close(self, socket: WebSocketConnection) -> None:
         """Say the last words, and wait for the other side's, but not for long."""
         with trio.move_on_after(self._shared.limits.close_timeout):
-            if socket.closed is None:
+            if not self._reads_on and socket.closed is None and self._ending is not None:
+                await self._say_goodbye(*self._ending)
+            elif socket.closed is None:
                 code, reason = self._ending or (GOING_AWAY, "")
                 await socket.aclose(code, reason)
             elif not self.writer.closing and socket.closed.code != _ABNORMAL:
                 # trio-websocket closes without a word after a frame that it can't accept.
-                said: Reply[None] = Reply()
-                self.writer.send(close_frame(socket.closed.code, socket.closed.reason or ""), said)
-                await said.get()
-                self.lingers = True
+                await self._say_goodbye(socket.closed.code, socket.closed.reason or "")
             elif socket.closed.code == TOO_BIG:
                 self.lingers = True
+
+    async def _say_goodbye(self, code: int, reason: str) -> None:
+        """Send the closing frame, and don't wait for the other side's."""
+        said: Reply[None] = Reply()
+        self.writer.send(close_frame(code, reason), said)
+        await said.get()
+        self.lingers = True

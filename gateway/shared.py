@@ -18,6 +18,7 @@ from .heartbeats import Heartbeats
 from .limited import LimitedEngine
 from .metrics import Metrics
 from .snapshots import Snapshots
+from .strangers import Strangers
 from .tickets import Tickets
 from .tokens import Caller
 from .version import SERVER
@@ -34,6 +35,7 @@ class Shared:
         self.epoch = epoch
         self.config = config
         self.access = Access(config)
+        self.strangers = Strangers(lambda: self.limits, lambda: self.access.asks_for_tokens)
         self.tickets = Tickets()
         self.metrics = Metrics(engine)
         self.endings = Endings(engine, self.metrics.heard)
