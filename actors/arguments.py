@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from ..protocol.errors import Invalid
+from ..protocol.flow.paths import Path, parse_target
 from ..protocol.states import Status
 from ..protocol.values import shown
 
@@ -61,6 +62,16 @@ def check_statuses(status: str | Iterable[str] | None) -> frozenset[Status] | No
         return None
     try:
         return frozenset(Status(one) for one in ([status] if isinstance(status, str) else list(status)))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
         known = ", ".join(Status)
-        raise Invalid(f"{error}; a status is one of {known}", value=repr(status)) from None
+        raise Invalid(
+            f"status must be one or several of {known}, not {shown(status)}", value=repr(status)
+        ) from None
+
+
+def check_target(key: str) -> Path:
+    """Where a signal puts its value."""
+    try:
+        return parse_target(key)
+    except Invalid as error:
+        raise Invalid(f"key: {error.message}", **error.details) from None

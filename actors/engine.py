@@ -14,14 +14,13 @@ import trio
 from ..persistence.store import RunQuery, Store
 from ..protocol.errors import Conflict, Invalid, NoActiveRun, NotFound, Unavailable
 from ..protocol.events import Event, Filter
-from ..protocol.flow.paths import parse_target
 from ..protocol.fold import Projection
 from ..protocol.names import check_name, lane_name
 from ..protocol.patterns import Within
 from ..protocol.records import RunRecord, Snapshot
 from ..protocol.values import json_value
 from .actor import Directory, Reply
-from .arguments import check_limit, check_page, check_statuses, check_text
+from .arguments import check_limit, check_page, check_statuses, check_target, check_text
 from .door import Door
 from .execution import LiveBodies, LiveBody
 from .flow.facade import Flows
@@ -146,7 +145,7 @@ class Engine:
     async def answer(self, interrupt_id: str, data: Any, *, by: str = "app") -> str:
         """Answer a question: `resolved`, `already_resolved` or `not_found`."""
         check_text("interrupt_id", interrupt_id)
-        plain = json_value(data, "answer", self._door.max_value_bytes)
+        plain = json_value(data, "data", self._door.max_value_bytes)
         run = interrupt_id.rpartition(".")[0]
         outcome: str | None = await self._door.ask(AnswerInterrupt(run, interrupt_id, plain, by, Reply()))
         if outcome is not None:
@@ -162,7 +161,7 @@ class Engine:
         """Put a value into what a flow's run shares, under `key` (`$shared.a.b`, or `a.b`). What waits for it
         goes on; it is kept until the run has taken it. A run that has ended is `NoActiveRun`."""
         check_text("run_id", run_id)
-        target = parse_target(key)
+        target = check_target(key)
         plain = json_value(value, "value", self._door.max_value_bytes)
         sent: bool | None = await self._door.ask(SendSignal(run_id, target.text, plain, by, Reply()))
         if sent:

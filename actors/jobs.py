@@ -17,6 +17,7 @@ from ..protocol.events import Event
 from ..protocol.names import check_name, lane_name
 from ..protocol.parameters import check_params
 from ..protocol.states import Status
+from ..protocol.values import shown
 
 if TYPE_CHECKING:
     from .messages import Submission
@@ -263,13 +264,15 @@ def check_seconds(what: str, value: object, default: float) -> float:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
         raise Invalid(
-            f"{what} must be a number of seconds, 0 or more (math.inf for no limit), not {value!r}",
+            f"{what} must be a number of seconds, 0 or more, not {shown(value)}",
             value=repr(value),
         )
     try:
         return float(value)
     except OverflowError:
-        raise Invalid(f"{what} is too long: use math.inf for no limit", value=repr(value)[:100]) from None
+        raise Invalid(
+            f"{what} is longer than any time: set no limit instead", value=repr(value)[:100]
+        ) from None
 
 
 def _params_type(name: str, function: Callable[..., Any], names: dict[str, Any]) -> Any:

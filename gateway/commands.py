@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from ..actors.arguments import check_limit
 from ..actors.messages import FilesFate, OnConflict
 from ..protocol import commands as wire
 from ..protocol.commandbase import timeout_from_wire
@@ -83,12 +84,14 @@ async def _set_params(context: Context, command: wire.SetParams) -> Fields:
 
 
 async def _set_concurrency(context: Context, command: wire.SetConcurrency) -> Fields:
+    if command.n is not None:
+        check_limit("n", command.n)
     await context.engine.set_concurrency(command.lane, command.n, by=context.by)
     return {}
 
 
 async def _set_max_concurrent(context: Context, command: wire.SetMaxConcurrent) -> Fields:
-    await context.engine.set_max_concurrent(command.n, by=context.by)
+    await context.engine.set_max_concurrent(check_limit("n", command.n), by=context.by)
     return {}
 
 

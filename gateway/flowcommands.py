@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
+from ..actors.arguments import check_text
 from ..actors.messages import OnConflict
 from ..protocol.commandbase import timeout_from_wire
 from ..protocol.flow import commands as wire
 from ..protocol.flow.records import VersionStatus, WorkerKind
+from ..protocol.names import check_name
 from .entries import Context, Entry, Fields, Http
 from .tokens import Role
 
@@ -60,6 +62,7 @@ async def _versions(context: Context, command: wire.ListFlowVersions) -> Fields:
 
 
 async def _version(context: Context, command: wire.GetFlowVersion) -> Fields:
+    check_text("version_id", command.version_id)
     return {"version": await context.engine.flows.version(command.version_id)}
 
 
@@ -108,6 +111,7 @@ async def _allocate(context: Context, command: wire.AllocateWorker) -> Fields:
 
 
 async def _register(context: Context, command: wire.RegisterWorker) -> Fields:
+    check_name("worker_id", command.worker_id)
     if command.kind != "queue":
         context.engine.workers.permit(command.url)
     worker = await context.engine.workers.register(
@@ -122,6 +126,7 @@ async def _register(context: Context, command: wire.RegisterWorker) -> Fields:
 
 
 async def _heartbeat(context: Context, command: wire.HeartbeatWorker) -> Fields:
+    check_text("worker_id", command.worker_id)
     await context.engine.workers.heartbeat(command.worker_id, command.load, by=context.by)
     return {}
 
@@ -131,6 +136,7 @@ async def _poll(context: Context, command: wire.PollWork) -> Fields:
 
 
 async def _complete(context: Context, command: wire.CompleteWork) -> Fields:
+    check_text("item_id", command.item_id)
     await context.engine.workers.complete(
         command.item_id, command.result, command.error, worker_id=command.worker_id
     )
@@ -138,6 +144,7 @@ async def _complete(context: Context, command: wire.CompleteWork) -> Fields:
 
 
 async def _extend(context: Context, command: wire.ExtendWork) -> Fields:
+    check_text("item_id", command.item_id)
     await context.engine.workers.extend(command.item_id, command.worker_id)
     return {}
 

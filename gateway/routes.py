@@ -65,22 +65,28 @@ async def _command(entry: Entry, call: Call) -> Response:
     http, act = entry.http, entry.call
     assert http is not None, "it stands in the routes"
     assert act is not None, "only what WebSocket connections do themselves has no call"
-    command = _command_in(entry, call)
-    fields = await act(call.shared.context(call.caller), command)
+    command, called = _command_in(entry, call)
+    try:
+        fields = await act(call.shared.context(call.caller), command)
+    except Invalid as error:
+        raise _as_called(error, called) from None
     if http.body is not None:
         return answer(fields[http.body])
     status = 200 if fields.get("joined") else http.status
     return answer({"seq": call.shared.engine.stream.last_seq, **fields}, status)
 
 
-def _command_in(entry: Entry, call: Call) -> Any:
+def _command_in(entry: Entry, call: Call) -> tuple[Any, dict[str, str]]:
+    """The command, and under which other names its fields were given."""
     http = entry.http
     assert http is not None, "it stands in the routes"
     reads = http.method == "GET"
     given = _query(call.request) if reads else _object(call.body)
+    called: dict[str, str] = {}
     for name, meant in http.also.items():
         if name in given and meant not in given:
             given[meant] = given.pop(name)
+            called[meant] = name
     for name, value in call.names.items():
         if given.setdefault(name, value) != value:
             raise Invalid(f"{name}: {value!r} in the path, and something else beside it", path=name)
@@ -88,11 +94,20 @@ def _command_in(entry: Entry, call: Call) -> Any:
         if name in given:
             raise Invalid(f"message: object contains unknown field {name}", path=name)
     try:
-        return msgspec.convert({"id": 0, **given}, entry.wire, strict=not reads)
+        return msgspec.convert({"id": 0, **given}, entry.wire, strict=not reads), called
     except msgspec.ValidationError as error:
         place, reason = place_and_reason(error)
         path = place.lstrip(".")
-        raise Invalid(f"{path or 'message'}: {reason}", path=path) from None
+        raise _as_called(Invalid(f"{path or 'message'}: {reason}", path=path), called) from None
+
+
+def _as_called(error: Invalid, called: dict[str, str]) -> Invalid:
+    """The same error about a field, under the name that it was given."""
+    for meant, name in called.items():
+        if error.message.startswith((f"{meant} ", f"{meant}:")):
+            details = {**error.details, **({"path": name} if "path" in error.details else {})}
+            return Invalid(name + error.message.removeprefix(meant), **details)
+    return error
 
 
 async def _task_call(task: TaskCall, call: Call) -> Response:

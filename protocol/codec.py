@@ -101,7 +101,7 @@ def place_and_reason(error: Exception) -> tuple[str, str]:
     match = _PLACE.fullmatch(text)
     reason, in_key, place = match.groups() if match else (text, None, "")
     if reason.startswith(_OWN_WORDS):
-        reason = (reason[0].lower() + reason[1:]).replace("`", "")
+        reason = (reason[0].lower() + reason[1:]).replace("`", "").replace("got None", "got null")
     if in_key:
         reason = f"a key is wrong: {reason}"
     if len(reason) > _MAX_REASON:

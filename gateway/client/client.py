@@ -12,14 +12,13 @@ from typing import Any
 import msgspec
 import trio
 
-from ...actors.arguments import check_limit, check_text
+from ...actors.arguments import check_limit, check_target, check_text
 from ...actors.jobs import check_seconds
 from ...actors.messages import FilesFate, OnConflict, OnWait
 from ...protocol import commands as wire
 from ...protocol.errors import GreenroomError, Invalid, Unavailable
 from ...protocol.events import Event, Filter, RunStateChanged, RunWaiting
 from ...protocol.flow.commands import Signal
-from ...protocol.flow.paths import parse_target
 from ...protocol.fold import Projection
 from ...protocol.names import check_name
 from ...protocol.parameters import plain_params
@@ -157,14 +156,14 @@ class Client:
     async def answer(self, interrupt_id: str, data: Any) -> str:
         """See `Engine.answer`."""
         check_text("interrupt_id", interrupt_id)
-        plain = json_value(data, "answer", None)
+        plain = json_value(data, "data", None)
         ok = await self._link.ask(wire.Answer(id=self._link.number(), interrupt_id=interrupt_id, data=plain))
         return ok.outcome or ""
 
     async def signal(self, run_id: str, key: str, value: Any) -> None:
         """See `Engine.signal`."""
         check_text("run_id", run_id)
-        target = parse_target(key)
+        target = check_target(key)
         plain = json_value(value, "value", None)
         await self._link.ask(Signal(id=self._link.number(), run_id=run_id, key=target.text, value=plain))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..commandbase import CommandBase, Timeout
+from ..commandbase import CommandBase, Seconds, Timeout
 
 Definition = str | dict[str, Any]
 """A flow's definition: an object, or a text of JSON or YAML."""
@@ -116,7 +116,7 @@ class ListWorkers(CommandBase, frozen=True, kw_only=True, tag="list_workers"):
     """The workers that serve a service, and were heard of within `ttl` seconds."""
 
     service: str | None = None
-    ttl: float | None = None
+    ttl: Seconds | None = None
 
 
 class AllocateWorker(CommandBase, frozen=True, kw_only=True, tag="allocate_worker"):
