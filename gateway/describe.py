@@ -24,10 +24,23 @@ from ..protocol.flow import commands as flow_wire
 from ..protocol.flow.records import FlowTask, NodeRun, WorkerState
 from ..protocol.records import LaneState, RunRecord, Snapshot
 from .commands import TABLE
+from .constraints import LANE, arguments, constrained
 from .describetasks import TASK_SCHEMAS, task_requests
 from .entries import Entry, Http
 from .routes import paths
-from .schemas import JSON_TYPE, Json, answered, parameter, properties, ref, schemas, tag, without_null
+from .schemas import (
+    JSON_TYPE,
+    Json,
+    answered,
+    in_text,
+    parameter,
+    properties,
+    ref,
+    refusals,
+    schemas,
+    tag,
+    without_null,
+)
 from .version import SERVER
 
 _SHOWN = (Event, Filter, LaneState, wire.Resync, RunRecord, Snapshot, FlowTask, NodeRun, WorkerState)
@@ -118,7 +131,7 @@ def asyncapi() -> Json:
         },
         "components": {
             "messages": messages,
-            "schemas": _named_discriminators(schemas([*sent, *received])),
+            "schemas": _named_discriminators(_checked(schemas([*sent, *received]), commands)),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -144,7 +157,7 @@ def openapi() -> Json:
             "license": _LICENSE,
             "description": "Commands and events of a Greenroom gateway over HTTP; see docs/protocol.md.",
         },
-        "servers": [{"url": "http://127.0.0.1:8440"}],
+        "servers": [{"url": "/", "description": "The gateway that serves this document."}],
         "security": [{"token": []}],
         "paths": {path: described[path] for path in sorted(described)},
         "components": {
@@ -174,6 +187,14 @@ _ERROR: Json = {
 
 
 # Of AsyncAPI.
+
+
+def _checked(found: Json, commands: list[type[CommandBase]]) -> Json:
+    """The schemas, those of commands with all that is checked of their fields."""
+    for kind in commands:
+        own = found[kind.__name__]["properties"]
+        own |= {name: constrained(kind, name, own[name]) for name in own if name not in ("id", "type")}
+    return found
 
 
 def _message(kind: type[msgspec.Struct]) -> Json:
@@ -223,8 +244,8 @@ def _request(entry: Entry, http: Http) -> Json:
     """One command as a request."""
     in_path = re.findall(r"{(\w+)}", http.path)
     renamed = {meant: name for name, meant in http.also.items()}
-    own = properties(entry.wire)
-    parameters = [parameter(name, "path", own.pop(name)[0], required=True) for name in in_path]
+    own = arguments(entry.wire)
+    parameters = [parameter(name, "path", in_text(own.pop(name)[0]), required=True) for name in in_path]
     request: Json = {
         "operationId": tag(entry.wire),
         "summary": cleandoc(entry.wire.__doc__ or "").replace("\n", " "),
@@ -232,10 +253,14 @@ def _request(entry: Entry, http: Http) -> Json:
     }
     given = {renamed.get(name, name): (schema, required) for name, (schema, required) in own.items()}
     if http.method == "GET":
-        parameters += [parameter(name, "query", *given[name]) for name in given]
+        parameters += [parameter(name, "query", in_text(of), needed) for name, (of, needed) in given.items()]
     elif given:
         required = [name for name in given if given[name][1]]
-        schema: Json = {"type": "object", "properties": {name: given[name][0] for name in given}}
+        schema: Json = {
+            "type": "object",
+            "properties": {name: given[name][0] for name in given},
+            "additionalProperties": False,
+        }
         if required:
             schema["required"] = required
         request["requestBody"] = {"required": bool(required), "content": {JSON_TYPE: {"schema": schema}}}
@@ -254,7 +279,7 @@ def _request(entry: Entry, http: Http) -> Json:
     responses = {str(http.status): answered("Carried out.", without_null(answer))}
     if entry.wire in (wire.Submit, flow_wire.StartFlow):
         responses["200"] = answered("It was there before: joined, or sent before.", without_null(answer))
-    request["responses"] = {**responses, "default": {"$ref": "#/components/responses/error"}}
+    request["responses"] = {**responses, **refusals("requestBody" in request)}
     return request
 
 
@@ -263,7 +288,7 @@ def _own_requests() -> dict[tuple[str, str], Json]:
     text: Json = {"type": "string"}
     status: Json = {"type": "object", "properties": {"status": text}, "required": ["status"]}
     ticket: Json = {"type": "object", "properties": {"ticket": text}, "required": ["ticket"]}
-    names: Json = {"type": "array", "items": text}
+    names: Json = {"type": "array", "items": text, "maxItems": 1000}
     follow = [
         *(parameter(name, "query", names) for name in ("handle", "lane", "run", "type")),
         parameter("after", "query", {"type": "integer", "minimum": 0}),
@@ -272,8 +297,9 @@ def _own_requests() -> dict[tuple[str, str], Json]:
         parameter("ticket", "query", text),
         parameter("Last-Event-ID", "header", text),
     ]
-    error = {"$ref": "#/components/responses/error"}
-    lane = parameter("lane", "path", text, required=True)
+    refused = refusals(body=False)
+    public = {name: refused[name] for name in ("429", "default")}
+    lane = parameter("lane", "path", in_text(LANE), required=True)
     events = {"description": "Server-sent events.", "content": {"text/event-stream": {"schema": text}}}
     figures = {"description": "Figures for Prometheus.", "content": {"text/plain": {"schema": text}}}
     source = {
@@ -282,52 +308,65 @@ def _own_requests() -> dict[tuple[str, str], Json]:
         "content": {"text/javascript": {"schema": text}},
     }
     open_to_all: Json = {"security": []}
-    return {
+    described: Json = {"description": "The document.", "content": {JSON_TYPE: {"schema": {"type": "object"}}}}
+    documents = {
+        ("GET", f"/{name}.json"): {
+            "operationId": name,
+            "summary": summary,
+            **open_to_all,
+            "responses": {"200": described, **public},
+        }
+        for name, summary in (
+            ("openapi", "This document."),
+            ("asyncapi", "What goes over a WebSocket, as AsyncAPI."),
+        )
+    }
+    return documents | {
         ("GET", "/api/events"): {
             "operationId": "events",
             "summary": "Follow the events.",
             "description": "Each event's data is one of Event, or of Resync for the event `resync`. "
             "Needs the role viewer.",
             "parameters": follow,
-            "responses": {"200": events, "default": error},
+            "responses": {"200": events, **refused},
         },
         ("POST", "/api/tickets"): {
             "operationId": "ticket",
             "summary": "A ticket for `GET /api/events`, in place of a token: good once, and for 30 seconds.",
             "description": "Needs the role viewer.",
-            "responses": {"201": answered("The ticket.", ticket), "default": error},
+            "responses": {"201": answered("The ticket.", ticket), **refused},
         },
         ("GET", "/api/lanes/{lane}"): {
             "operationId": "lane",
             "summary": "A lane as it is now.",
             "description": "Needs the role viewer.",
             "parameters": [lane],
-            "responses": {"200": answered("The lane.", ref("LaneState")), "default": error},
+            "responses": {"200": answered("The lane.", ref("LaneState")), **refused},
         },
         ("GET", "/greenroom.js"): {
             "operationId": "javascript",
             "summary": "The JavaScript client: a module without dependencies.",
             **open_to_all,
             "parameters": [parameter("If-None-Match", "header", text)],
-            "responses": {"200": source, "304": {"description": "It is still the same."}, "default": error},
+            "responses": {"200": source, "304": {"description": "It is still the same."}, **public},
         },
         ("GET", "/healthz"): {
             "operationId": "healthz",
             "summary": "Whether the gateway answers.",
             **open_to_all,
-            "responses": {"200": answered("It does.", status)},
+            "responses": {"200": answered("It does.", status), **public},
         },
         ("GET", "/readyz"): {
             "operationId": "readyz",
             "summary": "Whether new runs are taken.",
             **open_to_all,
-            "responses": {"200": answered("They are.", status), "default": error},
+            "responses": {"200": answered("They are.", status), **public, "503": refused["503"]},
         },
         ("GET", "/metrics"): {
             "operationId": "metrics",
             "summary": "Figures for Prometheus.",
             "description": "Needs the role viewer.",
-            "responses": {"200": figures, "default": error},
+            "responses": {"200": figures, **refused},
         },
     }
 

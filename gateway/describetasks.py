@@ -6,7 +6,18 @@ from collections.abc import Iterator
 from inspect import cleandoc
 from typing import Any
 
-from .schemas import JSON_TYPE, Json, answered, fields, parameter, schema_of
+from .constraints import of_task_calls
+from .schemas import (
+    JSON_TYPE,
+    Json,
+    answered,
+    fields,
+    in_text,
+    parameter,
+    passed_over,
+    refusals,
+    schema_of,
+)
 from .taskcalls import TABLE, TaskCall
 from .tokens import Role
 
@@ -20,7 +31,10 @@ def task_requests() -> dict[tuple[str, str], Json]:
 
 
 def _request(task: TaskCall) -> Json:
-    given = fields(task.takes)
+    given = {
+        name: (of_task_calls(task.takes, name, schema), required)
+        for name, (schema, required) in fields(task.takes).items()
+    }
     request: Json = {
         "operationId": "_".join([task.method.lower(), *task.path.split("/")[1:]]),
         "summary": cleandoc(task.act.__doc__ or "").replace("\n", " "),
@@ -28,7 +42,8 @@ def _request(task: TaskCall) -> Json:
     }
     if task.in_query:
         request["parameters"] = [
-            parameter(name, "query", schema, required) for name, (schema, required) in given.items()
+            parameter(name, "query", passed_over(in_text(schema)), required)
+            for name, (schema, required) in given.items()
         ]
     else:
         required = [name for name in given if given[name][1]]
@@ -39,7 +54,7 @@ def _request(task: TaskCall) -> Json:
     responses: Json = {"200": answered("Carried out.", schema_of(task.answers))}
     if task.waits:
         responses["204"] = {"description": "There was nothing for as long as the server waits."}
-    request["responses"] = {**responses, "default": {"$ref": "#/components/responses/error"}}
+    request["responses"] = {**responses, **refusals("requestBody" in request)}
     return request
 
 

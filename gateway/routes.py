@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 import msgspec
+import trio
 
 from ..protocol.codec import JSON, place_and_reason
 from ..protocol.errors import Draining, Invalid, NotFound, Unavailable
@@ -81,12 +82,14 @@ def _command_in(entry: Entry, call: Call) -> tuple[Any, dict[str, str]]:
     http = entry.http
     assert http is not None, "it stands in the routes"
     reads = http.method == "GET"
-    given = _query(call.request) if reads else _object(call.body)
+    given = _query(call.request, entry) if reads else _object(call.body)
     called: dict[str, str] = {}
     for name, meant in http.also.items():
         if name in given and meant not in given:
             given[meant] = given.pop(name)
             called[meant] = name
+    if not reads:
+        _make_whole(given, entry)
     for name, value in call.names.items():
         if given.setdefault(name, value) != value:
             raise Invalid(f"{name}: {value!r} in the path, and something else beside it", path=name)
@@ -116,12 +119,34 @@ async def _task_call(task: TaskCall, call: Call) -> Response:
     return await task.act(call.shared.context(call.caller), given)
 
 
-def _query(request: Request) -> dict[str, Any]:
+def _query(request: Request, entry: Entry) -> dict[str, Any]:
+    for field in msgspec.structs.fields(entry.wire):
+        if "null" in request.query.get(field.name, ()) and not _takes_text(field.type):
+            raise Invalid(f"{field.name}: expected a number, got 'null'", path=field.name)
     return {name: values[0] if len(values) == 1 else values for name, values in request.query.items()}
+
+
+def _takes_text(kind: Any) -> bool:
+    """Whether a text may stand in a field, which would be taken for null otherwise if it says so."""
+    return kind is str or any(_takes_text(part) for part in get_args(kind))
 
 
 def _object(body: bytes) -> dict[str, Any]:
     return JSON.decode(body, dict[str, Any]) if body else {}
+
+
+def _make_whole(given: dict[str, Any], entry: Entry) -> None:
+    """Where only whole numbers may stand, 2.0 is one, as it is for JSON schemas."""
+    for field in msgspec.structs.fields(entry.wire):
+        value = given.get(field.name)
+        if isinstance(value, float) and value.is_integer() and _is_whole(field.type):
+            given[field.name] = int(value)
+
+
+def _is_whole(kind: Any) -> bool:
+    """Whether a whole number may stand in a field, and no other."""
+    parts = get_args(kind) or (kind,)
+    return int in parts or any(_is_whole(part) for part in parts if get_args(part))
 
 
 async def _lane(call: Call) -> Response:
@@ -160,6 +185,16 @@ async def _events(call: Call) -> Response:
     return events(call.shared, call.request, call.caller)
 
 
+async def _document(name: str, call: Call) -> Response:
+    if name not in _DOCUMENTS:
+        from .describe import documents  # which describes these routes, too
+
+        # Making them takes a while, once.
+        made = await trio.to_thread.run_sync(documents)
+        _DOCUMENTS.update((file, text.encode()) for file, text in made.items())
+    return Response(200, _DOCUMENTS[name], headers=(("Cache-Control", "no-cache"),))
+
+
 async def _javascript(call: Call) -> Response:
     return module(call.request)
 
@@ -182,6 +217,8 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
     add("POST", "/api/tickets", Route(Role.VIEWER, _ticket, limited=True))
     add("GET", "/api/lanes/{lane}", Route(Role.VIEWER, _lane))
     add("GET", "/greenroom.js", Route(None, _javascript))
+    for name in ("openapi.json", "asyncapi.json"):
+        add("GET", f"/{name}", Route(None, partial(_document, name)))
     add("GET", "/healthz", Route(None, _healthz))
     add("GET", "/readyz", Route(None, _readyz))
     add("GET", "/metrics", Route(Role.VIEWER, _metrics))
@@ -192,6 +229,9 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
 
 
 _TABLE = _table()
+
+_DOCUMENTS: dict[str, bytes] = {}
+"""What is described, once somebody has asked for it."""
 
 
 _SAYING_ERROR = frozenset(f"{api}{task.path}" for task in TASK_CALLS for api in ("", "/api"))

@@ -43,6 +43,33 @@ def without_null(schema: Json) -> Json:
     return several[0] if len(several) == 1 else schema
 
 
+def in_text(schema: Json) -> Json:
+    """A field as it stands in a path or a query: what may be one of several stands as often as there are, and
+    null can't be written."""
+    several = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    lists = [one for one in several if one.get("type") == "array"]
+    found = dict((lists or several or [schema])[0])
+    if len(several) > 1 and not lists:
+        found = {"anyOf": several}
+    if schema.get("default") is not None:
+        found["default"] = schema["default"]
+    return found
+
+
+def passed_over(schema: Json) -> Json:
+    """A number in a query where nothing and null are as good as leaving it out."""
+    if schema.get("type") not in ("integer", "number"):
+        return schema
+    return {"anyOf": [schema, {"type": "string", "enum": ["", "null"]}]}
+
+
+def refusals(body: bool) -> Json:
+    """How a request may be refused; one with a body in two more ways."""
+    codes = ["400", "401", "403", "404", "409", "429", "500", "503", *(["413", "415"] if body else [])]
+    error = {"$ref": "#/components/responses/error"}
+    return dict.fromkeys(sorted(codes), error) | {"default": error}
+
+
 def schemas(kinds: Iterable[Any]) -> Json:
     """The schemas of types and of all that they are made of, by their names."""
     found = _components(kinds)[1]
