@@ -20,7 +20,7 @@ import trio
 
 from .config import Limits
 from .limits import Rate
-from .strangers import Stranger
+from .strangers import Stranger, Strangers
 
 _RECEIVE = 65_536
 _AT_ONCE = 64
@@ -74,12 +74,14 @@ class Request:
 
 
 class Requests:
-    """The requests of one connection, one after the other."""
+    """The requests of one connection, one after the other. Without a `stranger`, they are not counted."""
 
-    def __init__(self, stream: trio.abc.Stream, limits: Callable[[], Limits], stranger: Stranger) -> None:
+    def __init__(
+        self, stream: trio.abc.Stream, limits: Callable[[], Limits], stranger: Stranger | None = None
+    ) -> None:
         self._stream = stream
         self._limits = limits
-        self._stranger = stranger
+        self._stranger = stranger or Strangers(limits, lambda: False).arrive(None)
         self._rate = Rate(int(limits().frame_rate))
         self._counted = True  # whether the next event was counted together with its bytes
         self._turn = 0
