@@ -7,12 +7,14 @@ waited for, and then stands in its lane for a slot for a new one; else it ends h
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import msgspec
 import trio
 
 from ..persistence.store import StoredRun
 from ..protocol.states import Status
+from . import errands
 from .actor import Countdown, Reply
 from .ending import end
 from .jobs import unknown_job
@@ -40,7 +42,7 @@ def restore(run: RunState, stored: StoredRun) -> None:
     else:
         run.next_attempt = record.attempt + 1
     run.questions.restore(stored.questions)
-    run.files_doomed = stored.files_doomed
+    run.files, run.files_doomed = stored.files, stored.files_doomed
     run.doorstep.waiting = tuple(seq for seq, _ in stored.messages)
     if run.submission.job.special is None:
         run.inbox = [message for _, message in stored.messages]
@@ -52,7 +54,9 @@ def restore(run: RunState, stored: StoredRun) -> None:
 
 async def recover(run: RunState, message: Recover, children_ended: Reply[None]) -> None:
     """The run had begun: let it go on if its author said that it may, else end it. `children_ended` is set
-    when all of the runs have ended that it waits for."""
+    when all of the runs have ended that it waits for. What the last body left unfinished is deleted before
+    the next one begins, or the run has ended."""
+    errands.send(run, partial(_remove_parts, run), partial(_without_parts, run))
     await _go_on_or_end(run, message, children_ended)
     run.delivery.tell("supervisor", "", Recovered())
 
@@ -60,8 +64,6 @@ async def recover(run: RunState, message: Recover, children_ended: Reply[None]) 
 async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[None]) -> None:
     stored, job, ledger = run.submission.stored, run.submission.job, run.ledger
     assert stored is not None, "only a run that was stored can be recovered"
-    unfinished = await _remove_parts(run)
-    run.files = [path for path in stored.files if path not in unfinished]
     record = stored.record
     may_go_on = job.resumable or record.attempt < job.max_attempts
     if ledger.status is Status.CANCELLING or run.files_doomed:
@@ -94,6 +96,10 @@ async def _remove_parts(run: RunState) -> list[str]:
     except OSError:  # the run can go on, or end, all the same
         logger.exception("what run %s left of unfinished files could not be deleted", run.id)
         return []
+
+
+async def _without_parts(run: RunState, unfinished: list[str]) -> None:
+    run.files = [path for path in run.files if path not in unfinished]
 
 
 def _wait_again(run: RunState, stored: StoredRun, children: list[str], children_ended: Reply[None]) -> None:
@@ -150,5 +156,5 @@ def look_for_signals(run: RunState) -> None:
 
 async def go_on_without_children(run: RunState, message: ChildrenEnded) -> None:
     """The runs have ended that the last body waited for."""
-    if run.ledger.status is Status.SUSPENDED and run.execution is None:
+    if run.ledger.status is Status.SUSPENDED and run.execution is None and not run.ending:
         run.enter_lane()
