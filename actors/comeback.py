@@ -13,17 +13,22 @@ import msgspec
 import trio
 
 from ..persistence.store import StoredRun
+from ..protocol.events import RunChanged
 from ..protocol.states import Status
 from . import errands
 from .actor import Countdown, Reply
 from .ending import end
 from .jobs import unknown_job
 from .journal import WatchEnd
-from .messages import Recover, Recovered
+from .messages import Recover
 from .pause import Pause, Signal, concerns
+from .recovery import holds_slot
 from .runstate import RunState
 
 logger = logging.getLogger("greenroom")
+
+_A_MOMENT = 0.5
+"""Seconds for which starts wait for the deletes of a run that ends with a restart."""
 
 _MANY = 100
 """Signals that a run lets gather while it waits for another one."""
@@ -58,7 +63,20 @@ async def recover(run: RunState, message: Recover, children_ended: Reply[None]) 
     the next one begins, or the run has ended."""
     errands.send(run, partial(_remove_parts, run), partial(_without_parts, run))
     await _go_on_or_end(run, message, children_ended)
-    run.delivery.tell("supervisor", "", Recovered())
+    stored = run.submission.stored
+    if run.ending and stored is not None and holds_slot(stored.record):
+        run.recovering = True
+        run.timers.set("detach", trio.current_time() + _A_MOMENT)
+    else:
+        run.recovered()
+
+
+async def detach(run: RunState) -> None:
+    """What the run has left is still being deleted: it is not counted among those that execute any more, so
+    that others may start."""
+    if run.recovering:
+        await run.ledger.note(RunChanged(by="engine", detached=True, **run.submission.about()))
+        run.recovered()
 
 
 async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[None]) -> None:

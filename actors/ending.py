@@ -282,6 +282,8 @@ async def _commit_end(run: RunState, ending: _End, unsaid: _Unsaid) -> None:
 
 async def _no_longer_ending(run: RunState) -> None:
     run.ending = False
+    if run.recovering:
+        run.recovered()
     cancels, run.late_cancels = run.late_cancels, ()
     for message in cancels:
         await cancel(run, message)

@@ -134,6 +134,8 @@ class RunActor(Actor):
                     run.ask_for_new_place()
                 case "wake":
                     run.stop_waiting()
+                case "detach":
+                    await comeback.detach(run)
 
     async def _granted(self, message: Granted) -> None:
         """There is a slot: for a new body, or for the one whose wait is over."""

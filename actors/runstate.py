@@ -19,7 +19,7 @@ from .body import Services
 from .doorstep import Doorstep
 from .execution import Execution, LiveBodies
 from .ledger import Ledger
-from .messages import Cancel, Enter, Leave, Left, Retry, Stop, Submission
+from .messages import Cancel, Enter, Leave, Left, Recovered, Retry, Stop, Submission
 from .pause import Pause
 from .questions import Questions
 from .timers import RunClock, Timers
@@ -58,6 +58,7 @@ class RunState:
         "orphans",
         "put_aside",
         "questions",
+        "recovering",
         "resuming",
         "run_clock",
         "services",
@@ -98,6 +99,7 @@ class RunState:
         self.orphans: Sequence[str] = ()  # the children of a body that a restart has ended
         self.errands: tuple[_Errand, ...] = ()  # what helper tasks do for it, and what follows then
         self.ending = False  # its end is decided, and is committed when the errands before it are done
+        self.recovering = False  # that end is one that a restart brings, and starts wait for it, for a moment
         self.late_cancels: Sequence[Cancel] = ()  # that have come meanwhile, and are answered afterwards
         self.starting = False  # it has a slot, and its body begins when the errands before it are done
         self.put_aside: Sequence[Any] = ()  # the messages that have come meanwhile
@@ -113,6 +115,11 @@ class RunState:
         self.waits_for = None
         self.timers.drop("wake")
         self.enter_lane()
+
+    def recovered(self) -> None:
+        """Say that it stands where it belongs after a restart."""
+        self.recovering = False
+        self.delivery.tell("supervisor", "", Recovered())
 
     def ask_for_new_place(self) -> None:
         """Ask for a slot, at a new place: for another attempt."""

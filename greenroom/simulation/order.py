@@ -16,6 +16,8 @@ are the races within one, and all that is accepted of them:
   was cancelled or timed out just then, or its lane was reset, may have taken up the room that the lane had.
 - A run whose wait ended in this instant may have asked for its slot behind others; at the next it has not.
   One that began in this instant, and waits again, may have done so, too.
+- A run of which files are being deleted is about to end, or has to wait for that before it executes. It may
+  be passed over, and it holds up nobody.
 - A reset frees the slots of all lanes at once; its events come lane by lane. Until the instant is over,
   what executed when the reset began may already not count. So it is with a restart.
 """
@@ -109,8 +111,9 @@ class Order:
         for id in awake:
             self._told.pending[id].waits_for_slot = True
         queues = self._told.queues()
+        queues = _only(queues, lambda run: run.id not in self._told.deleting)
         if self._drained_sometime:
-            queues = {name: left for name in queues if (left := [r for r in queues[name] if _privileged(r)])}
+            queues = _only(queues, _privileged)
         if not leaving:
             self._judge_order(queues, (awake - self._awake) | {run.id for _, _, run in self._begun})
             self._judge_free_slots(queues)
@@ -167,8 +170,16 @@ class Order:
 
     def _had_room_first(self, lane: str) -> bool:
         """Whether a lane had room before any slot was free that a run of another lane has got since."""
+        told = self._told
         first = self._full_until.get(lane, -1) < self._free_since
-        return first and lane not in self._lost_grant and not self._reset_now
+        refuses = any(run.id in told.deleting for run in told.pending.values() if run.lane == lane)
+        return first and not refuses and lane not in self._lost_grant and not self._reset_now
+
+
+def _only(
+    queues: dict[str, list[ToldRun]], wanted: Callable[[ToldRun], object]
+) -> dict[str, list[ToldRun]]:
+    return {name: left for name, queue in queues.items() if (left := [run for run in queue if wanted(run)])}
 
 
 def _privileged(run: ToldRun) -> bool:

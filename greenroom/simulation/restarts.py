@@ -16,6 +16,9 @@ from .order import Order
 from .told import EXECUTES, Told, ToldRun
 
 
+_PATIENCE = 0.5
+
+
 class Job(Protocol):
     """What a job's author has declared, as far as it matters here."""
 
@@ -35,6 +38,8 @@ class Restarts:
         self._order = order
         self._fault = fault
         self._recall: Callable[[str], Job]
+        self._since: float | None = None  # when the engine came up
+        self._waited = 0.0
         self._limits: dict[str | None, tuple[int | None, bool]] = {}  # what they must be; `None`: the engine
 
     def job(self, run: ToldRun) -> Job:
@@ -63,15 +68,25 @@ class Restarts:
             run.restored = True
         self._order.opened(limit, limits or {})
         self.settled = False
+        self._since, self._waited = None, 0.0
 
-    def settle(self) -> None:
-        """The first instant is over."""
-        self.settled = True
+    @property
+    def patient(self) -> bool:
+        """Whether nothing need start yet: a run that ends with the restart may be waited for, for a moment."""
+        return not self.settled and self._waited < _PATIENCE
+
+    def settle(self, now: float) -> None:
+        """The first instant is over. What a run has left on the disk may have to be deleted before it ends."""
         told = self._told
-        for run in told.pending.values():
-            if run.fate is not None:
+        self._since = now if self._since is None else self._since
+        self._waited = now - self._since
+        ends = [run for run in told.pending.values() if run.fate is not None]
+        self.settled = not any(run.id in told.deleting for run in ends)
+        for run in ends:
+            if run.id not in told.deleting:
                 self._fault(f"after a restart {run} is as it was, and not one of {run.fate}")
-        for lane, limit in self._limits.items():
+        limits, self._limits = self._limits, {}
+        for lane, limit in limits.items():
             if (found := self._limit(lane)) != limit:
                 self._fault(f"after a restart the limit of {lane or 'the engine'} is {found}, not {limit}")
 

@@ -91,8 +91,9 @@ class Rules:
     def end_instant(self, now: float) -> None:
         """The clock (of trio) moves on: everything that was said has had its effect."""
         if not self.restarts.settled:
-            self.restarts.settle()
-        self.order.end_instant(self.witness.awake(now) | self.flows.awake(), leaving=self.is_left)
+            self.restarts.settle(now)
+        may_rest = self.is_left or self.restarts.patient
+        self.order.end_instant(self.witness.awake(now) | self.flows.awake(), leaving=may_rest)
         if not self.is_left:
             self.flows.end_instant()
             self.witness.end_instant(lambda run: self.restarts.job(run).cancel == "cooperative")
@@ -109,6 +110,8 @@ class Rules:
 
     def _judge_replaced(self, run: ToldRun) -> None:
         post_processing = self.witness.executes(run.id) and not run.flags["interactive"]
+        if run.id in self.told.deleting:
+            return
         if not run.ended and run.status is not Status.CANCELLING and not post_processing:
             self._wrong(f"{run} was to be replaced, and is not being cancelled")
 

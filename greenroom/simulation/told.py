@@ -117,6 +117,7 @@ class Told:
         self.checkpoints: dict[tuple[str, str], tuple[str, Any]] = {}  # by handle and job: run and value
         self.requests: dict[str, str] = {}  # by request id: the run
         self.made_for: dict[str, dict[str, None]] = {}  # by request id: all runs that it has ever made
+        self.deleting: Collection[str] = ()  # the runs of which files are being deleted, which may take long
         self.recorded: set[tuple[str, str]] = set()  # runs and the paths of files that they have finished
 
     @property

@@ -183,6 +183,8 @@ class Witness:
     ) -> None:
         """What lies on the disk: unfinished files as handle, path and run; finished ones with their run."""
         for handle, path, id in parts:
+            if id in self._told.deleting:
+                continue
             if at_rest or id not in self._executing or self._told.runs[id].ended:
                 self._fault(f"{path} of handle {handle} is left unfinished by {self._told.runs[id]}")
         for (handle, path), id in files.items():
