@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 import trio
 
-from ..persistence.store import StoredRun
+from ..persistence.store import Deaths, StoredRun
 from ..protocol.events import RunChanged
 from ..protocol.states import Status
 from . import errands
@@ -24,6 +24,7 @@ from .messages import Recover
 from .pause import Pause, Signal, concerns
 from .recovery import holds_slot
 from .runstate import RunState
+from .suspects import MOST_DEATHS
 
 logger = logging.getLogger("greenroom")
 
@@ -47,6 +48,7 @@ def restore(run: RunState, stored: StoredRun) -> None:
     else:
         run.next_attempt = record.attempt + 1
     run.questions.restore(stored.questions)
+    run.deaths = stored.deaths
     run.files, run.files_doomed = stored.files, stored.files_doomed
     run.doorstep.waiting = tuple(seq for seq, _ in stored.messages)
     if run.submission.job.special is None:
@@ -92,7 +94,11 @@ async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[N
     elif not may_go_on or not job.registered:
         why = unknown_job(job.name) if not job.registered else "the process ended while it executed"
         await end(run, Status.FAILED, reason="crashed", error=why)
+    elif message.deaths >= MOST_DEATHS:
+        why = f"the process has died {message.deaths} times while it executed"
+        await end(run, Status.FAILED, reason="killed", error=why)
     elif ledger.status is Status.RUNNING:
+        run.deaths = message.deaths
         await ledger.move(
             Status.SUSPENDED,
             *run.questions.closing("ended", None, "engine"),
@@ -100,6 +106,7 @@ async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[N
             reason="recovered",
             waiting_for="slot",
             interactive=False,
+            memos=(Deaths(run.id, message.deaths),),
         )
         run.questions.forget()
         run.enter_lane()

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import trio
 
-from ..persistence.store import FilesDoomed, Memo
+from ..persistence.store import Deaths, FilesDoomed, Memo
 from ..protocol.errors import Conflict, NotInteractive, RunAbandoned
 from ..protocol.events import Event
 from ..protocol.records import RunRecord
@@ -256,6 +256,8 @@ async def end(
 
 async def _commit_end(run: RunState, ending: _End, unsaid: _Unsaid) -> None:
     events, memos = unsaid
+    if run.deaths:
+        memos = (*memos, Deaths(run.id, 0))
     outcome = await run.ledger.move(
         ending.to,
         *run.questions.closing("ended", None, ending.by),

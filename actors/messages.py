@@ -285,7 +285,7 @@ class Detached(msgspec.Struct, gc=False):
 
 
 class Drop(msgspec.Struct, gc=False):
-    """These runs are about to be cancelled: start none of them."""
+    """These runs are about to be cancelled, or have to wait, and enter again later: start none of them."""
 
     runs: list[str]
 
@@ -347,9 +347,11 @@ class Granted(msgspec.Struct, gc=False):
 
 
 class Recover(msgspec.Struct, gc=False):
-    """To a run that had begun, at the start: go on, or end. `children` are the runs that it waited for."""
+    """To a run that had begun, at the start: go on, or end. `children` are the runs that it waited for;
+    `deaths` how many processes have died while they executed it, if it executed when the last one did."""
 
     children: list[str]
+    deaths: int = 0
 
 
 class Recovered(msgspec.Struct, gc=False):

@@ -41,6 +41,7 @@ class RunState:
 
     __slots__ = (
         "abandoned",
+        "deaths",
         "delivery",
         "doorstep",
         "ending",
@@ -96,6 +97,7 @@ class RunState:
         self.waits_for: Pause | None = None  # without a body
         self.files: Sequence[str] = ()  # those that this run has finished
         self.files_doomed = False  # whether they are deleted unless the run succeeds
+        self.deaths = 0  # processes that died while they executed it, as far as that is kept
         self.orphans: Sequence[str] = ()  # the children of a body that a restart has ended
         self.errands: tuple[_Errand, ...] = ()  # what helper tasks do for it, and what follows then
         self.ending = False  # its end is decided, and is committed when the errands before it are done

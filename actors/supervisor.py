@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import trio
+
 from ..persistence.store import Stored
 from ..protocol.errors import NoActiveRun
 from ..protocol.events import EngineChanged
 from ..protocol.names import MAIN
 from ..protocol.records import default_limit
+from ..protocol.states import PENDING
 from .actor import Actor, Countdown, Directory, Kind, Reply
 from .change import Change
 from .clearing import cancel_all, concerned
@@ -53,8 +56,9 @@ from .messages import (
     WaitForActive,
     Waiting,
 )
-from .slots import Slots
+from .slots import Granting, SetAside, Slots
 from .starts import NotStarting, Starting
+from .suspects import suspects_after_restart
 
 
 class Supervisor(Actor):
@@ -136,22 +140,44 @@ class Supervisor(Actor):
             "executing": list(self.slots.executing),
             "limit": self.slots.limit,
             "draining": self.holding,
+            "suspects": len(self.slots.suspects),
         }
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
         for message in messages:
             self._handlers[type(message)](message)
         self._long_waits.say()
-        grants = list(self.slots.grants()) if self._may_grant() else []
+        self._give_slots(trio.current_time())
+        self.deadline = self.slots.suspects.deadline()
+
+    async def on_deadline(self) -> None:
+        now = trio.current_time()
+        for deaths in self.slots.suspects.take_tried(now):
+            self._journal.tell(Change((), run=deaths.run, expect=PENDING, memos=(deaths,)))
+        self._give_slots(now)
+        self.deadline = self.slots.suspects.deadline()
+
+    def _give_slots(self, now: float) -> None:
+        if not self._may_grant():
+            return
+        slots = self.slots
+        for run in slots.suspects.take_back():
+            self._intake.enter_again(run)
+        given = list(slots.grants(now))
+        grants = [granting for granting in given if isinstance(granting, Granting)]
         if grants:
             self._journal.tell(Starting([grant.run for _, grant in grants]))
         for lane, grant in grants:
             self._tell("lane", lane, grant)
+        for passed in given:
+            if isinstance(passed, SetAside):
+                self._tell("lane", passed.lane, Drop([passed.run]))
 
     def restore(
         self, stored: Stored, submissions: list[Submission], rejects: dict[str, str], wall_now: float
     ) -> None:
         """Take up the runs that were pending when the engine ended, in the order of their submission."""
+        self.slots.suspects.begin(suspects_after_restart(stored.pending))
         self._recovering = self._intake.restore(stored, submissions, rejects, wall_now)
 
     def _may_grant(self) -> bool:
@@ -172,17 +198,18 @@ class Supervisor(Actor):
     # What lanes and the journal tell.
 
     def _lane_report(self, message: LaneReport) -> None:
-        self.slots.report(message)
+        self.slots.report(message, trio.current_time())
         for grant in message.returned:
             self._journal.tell(NotStarting(grant.run))
             self._gave_back(grant.run)
 
     def _left(self, message: Left) -> None:
-        self.slots.left(message.run, message.lane, message.generation)
+        self.slots.left(message.run, message.lane, message.generation, trio.current_time())
         self._gave_back(message.run)
         if message.unused:
             self._journal.tell(NotStarting(message.run))
         if message.ended:
+            self.slots.suspects.forget(message.run)
             self._intake.ended(message.run)
 
     def _store_is_down(self, message: StoreIsDown) -> None:

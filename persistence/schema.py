@@ -220,7 +220,7 @@ deaths = Table(
     "deaths",
     metadata,
     Column("run", _Id, primary_key=True),
-    Column("count", Integer, nullable=False),  # processes that died while they executed the run
+    Column("count", Integer, nullable=False),  # processes that died while they executed the run; negative: since tried
 )
 
 leases = Table(
