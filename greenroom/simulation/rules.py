@@ -19,6 +19,7 @@ import msgspec
 from ..persistence.store import (
     Batch,
     Checkpoint,
+    Deaths,
     FileFinished,
     FilesDoomed,
     Memo,
@@ -184,6 +185,11 @@ class Rules:
             for seq in memo.seqs:
                 if told.runs[memo.run].messages.pop(seq, None) is None and not repeated:
                     self._wrong(f"message {seq} of {told.runs[memo.run]} is taken, but none waits")
+        elif isinstance(memo, Deaths):
+            run = told.runs[memo.run]
+            if memo.count not in (run.counted, run.deaths) and not (run.ended and not memo.count):
+                self._wrong(f"{memo.count} deaths of {run} are kept, which has had {run.counted}")
+            run.deaths, run.tried = memo.count, memo.tried
         elif isinstance(memo, Requested):
             told.requests[memo.request_id] = memo.run
 

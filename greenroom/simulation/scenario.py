@@ -94,6 +94,7 @@ class Play:
             self.bodies.jobs, max_concurrent=self.max_concurrent, shutdown_timeout=3, gateway=self.gateway
         )
         self.bodies.rules = self.server.rules
+        self.bodies.kill = self.server.kill
         if self.world.derived("deletes").random() < 0.3:  # on this machine they take their time
             self.server.disk.delete_delay = (0.0, 4.0)
 

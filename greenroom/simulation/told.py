@@ -43,6 +43,9 @@ class ToldRun:
         self.questions: dict[str, str] = {}  # the open ones: their keys
         self.answers: dict[str, Any] = {}  # by key
         self.messages: dict[int, Any] = {}  # those that its body has not taken: by seq
+        self.deaths = 0  # processes that died while they executed it, as far as that is kept
+        self.tried = False  # since the last of them
+        self.counted = 0  # its deaths, with the one that the last restart must count
         self.doomed = False  # its finished files are to be deleted
         self.fate: Collection[tuple[Status, str | None]] | None = None  # what a restart must make of it
         self.created_in = event.seq
@@ -52,6 +55,11 @@ class ToldRun:
     @property
     def ended(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may be its doing that a process died, so that it must not execute beside another such."""
+        return self.deaths > 0 and not self.tried and not self.ended
 
     @property
     def walks(self) -> bool:
