@@ -115,6 +115,21 @@ async def test_lowering_a_lanes_limit_interrupts_nobody_and_starts_nobody_until_
         assert set(bodies.begun) == set(ids(tickets[:4]))
 
 
+async def test_a_slot_that_comes_together_with_a_lower_limit_is_not_taken(autojump_clock, bodies):
+    """The lane had room when the slot was given, and has none when it gets it."""
+    async with open_engine(bodies.jobs, max_concurrent=1, lanes={"fast": 2}) as engine:
+        executing, queued = await submit(engine, "a", "b", lane="fast")
+        [other] = await submit(engine, "c")
+        await wait_all_tasks_blocked()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(engine.set_max_concurrent, 2)
+            nursery.start_soon(engine.set_concurrency, "fast", 1)
+        await wait_all_tasks_blocked()
+        lane = (await engine.snapshot()).lanes["fast"]
+        assert (lane.limit, lane.executing, lane.queued) == (1, ids([executing]), ids([queued]))
+        assert set(bodies.begun) == set(ids([executing, other]))  # and the slot isn't lost
+
+
 async def test_a_limit_of_0_pauses_a_lane_and_nothing_else(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         executing, queued = await submit(engine, "a", "b", lane="slow")
