@@ -126,11 +126,11 @@ class MemoryStore:
             record = write.record
             if write.expected is None:
                 self._insert(id, write.terms or Terms())
-            if write.ended is not None:
-                self._ended[id] = None
-                if write.holds_handle:
-                    self._held[record.handle] = id
+            if write.holds_handle:
+                self._held[record.handle] = id
             self._runs[id] = record
+        ended = [(write.ended, id) for id, write in batch.runs.items() if write.ended is not None]
+        self._ended.update((id, None) for _, id in sorted(ended))
         for event in batch.events:
             self._remember_event(event)
         for memo in batch.memos:

@@ -22,7 +22,7 @@ from .rules import Rules
 GRACE = 2.0
 HANDLES = ("ann", "bob", "cleo", "dora")
 LANES = ("main", "side", "back")
-JOBS = ("plain", "retried", "polite", "brief", "resumable", "tough", "streamer")
+JOBS = ("plain", "retried", "polite", "brief", "hasty", "resumable", "tough", "streamer")
 WHOLE = b"half of it, and the rest"
 
 Plan = list[list[Any]]
@@ -40,6 +40,7 @@ class Bodies:
         self._register("retried", max_attempts=3, backoff=1.0)
         self._register("polite", cancel="cooperative", max_attempts=2, backoff=0.0)
         self._register("brief", run_timeout=2.0, queue_timeout=3.0, deadline=8.0)
+        self._register("hasty", max_attempts=3, backoff=0.5, run_timeout=2.0)
         self._register("resumable", resumable=True)
         self._register("tough", resumable=True, max_attempts=2, backoff=0.5)
         self._register("streamer", accepts="streaming", resumable=True)
@@ -164,7 +165,10 @@ class Bodies:
 
 def draw_tries(random: Random) -> list[Plan]:
     """Plans for the attempts of a run."""
-    return [draw_plan(random, 3) for _ in range(random.choice((1, 1, 2)))]
+    plans = [draw_plan(random, 3) for _ in range(random.choice((1, 1, 2)))]
+    if len(plans) > 1 and random.random() < 0.3:
+        plans[0].append(["raise"])
+    return plans
 
 
 def draw_plan(random: Random, longest: int) -> Plan:

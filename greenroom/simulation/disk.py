@@ -121,6 +121,7 @@ class SimulatedDisk:
                 await trio.sleep(self._random.uniform(*self.delay))
             finally:
                 self._under_way -= 1
+                self.rules.told.disturbed = trio.current_time()
         if owner.dead:
             await trio.sleep_forever()
 
@@ -140,6 +141,7 @@ class SimulatedDisk:
     def fails(self, why: str) -> None:
         """Something goes wrong, as it was told to."""
         self.injured = True
+        self.rules.told.disturbed = trio.current_time()
         self._fault(why)
 
     def refuse_file(self, what: str, writes: bool) -> None:

@@ -27,6 +27,7 @@ class Job(Protocol):
     max_attempts: int
     accepts: str
     cancel: str
+    grace: float
     registered: bool
 
 
@@ -67,7 +68,7 @@ class Restarts:
         for run in told.pending.values():
             run.fate = self._fate(run)
             run.next_attempts = self._next_attempts(run)
-            run.restored = True
+            run.restored = run.aged = True
         self._order.opened(limit, limits or {})
         self.settled = False
         self._since, self._waited = None, 0.0

@@ -2,7 +2,7 @@
 
 `Rules` reads each batch at the moment it becomes durable, keeps its own small picture of runs, handles and
 lanes (`told.py`), and writes down whatever breaks a rule as a fault. What belongs together stands in one
-module each: in `conduct.py` the state machine, attempts, handles, questions and messages; in `order.py`
+module each: in `timelimits.py` time limits; in `conduct.py` the state machine, attempts, handles, questions and messages; in `order.py`
 limits and the order of places; in `restarts.py` what a restart must bring back and make of it; in
 `witness.py` what bodies, files and clients show; in `flows/rules.py` what flows and workers do. Nothing here
 knows trio, or the engine's code. Where the outcome is a race, every outcome is accepted that the rules allow,
@@ -11,7 +11,7 @@ and no other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -41,6 +41,7 @@ from .conduct import Conduct
 from .flows.rules import FlowRules
 from .order import Order
 from .restarts import Restarts
+from .timelimits import TimeLimits
 from .told import Told, ToldRun
 from .witness import Body, Witness
 
@@ -48,15 +49,22 @@ from .witness import Body, Witness
 class Rules:
     """See the module's text. `faults` is empty as long as every rule holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
         self.faults: list[str] = []
         self.told = Told()
         self.order = Order(self.told, self.faults.append)
         self.restarts = Restarts(self.told, self.order, self.faults.append)
         self.witness = Witness(self.told, self.faults.append)
         self.flows = FlowRules(self.told, lambda: self.witness.seen, self.faults.append)
+        self.time_limits = TimeLimits(self.told, now, self._grace, self.faults.append)
         self._conduct = Conduct(
-            self.told, self.order, self.restarts, self.witness, self.flows, self.faults.append
+            self.told,
+            self.order,
+            self.restarts,
+            self.witness,
+            self.flows,
+            self.time_limits,
+            self.faults.append,
         )
         self.cleared: dict[str, bool] = {}
         """Runs that someone has cleared, and whether only if they still wait in their handle."""
@@ -97,6 +105,7 @@ class Rules:
         self.order.end_instant(self.witness.awake(now) | self.flows.awake(), leaving=may_rest)
         if not self.is_left:
             self.flows.end_instant()
+            self.time_limits.end_instant()
             self.witness.end_instant(lambda run: self.restarts.job(run).cancel == "cooperative")
         for name, handle in self.told.handles.items():
             if handle.holder is None and handle.waiting and not self.is_left:
@@ -108,6 +117,10 @@ class Rules:
             if run.status is Status.QUEUED and (run.place is None or not in_handle):
                 self._wrong(f"{run} was cleared, and is still queued")
         self.cleared.clear()
+
+    def _grace(self, run: ToldRun) -> float:
+        job = self.restarts.job(run)
+        return 2 * job.grace if job.cancel == "cooperative" else job.grace
 
     def _judge_replaced(self, run: ToldRun) -> None:
         post_processing = self.witness.executes(run.id) and not run.flags["interactive"]
@@ -198,6 +211,8 @@ class Rules:
         written = (record.status, record.reason, record.attempt, record.place, record.params)
         if written != (run.status, run.reason, run.attempt, run.place, run.params):
             self._wrong(f"{record} was written for {run}")
+        if terms is not None:
+            self.time_limits.submitted(run, terms)
         if terms is not None and terms.request_id is not None:
             self.told.made_for.setdefault(terms.request_id, {})[run.id] = None
             known = self.told.requests.setdefault(terms.request_id, run.id)

@@ -6,9 +6,11 @@ the fold shows as a difference.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
+from ..persistence.store import Terms
 from ..protocol.events import Event, RunStateChanged
 from ..protocol.records import default_limit
 from ..protocol.states import ENDED, Status
@@ -50,6 +52,11 @@ class ToldRun:
         self.fate: Collection[tuple[Status, str | None]] | None = None  # what a restart must make of it
         self.created_in = event.seq
         self.ended_in: int | None = None
+        self.terms = Terms()
+        self.submitted_at = self.attempt_at = 0.0  # trio's time
+        self.executed = 0.0  # seconds of this attempt, but for its present slot
+        self.executes_since: float | None = None
+        self.aged = False  # it has gone through a restart
         self.statuses: list[tuple[int, Status]] = [(event.seq, event.to)]
 
     @property
@@ -125,6 +132,7 @@ class Told:
         self.checkpoints: dict[tuple[str, str], tuple[str, Any]] = {}  # by handle and job: run and value
         self.requests: dict[str, str] = {}  # by request id: the run
         self.made_for: dict[str, dict[str, None]] = {}  # by request id: all runs that it has ever made
+        self.disturbed = -math.inf  # when the disk last took time, or failed, in trio's time
         self.deleting: Collection[str] = ()  # the runs of which files are being deleted, which may take long
         self.recorded: set[tuple[str, str]] = set()  # runs and the paths of files that they have finished
 
