@@ -1,8 +1,8 @@
 """Work of a run that takes time outside the engine, such as deleting files: done beside the run's actor.
 
-An actor never waits for a disk in its turn: while it waited, a slot that it was granted would be kept, and every
-later start with it. So it gives such work to a helper task and goes on; a message brings it the outcome, and
-only then does what was to follow happen. The errands of one run are done one at a time, in order.
+An actor never waits for a disk in its turn: a slot that it was granted meanwhile would hold up every later
+start. So it gives such work to a helper task and goes on; a message brings it the outcome, and only then does
+what was to follow happen. The errands of one run are done one at a time, in order.
 """
 
 from __future__ import annotations

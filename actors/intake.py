@@ -263,8 +263,15 @@ class Intake:
     def _join(
         self, submission: Submission, reply: Reply[Accepted], run: str, pending: Submission | None
     ) -> None:
-        self._journal.tell(WatchEnd(run, submission.ended))
-        self._journal.tell(Answer(reply, Accepted(run, True), about=pending))
+        ended = submission.ended
+        if pending is None or submission.terms.parent is not None:  # a body has a reply of its own, to fail
+            self._journal.tell(WatchEnd(run, ended))
+        elif pending.shared is not None:
+            ended = pending.shared
+        else:
+            pending.shared = ended
+            self._journal.tell(WatchEnd(run, ended))
+        self._journal.tell(Answer(reply, Accepted(run, True, ended), about=pending))
 
     # Later.
 

@@ -154,6 +154,10 @@ class Journal(Actor):
         self._watchers.clear()
         self._stream.close()
 
+    def report(self) -> dict[str, Any]:
+        watchers = sum(len(replies) for replies in self._watchers.values())
+        return super().report() | {"watchers": watchers}
+
     async def on_batch(self, messages: Sequence[Any]) -> None:
         changes: list[Change | ProgressReport] = []
         later: list[Any] = []

@@ -212,8 +212,8 @@ def _begins_afresh(run: RunState) -> bool:
 
 
 async def _load_checkpoint(run: RunState) -> Any:
-    """What the body goes on from: what this run has saved, or for a `continue` also what another has. Whatever
-    was saved by then is committed, since the start is."""
+    """What the body goes on from: what this run has saved, or for a `continue` also what another has.
+    Whatever was saved by then is committed, since the start is."""
     submission = run.submission
     if _begins_afresh(run):
         return None

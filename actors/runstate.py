@@ -24,7 +24,6 @@ from .pause import Pause
 from .questions import Questions
 from .timers import RunClock, Timers
 
-
 _Errand = tuple[Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]]
 
 

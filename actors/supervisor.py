@@ -37,6 +37,7 @@ from .messages import (
     Left,
     LongWait,
     NotStored,
+    NotWaiting,
     Phase,
     Recovered,
     Refused,
@@ -117,6 +118,7 @@ class Supervisor(Actor):
             SetDraining: self._set_draining,
             ResetLanes: self._reset_lanes,
             WaitForActive: self._wait_for_active,
+            NotWaiting: self._not_waiting,
             Clear: self._clear,
             Closing: self._close,
         }
@@ -141,21 +143,27 @@ class Supervisor(Actor):
             "limit": self.slots.limit,
             "draining": self.holding,
             "suspects": len(self.slots.suspects),
+            "waiters": len(self._waiters),
         }
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
         for message in messages:
             self._handlers[type(message)](message)
-        self._long_waits.say()
-        self._give_slots(trio.current_time())
-        self.deadline = self.slots.suspects.deadline()
+        now = trio.current_time()
+        self._long_waits.say(now)
+        self._give_slots(now)
+        self._set_deadline()
 
     async def on_deadline(self) -> None:
         now = trio.current_time()
         for deaths in self.slots.suspects.take_tried(now):
             self._journal.tell(Change((), run=deaths.run, expect=PENDING, memos=(deaths,)))
+        self._long_waits.say(now)
         self._give_slots(now)
-        self.deadline = self.slots.suspects.deadline()
+        self._set_deadline()
+
+    def _set_deadline(self) -> None:
+        self.deadline = min(self.slots.suspects.deadline(), self._long_waits.deadline())
 
     def _give_slots(self, now: float) -> None:
         if not self._may_grant():
@@ -225,7 +233,7 @@ class Supervisor(Actor):
 
     def _long_wait(self, message: LongWait) -> None:
         blockers = list(self.slots.executing) if message.blockers is None else message.blockers
-        self._long_waits.warn(message, blockers, draining=self._draining)
+        self._long_waits.add(message, blockers, draining=self._draining)
 
     # Commands.
 
@@ -293,6 +301,9 @@ class Supervisor(Actor):
             self._waiters.append((set(self.slots.executing), message.reply))
         else:
             self._journal.tell(Answer(message.reply, True))
+
+    def _not_waiting(self, message: NotWaiting) -> None:
+        self._waiters = [waiter for waiter in self._waiters if waiter[1] is not message.reply]
 
     def _clear(self, message: Clear) -> None:
         runs = concerned(message, self._intake.pending.values())

@@ -108,7 +108,7 @@ class Suspects:
         return min((self._until(run) for run in self._since), default=math.inf)
 
     def take_tried(self, now: float) -> list[Deaths]:
-        """Those that have been tried for long enough, and are suspects no longer: what is to be kept of it."""
+        """Those that have been tried for long enough are suspects no longer: what the store is to keep."""
         tried = [run for run in self._since if self._until(run) <= now]
         kept = [Deaths(run, self._deaths[run], tried=True) for run in tried]
         for run in tried:

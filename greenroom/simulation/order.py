@@ -185,9 +185,7 @@ class Order:
         return first and not refuses and lane not in self._lost_grant and not self._reset_now
 
 
-def _only(
-    queues: dict[str, list[ToldRun]], wanted: Callable[[ToldRun], object]
-) -> dict[str, list[ToldRun]]:
+def _only(queues: dict[str, list[ToldRun]], wanted: Callable[[ToldRun], object]) -> dict[str, list[ToldRun]]:
     return {name: left for name, queue in queues.items() if (left := [run for run in queue if wanted(run)])}
 
 

@@ -15,7 +15,6 @@ from ..protocol.states import Status
 from .order import Order
 from .told import EXECUTES, Told, ToldRun
 
-
 _PATIENCE = 0.5
 _MOST_DEATHS = 3
 
@@ -75,11 +74,11 @@ class Restarts:
 
     @property
     def patient(self) -> bool:
-        """Whether nothing need start yet: a run that ends with the restart may be waited for, for a moment."""
+        """Whether nothing need start yet: starts may wait a moment for runs that end with the restart."""
         return not self.settled and self._waited < _PATIENCE
 
     def settle(self, now: float) -> None:
-        """The first instant is over. What a run has left on the disk may have to be deleted before it ends."""
+        """The first instant is over. A run whose files are being deleted may end later."""
         told = self._told
         self._since = now if self._since is None else self._since
         self._waited = now - self._since

@@ -2,9 +2,10 @@
 
 `Rules` reads each batch at the moment it becomes durable, keeps its own small picture of runs, handles and
 lanes (`told.py`), and writes down whatever breaks a rule as a fault. What belongs together stands in one
-module each: in `timelimits.py` time limits; in `conduct.py` the state machine, attempts, handles, questions and messages; in `order.py`
-limits and the order of places; in `restarts.py` what a restart must bring back and make of it; in
-`witness.py` what bodies, files and clients show; in `flows/rules.py` what flows and workers do. Nothing here
+module each: in `conduct.py` the state machine, attempts, handles, questions and messages; in `order.py`
+limits and the order of places; in `timelimits.py` the limits of time; in `restarts.py` what a restart must
+bring back and make of it; in `witness.py` what bodies, files and clients show; in `flows/rules.py` what flows
+and workers do. Nothing here
 knows trio, or the engine's code. Where the outcome is a race, every outcome is accepted that the rules allow,
 and no other.
 """

@@ -65,7 +65,7 @@ class ToldRun:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it may be its doing that a process died, so that it must not execute beside another such."""
+        """Whether a process may have died because of it: no two such runs may execute beside each other."""
         return self.deaths > 0 and not self.tried and not self.ended
 
     @property

@@ -227,7 +227,9 @@ class Witness:
             self._fault(f"the fold up to {snapshot.seq} gives {folded}, but {snapshot} was shown")
         ends = [told.runs[id].ended_in or 0 for id, run in snapshot.runs.items() if run.ended]
         if ends != sorted(ends):
-            self._fault(f"the ended runs of a snapshot were shown in the order {ends}, not in that of their ends")
+            self._fault(
+                f"the ended runs of a snapshot were shown in the order {ends}, not in that of their ends"
+            )
         if snapshot.seq == told.seq:
             self._compare(snapshot, filter or Filter())
 

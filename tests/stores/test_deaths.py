@@ -129,7 +129,9 @@ async def test_what_executed_at_a_death_starts_one_after_the_other_and_holds_up_
 
 
 @in_mock_time
-async def test_the_next_suspect_starts_when_the_one_before_it_ends_or_waits(lives: Lives, clock: Clock) -> None:
+async def test_the_next_suspect_starts_when_the_one_before_it_ends_or_waits(
+    lives: Lives, clock: Clock
+) -> None:
     bodies = Bodies()
     async with lives.crash(bodies.jobs) as engine:
         runs = [await engine.submit(job, handle=job) for job in ("waits", "resumes", "repeats")]
