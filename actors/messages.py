@@ -71,7 +71,7 @@ class Submission(msgspec.Struct):
 
 class Accepted(msgspec.Struct):
     """The answer to a submission: the run, and whether it was there before. `ended` is what its end answers
-    instead of the submission's own reply: the same for all callers who join it, so that none costs anything."""
+    instead of the submission's own reply: the same for all callers who join it, so that none costs more."""
 
     run: str
     joined: bool

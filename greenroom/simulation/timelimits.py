@@ -2,8 +2,8 @@
 
 `queue_timeout` and `deadline` count from the submission, `run_timeout` from the beginning of each attempt,
 and only while the run has a slot. A body that has to be ended has its grace, and is abandoned after that.
-Nothing is judged while the store is slow or out of order, which takes time of its own; nor is what counts from
-the submission once the run has gone through a restart, for it goes by the clocks on the walls since.
+Nothing is judged while the store is slow or out of order, which takes time of its own; nor is what counts
+from the submission once the run has gone through a restart, for it goes by the clocks on the walls since.
 """
 
 from __future__ import annotations
