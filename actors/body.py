@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeVar
 
@@ -66,6 +66,8 @@ class Services(msgspec.Struct):
     journal: Journal
     files: Files
     wall_clock: Callable[[], float]
+    spawn: Callable[[Callable[[], Awaitable[object]]], None]
+    """Starts a task beside the actors."""
 
 
 class Run:

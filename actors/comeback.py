@@ -7,21 +7,29 @@ waited for, and then stands in its lane for a slot for a new one; else it ends h
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import msgspec
 import trio
 
-from ..persistence.store import StoredRun
+from ..persistence.store import Deaths, StoredRun
+from ..protocol.events import RunChanged
 from ..protocol.states import Status
+from . import errands
 from .actor import Countdown, Reply
 from .ending import end
 from .jobs import unknown_job
 from .journal import WatchEnd
-from .messages import Recover, Recovered
+from .messages import Recover
 from .pause import Pause, Signal, concerns
+from .recovery import holds_slot
 from .runstate import RunState
+from .suspects import MOST_DEATHS
 
 logger = logging.getLogger("greenroom")
+
+_A_MOMENT = 0.5
+"""Seconds for which starts wait for the deletes of a run that ends with a restart."""
 
 _MANY = 100
 """Signals that a run lets gather while it waits for another one."""
@@ -40,7 +48,8 @@ def restore(run: RunState, stored: StoredRun) -> None:
     else:
         run.next_attempt = record.attempt + 1
     run.questions.restore(stored.questions)
-    run.files_doomed = stored.files_doomed
+    run.deaths = stored.deaths
+    run.files, run.files_doomed = stored.files, stored.files_doomed
     run.doorstep.waiting = tuple(seq for seq, _ in stored.messages)
     if run.submission.job.special is None:
         run.inbox = [message for _, message in stored.messages]
@@ -52,16 +61,29 @@ def restore(run: RunState, stored: StoredRun) -> None:
 
 async def recover(run: RunState, message: Recover, children_ended: Reply[None]) -> None:
     """The run had begun: let it go on if its author said that it may, else end it. `children_ended` is set
-    when all of the runs have ended that it waits for."""
+    when all of the runs have ended that it waits for. What the last body left unfinished is deleted before
+    the next one begins, or the run has ended."""
+    errands.send(run, partial(_remove_parts, run), partial(_without_parts, run))
     await _go_on_or_end(run, message, children_ended)
-    run.delivery.tell("supervisor", "", Recovered())
+    stored = run.submission.stored
+    if run.ending and stored is not None and holds_slot(stored.record):
+        run.recovering = True
+        run.timers.set("detach", trio.current_time() + _A_MOMENT)
+    else:
+        run.recovered()
+
+
+async def detach(run: RunState) -> None:
+    """What the run has left is still being deleted: it is not counted among those that execute any more, so
+    that others may start."""
+    if run.recovering:
+        await run.ledger.note(RunChanged(by="engine", detached=True, **run.submission.about()))
+        run.recovered()
 
 
 async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[None]) -> None:
     stored, job, ledger = run.submission.stored, run.submission.job, run.ledger
     assert stored is not None, "only a run that was stored can be recovered"
-    unfinished = await _remove_parts(run)
-    run.files = [path for path in stored.files if path not in unfinished]
     record = stored.record
     may_go_on = job.resumable or record.attempt < job.max_attempts
     if ledger.status is Status.CANCELLING or run.files_doomed:
@@ -72,7 +94,11 @@ async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[N
     elif not may_go_on or not job.registered:
         why = unknown_job(job.name) if not job.registered else "the process ended while it executed"
         await end(run, Status.FAILED, reason="crashed", error=why)
+    elif message.deaths >= MOST_DEATHS:
+        why = f"the process has died {message.deaths} times while it executed"
+        await end(run, Status.FAILED, reason="killed", error=why)
     elif ledger.status is Status.RUNNING:
+        run.deaths = message.deaths
         await ledger.move(
             Status.SUSPENDED,
             *run.questions.closing("ended", None, "engine"),
@@ -80,6 +106,7 @@ async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[N
             reason="recovered",
             waiting_for="slot",
             interactive=False,
+            memos=(Deaths(run.id, message.deaths),),
         )
         run.questions.forget()
         run.enter_lane()
@@ -94,6 +121,10 @@ async def _remove_parts(run: RunState) -> list[str]:
     except OSError:  # the run can go on, or end, all the same
         logger.exception("what run %s left of unfinished files could not be deleted", run.id)
         return []
+
+
+async def _without_parts(run: RunState, unfinished: list[str]) -> None:
+    run.files = [path for path in run.files if path not in unfinished]
 
 
 def _wait_again(run: RunState, stored: StoredRun, children: list[str], children_ended: Reply[None]) -> None:
@@ -150,5 +181,5 @@ def look_for_signals(run: RunState) -> None:
 
 async def go_on_without_children(run: RunState, message: ChildrenEnded) -> None:
     """The runs have ended that the last body waited for."""
-    if run.ledger.status is Status.SUSPENDED and run.execution is None:
+    if run.ledger.status is Status.SUSPENDED and run.execution is None and not run.ending:
         run.enter_lane()

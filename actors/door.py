@@ -169,7 +169,7 @@ class Door:
             memos=memos,
         )
         accepted: Accepted = await self.ask(Submit(submission, on_conflict, Reply()))  # type: ignore[arg-type]  # checked above
-        return accepted, ended
+        return accepted, accepted.ended or ended
 
 
 def _limit(what: str, given: float | None, default: float) -> float | None:

@@ -2,22 +2,27 @@
 
 Where there is a body, it is told to end, and a *verdict* says how the run goes on when it has
 (`outcomes.py`). A body that doesn't end in its grace is abandoned, and the run ends without it. Every way to
-the end comes through `end`.
+the end comes through `end`. Files are deleted before the end is committed, by an errand (`errands.py`); until
+then the run is `ending`, and has no use for a slot.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
+import msgspec
 import trio
 
-from ..persistence.store import FilesDoomed, Memo
+from ..persistence.store import Deaths, FilesDoomed, Memo
 from ..protocol.errors import Conflict, NotInteractive, RunAbandoned
 from ..protocol.events import Event
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
+from . import errands
 from .actor import Reply
+from .body import Run
 from .bodymessages import cancel_child
 from .messages import Cancel, Forget, Reject, Stop
 from .runstate import RunState, Verdict
@@ -31,11 +36,13 @@ async def cancel(run: RunState, message: Cancel) -> None:
     only_queued = message.reason in ("lane_cleared", "handle_cleared")
     if run.ledger.ended or status is Status.CANCELLING or (only_queued and status is not Status.QUEUED):
         message.reply.fail(await _cannot_cancel(run))
+    elif run.ending:
+        run.late_cancels = (*run.late_cancels, message)
     elif run.execution is None:
         if message.files == "delete" and run.files:
             run.files_doomed = True
             await run.ledger.note(memos=(FilesDoomed(run.id),))
-        message.reply.set(await end(run, Status.CANCELLED, reason=message.reason, by=message.by))
+        await end(run, Status.CANCELLED, reason=message.reason, by=message.by, reply=message.reply)
     elif not run.doorstep.interactive:
         run.unwanted = run.unwanted or message.reason in ("replaced", "parent_cancelled")
         message.reply.fail(NotInteractive(f"run {run.id} is in post-processing: it ends by itself"))
@@ -171,18 +178,45 @@ async def abandon(run: RunState) -> None:
     execution.run.close(why)
     run.live_bodies.abandoned(execution)
     run.questions.fail(RunAbandoned(f"run {run.id}: {why}"))
+    run.ending = True
+    discards = partial(_discard_parts, run, execution.run)
+    errands.send(run, discards, partial(_end_without_body, run, verdict))
+
+
+async def _discard_parts(run: RunState, body: Run) -> None:
     try:
-        await execution.run.discard_parts()
+        await body.discard_parts()
     except OSError:
         logger.exception("run %s left unfinished files that could not be deleted", run.id)
-    run.files = (*run.files, *execution.run.finished_files)
+
+
+async def _end_without_body(run: RunState, verdict: Verdict, _: None) -> None:
+    if run.execution is not None:
+        run.files = (*run.files, *run.execution.run.finished_files)
     if verdict.to is not Status.SUSPENDED:
         await end(run, verdict.to, reason="abandoned", body_remains=True)
-    elif run.ledger.status is Status.RUNNING:
+        return
+    if run.ledger.status is Status.RUNNING:
         await suspend_for_shutdown(run)
+    await _no_longer_ending(run)
 
 
 # The end.
+
+
+class _End(msgspec.Struct):
+    """How a run ends. `reply` gets its record; `None` for a run that could not be stored."""
+
+    to: Status
+    reason: str | None
+    by: str
+    result: Any
+    error: str | None
+    body_remains: bool
+    reply: Reply[RunRecord | None] | None
+
+
+_Unsaid = tuple[tuple[Event, ...], tuple[Memo, ...]]
 
 
 async def end(
@@ -195,40 +229,66 @@ async def end(
     error: str | None = None,
     body_remains: bool = False,
     unsaid: bool = False,
-) -> RunRecord | None:
-    """Commit the end, and let everyone go who waits for it. `None` for a run that could not be stored. It is
-    `unsaid` where that reached its body, if that has not written it down."""
-    if run.files_doomed and to is not Status.SUCCEEDED:
-        await _delete_files(run)
-    events, memos = await _left_unsaid(run, to, unsaid)
+    reply: Reply[RunRecord | None] | None = None,
+) -> None:
+    """Commit the end, and let everyone go who waits for it: at once, or when the files that are to be deleted
+    are gone. It is `unsaid` where that reached its body, if that has not written it down."""
+    ending = _End(to, reason, by, result, error, body_remains, reply)
+    deletes = run.files_doomed and to is not Status.SUCCEEDED and bool(run.files)
+    special, unsaid = run.submission.job.special, unsaid or run.ledger.status is Status.SUSPENDED
+    writes_down = special is not None and run.execution is None and unsaid
+    if not (run.errands or deletes or writes_down):
+        await _commit_end(run, ending, ((), ()))
+        return
+
+    async def prepare() -> _Unsaid:
+        if deletes:
+            await _delete_files(run)
+        if special is None or not writes_down:
+            return (), ()
+        return await special.ends_waiting(run.submission, to)
+
+    run.ending = True
+    run.waits_for = None
+    run.timers.clear()
+    errands.send(run, prepare, partial(_commit_end, run, ending))
+
+
+async def _commit_end(run: RunState, ending: _End, unsaid: _Unsaid) -> None:
+    events, memos = unsaid
+    if run.deaths:
+        memos = (*memos, Deaths(run.id, 0))
     outcome = await run.ledger.move(
-        to,
-        *run.questions.closing("ended", None, by),
+        ending.to,
+        *run.questions.closing("ended", None, ending.by),
         *events,
         live_body=run.execution is not None,
-        reason=reason,
-        by=by,
-        result=result,
-        error=error,
-        holds_handle=body_remains,
+        reason=ending.reason,
+        by=ending.by,
+        result=ending.result,
+        error=ending.error,
+        holds_handle=ending.body_remains and run.execution is not None,
         memos=memos,
     )
-    if not outcome.held and run.submission.refused:
-        return None  # it could not be stored: there is nothing to end
-    assert outcome.held, f"run {run.id} could not become {to} from {run.ledger.status}"
-    run.questions.forget()
-    run.timers.clear()
-    for child in run.orphans:
-        run.delivery.tell("supervisor", "", cancel_child(child))
-    return outcome.run
+    stored = outcome.held or not run.submission.refused  # else there is nothing to end
+    assert outcome.held or not stored, f"run {run.id} could not become {ending.to} from {run.ledger.status}"
+    if stored:
+        run.questions.forget()
+        run.timers.clear()
+        for child in run.orphans:
+            run.delivery.tell("supervisor", "", cancel_child(child))
+    if ending.reply is not None:
+        ending.reply.set(outcome.run if stored else None)
+    await _no_longer_ending(run)
 
 
-async def _left_unsaid(run: RunState, to: Status, unsaid: bool) -> tuple[tuple[Event, ...], tuple[Memo, ...]]:
-    special = run.submission.job.special
-    unsaid = unsaid or run.ledger.status is Status.SUSPENDED
-    if special is None or run.execution is not None or not unsaid:
-        return (), ()
-    return await special.ends_waiting(run.submission, to)
+async def _no_longer_ending(run: RunState) -> None:
+    run.ending = False
+    if run.recovering:
+        run.recovered()
+    cancels, run.late_cancels = run.late_cancels, ()
+    for message in cancels:
+        await cancel(run, message)
 
 
 async def _delete_files(run: RunState) -> None:

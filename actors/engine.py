@@ -33,6 +33,7 @@ from .messages import (
     Clear,
     FilesFate,
     Inject,
+    NotWaiting,
     OnConflict,
     OnWait,
     ReleaseHandle,
@@ -214,9 +215,14 @@ class Engine:
 
     async def wait_for_active(self, timeout: float | None = 15) -> bool:
         """Wait for the runs that execute now, and no others: whether they were done in time."""
+        message = WaitForActive(Reply())
         with trio.move_on_after(check_seconds("timeout", timeout, 15)):
-            drained: bool = await self._door.ask(WaitForActive(Reply()))
-            return drained
+            try:
+                drained: bool = await self._door.ask(message)
+                return drained
+            except trio.Cancelled:
+                self._door.tell(NotWaiting(message.reply))
+                raise
         return False
 
     async def drain(self, *, by: str = "app") -> None:

@@ -105,12 +105,12 @@ class Handle(Actor):
         assert self._waiting is not None, "only waiting runs set a deadline"
         now = trio.current_time()
         holder = self._taken_by()
-        due = self._watch.take_due(now)
+        due = list(self._watch.take_told(now))
         ahead = {id: position for position, id in enumerate(self._waiting)} if due else {}
-        for submission in due:
+        for submission, count in due:
             blockers = [] if holder is None else [holder]
             self._tell(
-                LongWait(submission, now - submission.created_at, ahead[submission.id], blockers),
+                LongWait(submission, now - submission.created_at, ahead[submission.id], blockers, count),
             )
         self.deadline = self._watch.deadline()
 

@@ -42,6 +42,7 @@ from .messages import (
 from .outage import unavailable
 from .requests import Requests
 from .slots import Slots
+from .suspects import deaths_after_restart
 
 _QUEUED = frozenset({Status.QUEUED})
 _SUSPENDED = frozenset({Status.SUSPENDED})
@@ -79,6 +80,7 @@ class Intake:
         for request in stored.requests:
             self._requests.restore(request, trio.current_time(), wall_now)
         children: dict[str, list[str]] = {}
+        deaths = deaths_after_restart(stored.pending)
         admitted: dict[str, Submission] = {}
         waiting: dict[str, list[Submission]] = {}
         replacing: dict[str, Submission] = {}
@@ -94,17 +96,18 @@ class Intake:
                 queue = waiting.setdefault(submission.handle, [])
                 queue.insert(0 if submission.terms.front else len(queue), submission)
         for submission in submissions:
-            self._restore_run(submission, children.get(submission.id, []), rejects.get(submission.id))
+            recover = Recover(children.get(submission.id, []), deaths.get(submission.id, 0))
+            self._restore_run(submission, recover, rejects.get(submission.id))
         for name in dict.fromkeys((*admitted, *waiting)):
             handle = self._directory.lay_down("handle", name)
             assert isinstance(handle, Handle), "that is what its maker makes"
             handle.restore(admitted.get(name), waiting.get(name, []), replacing.get(name))
         return sum(submission.begun for submission in submissions)
 
-    def _restore_run(self, submission: Submission, children: list[str], reject: str | None) -> None:
+    def _restore_run(self, submission: Submission, recover: Recover, reject: str | None) -> None:
         if submission.begun:
             submission.phase = Phase.QUEUED
-            self._directory.tell("run", submission.id, Recover(children))
+            self._directory.tell("run", submission.id, recover)
             return
         if reject is not None:
             self._directory.tell("run", submission.id, Reject(reject))
@@ -260,8 +263,15 @@ class Intake:
     def _join(
         self, submission: Submission, reply: Reply[Accepted], run: str, pending: Submission | None
     ) -> None:
-        self._journal.tell(WatchEnd(run, submission.ended))
-        self._journal.tell(Answer(reply, Accepted(run, True), about=pending))
+        ended = submission.ended
+        if pending is None or submission.terms.parent is not None:  # a body has a reply of its own, to fail
+            self._journal.tell(WatchEnd(run, ended))
+        elif pending.shared is not None:
+            ended = pending.shared
+        else:
+            pending.shared = ended
+            self._journal.tell(WatchEnd(run, ended))
+        self._journal.tell(Answer(reply, Accepted(run, True, ended), about=pending))
 
     # Later.
 
@@ -283,10 +293,16 @@ class Intake:
     def not_stored(self, message: NotStored) -> None:
         """The run could not be stored: it never was."""
         submission = self.pending.pop(message.run)
-        self._slots.left(message.run, message.lane, None)
+        self._slots.left(message.run, message.lane, None, trio.current_time())
         request_id = submission.terms.request_id
         if request_id is not None:
             self._requests.forget(request_id, message.run)
+
+    def enter_again(self, run: str) -> None:
+        """The run had to wait outside its lane's queue, and does so no longer."""
+        submission = self.pending.get(run)
+        if submission is not None and not submission.over:
+            self._enter_lane(submission)
 
     def store_is(self, *, down: bool) -> None:
         """The store has failed, or is back."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -54,14 +55,6 @@ class Look(msgspec.Struct):
 
     read: Callable[[Projection], object]
     reply: Reply[Any]
-
-
-class LoadCheckpoint(msgspec.Struct):
-    """What was last saved for a handle and job: a `Checkpoint`, or `None`."""
-
-    handle: str
-    job: str
-    reply: Reply[Checkpoint | None]
 
 
 class Mention(msgspec.Struct):
@@ -135,7 +128,8 @@ class Journal(Actor):
         return await reply.get()
 
     async def read(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Read the store, for an actor or a body that can't go on without: it waits for one that is down."""
+        """Read the store, for a body or a helper task that can't go on without: it waits for one that is
+        down."""
         while True:
             try:
                 return await call()
@@ -143,6 +137,10 @@ class Journal(Actor):
                 back: Reply[None] = Reply()
                 self.tell(NotRead(error, self._outage.commits, back))
                 await back.get()
+
+    async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
+        """What was last saved for a handle and job."""
+        return await self.read(partial(self._store.checkpoint, handle, job))
 
     def hurry(self, until: float) -> None:
         """The engine is being left: a store that is down is not waited for beyond this time."""
@@ -155,6 +153,10 @@ class Journal(Actor):
                 reply.fail(Unavailable("the engine has stopped; what is stored goes on at its next start"))
         self._watchers.clear()
         self._stream.close()
+
+    def report(self) -> dict[str, Any]:
+        watchers = sum(len(replies) for replies in self._watchers.values())
+        return super().report() | {"watchers": watchers}
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
         changes: list[Change | ProgressReport] = []
@@ -299,8 +301,6 @@ class Journal(Actor):
                 self._watchers.setdefault(message.run, []).append(message.reply)
         elif kind is Look:
             self._look(message)
-        elif kind is LoadCheckpoint:
-            await self._load_checkpoint(message)
         elif kind is NotRead:
             if message.commits == self._outage.commits:  # else it has come back since
                 await self._outage.wait_after(message.error, self._nothing())
@@ -310,14 +310,6 @@ class Journal(Actor):
                 message.reply.fail(message.error)
             else:
                 message.reply.set(message.value)
-
-    async def _load_checkpoint(self, message: LoadCheckpoint) -> None:
-        while True:
-            try:
-                message.reply.set(await self._store.checkpoint(message.handle, message.job))
-                return
-            except StoreDown as error:
-                await self._outage.wait_after(error, self._nothing())
 
     def _nothing(self) -> Batch:
         return Batch(self._projection.seq, [], {}, [])

@@ -92,10 +92,10 @@ class Lane(Actor):
         now = trio.current_time()
         full = self._limit is not None and len(self._executing) >= self._limit
         blockers = list(self._executing) if full else None
-        for submission in self._watch.take_due(now):
+        for submission, count in self._watch.take_told(now):
             waited = now - submission.created_at
             ahead = self._queue.ahead(submission.id)
-            self._delivery.tell("supervisor", "", LongWait(submission, waited, ahead, blockers))
+            self._delivery.tell("supervisor", "", LongWait(submission, waited, ahead, blockers, count))
         self.deadline = self._watch.deadline()
 
     def _enter(self, message: Enter) -> None:

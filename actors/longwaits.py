@@ -1,4 +1,5 @@
-"""Telling of runs that have waited too long: a warning for each, and at most one event per lane and second.
+"""Telling of runs that have waited too long: at most one warning a second for the engine, and one event per
+lane and second, for the longest. Whoever gave an `on_wait` hears of each run.
 
 A part of the supervisor. Lanes and handles say which runs have waited past their `warn_after`.
 """
@@ -7,9 +8,8 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable
-
-import trio
 
 from ..protocol.events import RunWaiting
 from ..protocol.states import Status
@@ -18,6 +18,9 @@ from .journal import Journal
 from .messages import LongWait
 
 logger = logging.getLogger("greenroom")
+
+_NAMED = 10
+"""So many blockers are named in a warning."""
 
 _QUEUED = frozenset({Status.QUEUED})
 
@@ -30,19 +33,16 @@ class LongWaits:
         self._spawn = spawn
         self._longest: dict[str, RunWaiting] = {}  # lane: the longest of those just reported
         self._said: dict[str, float] = {}  # lane: when its last event was
+        self._count = 0  # runs that no warning has told of yet
+        self._first: tuple[LongWait, list[str], bool] | None = None  # the longest of them
+        self._next_warning = -math.inf
 
-    def warn(self, message: LongWait, blockers: list[str], *, draining: bool) -> None:
-        """Warn of one run, and call its `on_wait`."""
+    def add(self, message: LongWait, blockers: list[str], *, draining: bool) -> None:
+        """A run has waited too long, and perhaps others less long: call its `on_wait`."""
         submission, waited, ahead = message.submission, message.waited, message.ahead
-        logger.warning(
-            "run %s of handle %r has waited %.1f s in lane %r, %d ahead of it, blocked by %s",
-            submission.id,
-            submission.handle,
-            waited,
-            submission.lane,
-            ahead,
-            ", ".join(blockers) or ("draining" if draining else "a limit of 0"),
-        )
+        self._count += message.count
+        if self._first is None or submission.created_at < self._first[0].submission.created_at:
+            self._first = (message, blockers, draining)
         if submission.on_wait is not None:
             self._call_on_wait(message, blockers)
         longest = self._longest.get(submission.lane)
@@ -51,11 +51,36 @@ class LongWaits:
                 by="engine", waited=waited, ahead=ahead, blockers=blockers, **submission.about()
             )
 
-    def say(self) -> None:
-        """Tell of the longest in each lane, unless one was told of there within a second."""
-        if not self._longest:
-            return
-        now = trio.current_time()
+    def deadline(self) -> float:
+        """When there is something to `say`, at the latest."""
+        return self._next_warning if self._first is not None else math.inf
+
+    def say(self, now: float) -> None:
+        """Tell of the longest in each lane, unless one was told of there within a second; and warn."""
+        if self._first is not None and now >= self._next_warning:
+            self._warn(*self._first)
+            self._first, self._count, self._next_warning = None, 0, now + 1.0
+        if self._longest:
+            self._say_events(now)
+
+    def _warn(self, message: LongWait, blockers: list[str], draining: bool) -> None:
+        submission = message.submission
+        blocked_by = ", ".join(blockers[:_NAMED]) or ("draining" if draining else "a limit of 0")
+        if len(blockers) > _NAMED:
+            blocked_by += f" and {len(blockers) - _NAMED:,} more"
+        others = f"; {self._count - 1:,} more waited too long" if self._count > 1 else ""
+        logger.warning(
+            "run %s of handle %r has waited %.1f s in lane %r, %d ahead of it, blocked by %s%s",
+            submission.id,
+            submission.handle,
+            message.waited,
+            submission.lane,
+            message.ahead,
+            blocked_by,
+            others,
+        )
+
+    def _say_events(self, now: float) -> None:
         self._said = {lane: at for lane, at in self._said.items() if now - at < 1.0}
         for lane, event in self._longest.items():
             if lane not in self._said:

@@ -55,6 +55,7 @@ class Submission(msgspec.Struct):
     over: bool = False  # set by the journal the moment that the run's end is committed
     refused: bool = False  # set by the journal if the run could not be stored; it is `over` then, too
     phase: Phase = Phase.DECIDING  # how far it has come as far as the supervisor knows, who sets it
+    shared: Reply[RunRecord | None] | None = None  # what its end answers to all callers who have joined it
     cleared: bool = False  # set by the supervisor: it has not begun, and is being cancelled
 
     def about(self) -> dict[str, Any]:
@@ -68,11 +69,13 @@ class Submission(msgspec.Struct):
         return self.begun or bool(self.terms.ancestors)
 
 
-class Accepted(msgspec.Struct, gc=False):
-    """The answer to a submission: the run, and whether it was there before."""
+class Accepted(msgspec.Struct):
+    """The answer to a submission: the run, and whether it was there before. `ended` is what its end answers
+    instead of the submission's own reply: the same for all callers who join it, so that none costs more."""
 
     run: str
     joined: bool
+    ended: Reply[RunRecord | None] | None = None
 
 
 # From callers (the embedding API, the gateway, a body that calls a child) to the supervisor.
@@ -189,6 +192,12 @@ class WaitForActive(msgspec.Struct):
     reply: Reply[bool]
 
 
+class NotWaiting(msgspec.Struct):
+    """Nobody waits for this reply to a `WaitForActive` any more."""
+
+    reply: Reply[bool]
+
+
 class SetDraining(msgspec.Struct):
     """Refuse new runs and start none, or do so again."""
 
@@ -285,7 +294,7 @@ class Detached(msgspec.Struct, gc=False):
 
 
 class Drop(msgspec.Struct, gc=False):
-    """These runs are about to be cancelled: start none of them."""
+    """These runs are about to be cancelled, or have to wait, and enter again later: start none of them."""
 
     runs: list[str]
 
@@ -329,12 +338,14 @@ class Forget(msgspec.Struct, gc=False):
 
 class LongWait(msgspec.Struct):
     """From a lane or handle: a run has waited for `warn_after`. `blockers` is `None` where only the global
-    limit holds it up, which the supervisor knows more about."""
+    limit holds it up, which the supervisor knows more about. `count` says of how many this is the longest;
+    those of them with an `on_wait` come one by one, with a count of 0."""
 
     submission: Submission
     waited: float
     ahead: int
     blockers: list[str] | None
+    count: int
 
 
 # To a run, and from a run (or the journal, once it is committed) to the others.
@@ -347,9 +358,11 @@ class Granted(msgspec.Struct, gc=False):
 
 
 class Recover(msgspec.Struct, gc=False):
-    """To a run that had begun, at the start: go on, or end. `children` are the runs that it waited for."""
+    """To a run that had begun, at the start: go on, or end. `children` are the runs that it waited for;
+    `deaths` how many processes have died while they executed it, if it executed when the last one did."""
 
     children: list[str]
+    deaths: int = 0
 
 
 class Recovered(msgspec.Struct, gc=False):

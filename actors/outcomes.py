@@ -38,6 +38,8 @@ async def body_ended(run: RunState, message: BodyEnded) -> None:
     run.timers.drop("cancel_scope")
     run.timers.drop("abandon")
     if run.abandoned:
+        if run.ending:
+            return  # it is gone before its run has ended without it
         run.delivery.tell("handle", run.submission.handle, BodyGone(run.id))
         return
     outcome, verdict = message.outcome, run.verdict

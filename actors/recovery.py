@@ -64,7 +64,7 @@ def _lanes(stored: Stored, pending: list[RunRecord], runs: dict[str, RunRecord])
     for name in (MAIN, *(record.lane for record in runs.values())):
         lanes.setdefault(name, LaneState(default_limit(name), 0, [], []))
     for record in pending:
-        if _holds_slot(record):
+        if holds_slot(record):
             lanes[record.lane].executing.append(record.id)
         elif record.status is Status.QUEUED and record.place is not None:
             lanes[record.lane].queued.append(record.id)
@@ -76,7 +76,8 @@ def _lanes(stored: Stored, pending: list[RunRecord], runs: dict[str, RunRecord])
     }
 
 
-def _holds_slot(record: RunRecord) -> bool:
+def holds_slot(record: RunRecord) -> bool:
+    """Whether the picture counts it among those that execute."""
     if record.status is Status.CANCELLING:
         return record.waiting_for is None and not record.detached
     return record.status is Status.RUNNING and not record.detached

@@ -10,19 +10,21 @@ Here stand the actor and how it starts a body. What it does about everything els
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import trio
 
 from ..protocol.states import Status
 from ..protocol.values import copied
-from . import asking, comeback, ending, outcomes
-from .actor import Actor, Delivery, Reply, TellWhenSet
+from . import asking, comeback, ending, errands, outcomes
+from .actor import Actor, Delivery, TellWhenSet
 from .body import Run, Services
 from .bodymessages import Ask, Flag, Resume, Suspend, Taken, Unask
+from .errands import ErrandDone
 from .execution import BodyEnded, Execution, LiveBodies
-from .journal import LoadCheckpoint
 from .messages import (
     AnswerInterrupt,
     Cancel,
@@ -67,6 +69,8 @@ class RunActor(Actor):
 
     def has_work(self) -> bool:
         run = self._state
+        if run.errands:
+            return True
         if run.execution is not None:
             return not (run.abandoned and run.stopping is not None)
         if run.ledger.ended or (run.stopping is not None and run.stopping.now):
@@ -86,15 +90,22 @@ class RunActor(Actor):
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
         for message in messages:
-            kind = type(message)
-            if kind is Granted:
-                await self._granted(message)
-            elif kind is Recover:
-                children_ended = TellWhenSet(self, comeback.ChildrenEnded())
-                await comeback.recover(self._state, message, children_ended)
-            else:
-                await _HANDLERS[kind](self._state, message)
+            await self._handle(message)
         self._set_deadline()
+
+    async def _handle(self, message: Any) -> None:
+        run, kind = self._state, type(message)
+        if kind is ErrandDone:
+            await errands.done(run, message)
+        elif run.starting:
+            run.put_aside = (*run.put_aside, message)
+        elif kind is Granted:
+            await self._granted(message)
+        elif kind is Recover:
+            children_ended = TellWhenSet(self, comeback.ChildrenEnded())
+            await comeback.recover(run, message, children_ended)
+        else:
+            await _HANDLERS[kind](run, message)
 
     async def on_deadline(self) -> None:
         now = trio.current_time()
@@ -104,6 +115,9 @@ class RunActor(Actor):
         self._set_deadline()
 
     def _set_deadline(self) -> None:
+        if self._state.starting:
+            self.deadline = math.inf  # its body begins soon, and all is looked at then
+            return
         self.deadline = min(self._state.timers.next(), self._state.questions.deadline())
 
     async def _act_on_timers(self, now: float) -> None:
@@ -120,6 +134,8 @@ class RunActor(Actor):
                     run.ask_for_new_place()
                 case "wake":
                     run.stop_waiting()
+                case "detach":
+                    await comeback.detach(run)
 
     async def _granted(self, message: Granted) -> None:
         """There is a slot: for a new body, or for the one whose wait is over."""
@@ -127,7 +143,7 @@ class RunActor(Actor):
         ledger, terms = run.ledger, run.submission.terms
         await self._act_on_timers(trio.current_time() + _AT_ONCE)  # a deadline comes before the slot
         startable = ledger.status in (Status.QUEUED, Status.SUSPENDED) and run.verdict is None
-        if not startable or (run.stopping is not None and run.stopping.now):
+        if not startable or run.ending or (run.stopping is not None and run.stopping.now):
             run.give_back(message.generation)
             return
         resumes = run.execution is not None
@@ -151,14 +167,30 @@ class RunActor(Actor):
         if resumes:
             run.go_on()
         else:
-            await self._start_body()
+            await self._prepare_body()
 
-    async def _start_body(self) -> None:
+    async def _prepare_body(self) -> None:
+        """Start a body, as soon as it is known what it goes on from."""
         run = self._state
-        submission = run.submission
         run.timers.drop("queue_timeout")
         run.doorstep.new_body()
-        checkpoint = await _load_checkpoint(run)
+        if not run.errands and _begins_afresh(run):
+            self._start_body(None)
+        else:
+            run.starting = True
+            errands.send(run, partial(_load_checkpoint, run), self._go_on_from)
+
+    async def _go_on_from(self, checkpoint: Any) -> None:
+        run = self._state
+        run.starting = False
+        self._start_body(checkpoint)
+        messages, run.put_aside = run.put_aside, ()
+        for message in messages:
+            await self._handle(message)
+
+    def _start_body(self, checkpoint: Any) -> None:
+        run = self._state
+        submission = run.submission
         body = Run(
             submission,
             run.ledger.attempt,
@@ -173,14 +205,19 @@ class RunActor(Actor):
         self._spawn(run.execution)
 
 
-async def _load_checkpoint(run: RunState) -> Any:
-    """What the body goes on from: what this run has saved, or for a `continue` also what another has."""
+def _begins_afresh(run: RunState) -> bool:
+    """Whether nothing can have been saved that the body could go on from."""
     submission = run.submission
-    if submission.kind == "start" and run.ledger.attempt == 1 and submission.stored is None:
+    return submission.kind == "start" and run.ledger.attempt == 1 and submission.stored is None
+
+
+async def _load_checkpoint(run: RunState) -> Any:
+    """What the body goes on from: what this run has saved, or for a `continue` also what another has.
+    Whatever was saved by then is committed, since the start is."""
+    submission = run.submission
+    if _begins_afresh(run):
         return None
-    reply: Reply[Any] = Reply()
-    run.journal.tell(LoadCheckpoint(submission.handle, submission.job.name, reply))
-    saved = await reply.get()
+    saved = await run.journal.checkpoint(submission.handle, submission.job.name)
     if saved is None or (submission.kind == "start" and saved.run != submission.id):
         return None
     return copied(saved.value)

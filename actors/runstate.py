@@ -8,7 +8,7 @@ the garbage collector.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,10 +19,12 @@ from .body import Services
 from .doorstep import Doorstep
 from .execution import Execution, LiveBodies
 from .ledger import Ledger
-from .messages import Enter, Leave, Left, Retry, Stop, Submission
+from .messages import Cancel, Enter, Leave, Left, Recovered, Retry, Stop, Submission
 from .pause import Pause
 from .questions import Questions
 from .timers import RunClock, Timers
+
+_Errand = tuple[Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]]
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -38,22 +40,29 @@ class RunState:
 
     __slots__ = (
         "abandoned",
+        "deaths",
         "delivery",
         "doorstep",
+        "ending",
+        "errands",
         "execution",
         "files",
         "files_doomed",
         "id",
         "inbox",
         "journal",
+        "late_cancels",
         "ledger",
         "live_bodies",
         "next_attempt",
         "orphans",
+        "put_aside",
         "questions",
+        "recovering",
         "resuming",
         "run_clock",
         "services",
+        "starting",
         "stopping",
         "submission",
         "timers",
@@ -87,7 +96,14 @@ class RunState:
         self.waits_for: Pause | None = None  # without a body
         self.files: Sequence[str] = ()  # those that this run has finished
         self.files_doomed = False  # whether they are deleted unless the run succeeds
+        self.deaths = 0  # processes that died while they executed it, as far as that is kept
         self.orphans: Sequence[str] = ()  # the children of a body that a restart has ended
+        self.errands: tuple[_Errand, ...] = ()  # what helper tasks do for it, and what follows then
+        self.ending = False  # its end is decided, and is committed when the errands before it are done
+        self.recovering = False  # that end is one that a restart brings, and starts wait for it, for a moment
+        self.late_cancels: Sequence[Cancel] = ()  # that have come meanwhile, and are answered afterwards
+        self.starting = False  # it has a slot, and its body begins when the errands before it are done
+        self.put_aside: Sequence[Any] = ()  # the messages that have come meanwhile
 
     def enter_lane(self) -> None:
         """Ask for a slot, at the place that the run has."""
@@ -100,6 +116,11 @@ class RunState:
         self.waits_for = None
         self.timers.drop("wake")
         self.enter_lane()
+
+    def recovered(self) -> None:
+        """Say that it stands where it belongs after a restart."""
+        self.recovering = False
+        self.delivery.tell("supervisor", "", Recovered())
 
     def ask_for_new_place(self) -> None:
         """Ask for a slot, at a new place: for another attempt."""

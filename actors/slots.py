@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from .messages import Grant, LaneReport
+from .suspects import Suspects
 
 
 class Granting(NamedTuple):
@@ -22,6 +23,13 @@ class Granting(NamedTuple):
 
     lane: str
     grant: Grant
+
+
+class SetAside(NamedTuple):
+    """A run that has to wait although there is a slot for it: its lane is to pass it over."""
+
+    lane: str
+    run: str
 
 
 class _Unsettled:
@@ -52,6 +60,7 @@ class Slots:
         self._heap: list[int] = []  # the asked places, and some that are asked for no longer
         self._next_places: dict[str, int] = {}
         self._unsettled: dict[str, _Unsettled] = {}
+        self.suspects = Suspects()
 
     def entering(self, lane: str, place: int) -> None:
         """The lane is being told of a run that enters it."""
@@ -61,13 +70,14 @@ class Slots:
         """The lane is being told of something that may give it room."""
         self._await_report(lane).settling += 1
 
-    def left(self, run: str, lane: str, generation: int | None) -> None:
+    def left(self, run: str, lane: str, generation: int | None, now: float) -> None:
         """A run gave its slot back, or left the queue; an older generation frees nothing."""
         self.settling(lane)
+        self.suspects.gave_back(run, now)
         if generation is not None and self.executing.get(run) == generation:
             del self.executing[run]
 
-    def report(self, report: LaneReport) -> None:
+    def report(self, report: LaneReport, now: float) -> None:
         """Take a lane's word for what it wants."""
         for place, run in report.wants.items():
             if run is None:
@@ -77,6 +87,7 @@ class Slots:
                     heappush(self._heap, place)
                 self._asked[place] = (report.lane, run)
         for grant in report.returned:
+            self.suspects.gave_back(grant.run, now)
             if self.executing.get(grant.run) == grant.generation:
                 del self.executing[grant.run]
         if report.next_place is None:
@@ -101,12 +112,13 @@ class Slots:
     def reset(self, lanes: list[str]) -> None:
         """Take every slot away; the generations of these lanes rise."""
         self.executing.clear()
+        self.suspects.reset()
         for lane in lanes:
             self.generations[lane] = self.generations.get(lane, 0) + 1
             self.settling(lane)
             self._await_report(lane).resetting = True
 
-    def grants(self) -> Iterator[Granting]:
+    def grants(self, now: float) -> Iterator[Granting | SetAside]:
         """Give the free slots away, in order of place."""
         if len(self.executing) >= self.limit or not self._heap:
             return
@@ -120,6 +132,13 @@ class Slots:
             if asked is not None:
                 del self._asked[place]
                 lane, run = asked
+                if self.suspects.has_to_wait(run):
+                    self.suspects.set_aside(run, lane)
+                    self.settling(lane)
+                    bar = min(bar, self._unsettled[lane].lowest())
+                    yield SetAside(lane, run)
+                    continue
+                self.suspects.granted(run, now)
                 generation = self.generations.get(lane, 0)
                 self.executing[run] = generation
                 yield Granting(lane, Grant(run, generation))

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import trio
+
 from ..persistence.store import Stored
 from ..protocol.errors import NoActiveRun
 from ..protocol.events import EngineChanged
 from ..protocol.names import MAIN
 from ..protocol.records import default_limit
+from ..protocol.states import PENDING
 from .actor import Actor, Countdown, Directory, Kind, Reply
 from .change import Change
 from .clearing import cancel_all, concerned
@@ -34,6 +37,7 @@ from .messages import (
     Left,
     LongWait,
     NotStored,
+    NotWaiting,
     Phase,
     Recovered,
     Refused,
@@ -53,8 +57,9 @@ from .messages import (
     WaitForActive,
     Waiting,
 )
-from .slots import Slots
+from .slots import Granting, SetAside, Slots
 from .starts import NotStarting, Starting
+from .suspects import suspects_after_restart
 
 
 class Supervisor(Actor):
@@ -113,6 +118,7 @@ class Supervisor(Actor):
             SetDraining: self._set_draining,
             ResetLanes: self._reset_lanes,
             WaitForActive: self._wait_for_active,
+            NotWaiting: self._not_waiting,
             Clear: self._clear,
             Closing: self._close,
         }
@@ -136,22 +142,50 @@ class Supervisor(Actor):
             "executing": list(self.slots.executing),
             "limit": self.slots.limit,
             "draining": self.holding,
+            "suspects": len(self.slots.suspects),
+            "waiters": len(self._waiters),
         }
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
         for message in messages:
             self._handlers[type(message)](message)
-        self._long_waits.say()
-        grants = list(self.slots.grants()) if self._may_grant() else []
+        now = trio.current_time()
+        self._long_waits.say(now)
+        self._give_slots(now)
+        self._set_deadline()
+
+    async def on_deadline(self) -> None:
+        now = trio.current_time()
+        for deaths in self.slots.suspects.take_tried(now):
+            self._journal.tell(Change((), run=deaths.run, expect=PENDING, memos=(deaths,)))
+        self._long_waits.say(now)
+        self._give_slots(now)
+        self._set_deadline()
+
+    def _set_deadline(self) -> None:
+        self.deadline = min(self.slots.suspects.deadline(), self._long_waits.deadline())
+
+    def _give_slots(self, now: float) -> None:
+        if not self._may_grant():
+            return
+        slots = self.slots
+        for run in slots.suspects.take_back():
+            self._intake.enter_again(run)
+        given = list(slots.grants(now))
+        grants = [granting for granting in given if isinstance(granting, Granting)]
         if grants:
             self._journal.tell(Starting([grant.run for _, grant in grants]))
         for lane, grant in grants:
             self._tell("lane", lane, grant)
+        for passed in given:
+            if isinstance(passed, SetAside):
+                self._tell("lane", passed.lane, Drop([passed.run]))
 
     def restore(
         self, stored: Stored, submissions: list[Submission], rejects: dict[str, str], wall_now: float
     ) -> None:
         """Take up the runs that were pending when the engine ended, in the order of their submission."""
+        self.slots.suspects.begin(suspects_after_restart(stored.pending))
         self._recovering = self._intake.restore(stored, submissions, rejects, wall_now)
 
     def _may_grant(self) -> bool:
@@ -172,17 +206,18 @@ class Supervisor(Actor):
     # What lanes and the journal tell.
 
     def _lane_report(self, message: LaneReport) -> None:
-        self.slots.report(message)
+        self.slots.report(message, trio.current_time())
         for grant in message.returned:
             self._journal.tell(NotStarting(grant.run))
             self._gave_back(grant.run)
 
     def _left(self, message: Left) -> None:
-        self.slots.left(message.run, message.lane, message.generation)
+        self.slots.left(message.run, message.lane, message.generation, trio.current_time())
         self._gave_back(message.run)
         if message.unused:
             self._journal.tell(NotStarting(message.run))
         if message.ended:
+            self.slots.suspects.forget(message.run)
             self._intake.ended(message.run)
 
     def _store_is_down(self, message: StoreIsDown) -> None:
@@ -198,7 +233,7 @@ class Supervisor(Actor):
 
     def _long_wait(self, message: LongWait) -> None:
         blockers = list(self.slots.executing) if message.blockers is None else message.blockers
-        self._long_waits.warn(message, blockers, draining=self._draining)
+        self._long_waits.add(message, blockers, draining=self._draining)
 
     # Commands.
 
@@ -266,6 +301,9 @@ class Supervisor(Actor):
             self._waiters.append((set(self.slots.executing), message.reply))
         else:
             self._journal.tell(Answer(message.reply, True))
+
+    def _not_waiting(self, message: NotWaiting) -> None:
+        self._waiters = [waiter for waiter in self._waiters if waiter[1] is not message.reply]
 
     def _clear(self, message: Clear) -> None:
         runs = concerned(message, self._intake.pending.values())

@@ -111,7 +111,7 @@ class System:
         flow_job = FlowJob(store, clock, max_value_bytes)
         self._jobs = jobs = EngineJobs(jobs, flow_job.job())
         door = self._door = Door(jobs, self._supervisor, self._journal, ids, max_value_bytes)
-        self._services = Services(door, self._journal, files, clock)
+        self._services = Services(door, self._journal, files, clock, self._spawn_helper)
         self._ownership = LocalOwnership()
         self._http = HttpPush(networks)
         self._registry = Registry(self._journal, clock)

@@ -10,7 +10,9 @@ from typing import Literal
 import msgspec
 import trio
 
-Timer = Literal["queue_timeout", "run_timeout", "deadline", "cancel_scope", "abandon", "retry", "wake"]
+Timer = Literal[
+    "queue_timeout", "run_timeout", "deadline", "cancel_scope", "abandon", "retry", "wake", "detach"
+]
 """What a run may have to do when a time has come. The run's actor says what each of them means."""
 
 

@@ -35,6 +35,7 @@ from .memory_flows import FlowsInMemory
 from .store import (
     Batch,
     Checkpoint,
+    Deaths,
     FileFinished,
     FileGivenUp,
     FilesDoomed,
@@ -80,6 +81,7 @@ class MemoryStore:
         self._doomed: dict[str, None] = {}
         self._wakes_at: dict[str, float | None] = {}
         self._requests: dict[str, Requested] = {}
+        self._deaths: dict[str, Deaths] = {}
         self._flows = FlowsInMemory()
 
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
@@ -124,11 +126,11 @@ class MemoryStore:
             record = write.record
             if write.expected is None:
                 self._insert(id, write.terms or Terms())
-            if write.ended is not None:
-                self._ended[id] = None
-                if write.holds_handle:
-                    self._held[record.handle] = id
+            if write.holds_handle:
+                self._held[record.handle] = id
             self._runs[id] = record
+        ended = [(write.ended, id) for id, write in batch.runs.items() if write.ended is not None]
+        self._ended.update((id, None) for _, id in sorted(ended))
         for event in batch.events:
             self._remember_event(event)
         for memo in batch.memos:
@@ -292,10 +294,15 @@ class MemoryStore:
             self._wakes_at[memo.run] = memo.at
         elif isinstance(memo, Requested):
             self._requests[memo.request_id] = memo
+        elif isinstance(memo, Deaths):
+            self._deaths[memo.run] = memo
+            if not memo.count:
+                del self._deaths[memo.run]
         else:
             self._flows.remember(memo)
 
     def _stored(self, run: RunRecord) -> StoredRun:
+        deaths = self._deaths.get(run.id, Deaths(run.id, 0))
         return StoredRun(
             record=run,
             terms=self._terms[run.id],
@@ -304,6 +311,8 @@ class MemoryStore:
             messages=list(self._messages.get(run.id, {}).items()),
             questions=list(self._questions.get(run.id, {}).values()),
             files=list(self._files.get(run.id, ())),
+            deaths=deaths.count,
+            tried=deaths.tried,
         )
 
     def _forget(self, id: str) -> None:
@@ -320,6 +329,7 @@ class MemoryStore:
             self._files,
             self._doomed,
             self._wakes_at,
+            self._deaths,
         )
         for held in by_run:
             held.pop(id, None)

@@ -48,6 +48,7 @@ def _prune_runs(connection: Connection, retention: Retention, now: float, most: 
             schema.files,
             schema.flow_runs,
             schema.node_runs,
+            schema.deaths,
             requests,
         ):
             connection.execute(delete(table).where(table.c.run.in_(ids)))

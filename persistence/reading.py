@@ -141,6 +141,10 @@ def _read_pending(connection: Connection) -> list[StoredRun]:
         found[row.run].questions.append(_as_asked(row.question, row.closed))
     for row in connection.execute(select(files).where(files.c.run.in_(ids))):
         found[row.run].files.append(row.path)
+    deaths = schema.deaths
+    counts = select(deaths.c.run, deaths.c["count"].label("deaths")).where(deaths.c.run.in_(ids))
+    for row in connection.execute(counts):
+        found[row.run].deaths, found[row.run].tried = abs(row.deaths), row.deaths < 0
     return list(found.values())
 
 

@@ -220,7 +220,8 @@ deaths = Table(
     "deaths",
     metadata,
     Column("run", _Id, primary_key=True),
-    Column("count", Integer, nullable=False),  # processes that died while they executed the run
+    # Processes that died while they executed the run; negative once it has been tried since.
+    Column("count", Integer, nullable=False),
 )
 
 leases = Table(

@@ -85,7 +85,26 @@ class Requested(msgspec.Struct, frozen=True, gc=False):
     fingerprint: str | None
 
 
-Memo = Checkpoint | MessagesTaken | FileFinished | FileGivenUp | FilesDoomed | WakesAt | Requested | FlowMemo
+class Deaths(msgspec.Struct, frozen=True, gc=False):
+    """How many processes have died while they executed a run, 0 to forget it; and whether it has executed for
+    long enough since then to be taken for harmless."""
+
+    run: str
+    count: int
+    tried: bool = False
+
+
+Memo = (
+    Checkpoint
+    | MessagesTaken
+    | FileFinished
+    | FileGivenUp
+    | FilesDoomed
+    | WakesAt
+    | Requested
+    | Deaths
+    | FlowMemo
+)
 """What is remembered beside the events."""
 
 
@@ -151,6 +170,8 @@ class StoredRun(msgspec.Struct, gc=False):
     messages: list[tuple[int, Any]] = []
     questions: list[Question] = []
     files: list[str] = []
+    deaths: int = 0
+    tried: bool = False
 
 
 class StoredRequest(msgspec.Struct, gc=False):

@@ -34,6 +34,7 @@ from .statements import Row, Statements, status_in
 from .store import (
     Batch,
     Checkpoint,
+    Deaths,
     FileFinished,
     FileGivenUp,
     FilesDoomed,
@@ -186,6 +187,7 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     doomed: list[Row] = []
     wakes: dict[str, Row] = {}
     requests: dict[str, Row] = {}
+    deaths: dict[str, Row | None] = {}
     flows: list[FlowMemo] = []
     for memo in batch.memos:
         if isinstance(memo, Checkpoint):
@@ -203,6 +205,9 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
             wakes[memo.run] = (memo.at, memo.run)
         elif isinstance(memo, Requested):
             requests[memo.request_id] = (memo.request_id, memo.run, memo.fingerprint)
+        elif isinstance(memo, Deaths):
+            count = -memo.count if memo.tried else memo.count
+            deaths[memo.run] = (memo.run, count) if count else None
         else:
             flows.append(memo)
     by_id = {row[0]: row for row in checkpoints.values()}
@@ -213,6 +218,8 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     statements.update(schema.runs, "id", ("files_doomed",), doomed)
     statements.update(schema.runs, "id", ("wakes_at",), list(wakes.values()))
     statements.replace(schema.requests, ("request_id", "run", "fingerprint"), requests)
+    statements.delete(schema.deaths, "run", list(deaths))
+    statements.insert(schema.deaths, ("run", "count"), [row for row in deaths.values() if row])
     if flows:
         _write_flows(flows, batch.runs, statements)
 

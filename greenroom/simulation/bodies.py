@@ -6,6 +6,7 @@ for each of its attempts; the last one goes for all that follow.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -15,12 +16,13 @@ from ..actors.body import Run
 from ..actors.jobs import Jobs
 from ..protocol.errors import GreenroomError
 from ..protocol.states import Status
+from .crash import cancelled
 from .rules import Rules
 
 GRACE = 2.0
 HANDLES = ("ann", "bob", "cleo", "dora")
 LANES = ("main", "side", "back")
-JOBS = ("plain", "retried", "polite", "brief", "resumable", "tough", "streamer")
+JOBS = ("plain", "retried", "polite", "brief", "hasty", "resumable", "tough", "streamer")
 WHOLE = b"half of it, and the rest"
 
 Plan = list[list[Any]]
@@ -32,11 +34,13 @@ class Bodies:
     def __init__(self) -> None:
         self.jobs = Jobs()
         self.rules: Rules  # of the server; set when there is one
+        self.kill: Callable[[str], None]  # the server's process; likewise
         self.letting_go = trio.Event()  # what takes long in a body ends when this is set
         self._register("plain")
         self._register("retried", max_attempts=3, backoff=1.0)
         self._register("polite", cancel="cooperative", max_attempts=2, backoff=0.0)
         self._register("brief", run_timeout=2.0, queue_timeout=3.0, deadline=8.0)
+        self._register("hasty", max_attempts=3, backoff=0.5, run_timeout=2.0)
         self._register("resumable", resumable=True)
         self._register("tough", resumable=True, max_attempts=2, backoff=0.5)
         self._register("streamer", accepts="streaming", resumable=True)
@@ -148,6 +152,10 @@ class Bodies:
     async def _end_interactive(self, run: Run) -> None:
         await run.end_interactive()
 
+    async def _poison(self, run: Run) -> None:
+        self.kill(f"poisoned by {run.id}")
+        raise cancelled()
+
     async def _raise(self, run: Run) -> None:
         raise ValueError("as asked")
 
@@ -157,7 +165,10 @@ class Bodies:
 
 def draw_tries(random: Random) -> list[Plan]:
     """Plans for the attempts of a run."""
-    return [draw_plan(random, 3) for _ in range(random.choice((1, 1, 2)))]
+    plans = [draw_plan(random, 3) for _ in range(random.choice((1, 1, 2)))]
+    if len(plans) > 1 and random.random() < 0.3:
+        plans[0].append(["raise"])
+    return plans
 
 
 def draw_plan(random: Random, longest: int) -> Plan:
@@ -169,13 +180,15 @@ def draw_plan(random: Random, longest: int) -> Plan:
 def draw_step(random: Random) -> list[Any]:
     """Something that a body does: each kind as likely, and within a kind each step."""
     name = random.choice(random.choice((_SIMPLE, _SIMPLE, _WAITS, _WAITS, _WORK, _ODD)))
+    if name == "poison" and random.random() < 0.6:  # it costs several lives
+        name = "raise"
     return [name, *_draw_arguments(name, random)]
 
 
 _SIMPLE = ("turns", "hold", "hold", "log", "progress")
 _WAITS = ("hold", "sleep", "nap", "ask", "call")
 _WORK = ("save", "write", "stream", "compact", "read", "hear")
-_ODD = ("ignore", "end_interactive", "raise", "forever")
+_ODD = ("ignore", "end_interactive", "raise", "forever", "poison")
 
 
 def draw_short_step(random: Random) -> list[Any]:

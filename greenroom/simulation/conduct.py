@@ -25,6 +25,7 @@ from ..protocol.states import ENDED, Status, allowed_from, rank
 from .flows.rules import FlowRules
 from .order import Order
 from .restarts import Restarts
+from .timelimits import TimeLimits
 from .told import EXECUTES, Told, ToldRun
 from .witness import Witness
 
@@ -41,6 +42,7 @@ class Conduct:
         restarts: Restarts,
         witness: Witness,
         flows: FlowRules,
+        time_limits: TimeLimits,
         fault: Callable[[str], None],
     ) -> None:
         self.told = told
@@ -48,6 +50,7 @@ class Conduct:
         self.restarts = restarts
         self.witness = witness
         self.flows = flows
+        self.time_limits = time_limits
         self._tell = fault
         self._interrupts: set[str] = set()
         self._last_place = 0
@@ -122,6 +125,7 @@ class Conduct:
     def _transition(self, event: RunStateChanged, run: ToldRun) -> None:
         before, to = run.status, event.to
         self.flows.transition(event, run)
+        self.time_limits.transition(event, run)
         if event.from_ != before:
             self._fault(event, f"the run was {before}")
         if before not in allowed_from(to) or rank(to) < rank(before):

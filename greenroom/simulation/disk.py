@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import NoReturn, Protocol
@@ -58,6 +58,10 @@ class SimulatedDisk:
         """Nothing can be written."""
         self.delay: tuple[float, float] | None = None
         """Seconds that an operation takes, from and to."""
+        self.delete_delay: tuple[float, float] | None = None
+        """Seconds that a delete of files takes, from and to."""
+        self.deleting: Counter[str] = Counter()
+        """The runs of which files are being deleted."""
         self.rates: dict[Trouble, float] = {}
         """How likely a commit meets with what, from 0 to 1."""
         self.files: dict[tuple[str, str], StoredFile] = {}
@@ -67,6 +71,7 @@ class SimulatedDisk:
         self.undeleted: set[tuple[str, ...]] = set()
         """The keys of files and parts that an engine wanted to delete, and the disk refused."""
         self.rules = rules
+        rules.told.deleting = self.deleting
         """What judges everything that is committed here."""
         self.injured = False
         """Whether anything has gone wrong with the disk since its engine was started."""
@@ -88,7 +93,7 @@ class SimulatedDisk:
     def repair(self) -> None:
         """From now on everything works, at once."""
         self.down = self.full = False
-        self.delay = None
+        self.delay = self.delete_delay = None
         self.rates = {}
         self._planned.clear()
 
@@ -116,12 +121,27 @@ class SimulatedDisk:
                 await trio.sleep(self._random.uniform(*self.delay))
             finally:
                 self._under_way -= 1
+                self.rules.told.disturbed = trio.current_time()
         if owner.dead:
             await trio.sleep_forever()
+
+    async def take_time_to_delete(self, runs: Sequence[str]) -> None:
+        """A delete of files of these runs is under way."""
+        if self.delete_delay is None:
+            return
+        self.deleting.update(runs)
+        try:
+            await trio.sleep(self._random.uniform(*self.delete_delay))
+        finally:
+            for run in runs:
+                self.deleting[run] -= 1
+                if not self.deleting[run]:
+                    del self.deleting[run]
 
     def fails(self, why: str) -> None:
         """Something goes wrong, as it was told to."""
         self.injured = True
+        self.rules.told.disturbed = trio.current_time()
         self._fault(why)
 
     def refuse_file(self, what: str, writes: bool) -> None:

@@ -49,9 +49,14 @@ class DiskFiles:
         disk.parts[handle, path, run] = StoredFile(run)
         return DiskPart(disk, self, handle, path, run, overwrite)
 
-    async def reach_to_delete(self, what: str, doomed: Iterable[tuple[str, ...]]) -> None:
-        """The same, and remember what could not be deleted, which the engine can't be blamed for."""
+    async def reach_to_delete(
+        self, what: str, doomed: Iterable[tuple[str, ...]], runs: Sequence[str]
+    ) -> None:
+        """The same, and remember what of these runs could not be deleted, which the engine can't be blamed
+        for."""
         try:
+            if not self._owner.dead:
+                await self._disk.take_time_to_delete(runs)
             await self.reach(what)
         except BaseException:
             if not self._owner.dead:
@@ -59,13 +64,15 @@ class DiskFiles:
             raise
 
     async def delete(self, handle: str, paths: Sequence[str]) -> None:
-        await self.reach_to_delete(f"delete {list(paths)}", [(handle, path) for path in paths])
+        doomed = [(handle, path) for path in paths]
+        found = [self._disk.files[key].run for key in doomed if key in self._disk.files]
+        await self.reach_to_delete(f"delete {list(paths)}", doomed, found)
         for path in paths:
             self._disk.files.pop((handle, path), None)
 
     async def remove_parts(self, handle: str, run: str) -> list[str]:
         left = [key for key in self._disk.parts if (key[0], key[2]) == (handle, run)]
-        await self.reach_to_delete(f"remove the parts of {run}", left)
+        await self.reach_to_delete(f"remove the parts of {run}", left, [run])
         for key in left:
             self._disk.parts.pop(key, None)
         return [path for _, path, _ in left]
@@ -99,6 +106,6 @@ class DiskPart:
         self._disk.files[handle, path] = self._file
 
     async def discard(self) -> None:
-        await self._files.reach_to_delete(f"discard {self.path}", [self._key])
+        await self._files.reach_to_delete(f"discard {self.path}", [self._key], [self._key[2]])
         if self._disk.parts.get(self._key) is self._file:
             del self._disk.parts[self._key]

@@ -16,6 +16,10 @@ are the races within one, and all that is accepted of them:
   was cancelled or timed out just then, or its lane was reset, may have taken up the room that the lane had.
 - A run whose wait ended in this instant may have asked for its slot behind others; at the next it has not.
   One that began in this instant, and waits again, may have done so, too.
+- A run of which files are being deleted is about to end, or has to wait for that before it executes. It may
+  be passed over, and it holds up nobody.
+- Of the suspects (runs that executed when a process died, and have not been tried since) one at a time
+  executes. While one does, or has done so in this instant, the others may be passed over.
 - A reset frees the slots of all lanes at once; its events come lane by lane. Until the instant is over,
   what executed when the reset began may already not count. So it is with a restart.
 """
@@ -37,6 +41,7 @@ class Order:
         self._told = told
         self._fault = fault
         self._begun: list[tuple[int, int, ToldRun]] = []  # in this instant: seq, place and run
+        self._tried_one = False  # whether a suspect has executed in this instant
         self._freed: set[str] = set()  # runs that a reset or restart of this instant has taken the slots of
         self._awake: set[str] = set()  # runs whose waits were over when the instant began
         self._queued: set[str] = set()  # all that stood in queues then
@@ -67,6 +72,7 @@ class Order:
         in_lane = [other for other in holders if other.lane == run.lane]
         limit = self._highest_of(run.lane)
         self._begun.append((event.seq, run.place or 0, run))
+        self._tried_one = self._tried_one or run.is_suspect
         self._freed.discard(run.id)
         if len(holders) >= self._highest:
             return f"{len(holders)} execute, which is all that {self._highest} allows"
@@ -109,11 +115,16 @@ class Order:
         for id in awake:
             self._told.pending[id].waits_for_slot = True
         queues = self._told.queues()
+        queues = _only(queues, lambda run: run.id not in self._told.deleting)
         if self._drained_sometime:
-            queues = {name: left for name in queues if (left := [r for r in queues[name] if _privileged(r)])}
+            queues = _only(queues, _privileged)
+        suspects = [run for run in self._holders() if run.is_suspect]
+        if len(suspects) > 1:
+            self._fault(f"after {self._told.seq}, {suspects} execute beside each other, after a death")
         if not leaving:
-            self._judge_order(queues, (awake - self._awake) | {run.id for _, _, run in self._begun})
-            self._judge_free_slots(queues)
+            compared = _only(queues, lambda run: not (self._tried_one and run.is_suspect))
+            self._judge_order(compared, (awake - self._awake) | {run.id for _, _, run in self._begun})
+            self._judge_free_slots(_only(queues, lambda run: not (suspects and run.is_suspect)))
         self._queued = {run.id for queue in self._told.queues().values() for run in queue}
         for id in awake:
             self._told.pending[id].waits_for_slot = False
@@ -131,7 +142,7 @@ class Order:
 
         highest: dict[str, int] = {}  # by lane: the place of the last that began
         for seq, place, begun in self._begun:
-            if begun.id in self._queued and not self._limits_changed:
+            if begun.id in self._queued and not self._limits_changed and not begun.is_suspect:
                 self._queued.discard(begun.id)  # it may have waited since, and begun again
                 if place < highest.get(begun.lane, 0):
                     self._fault(f"at {seq}, {begun} began, after one with a higher place")
@@ -146,6 +157,7 @@ class Order:
     def _new_instant(self) -> None:
         told = self._told
         self._begun.clear()
+        self._tried_one = any(run.is_suspect for run in told.holders())
         self._freed.clear()
         self._lost_grant.clear()
         self._lane_highest.clear()
@@ -167,8 +179,14 @@ class Order:
 
     def _had_room_first(self, lane: str) -> bool:
         """Whether a lane had room before any slot was free that a run of another lane has got since."""
+        told = self._told
         first = self._full_until.get(lane, -1) < self._free_since
-        return first and lane not in self._lost_grant and not self._reset_now
+        refuses = any(run.id in told.deleting for run in told.pending.values() if run.lane == lane)
+        return first and not refuses and lane not in self._lost_grant and not self._reset_now
+
+
+def _only(queues: dict[str, list[ToldRun]], wanted: Callable[[ToldRun], object]) -> dict[str, list[ToldRun]]:
+    return {name: left for name, queue in queues.items() if (left := [run for run in queue if wanted(run)])}
 
 
 def _privileged(run: ToldRun) -> bool:

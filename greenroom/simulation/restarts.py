@@ -15,6 +15,9 @@ from ..protocol.states import Status
 from .order import Order
 from .told import EXECUTES, Told, ToldRun
 
+_PATIENCE = 0.5
+_MOST_DEATHS = 3
+
 
 class Job(Protocol):
     """What a job's author has declared, as far as it matters here."""
@@ -23,6 +26,7 @@ class Job(Protocol):
     max_attempts: int
     accepts: str
     cancel: str
+    grace: float
     registered: bool
 
 
@@ -35,6 +39,8 @@ class Restarts:
         self._order = order
         self._fault = fault
         self._recall: Callable[[str], Job]
+        self._since: float | None = None  # when the engine came up
+        self._waited = 0.0
         self._limits: dict[str | None, tuple[int | None, bool]] = {}  # what they must be; `None`: the engine
 
     def job(self, run: ToldRun) -> Job:
@@ -57,21 +63,35 @@ class Restarts:
         limit = told.max_concurrent if max_concurrent is None else max_concurrent
         self._limits = {lane: (limit, False) for lane, limit in (limits or {}).items()}
         self._limits[None] = (limit, False)
+        self._count_deaths()
         for run in told.pending.values():
             run.fate = self._fate(run)
             run.next_attempts = self._next_attempts(run)
-            run.restored = True
+            run.restored = run.aged = True
         self._order.opened(limit, limits or {})
         self.settled = False
+        self._since, self._waited = None, 0.0
 
-    def settle(self) -> None:
-        """The first instant is over."""
-        self.settled = True
+    @property
+    def patient(self) -> bool:
+        """Whether nothing need start yet: starts may wait a moment for runs that end with the restart."""
+        return not self.settled and self._waited < _PATIENCE
+
+    def settle(self, now: float) -> None:
+        """The first instant is over. A run whose files are being deleted may end later."""
         told = self._told
-        for run in told.pending.values():
-            if run.fate is not None:
+        self._since = now if self._since is None else self._since
+        self._waited = now - self._since
+        ends = [run for run in told.pending.values() if run.fate is not None]
+        self.settled = not any(run.id in told.deleting for run in ends)
+        for run in ends:
+            if run.id not in told.deleting:
                 self._fault(f"after a restart {run} is as it was, and not one of {run.fate}")
-        for lane, limit in self._limits.items():
+        for run in told.pending.values():
+            if run.fate is None and run.deaths != run.counted:
+                self._fault(f"{run} has {run.deaths} deaths after a restart, not {run.counted}")
+        limits, self._limits = self._limits, {}
+        for lane, limit in limits.items():
             if (found := self._limit(lane)) != limit:
                 self._fault(f"after a restart the limit of {lane or 'the engine'} is {found}, not {limit}")
 
@@ -97,6 +117,13 @@ class Restarts:
             return not self.job(run).resumable
         return reason == "retry"
 
+    def _count_deaths(self) -> None:
+        """A death counts for those that executed and had not been tried; or for all of them, if all had."""
+        executed = [run for run in self._told.pending.values() if run.status is Status.RUNNING]
+        untried = [run for run in executed if not run.tried]
+        for run in self._told.pending.values():
+            run.counted = run.deaths + (run in (untried or executed))
+
     def _may_go_on(self, run: ToldRun) -> bool:
         job = self.job(run)
         return job.registered and (job.resumable or run.attempt < job.max_attempts)
@@ -111,6 +138,8 @@ class Restarts:
             return {(Status.REJECTED, "unknown_job")}
         if not self._may_go_on(run):
             return {(Status.FAILED, "crashed")}
+        if run.status is Status.RUNNING and run.counted >= _MOST_DEATHS:
+            return {(Status.FAILED, "killed")}
         return {(Status.SUSPENDED, "recovered")} if run.status is Status.RUNNING else None
 
     def _next_attempts(self, run: ToldRun) -> tuple[int, ...]:
@@ -164,8 +193,8 @@ def _both(stored: StoredRun, run: ToldRun) -> tuple[tuple[Any, ...], tuple[Any, 
     was_told = (run.status, run.reason, run.attempt, run.place, run.params, run.handle)
     questions = {question.id: question.key for question in stored.questions if question.outcome is None}
     return (
-        (*is_stored, stored.files_doomed, dict(stored.messages), questions),
-        (*was_told, run.doomed, run.messages, run.questions),
+        (*is_stored, stored.deaths, stored.tried, stored.files_doomed, dict(stored.messages), questions),
+        (*was_told, run.deaths, run.tried, run.doomed, run.messages, run.questions),
     )
 
 

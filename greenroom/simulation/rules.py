@@ -3,15 +3,16 @@
 `Rules` reads each batch at the moment it becomes durable, keeps its own small picture of runs, handles and
 lanes (`told.py`), and writes down whatever breaks a rule as a fault. What belongs together stands in one
 module each: in `conduct.py` the state machine, attempts, handles, questions and messages; in `order.py`
-limits and the order of places; in `restarts.py` what a restart must bring back and make of it; in
-`witness.py` what bodies, files and clients show; in `flows/rules.py` what flows and workers do. Nothing here
+limits and the order of places; in `timelimits.py` the limits of time; in `restarts.py` what a restart must
+bring back and make of it; in `witness.py` what bodies, files and clients show; in `flows/rules.py` what flows
+and workers do. Nothing here
 knows trio, or the engine's code. Where the outcome is a race, every outcome is accepted that the rules allow,
 and no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 from ..persistence.store import (
     Batch,
     Checkpoint,
+    Deaths,
     FileFinished,
     FilesDoomed,
     Memo,
@@ -40,6 +42,7 @@ from .conduct import Conduct
 from .flows.rules import FlowRules
 from .order import Order
 from .restarts import Restarts
+from .timelimits import TimeLimits
 from .told import Told, ToldRun
 from .witness import Body, Witness
 
@@ -47,15 +50,22 @@ from .witness import Body, Witness
 class Rules:
     """See the module's text. `faults` is empty as long as every rule holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
         self.faults: list[str] = []
         self.told = Told()
         self.order = Order(self.told, self.faults.append)
         self.restarts = Restarts(self.told, self.order, self.faults.append)
         self.witness = Witness(self.told, self.faults.append)
         self.flows = FlowRules(self.told, lambda: self.witness.seen, self.faults.append)
+        self.time_limits = TimeLimits(self.told, now, self._grace, self.faults.append)
         self._conduct = Conduct(
-            self.told, self.order, self.restarts, self.witness, self.flows, self.faults.append
+            self.told,
+            self.order,
+            self.restarts,
+            self.witness,
+            self.flows,
+            self.time_limits,
+            self.faults.append,
         )
         self.cleared: dict[str, bool] = {}
         """Runs that someone has cleared, and whether only if they still wait in their handle."""
@@ -91,10 +101,12 @@ class Rules:
     def end_instant(self, now: float) -> None:
         """The clock (of trio) moves on: everything that was said has had its effect."""
         if not self.restarts.settled:
-            self.restarts.settle()
-        self.order.end_instant(self.witness.awake(now) | self.flows.awake(), leaving=self.is_left)
+            self.restarts.settle(now)
+        may_rest = self.is_left or self.restarts.patient
+        self.order.end_instant(self.witness.awake(now) | self.flows.awake(), leaving=may_rest)
         if not self.is_left:
             self.flows.end_instant()
+            self.time_limits.end_instant()
             self.witness.end_instant(lambda run: self.restarts.job(run).cancel == "cooperative")
         for name, handle in self.told.handles.items():
             if handle.holder is None and handle.waiting and not self.is_left:
@@ -107,8 +119,14 @@ class Rules:
                 self._wrong(f"{run} was cleared, and is still queued")
         self.cleared.clear()
 
+    def _grace(self, run: ToldRun) -> float:
+        job = self.restarts.job(run)
+        return 2 * job.grace if job.cancel == "cooperative" else job.grace
+
     def _judge_replaced(self, run: ToldRun) -> None:
         post_processing = self.witness.executes(run.id) and not run.flags["interactive"]
+        if run.id in self.told.deleting:
+            return
         if not run.ended and run.status is not Status.CANCELLING and not post_processing:
             self._wrong(f"{run} was to be replaced, and is not being cancelled")
 
@@ -181,6 +199,11 @@ class Rules:
             for seq in memo.seqs:
                 if told.runs[memo.run].messages.pop(seq, None) is None and not repeated:
                     self._wrong(f"message {seq} of {told.runs[memo.run]} is taken, but none waits")
+        elif isinstance(memo, Deaths):
+            run = told.runs[memo.run]
+            if memo.count not in (run.counted, run.deaths) and not (run.ended and not memo.count):
+                self._wrong(f"{memo.count} deaths of {run} are kept, which has had {run.counted}")
+            run.deaths, run.tried = memo.count, memo.tried
         elif isinstance(memo, Requested):
             told.requests[memo.request_id] = memo.run
 
@@ -189,6 +212,8 @@ class Rules:
         written = (record.status, record.reason, record.attempt, record.place, record.params)
         if written != (run.status, run.reason, run.attempt, run.place, run.params):
             self._wrong(f"{record} was written for {run}")
+        if terms is not None:
+            self.time_limits.submitted(run, terms)
         if terms is not None and terms.request_id is not None:
             self.told.made_for.setdefault(terms.request_id, {})[run.id] = None
             known = self.told.requests.setdefault(terms.request_id, run.id)

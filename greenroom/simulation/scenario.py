@@ -94,6 +94,9 @@ class Play:
             self.bodies.jobs, max_concurrent=self.max_concurrent, shutdown_timeout=3, gateway=self.gateway
         )
         self.bodies.rules = self.server.rules
+        self.bodies.kill = self.server.kill
+        if self.world.derived("deletes").random() < 0.3:  # on this machine they take their time
+            self.server.disk.delete_delay = (0.0, 4.0)
 
     async def step(self, random: Random) -> None:
         """Let something happen."""
@@ -242,14 +245,18 @@ class Play:
     async def trouble_the_disk(self, random: Random) -> None:
         """For a while."""
         disk = self.server.disk
-        what = random.choice(("down", "full", "slow"))
+        what = random.choice(("down", "full", "slow", "slow deletes"))
         if what == "slow":
             disk.delay = (0.0, random.choice((0.1, 1.0)))
+        elif what == "slow deletes":
+            disk.delete_delay = (0.0, random.choice((0.5, 4.0)))
         else:
             setattr(disk, what, True)
         await trio.sleep(random.choice((0.5, 3.0, 12.0)))
         if what == "slow":
             disk.delay = None
+        elif what == "slow deletes":
+            disk.delete_delay = None
         else:
             setattr(disk, what, False)
 

@@ -110,6 +110,11 @@ class Server:
             self._life.die("killed")
             await self._life.gone.wait()
 
+    def kill(self, why: str) -> None:
+        """The same, from within: the process dies here and now, and whoever calls this must go no further."""
+        if self._life is not None:
+            self._life.die(why)
+
     def end_instant(self, now: float) -> None:
         """For the rules: everything has had its effect."""
         self._show_files(at_rest=False)

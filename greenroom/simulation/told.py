@@ -6,9 +6,11 @@ the fold shows as a difference.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
+from ..persistence.store import Terms
 from ..protocol.events import Event, RunStateChanged
 from ..protocol.records import default_limit
 from ..protocol.states import ENDED, Status
@@ -43,15 +45,28 @@ class ToldRun:
         self.questions: dict[str, str] = {}  # the open ones: their keys
         self.answers: dict[str, Any] = {}  # by key
         self.messages: dict[int, Any] = {}  # those that its body has not taken: by seq
+        self.deaths = 0  # processes that died while they executed it, as far as that is kept
+        self.tried = False  # since the last of them
+        self.counted = 0  # its deaths, with the one that the last restart must count
         self.doomed = False  # its finished files are to be deleted
         self.fate: Collection[tuple[Status, str | None]] | None = None  # what a restart must make of it
         self.created_in = event.seq
         self.ended_in: int | None = None
+        self.terms = Terms()
+        self.submitted_at = self.attempt_at = 0.0  # trio's time
+        self.executed = 0.0  # seconds of this attempt, but for its present slot
+        self.executes_since: float | None = None
+        self.aged = False  # it has gone through a restart
         self.statuses: list[tuple[int, Status]] = [(event.seq, event.to)]
 
     @property
     def ended(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether a process may have died because of it: no two such runs may execute beside each other."""
+        return self.deaths > 0 and not self.tried and not self.ended
 
     @property
     def walks(self) -> bool:
@@ -117,6 +132,8 @@ class Told:
         self.checkpoints: dict[tuple[str, str], tuple[str, Any]] = {}  # by handle and job: run and value
         self.requests: dict[str, str] = {}  # by request id: the run
         self.made_for: dict[str, dict[str, None]] = {}  # by request id: all runs that it has ever made
+        self.disturbed = -math.inf  # when the disk last took time, or failed, in trio's time
+        self.deleting: Collection[str] = ()  # the runs of which files are being deleted, which may take long
         self.recorded: set[tuple[str, str]] = set()  # runs and the paths of files that they have finished
 
     @property

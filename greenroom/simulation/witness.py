@@ -183,6 +183,8 @@ class Witness:
     ) -> None:
         """What lies on the disk: unfinished files as handle, path and run; finished ones with their run."""
         for handle, path, id in parts:
+            if id in self._told.deleting:
+                continue
             if at_rest or id not in self._executing or self._told.runs[id].ended:
                 self._fault(f"{path} of handle {handle} is left unfinished by {self._told.runs[id]}")
         for (handle, path), id in files.items():
@@ -223,6 +225,11 @@ class Witness:
             return
         if filter is None and (folded := self._folded(snapshot)) != snapshot:
             self._fault(f"the fold up to {snapshot.seq} gives {folded}, but {snapshot} was shown")
+        ends = [told.runs[id].ended_in or 0 for id, run in snapshot.runs.items() if run.ended]
+        if ends != sorted(ends):
+            self._fault(
+                f"the ended runs of a snapshot were shown in the order {ends}, not in that of their ends"
+            )
         if snapshot.seq == told.seq:
             self._compare(snapshot, filter or Filter())
 

@@ -301,7 +301,7 @@ class World:
             self.spawn(partial(bury, self._task, self._scope))
 
     def _make_disk(self, name: str) -> SimulatedDisk:
-        rules = Rules()
+        rules = Rules(lambda: self.ticking.now)
 
         def committed(batch: Batch) -> None:
             self.figures.commits += 1

@@ -556,6 +556,30 @@ async def test_release_handle_frees_the_handle_of_an_abandoned_body_at_once(auto
         assert (await engine.snapshot()).handles["alice"].active_run == after.id
 
 
+async def test_the_end_of_a_body_frees_no_handle_that_another_body_holds(autojump_clock):
+    """The handle of an abandoned body was released, and the next run's body is abandoned there, too."""
+    jobs = Jobs()
+    for name, seconds in (("first", 100), ("second", 300)):
+        jobs.job(name)(stubborn_for(seconds))
+    async with open_engine(jobs, store="memory:") as engine:
+        first = await engine.submit("first", handle="alice")
+        await settled()
+        await first.cancel()
+        await first.wait()
+        await engine.release_handle("alice")
+        second = await engine.submit("second", handle="alice")
+        await settled()
+        await second.cancel()
+        await second.wait()
+        third = await engine.submit("second", handle="alice", on_conflict="queue")
+
+        await trio.sleep(100)  # the first one's body has ended
+        assert (await engine.snapshot()).handles["alice"].active_run == second.id
+        assert await status_of(engine, third) == "queued"
+        await trio.sleep(200)  # and now the second one's
+        assert await status_of(engine, third) == "running"
+
+
 async def test_release_handle_does_nothing_to_a_run_that_goes_on(autojump_clock):
     async with open_engine(with_body(idle), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
@@ -775,6 +799,18 @@ async def test_each_attempt_has_its_run_timeout_anew(autojump_clock):
         await trio.sleep(50)
         if run.attempt < 3:
             raise ConnectionError
+
+    async with open_engine(with_body(body, max_attempts=3, run_timeout=60), store="memory:") as engine:
+        await (await engine.submit("work", handle="alice")).result()
+
+
+async def test_what_an_attempt_executed_before_a_wait_does_not_count_for_the_next_attempt(autojump_clock):
+    async def body(run: Run):
+        await trio.sleep(50)
+        await run.sleep(10)
+        if run.attempt < 3:
+            raise ConnectionError
+        await trio.sleep(5)
 
     async with open_engine(with_body(body, max_attempts=3, run_timeout=60), store="memory:") as engine:
         await (await engine.submit("work", handle="alice")).result()

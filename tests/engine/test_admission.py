@@ -548,6 +548,39 @@ async def test_a_day_after_the_end_the_request_id_is_new_again(autojump_clock, b
         assert again.id != first.id
 
 
+async def test_repeats_of_a_request_id_leave_nothing_behind_and_hear_of_the_end(autojump_clock, bodies):
+    async with open_engine(bodies.jobs) as engine:
+        tickets = [
+            await engine.submit("wait", handle="alice", request_id="r", on_conflict="join") for _ in range(50)
+        ]
+        tickets += [await engine.submit("wait", handle="alice", on_conflict="join") for _ in range(50)]
+        [journal] = [report for report in engine.report() if report["kind"] == "journal"]
+        assert journal["watchers"] <= 2
+        bodies.end(tickets[0])
+        assert {await ticket.result() for ticket in tickets} == {"done for alice"}
+
+
+async def test_all_request_ids_of_a_run_expire_a_day_after_its_end(autojump_clock, bodies):
+    """Also those with which others have joined it."""
+    requests = ("first", "second", "third")
+    async with open_engine(bodies.jobs) as engine:
+        tickets = [
+            await engine.submit("wait", handle="alice", request_id=request, on_conflict="join")
+            for request in requests
+        ]
+        assert len({ticket.id for ticket in tickets}) == 1
+        bodies.end(tickets[0])
+        await tickets[0].result()
+        await trio.sleep(DAY - 1)
+        for request in requests:
+            again = await engine.submit("wait", handle="alice", request_id=request, on_conflict="join")
+            assert again.id == tickets[0].id
+        await trio.sleep(2)
+        for request in requests:
+            again = await engine.submit("wait", handle=f"after {request}", request_id=request)
+            assert not again.joined
+
+
 async def test_a_request_id_lasts_as_long_as_its_run_is_pending(autojump_clock, bodies):
     async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
         first = await engine.submit("wait", handle="alice", lane="paused", request_id="r")

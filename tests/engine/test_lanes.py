@@ -3,6 +3,7 @@
 import logging
 import math
 import random
+import re
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -12,6 +13,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from greenroom import Engine, Run, Ticket
+from greenroom.actors import actor
 from greenroom.errors import Conflict, Draining, Invalid, RunCancelled, RunFailed
 from greenroom.protocol.events import RunStateChanged, RunWaiting
 from tests.support import open_engine
@@ -113,6 +115,21 @@ async def test_lowering_a_lanes_limit_interrupts_nobody_and_starts_nobody_until_
         bodies.end(tickets[2])
         await wait_all_tasks_blocked()
         assert set(bodies.begun) == set(ids(tickets[:4]))
+
+
+async def test_a_slot_that_comes_together_with_a_lower_limit_is_not_taken(autojump_clock, bodies):
+    """The lane had room when the slot was given, and has none when it gets it."""
+    async with open_engine(bodies.jobs, max_concurrent=1, lanes={"fast": 2}) as engine:
+        executing, queued = await submit(engine, "a", "b", lane="fast")
+        [other] = await submit(engine, "c")
+        await wait_all_tasks_blocked()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(engine.set_max_concurrent, 2)
+            nursery.start_soon(engine.set_concurrency, "fast", 1)
+        await wait_all_tasks_blocked()
+        lane = (await engine.snapshot()).lanes["fast"]
+        assert (lane.limit, lane.executing, lane.queued) == (1, ids([executing]), ids([queued]))
+        assert set(bodies.begun) == set(ids([executing, other]))  # and the slot isn't lost
 
 
 async def test_a_limit_of_0_pauses_a_lane_and_nothing_else(autojump_clock, bodies):
@@ -700,6 +717,19 @@ async def test_waiting_for_active_runs_ignores_those_that_begin_later(autojump_c
         await until_status(engine, queued, "running")
 
 
+async def test_who_waits_for_active_runs_no_longer_is_forgotten(autojump_clock, bodies):
+    async with open_engine(bodies.jobs) as engine:
+        await submit(engine, "a")
+        await wait_all_tasks_blocked()
+        for _ in range(20):
+            assert not await engine.wait_for_active(0.1)
+        with trio.move_on_after(1):
+            await engine.wait_for_active(100)
+        await wait_all_tasks_blocked()
+        [supervisor] = [report for report in engine.report() if report["kind"] == "supervisor"]
+        assert supervisor["waiters"] == 0
+
+
 async def test_without_active_runs_there_is_nothing_to_wait_for(autojump_clock, bodies):
     async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
         await submit(engine, "a", lane="paused")
@@ -947,6 +977,49 @@ async def test_a_long_wait_is_logged_once_with_what_there_is_to_know(autojump_cl
         assert f"run {waiting.id}" in said
         for ticket in executing:
             assert ticket.id in said
+
+
+async def test_many_long_waits_are_one_line_a_second_with_their_count_and_the_longest(
+    autojump_clock, bodies, caplog
+):
+    told: list[str] = []
+    async with open_engine(bodies.jobs, max_concurrent=12, lanes={"full": 12}) as engine:
+        executing = await submit(engine, *(f"e{number}" for number in range(12)), lane="full")
+        await wait_all_tasks_blocked()
+        waiting = []
+        for number in range(100):
+            on_wait = lambda waited, ahead, blockers, number=number: told.append(str(number))  # noqa: E731
+            options = {"on_wait": on_wait} if number % 10 == 0 else {}
+            waiting += await submit(engine, f"w{number}", lane="full", **options)
+            await trio.sleep(0.05)
+        events = await waiting_events(engine, 100)
+        records = [record for record in caplog.records if "has waited" in record.getMessage()]
+    times = [record.created for record in records]
+    assert len(times) <= 7  # for the 5 s in which they get long
+    said = [record.getMessage() for record in records]
+    assert f"run {waiting[0].id}" in said[0]
+    counts = [int(found[1]) + 1 for text in said if (found := re.search(r"; (\d+) more waited", text))]
+    assert sum(counts) + len(said) - len(counts) == 100
+    assert executing[9].id in said[0]
+    assert executing[10].id not in said[0]
+    assert said[0].count("and 2 more") == 1
+    assert told == [str(number) for number in range(0, 100, 10)]
+    assert len(events) <= 7
+
+
+async def test_10_000_long_waits_at_once_are_one_line_and_one_message(autojump_clock, bodies, caplog):
+    async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
+        for number in range(10_000):
+            await engine.submit("wait", handle=f"h{number}", lane="paused")
+        messages: list[object] = []
+        before, actor.observer = actor.observer, lambda kind, name, message: messages.append(message)
+        try:
+            await trio.sleep(100)
+        finally:
+            actor.observer = before
+        [record] = [record for record in caplog.records if "has waited" in record.getMessage()]
+        assert "; 9,999 more waited too long" in record.getMessage()
+        assert len(messages) < 10
 
 
 async def fails(waited: float, ahead: int, blockers: list[str]) -> None:

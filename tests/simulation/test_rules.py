@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from greenroom.persistence.store import (
     Batch,
+    Deaths,
     FileFinished,
     FilesDoomed,
     MessagesTaken,
@@ -44,6 +45,7 @@ class Job:
     max_attempts: int = 1
     accepts: str = "interactive"
     cancel: str = "immediate"
+    grace: float = 10.0
     registered: bool = True
 
 
@@ -70,8 +72,8 @@ class Story:
     """Tells the rules of events, one after the other, each as it might be committed."""
 
     def __init__(self, max_concurrent: int = 2) -> None:
-        self.rules = Rules()
         self.now = 0.0
+        self.rules = Rules(lambda: self.now)
         stored = Stored("epoch", 0, 0, max_concurrent, False, {}, {}, {}, [], [], [])
         self.rules.opened(stored, JOBS.__getitem__)
         self.rules.end_instant(self.now)
@@ -447,8 +449,56 @@ def a_recovered_run_behind_others(story: Story) -> None:
     story.pass_time()
     story.restart()
     story.move("a", "suspended", reason="recovered", waiting_for="slot")
+    story.commit(Deaths("a", 1))
     story.begin("b")
     story.pass_time()
+
+
+def a_death_that_is_not_counted(story: Story) -> None:
+    story.submit("a", 1, job="resumable")
+    story.begin("a")
+    story.restart()
+    story.move("a", "suspended", reason="recovered", waiting_for="slot")
+    story.pass_time()
+
+
+def two_suspects_beside_each_other(story: Story) -> None:
+    for number, run in enumerate("ab", start=1):
+        story.submit(run, number, handle=run, job="resumable")
+        story.begin(run)
+    story.pass_time()
+    story.restart()
+    for run in "ab":
+        story.move(run, "suspended", reason="recovered", waiting_for="slot")
+        story.commit(Deaths(run, 1))
+    for run in "ab":
+        story.begin(run)
+    story.pass_time()
+
+
+def a_run_that_times_out_too_early(story: Story) -> None:
+    story.submit("a", 1)
+    story.rules.time_limits.submitted(story.rules.told.runs["a"], Terms(run_timeout=5))
+    story.begin("a")
+    story.pass_time()
+    story.rules.body_ends("a")
+    story.move("a", "timed_out", reason="run_timeout")
+
+
+def a_run_that_executes_for_too_long(story: Story) -> None:
+    story.submit("a", 1)
+    story.rules.time_limits.submitted(story.rules.told.runs["a"], Terms(run_timeout=5))
+    story.begin("a")
+    for _ in range(20):
+        story.pass_time()
+
+
+def a_run_that_is_queued_for_too_long(story: Story) -> None:
+    story.tell(EngineChanged, max_concurrent=0, draining=False)
+    story.submit("a", 1)
+    story.rules.time_limits.submitted(story.rules.told.runs["a"], Terms(queue_timeout=2))
+    for _ in range(5):
+        story.pass_time()
 
 
 def a_job_that_is_gone(story: Story) -> None:
@@ -518,6 +568,11 @@ BROKEN = {
     an_attempt_that_a_restart_costs: "the attempt was 1",
     an_attempt_that_a_restart_gives: "the attempt was 1",
     a_recovered_run_behind_others: "which comes first",
+    a_death_that_is_not_counted: "has 0 deaths after a restart, not 1",
+    two_suspects_beside_each_other: "execute beside each other",
+    a_run_that_times_out_too_early: "only 1 s of 5 s had passed",
+    a_run_that_executes_for_too_long: "is past its run_timeout",
+    a_run_that_is_queued_for_too_long: "is past its queue_timeout",
     a_job_that_is_gone: "is as it was",
     a_run_that_is_not_replaced: "was to be replaced",
     a_replacement_that_was_superseded: "was superseded",
@@ -541,6 +596,7 @@ def test_a_story_that_keeps_all_rules_has_no_fault():
     story.pass_time()
     story.restart()
     story.move("a", "suspended", reason="recovered", waiting_for="slot")
+    story.commit(Deaths("a", 1))
     story.begin("a")
     story.pass_time()
     story.end("a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from trio.abc import Clock
 
 from greenroom import Jobs, Run
 from greenroom.errors import Conflict
+from greenroom.persistence.files import DiskFiles
 from greenroom.protocol.events import InterruptOpened, RunStateChanged
 from tests.support import Bodies
 
 from .conftest import Place
-from .lives import Lives, ended, wait_for, wait_until
+from .lives import PATIENCE, Lives, ended, wait_for, wait_until
 
 SOON = 0.3
 """Seconds: short enough to wait for in real time, long enough to die within."""
@@ -854,6 +856,68 @@ async def test_a_cancel_after_the_restart_deletes_the_files_from_before_it(
         await engine.cancel(run.id, files="delete")
         assert (await ended(engine, run)).status == "cancelled"
     assert left(lives) == []
+
+
+class SlowDeletes(DiskFiles):
+    """Files of which nothing is deleted before the test says so."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, in_threads=False)
+        self.goes_on = trio.Event()
+
+    async def delete(self, handle: str, paths: Sequence[str]) -> None:
+        await self.goes_on.wait()
+        await super().delete(handle, paths)
+
+    async def remove_parts(self, handle: str, run: str) -> list[str]:
+        await self.goes_on.wait()
+        return await super().remove_parts(handle, run)
+
+
+async def test_slow_deletes_after_a_crash_delay_only_the_runs_whose_files_they_are(
+    lives: Lives, clock: Clock
+) -> None:
+    diary = Diary()
+    writing(diary, lives)
+
+    @diary.jobs.job("resumes", resumable=True)
+    async def resumes(run: Run) -> str:
+        diary.begin(run)
+        await diary.wait()
+        async with run.open_file("x.txt") as file:
+            await file.write(b"whole")
+        return "done"
+
+    @diary.jobs.job("quick")
+    async def quick(run: Run) -> None: ...
+
+    async with lives.crash(diary.jobs) as engine:
+        cancelled = await engine.submit("writes", handle="h")
+        resumed = await engine.submit("resumes", handle="i")
+        crashed = await engine.submit("writes", handle="j")
+        await wait_until(engine, lambda now: len(diary.begun) == 3)
+        await engine.cancel(cancelled.id, files="delete")
+    (lives.folder / "i").mkdir()
+    (lives.folder / "i" / f"x.txt.{resumed.id}.part").write_bytes(b"ha")
+    (lives.folder / "j" / f"y.txt.{crashed.id}.part").write_bytes(b"ha")
+    diary.hold = False
+    diary.begun.clear()
+    files = SlowDeletes(lives.folder)
+    async with lives.clean(diary.jobs, data_dir=files) as engine:
+        with trio.fail_after(PATIENCE):
+            for handle in "abcde":
+                await (await engine.submit("quick", handle=handle)).result()
+        await wait_for(engine, resumed, "running")
+        assert {id for id, *_ in diary.begun}.isdisjoint({cancelled.id, resumed.id, crashed.id})
+        runs = (await engine.snapshot()).runs
+        assert (runs[cancelled.id].status, runs[crashed.id].status) == ("cancelling", "running")
+        files.goes_on.set()
+        assert (await ended(engine, cancelled)).status == "cancelled"
+        assert (await ended(engine, crashed)).reason == "crashed"
+        assert (await ended(engine, resumed)).status == "succeeded"
+    assert sorted(path.name for path in (lives.folder / "i").iterdir()) == ["x.txt"]
+    assert not list((lives.folder / "h").rglob("*.txt"))
+    assert not list(lives.folder.rglob("*.part"))
 
 
 # Requests and deadlines.

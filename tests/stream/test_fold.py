@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import msgspec
 import pytest
@@ -135,6 +135,33 @@ async def test_of_the_ended_runs_only_the_last_are_kept(jobs, autojump_clock):
     last = snapshots[-1]
     assert [run.handle for run in last.runs.values()] == [f"h{n}" for n in range(300, KEPT_ENDED_RUNS + 300)]
     assert list(last.handles) == [run.handle for run in last.runs.values()]
+
+
+async def test_the_runs_that_ended_first_are_forgotten_first_whenever_one_began_to_follow(
+    jobs, autojump_clock, monkeypatch
+):
+    """The ended runs of a snapshot stand in the order of their ends, whatever that of their beginnings."""
+    monkeypatch.setattr("greenroom.protocol.fold.KEPT_ENDED_RUNS", 4)
+    store = Recording()
+
+    @jobs.job("lasts")
+    async def lasts(run: Run, params: dict) -> None:
+        await trio.sleep(params["seconds"])
+
+    async with open_engine(jobs, store, max_concurrent=9) as engine:
+        for seconds in (3, 1, 4, 2):
+            await engine.submit("lasts", handle=f"h{seconds}", params={"seconds": seconds})
+        await trio.sleep(5)
+        snapshots = [await engine.snapshot()]
+        assert [run.handle for run in snapshots[0].runs.values()] == ["h1", "h2", "h3", "h4"]
+        for number in range(4):
+            await have_done(engine, [f"later {number}"])
+            snapshots.append(await engine.snapshot())
+
+    for earlier, later in combinations(snapshots, 2):
+        folded = fold(earlier, store.events[earlier.seq : later.seq])
+        assert plain(folded) == plain(later)
+        assert list(folded.runs) == list(later.runs)
 
 
 async def test_what_the_last_run_of_a_handle_or_lane_leaves_goes_with_it(jobs, autojump_clock):

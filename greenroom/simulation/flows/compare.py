@@ -75,7 +75,7 @@ class _Evidence:
             error = Walk(self).walk(_graph(version.definition), self._run.params["params"], shared)
             return self._compare_end(error, shared)
         except NoMore:
-            ended = self._run.status in (Status.SUCCEEDED, Status.FAILED)
+            ended = self._run.status in (Status.SUCCEEDED, Status.FAILED) and self._run.reason != "killed"
             return f"it has {self._run.status} after {self._at} steps, and would go on" if ended else None
         except Wrong as wrong:
             return f"step {self._at + 1}: {wrong}"
