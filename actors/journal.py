@@ -119,7 +119,12 @@ class Journal(Actor):
     @property
     def store_is_down(self) -> bool:
         """Whether everything waits for the store to come back."""
-        return self._outage.down
+        return self._outage.down or self._outage.silent
+
+    @property
+    def draining(self) -> bool:
+        """Whether the engine drains, as far as is committed."""
+        return self._projection.draining
 
     async def ask(self, change: Change) -> Outcome:
         """Have a change decided and committed."""
@@ -129,7 +134,10 @@ class Journal(Actor):
         return await reply.get()
 
     async def look(self, read: Callable[[Projection], T]) -> T:
-        """Ask about what is committed."""
+        """Ask about what is committed. While the store is down, that is what is known already."""
+        if self.store_is_down:
+            await trio.lowlevel.checkpoint()
+            return read(self._projection)
         reply: Reply[T] = Reply()
         self.tell(Look(read, reply))
         return await reply.get()

@@ -75,6 +75,14 @@ def failure(error: BaseException, store: object, *, committing: bool) -> StoreDo
     return StoreDown(message, outcome_known=known, transient=sort == "transient")
 
 
+def no_answer(store: object, seconds: float, *, outcome_known: bool) -> StoreDown:
+    """For a call to a server that was cut off when its time was over. Trying it again at once would take as
+    long."""
+    return StoreDown(
+        f"the store is unavailable: {store}: no answer within {seconds:g} s", outcome_known=outcome_known
+    )
+
+
 def missing_driver(kind: Kind, error: ImportError) -> StoreBroken:
     name, extra = ("PostgreSQL", "postgres") if kind == "postgresql" else ("MySQL and MariaDB", "mysql")
     return StoreBroken(

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, update
 from ..protocol.errors import Invalid
 from . import schema
 from .addresses import Kind
-from .database import DatabaseManager
+from .database import LONG_CALL, DatabaseManager
 from .failures import StoreBroken, newer_version
 from .locks import StoreLock
 from .pruning import prune
@@ -29,6 +29,8 @@ from .versions import found_version, migrate_file, require_version
 
 _REVISIONS = Path(__file__).with_name("migrations")
 _PRUNED_AT_ONCE = 500
+_NO_LIMIT = 365 * 86_400.0
+"""Seconds for a migration: somebody waits for it, and it may have to rewrite every row."""
 
 
 @asynccontextmanager
@@ -71,7 +73,7 @@ async def upgrade(stores: str | Iterable[str]) -> int | None:
         return before
 
     async with opened(stores, alone=True, make=True) as database:
-        return await database.run(migrate)
+        return await database.run(migrate, limit=_NO_LIMIT)
 
 
 async def current(stores: str | Iterable[str]) -> int | None:
@@ -92,7 +94,7 @@ async def check(stores: str | Iterable[str]) -> list[str]:
         return [str(difference) for difference in differences(connection, database.kind)]
 
     async with opened(stores, alone=False) as database:
-        return await database.read(look)
+        return await database.read(look, limit=LONG_CALL)
 
 
 async def prune_all(stores: str | Iterable[str], retention: Retention, now: float) -> int:
@@ -104,7 +106,7 @@ async def prune_all(stores: str | Iterable[str], retention: Retention, now: floa
     async with opened(stores, alone=True) as database:
         await database.read(lambda connection: require_version(connection, database.name))
         forgotten = 0
-        while count := await database.run(some):
+        while count := await database.run(some, limit=LONG_CALL):
             forgotten += count
             await trio.lowlevel.checkpoint()
         return forgotten

@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import trio
 from sqlalchemy import Connection, select, update
@@ -20,7 +21,7 @@ from ..protocol.events import Event, InterruptClosed
 from ..protocol.flow.records import NodeRun, VersionRow
 from ..protocol.records import RunRecord
 from . import schema
-from .database import Connect, DatabaseManager
+from .database import LONG_CALL, Connect, DatabaseManager
 from .drivers import connect
 from .failures import StoreBroken
 from .flows import FlowRunPage, FlowRunQuery, StoredFlow
@@ -90,7 +91,7 @@ class SqlStore:
             connection.execute(update(schema.meta).values(engine=self._engine, holder=holder))
             return read_all(connection, now)
 
-        return await self._database.with_retry(begin)
+        return await self._database.with_retry(begin, limit=LONG_CALL)
 
     @property
     def check_every(self) -> float:
@@ -122,7 +123,11 @@ class SqlStore:
         await self._database.with_retry(write, again=write_unless_done)
 
     async def committed(self, batch: Batch) -> bool:
-        return await self._database.read(lambda connection: self._is_committed(connection, batch))
+        look = partial(self._is_committed, batch=batch)
+        if self._database.kind == "sqlite":
+            return await self._database.read(look)
+        # It waits for a transaction that the server may still have open: its COMMIT may be on the way.
+        return await self._database.run(look)
 
     async def run(self, id: str) -> RunRecord | None:
         return await self._database.read(lambda connection: read_run(connection, id))
@@ -158,7 +163,9 @@ class SqlStore:
         return await self._database.read(lambda connection: read_request_ids(connection, runs))
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
-        return await self._database.run(lambda connection: prune(connection, retention, now, most))
+        return await self._database.run(
+            lambda connection: prune(connection, retention, now, most), limit=LONG_CALL
+        )
 
     async def close(self) -> None:
         try:
@@ -169,7 +176,8 @@ class SqlStore:
     def _is_committed(self, connection: Connection, batch: Batch) -> bool:
         """Whether the batch is there. A seq that fits neither before nor after it, or another engine's id,
         means that this is not the store that the batch was meant for any more."""
-        row = connection.execute(select(schema.meta.c.last_seq, schema.meta.c.engine)).one()
+        meta = select(schema.meta.c.last_seq, schema.meta.c.engine).with_for_update()
+        row = connection.execute(meta).one()
         if row.engine != self._engine or row.last_seq not in (batch.before, batch.after):
             raise StoreBroken(
                 f"the store {self._database.name} is at seq {row.last_seq}, and this engine knows of "
