@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from ..persistence.failures import StoreDown
+from ..persistence.failures import StoreBroken, StoreDown
 from ..persistence.store import Batch, Checkpoint, Store
 from ..protocol.errors import GreenroomError, Unavailable
 from ..protocol.fold import Projection
@@ -77,6 +77,12 @@ class NotRead(msgspec.Struct):
     error: StoreDown
     commits: int
     reply: Reply[None]
+
+
+class StoreIsDamaged(msgspec.Struct):
+    """What is stored can't be relied on any more: the journal stops, and the engine with it."""
+
+    error: StoreBroken
 
 
 class WatchEnd(msgspec.Struct):
@@ -180,6 +186,8 @@ class Journal(Actor):
                 self._mentions.append(message.change)
             elif kind is Starting:
                 self._starts.expect(message.runs)
+            elif kind is StoreIsDamaged:
+                raise message.error
             elif kind is NotStarting:
                 changes += self._starts.without(message.run)
             else:
@@ -263,6 +271,8 @@ class Journal(Actor):
                 self._refuse_new_run(message)
             elif kind is Look:
                 self._look(message)
+            elif kind is StoreIsDamaged:
+                raise message.error
             elif not _refuse_answer(message):
                 self.mailbox.put(message)
 

@@ -93,6 +93,8 @@ async def open_engine(
         allow_scripts=allow_scripts,
         networks=Networks(LOOPBACK if worker_networks is None else worker_networks),
     )
+    if isinstance(opened, SqlStore):
+        opened.when_damaged(system.store_is_damaged)
     error: BaseException | None = None
     async with trio.open_nursery() as nursery:
         with trio.CancelScope(shield=True):  # half an engine could not be left in order

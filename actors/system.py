@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from ..persistence.failures import StoreBroken
 from ..persistence.files import Files
 from ..persistence.runs_dir import RunFiles
 from ..persistence.store import Retention, Store
@@ -28,7 +29,7 @@ from .flow.tools import Graphs, Tools
 from .handle import Handle
 from .housekeeping import Housekeeping
 from .jobs import EngineJobs, Jobs
-from .journal import Answer, Journal
+from .journal import Answer, Journal, StoreIsDamaged
 from .lane import Lane
 from .messages import Closing, Stop, WaitForActive
 from .ownership import LocalOwnership
@@ -190,6 +191,10 @@ class System:
         self._patience.cancel()
         self._leaving.set()
         self._block.cancel()
+
+    def store_is_damaged(self, error: StoreBroken) -> None:
+        """A call found that what is stored can't be relied on, whoever made it: the engine stops."""
+        self._journal.tell(StoreIsDamaged(error))
 
     async def _recover(self) -> None:
         """Begin where the store ends, or let what prevents it come out."""

@@ -30,7 +30,8 @@ from .drivers import (
     fileno,
     refuse_a_failed_transaction,
 )
-from .failures import StoreDown, failure, no_answer
+from .failures import StoreBroken, StoreDown, failure, no_answer
+from .filewatch import FileWatch
 from .retry import with_retry
 from .timelimits import TimeLimit
 
@@ -63,7 +64,11 @@ class DatabaseManager:
         self.kind = self.addresses[0].kind
         self.name = str(self.addresses[0])
         self.in_threads = in_threads
+        self.when_damaged: Callable[[StoreBroken], None] | None = None
+        """Told of the first sign that what is stored can't be relied on, in trio's thread."""
         self._engine: Engine | None = None
+        self._anchor: Any = None
+        self._files: FileWatch | None = None  # of a SQLite file
         connections = 1 if self.addresses[0].in_memory else POOL_SIZE + MAX_OVERFLOW
         self._readers = trio.CapacityLimiter(connections)
         self._writers = self._readers
@@ -87,6 +92,8 @@ class DatabaseManager:
         self._engine = await self._call(self._writers, self._make_engine)
         try:
             await self.read(lambda connection: connection.exec_driver_sql("SELECT 1").scalar())
+            if self.kind == "sqlite" and not self.addresses[0].in_memory:
+                await self._call(self._writers, self._watch_files)
         except BaseException:
             with trio.CancelScope(shield=True):
                 await self.close()
@@ -104,7 +111,7 @@ class DatabaseManager:
                     await limiter.acquire_on_behalf_of(borrower)
                 for borrower in borrowers:
                     limiter.release_on_behalf_of(borrower)
-            await self._call(self._writers, engine.dispose)
+            await self._call(self._writers, partial(self._dispose, engine))
 
     async def run(self, fn: Callable[[Connection], T], *, limit: float | None = None) -> T:
         """Call the function in one transaction: begun before, committed after it, rolled back if it raises.
@@ -118,6 +125,11 @@ class DatabaseManager:
     async def read(self, fn: Callable[[Connection], T], *, limit: float | None = None) -> T:
         """Call the function in a transaction that sees one state of the database, and keeps nothing."""
         return await self._call(self._readers, partial(self._transaction, fn, reads=True, limit=limit))
+
+    async def check(self) -> None:
+        """Raise `StoreBroken` if the file of the database isn't the one that was opened."""
+        if self._files is not None:
+            await self._call(self._readers, self._files.check)
 
     async def with_retry(
         self,
@@ -137,10 +149,15 @@ class DatabaseManager:
         )
 
     async def _call(self, limiter: trio.CapacityLimiter, function: Callable[[], T]) -> T:
-        if self.in_threads:
-            return await trio.to_thread.run_sync(function, limiter=limiter)
-        await trio.lowlevel.checkpoint()
-        return function()
+        try:
+            if self.in_threads:
+                return await trio.to_thread.run_sync(function, limiter=limiter)
+            await trio.lowlevel.checkpoint()
+            return function()
+        except StoreBroken as error:
+            if error.damaged and self.when_damaged is not None:
+                self.when_damaged(error)
+            raise
 
     def _make_engine(self) -> Engine:
         driver(self.kind)  # a missing one is named before SQLAlchemy stumbles over it
@@ -178,6 +195,26 @@ class DatabaseManager:
             limit.start(fileno(self.kind, connection))
             return ping(connection)
 
+    def _watch_files(self) -> None:
+        """Remember which files were opened. One connection beside the pool keeps SQLite from removing and
+        making the `-wal` anew."""
+        try:
+            self._anchor = self._connect(self.addresses)
+            self._anchor.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            self._files = FileWatch(self.addresses[0])
+        except Exception as error:
+            failed = failure(error, self.name, committing=False)
+            if failed is None:
+                raise
+            raise failed from error
+
+    def _dispose(self, engine: Engine) -> None:
+        self._files = None
+        engine.dispose()
+        if self._anchor is not None:
+            anchor, self._anchor = self._anchor, None
+            anchor.close()
+
     def _begin(self, connection: Connection) -> None:
         for statement in BEGIN[self.kind, connection.get_execution_options().get(_READS, False)]:
             connection.exec_driver_sql(statement)
@@ -187,6 +224,8 @@ class DatabaseManager:
         with TimeLimit(limit or self._call_timeout) as time_limit:
             self._calls.limit = time_limit
             try:
+                if self._files is not None:
+                    self._files.check()
                 with (
                     self.engine.connect() as connection
                 ):  # which rolls back, at the end, what isn't committed
@@ -199,6 +238,8 @@ class DatabaseManager:
                         refuse_a_failed_transaction(self.kind, connection.connection.driver_connection)
                         committing = True
                         transaction.commit()
+                        if self._files is not None:
+                            self._files.check(outcome_known=False)
                     return result
             except Exception as error:
                 failed = failure(error, self.name, committing=committing)

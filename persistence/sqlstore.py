@@ -71,6 +71,10 @@ class SqlStore:
         self._engine = ""
         self._checked = -math.inf  # when it was sure to have the store for itself
 
+    def when_damaged(self, tell: Callable[[StoreBroken], None]) -> None:
+        """Have it told when a call, a read also, finds that what is stored can't be relied on."""
+        self._database.when_damaged = tell
+
     @property
     def in_threads(self) -> bool:
         """Whether it works in threads, and so what is beside it may do so too."""
@@ -95,11 +99,14 @@ class SqlStore:
 
     @property
     def check_every(self) -> float:
-        return math.inf if self._database.kind == "sqlite" else _CHECKED_EVERY
+        if self._database.addresses[0].in_memory or not self.in_threads:
+            return math.inf
+        return _CHECKED_EVERY
 
     async def check(self) -> None:
         if self._database.kind == "sqlite":
-            return  # the lock on its file lasts as long as the process
+            await self._database.check()  # the lock on its file lasts as long as the process
+            return
         if not await self._lock.check():
             try:
                 await self._lock.acquire()
@@ -110,7 +117,8 @@ class SqlStore:
         self._checked = trio.current_time()
 
     async def commit(self, batch: Batch) -> None:
-        if trio.current_time() >= self._checked + _TRUSTED_FOR:
+        is_server = self._database.kind != "sqlite"  # a file is looked at in the commit itself
+        if is_server and trio.current_time() >= self._checked + _TRUSTED_FOR:
             await self.check()
 
         def write(connection: Connection) -> None:
