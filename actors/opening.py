@@ -50,6 +50,7 @@ async def open_engine(
     push: Push | None = None,
     allow_scripts: bool = False,
     worker_networks: Sequence[str] | None = None,
+    accept_store: bool = False,
 ) -> AsyncIterator[Engine]:
     """Run an engine for as long as the block lasts.
 
@@ -69,19 +70,23 @@ async def open_engine(
     `allow_scripts` lets nodes of flows start programs on this machine.
     `worker_networks` are the networks in which workers are called: by default only this machine's loopback.
     A `push` of your own decides for itself.
+
+    A store that is emptier or older than what lies beside it knows of (its lock file, `runs_dir`) is refused:
+    `accept_store` takes it as it is.
     """
     clock = clock or _wall_clock()
     random = random or random_module.Random()
     if max_concurrent is not None:
         check_limit("max_concurrent", max_concurrent)
     opened = _open_store(store)
+    run_files = _open_run_files(runs_dir, opened)
     system = System(
         jobs,
         opened,
         max_concurrent=max_concurrent,
         limits=_check_lanes(lanes or {}),
         files=_open_files(data_dir, opened),
-        run_files=_open_run_files(runs_dir, opened),
+        run_files=run_files,
         retention=check_retention(keep_runs, keep_events),
         max_pending=check_limit("max_pending", max_pending),
         max_value_bytes=check_limit("max_value_bytes", max_value_bytes),
@@ -95,6 +100,7 @@ async def open_engine(
     )
     if isinstance(opened, SqlStore):
         opened.when_damaged(system.store_is_damaged)
+        opened.expect(run_files, accept=accept_store)
     error: BaseException | None = None
     async with trio.open_nursery() as nursery:
         with trio.CancelScope(shield=True):  # half an engine could not be left in order

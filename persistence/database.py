@@ -113,14 +113,23 @@ class DatabaseManager:
                     limiter.release_on_behalf_of(borrower)
             await self._call(self._writers, partial(self._dispose, engine))
 
-    async def run(self, fn: Callable[[Connection], T], *, limit: float | None = None) -> T:
+    async def run(
+        self,
+        fn: Callable[[Connection], T],
+        *,
+        limit: float | None = None,
+        then: Callable[[], object] | None = None,
+    ) -> T:
         """Call the function in one transaction: begun before, committed after it, rolled back if it raises.
 
         If this raises `Cancelled`, the function was not called; once it is called, a cancel waits for it.
         The function must let a database's errors pass: a transaction that had one can't go on.
         A server that hasn't answered after `limit` seconds (`call_timeout` by default) is `StoreDown`.
+        `then` is called in the same thread once it is committed.
         """
-        return await self._call(self._writers, partial(self._transaction, fn, reads=False, limit=limit))
+        return await self._call(
+            self._writers, partial(self._transaction, fn, reads=False, limit=limit, then=then)
+        )
 
     async def read(self, fn: Callable[[Connection], T], *, limit: float | None = None) -> T:
         """Call the function in a transaction that sees one state of the database, and keeps nothing."""
@@ -137,6 +146,7 @@ class DatabaseManager:
         *,
         again: Callable[[Connection], T] | None = None,
         limit: float | None = None,
+        then: Callable[[], object] | None = None,
     ) -> T:
         """`run`, and when it fails for a transient reason (a lost connection, a deadlock, a busy database),
         run it again after 1, 2 and 4 seconds, each time in a session of its own.
@@ -145,7 +155,8 @@ class DatabaseManager:
         after a commit of which nobody knows whether it was made, and begins by looking.
         """
         return await with_retry(
-            partial(self.run, fn, limit=limit), partial(self.run, again or fn, limit=limit)
+            partial(self.run, fn, limit=limit, then=then),
+            partial(self.run, again or fn, limit=limit, then=then),
         )
 
     async def _call(self, limiter: trio.CapacityLimiter, function: Callable[[], T]) -> T:
@@ -219,7 +230,14 @@ class DatabaseManager:
         for statement in BEGIN[self.kind, connection.get_execution_options().get(_READS, False)]:
             connection.exec_driver_sql(statement)
 
-    def _transaction(self, fn: Callable[[Connection], T], *, reads: bool, limit: float | None = None) -> T:
+    def _transaction(
+        self,
+        fn: Callable[[Connection], T],
+        *,
+        reads: bool,
+        limit: float | None = None,
+        then: Callable[[], object] | None = None,
+    ) -> T:
         committing = False
         with TimeLimit(limit or self._call_timeout) as time_limit:
             self._calls.limit = time_limit
@@ -240,6 +258,8 @@ class DatabaseManager:
                         transaction.commit()
                         if self._files is not None:
                             self._files.check(outcome_known=False)
+                        if then is not None:
+                            then()
                     return result
             except Exception as error:
                 failed = failure(error, self.name, committing=committing)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, select, update
 
 from ..protocol.errors import Invalid
 from . import schema
@@ -25,6 +25,7 @@ from .failures import StoreBroken, newer_version
 from .locks import StoreLock
 from .pruning import prune
 from .store import Retention
+from .traces import LockTrace, Trace, contradiction, fits
 from .versions import found_version, migrate_file, require_version
 
 _REVISIONS = Path(__file__).with_name("migrations")
@@ -90,10 +91,18 @@ async def check(stores: str | Iterable[str]) -> list[str]:
         require_version(connection, database.name)
         if database.kind == "sqlite":
             found = " ".join(connection.exec_driver_sql("PRAGMA quick_check(1)").scalars().all())
-            return [] if found == "ok" else [f"the file is damaged, restore it from a backup ({found})"]
+            if found != "ok":
+                return [f"the file is damaged, restore it from a backup ({found})"]
+            row = connection.execute(select(schema.meta.c.epoch, schema.meta.c.last_seq)).first()
+            found = None if row is None else Trace(row.epoch, row.last_seq)
+            if known is None or fits(found, known):
+                return []
+            return [contradiction(database.name, found, [lock_trace]) or "the store has changed meanwhile"]
         return [str(difference) for difference in differences(connection, database.kind)]
 
     async with opened(stores, alone=False) as database:
+        lock_trace = LockTrace(f"{database.addresses[0].path}.lock")
+        known = lock_trace.trace()  # before the look: an engine may be committing
         return await database.read(look, limit=LONG_CALL)
 
 

@@ -6,6 +6,7 @@ and in every batch, which advances `last_seq` only under this engine's id.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import secrets
@@ -39,8 +40,11 @@ from .reading import (
 from .reading_flows import read_flow, read_flow_runs, read_node_runs, read_request_ids, read_version
 from .statements import Statements
 from .store import Batch, Checkpoint, Retention, RunQuery, Stored
+from .traces import LockTrace, Trace, Witness, contradiction
 from .versions import migrate_file, require_version
 from .writing import write_batch
+
+logger = logging.getLogger("greenroom")
 
 _CHECKED_EVERY = 5.0
 """Seconds after which an idle engine looks whether it still has its lock, which dies with its connection."""
@@ -69,11 +73,27 @@ class SqlStore:
         self._new_engine_id = new_engine_id
         self._lock = StoreLock(self._database.addresses, in_threads=in_threads)
         self._engine = ""
+        self._epoch = ""
+        self._witnesses: list[Witness] = []
+        self._accepts = False
+        self._trace: LockTrace | None = None  # of a SQLite file
+        first = self._database.addresses[0]
+        if first.kind == "sqlite" and not first.in_memory:
+            self._trace = LockTrace(f"{first.path}.lock")
+            # With less than full syncing, the last commits may be lost with the machine.
+            if first.parameters.get("synchronous") != "normal":
+                self._witnesses.append(self._trace)
         self._checked = -math.inf  # when it was sure to have the store for itself
 
     def when_damaged(self, tell: Callable[[StoreBroken], None]) -> None:
         """Have it told when a call, a read also, finds that what is stored can't be relied on."""
         self._database.when_damaged = tell
+
+    def expect(self, witness: Witness | None, *, accept: bool) -> None:
+        """Refuse at the opening what can't be the store that the witness knows, or `accept` it as it is."""
+        if witness is not None and not self._database.addresses[0].in_memory:
+            self._witnesses.append(witness)
+        self._accepts = accept
 
     @property
     def in_threads(self) -> bool:
@@ -89,13 +109,34 @@ class SqlStore:
             if self._database.kind == "sqlite":
                 migrate_file(connection, self._database.name)
             require_version(connection, self._database.name)
+            self._compare(connection, epoch)
             if connection.execute(select(schema.meta.c.id)).first() is None:
                 connection.execute(schema.meta.insert(), _first_row(epoch, max_concurrent))
             holder = f"process {os.getpid()} on {socket.gethostname()}"
             connection.execute(update(schema.meta).values(engine=self._engine, holder=holder))
             return read_all(connection, now)
 
-        return await self._database.with_retry(begin, limit=LONG_CALL)
+        stored = await self._database.with_retry(begin, limit=LONG_CALL)
+        self._epoch = stored.epoch
+        await self._database.read(lambda _: self._note(stored.last_seq))
+        return stored
+
+    def _compare(self, connection: Connection, epoch: str) -> None:
+        """Refuse a store that isn't what the witnesses know; one that is accepted begins a new numbering, for
+        those who followed the old one."""
+        row = connection.execute(select(schema.meta.c.epoch, schema.meta.c.last_seq)).first()
+        found = None if row is None else Trace(row.epoch, row.last_seq)
+        problem = contradiction(self._database.name, found, self._witnesses)
+        if problem is None:
+            return
+        if not self._accepts:
+            raise StoreBroken(problem)
+        logger.warning("the store %s is accepted as it is, under a new epoch", self._database.name)
+        connection.execute(update(schema.meta).values(epoch=epoch))
+
+    def _note(self, seq: int) -> None:
+        if self._trace is not None:
+            self._trace.note(Trace(self._epoch, seq))
 
     @property
     def check_every(self) -> float:
@@ -128,7 +169,7 @@ class SqlStore:
             if not self._is_committed(connection, batch):
                 write(connection)
 
-        await self._database.with_retry(write, again=write_unless_done)
+        await self._database.with_retry(write, again=write_unless_done, then=partial(self._note, batch.after))
 
     async def committed(self, batch: Batch) -> bool:
         look = partial(self._is_committed, batch=batch)
@@ -179,6 +220,8 @@ class SqlStore:
         try:
             await self._database.close()
         finally:
+            if self._trace is not None:
+                self._trace.close()
             await self._lock.release()
 
     def _is_committed(self, connection: Connection, batch: Batch) -> bool:

@@ -3,9 +3,8 @@ acknowledges nothing that would be gone at the next start."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -65,22 +64,45 @@ def move_the_folder(file: Path) -> None:
 TROUBLES = [delete, move, replace, delete_the_log, delete_the_index, move_the_folder]
 
 
+async def stopped_by(folder: Path, use: Callable[[Engine], Awaitable[object]]) -> StoreBroken:
+    """The error that stops an engine with which this is done."""
+
+    async def live() -> None:
+        async with opened(folder) as engine:
+            await use(engine)
+            await trio.sleep_forever()
+
+    with pytest.raises(StoreBroken) as caught:
+        await live()
+    assert "\n" not in caught.value.message
+    assert caught.value.damaged
+    return caught.value
+
+
+async def one_run(engine: Engine) -> str:
+    ticket = await engine.submit("echo", handle="a", params={"text": "marked" * 10})
+    await ticket.result()
+    return ticket.id
+
+
 @pytest.mark.parametrize("trouble", TROUBLES)
 async def test_nothing_is_acknowledged_into_a_file_that_is_gone(
     tmp_path: Path, file: Path, trouble: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ):
-    with pytest.raises(StoreBroken, match=f"{file}.* while the engine used it") as caught:
-        async with opened(tmp_path) as engine:
-            await (await engine.submit("echo", handle="a", params={})).result()
-            trouble(file)
-            for number in range(11):
-                with pytest.raises(Unavailable):
-                    await engine.submit("echo", handle=f"b{number}", params={})
-                with pytest.raises(Unavailable):
-                    engine.check_ready()
-    assert "\n" not in caught.value.message
+    async def use(engine: Engine) -> None:
+        await one_run(engine)
+        trouble(file)
+        for number in range(11):
+            with pytest.raises(Unavailable):
+                await engine.submit("echo", handle=f"b{number}", params={})
+            with pytest.raises(Unavailable):
+                engine.check_ready()
+
+    error = await stopped_by(tmp_path, use)
+    assert f"{file}" in error.message
+    assert "while the engine used it" in error.message
     [record] = [record for record in caplog.records if record.levelname == "CRITICAL"]
-    assert record.getMessage() == f"the engine stops: {caught.value.message}"
+    assert record.getMessage() == f"the engine stops: {error.message}"
     assert record.exc_info is None
 
 
@@ -88,93 +110,73 @@ async def test_nothing_is_acknowledged_into_a_file_that_is_gone(
 async def test_an_engine_that_has_nothing_to_do_notices_it_too(
     tmp_path: Path, file: Path, trouble: Callable[[Path], None], autojump_clock: trio.testing.MockClock
 ):
+    async def use(engine: Engine) -> None:
+        trouble(file)
+
     began = trio.current_time()
-    with pytest.raises(StoreBroken, match="while the engine used it"):
-        async with opened(tmp_path):
-            trouble(file)
-            await trio.sleep_forever()
+    await stopped_by(tmp_path, use)
     assert trio.current_time() < began + 60
 
 
-@pytest.mark.parametrize("trouble", [delete_the_log, delete_the_index])
-async def test_without_its_log_a_store_keeps_what_was_acknowledged(
+@pytest.mark.parametrize("trouble", [delete_the_log, delete_the_index, move])
+async def test_what_was_acknowledged_is_there_at_the_next_start(
     tmp_path: Path, file: Path, trouble: Callable[[Path], None]
 ):
-    with pytest.raises(StoreBroken):
-        async with opened(tmp_path) as engine:
-            ticket = await engine.submit("echo", handle="a", params={"n": 1})
-            await ticket.result()
-            trouble(file)
-            await trio.sleep_forever()
-    async with opened(tmp_path) as engine:
-        assert (await engine.get_run(ticket.id)).result == {"n": 1}
+    runs: list[str] = []
 
+    async def use(engine: Engine) -> None:
+        runs.append(await one_run(engine))
+        trouble(file)
 
-async def test_a_file_that_was_moved_and_put_back_goes_on(tmp_path: Path, file: Path):
-    with pytest.raises(StoreBroken):
-        async with opened(tmp_path) as engine:
-            ticket = await engine.submit("echo", handle="a", params={"n": 1})
-            await ticket.result()
-            move(file)
-            await trio.sleep_forever()
-    file.with_name("moved.db").rename(file)
+    await stopped_by(tmp_path, use)
+    if trouble is move:
+        file.with_name("moved.db").rename(file)
     async with opened(tmp_path) as engine:
-        assert (await engine.get_run(ticket.id)).result == {"n": 1}
+        assert (await engine.get_run(runs[0])).status == "succeeded"
 
 
 async def test_other_programs_that_open_the_file_are_no_trouble(tmp_path: Path, file: Path):
     async with opened(tmp_path) as engine:
-        for number in range(3):
+        for _ in range(3):
             with sqlite3.connect(file) as other:
                 other.execute("SELECT count(*) FROM runs").fetchall()
                 other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             other.close()
-            ticket = await engine.submit("echo", handle="a", params={"n": number})
-            assert await ticket.result() == {"n": number}
+            await one_run(engine)
 
 
-def damage(file: Path, mark: bytes, length: int = 4096) -> None:
-    """Write zeros over the pages that hold this text."""
-    content = file.read_bytes()
-    at = content.index(mark) // 4096 * 4096
-    with file.open("r+b") as opened:
-        opened.seek(at)
-        opened.write(bytes(length))
-        opened.flush()
-        os.fsync(opened.fileno())
+def damage_a_page(file: Path) -> None:
+    """Write zeros over the pages that hold events."""
+    content = bytearray(file.read_bytes())
+    for at in range(0, len(content), 4096):
+        if b"run_state_changed" in content[at : at + 4096]:
+            content[at : at + 4096] = bytes(4096)
+    file.write_bytes(content)
 
 
-async def test_a_read_that_meets_a_damaged_page_stops_the_engine(tmp_path: Path, file: Path):
+def damage_a_text(file: Path) -> None:
+    """Inside a value, so that no page is malformed."""
+    with sqlite3.connect(file) as other:
+        other.execute("UPDATE events SET event = replace(event, ':', '')")
+    other.close()
+
+
+def damage_its_bytes(file: Path) -> None:
+    with sqlite3.connect(file) as other:
+        other.execute("UPDATE events SET event = CAST(x'ff00fe' AS TEXT)")
+    other.close()
+
+
+@pytest.mark.parametrize("damage", [damage_a_page, damage_a_text, damage_its_bytes])
+async def test_a_read_that_meets_damage_stops_the_engine(
+    tmp_path: Path, file: Path, damage: Callable[[Path], None]
+):
     async with opened(tmp_path) as engine:
-        ticket = await engine.submit("echo", handle="a", params={"text": "marked" * 10})
-        await ticket.result()
-        for number in range(1100):  # so that it is in no snapshot any more
-            await engine.submit("echo", handle=f"b{number}", params={})
-        await engine.wait_for_active()
-    damage(file, b"markedmarked")
-    with pytest.raises(StoreBroken, match="the file is damaged") as caught:
-        async with opened(tmp_path) as engine:
-            with pytest.raises(StoreBroken):
-                await engine.history(ticket.id)
-            await trio.sleep_forever()
-    assert caught.value.damaged
+        run = await one_run(engine)
+    damage(file)
 
+    async def use(engine: Engine) -> None:
+        with pytest.raises(StoreBroken):
+            await engine.history(run)
 
-async def test_a_read_of_what_is_no_json_any_more_stops_the_engine(tmp_path: Path, file: Path):
-    async with opened(tmp_path) as engine:
-        ticket = await engine.submit("echo", handle="a", params={"text": "x" * 20_000 + "marked"})
-        await ticket.result()
-        for number in range(1100):
-            await engine.submit("echo", handle=f"b{number}", params={})
-        await engine.wait_for_active()
-    content = file.read_bytes()
-    with file.open("r+b") as opened_file:  # inside a text: no page is malformed
-        at = -1
-        while (at := content.find(b"xmarked", at + 1)) >= 0:
-            opened_file.seek(at - 10)
-            opened_file.write(b'"}\x01{\xff')
-    with pytest.raises(StoreBroken, match="damaged"):
-        async with opened(tmp_path) as engine:
-            with pytest.raises(StoreBroken):
-                await engine.history(ticket.id)
-            await trio.sleep_forever()
+    assert "damaged" in (await stopped_by(tmp_path, use)).message
