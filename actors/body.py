@@ -107,6 +107,8 @@ class Run:
         self._goes_on_later = False
         self.end_is_written = False
         """Whether the walk of a flow has written down the node that a cancel reaches it at."""
+        self.woken_at: float | None = None
+        """The wake time, in Unix seconds, that has come for a run without a body."""
         self._pending: dict[Reply[Any], None] = {}
         self._closed: str | None = None  # why nothing is taken from this body any more
 

@@ -47,7 +47,10 @@ class Questions:
         now, wall_now = trio.current_time(), self._wall_clock()
         for question in stored:
             if question.outcome is None:
-                deadline = math.inf if question.deadline is None else now + question.deadline - wall_now
+                deadline = math.inf
+                if question.deadline is not None:  # the clock may have been set back since
+                    asked_for = question.deadline - question.opened_at
+                    deadline = now + min(question.deadline - wall_now, asked_for)
                 self._open[question.key] = Question(question.id, question.key, deadline, None)
             elif question.outcome in ("answered", "timed_out"):
                 self.answers[question.key] = question.answer

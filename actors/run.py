@@ -119,6 +119,8 @@ class RunActor(Actor):
                 case "retry":
                     run.ask_for_new_place()
                 case "wake":
+                    waited, stored = run.waits_for, run.submission.stored
+                    run.woken_at = waited.until if waited is not None else stored and stored.wakes_at
                     run.stop_waiting()
 
     async def _granted(self, message: Granted) -> None:
@@ -168,6 +170,7 @@ class RunActor(Actor):
             run.services,
             run.questions.answers,
         )
+        body.woken_at, run.woken_at = run.woken_at, None
         run.inbox = ()
         run.execution = Execution(submission.job, body, submission.params, self, self._interrupt)
         self._spawn(run.execution)

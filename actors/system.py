@@ -28,6 +28,7 @@ from .flow.job import FlowJob
 from .flow.tools import Graphs, Tools
 from .handle import Handle
 from .housekeeping import Housekeeping
+from .ids import Uuid7
 from .jobs import EngineJobs, Jobs
 from .journal import Answer, Journal, StoreIsDamaged
 from .lane import Lane
@@ -86,6 +87,7 @@ class System:
         self._max_concurrent = max_concurrent
         self._limits = limits
         self._clock = clock
+        self._ids = ids
         self._shutdown_timeout = shutdown_timeout
         self._leaving = trio.Event()
         self._ended = trio.Event()
@@ -215,6 +217,8 @@ class System:
         now = self._clock()
         stored = await self._store.open(self._epoch, self._max_concurrent or _MAX_CONCURRENT, now)
         limit = stored.max_concurrent if self._max_concurrent is None else self._max_concurrent
+        if isinstance(self._ids, Uuid7):
+            self._ids.go_on_after(stored.last_id)
         self._stream.begin(stored.last_seq)
         self._journal.begin(picture(stored))
         if self._runs_dir is not None:

@@ -76,7 +76,7 @@ class DatabaseManager:
             # SQLite has one writer at a time. Here they wait in order; there they would poll for its lock.
             self._writers = trio.CapacityLimiter(1)
             self._readers.total_tokens -= 1
-        self._call_timeout = min(call_timeout(address) for address in self.addresses)
+        self.call_timeout = max(call_timeout(address) for address in self.addresses)
         self._calls = threading.local()
 
     @property
@@ -239,7 +239,7 @@ class DatabaseManager:
         then: Callable[[], object] | None = None,
     ) -> T:
         committing = False
-        with TimeLimit(limit or self._call_timeout) as time_limit:
+        with TimeLimit(limit or self.call_timeout) as time_limit:
             self._calls.limit = time_limit
             try:
                 if self._files is not None:

@@ -49,6 +49,9 @@ logger = logging.getLogger("greenroom")
 _CHECKED_EVERY = 5.0
 """Seconds after which an idle engine looks whether it still has its lock, which dies with its connection."""
 
+_LARGE = 1000
+"""A batch of so many events and memos may take as long again as a small one."""
+
 _TRUSTED_FOR = 1.0
 """Seconds for which a commit relies on the last look."""
 
@@ -169,7 +172,13 @@ class SqlStore:
             if not self._is_committed(connection, batch):
                 write(connection)
 
-        await self._database.with_retry(write, again=write_unless_done, then=partial(self._note, batch.after))
+        share = 1 + (len(batch.events) + len(batch.memos)) / _LARGE
+        await self._database.with_retry(
+            write,
+            again=write_unless_done,
+            limit=self._database.call_timeout * share,
+            then=partial(self._note, batch.after),
+        )
 
     async def committed(self, batch: Batch) -> bool:
         look = partial(self._is_committed, batch=batch)

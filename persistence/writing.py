@@ -185,6 +185,7 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     finished: dict[tuple[str, str], Row | None] = {}
     doomed: list[Row] = []
     wakes: dict[str, Row] = {}
+    terms: dict[str, Row] = {}
     requests: dict[str, Row] = {}
     flows: list[FlowMemo] = []
     for memo in batch.memos:
@@ -201,6 +202,8 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
             doomed.append((True, memo.run))
         elif isinstance(memo, WakesAt):
             wakes[memo.run] = (memo.at, memo.run)
+            if memo.terms is not None:
+                terms[memo.run] = (json_text(memo.terms), memo.run)
         elif isinstance(memo, Requested):
             requests[memo.request_id] = (memo.request_id, memo.run, memo.fingerprint)
         else:
@@ -212,6 +215,7 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     statements.insert(schema.files, ("id", "run", "path"), [row for row in finished.values() if row])
     statements.update(schema.runs, "id", ("files_doomed",), doomed)
     statements.update(schema.runs, "id", ("wakes_at",), list(wakes.values()))
+    statements.update(schema.runs, "id", ("terms",), list(terms.values()))
     statements.replace(schema.requests, ("request_id", "run", "fingerprint"), requests)
     if flows:
         _write_flows(flows, batch.runs, statements)
