@@ -120,7 +120,10 @@ class RunActor(Actor):
                     run.ask_for_new_place()
                 case "wake":
                     waited, stored = run.waits_for, run.submission.stored
-                    run.woken_at = waited.until if waited is not None else stored and stored.wakes_at
+                    if waited is not None:
+                        run.woken_at = waited.until
+                    elif stored is not None:
+                        run.woken_at = stored.wakes_at
                     run.stop_waiting()
 
     async def _granted(self, message: Granted) -> None:

@@ -88,9 +88,7 @@ class RunState:
         self.resuming: Reply[None] | None = None  # of a body whose wait is over, and that needs a slot
         self.inbox: Sequence[Any] = ()  # the messages or signals that the last body left
         self.waits_for: Pause | None = None  # without a body
-        self.woken_at: float | None = (
-            None  # the wake time, in Unix seconds, that brings the next body
-        )
+        self.woken_at: float | None = None  # the wake time, in Unix seconds, that brings the next body
         self.files: Sequence[str] = ()  # those that this run has finished
         self.files_doomed = False  # whether they are deleted unless the run succeeds
         self.orphans: Sequence[str] = ()  # the children of a body that a restart has ended

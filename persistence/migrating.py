@@ -90,9 +90,9 @@ async def check(stores: str | Iterable[str]) -> list[str]:
     def look(connection: Connection) -> list[str]:
         require_version(connection, database.name)
         if database.kind == "sqlite":
-            found = " ".join(connection.exec_driver_sql("PRAGMA quick_check(1)").scalars().all())
-            if found != "ok":
-                return [f"the file is damaged, restore it from a backup ({found})"]
+            fault = " ".join(connection.exec_driver_sql("PRAGMA quick_check(1)").scalars().all())
+            if fault != "ok":
+                return [f"the file is damaged, restore it from a backup ({fault})"]
             row = connection.execute(select(schema.meta.c.epoch, schema.meta.c.last_seq)).first()
             found = None if row is None else Trace(row.epoch, row.last_seq)
             if known is None or fits(found, known):
@@ -102,7 +102,8 @@ async def check(stores: str | Iterable[str]) -> list[str]:
 
     async with opened(stores, alone=False) as database:
         lock_trace = LockTrace(f"{database.addresses[0].path}.lock")
-        known = lock_trace.trace()  # before the look: an engine may be committing
+        is_synced = database.addresses[0].parameters.get("synchronous") != "normal"
+        known = lock_trace.trace() if is_synced else None  # before the look: an engine may be committing
         return await database.read(look, limit=LONG_CALL)
 
 
