@@ -107,6 +107,8 @@ class Journal(Actor):
         self._stream = stream
         self._delivery = delivery
         self._clock = clock
+        self.look_for_suspends: Callable[[], None] = lambda: None
+        """Called whenever the journal does something, to notice that the machine was suspended."""
         self._starts = Starts()
         self._outage = Outage(store, self._tell_supervisor, self._answer_meanwhile)
         self._mentions: list[Change] = []
@@ -171,6 +173,7 @@ class Journal(Actor):
         self._stream.close()
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
+        self.look_for_suspends()
         changes: list[Change | ProgressReport] = []
         later: list[Any] = []
         for message in await self._with_its_start(messages):
@@ -209,6 +212,7 @@ class Journal(Actor):
         self._set_deadline()
 
     async def on_deadline(self) -> None:
+        self.look_for_suspends()
         if self._mentions:
             changes, self._mentions = self._mentions, []
             await self._commit([*changes], [])

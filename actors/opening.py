@@ -25,6 +25,7 @@ from .engine import Engine
 from .housekeeping import Keep, check_retention
 from .ids import uuid7_hex
 from .jobs import Jobs, check_seconds
+from .suspends import Suspends
 from .system import Clock, System
 from .workers.networks import LOOPBACK, Networks
 from .workers.push import Push
@@ -74,6 +75,7 @@ async def open_engine(
     A store that is emptier or older than what lies beside it knows of (its lock file, `runs_dir`) is refused:
     `accept_store` takes it as it is.
     """
+    suspends = Suspends() if clock is None and _time_is_real() else None
     clock = clock or _wall_clock()
     random = random or random_module.Random()
     if max_concurrent is not None:
@@ -97,6 +99,7 @@ async def open_engine(
         push=push,
         allow_scripts=allow_scripts,
         networks=Networks(LOOPBACK if worker_networks is None else worker_networks),
+        suspends=suspends,
     )
     if isinstance(opened, SqlStore):
         opened.when_damaged(system.store_is_damaged)
@@ -126,10 +129,15 @@ def _wall_clock() -> Clock:
     """Unix seconds: the machine's, which may be set at any time; under a clock of a test, in step with that.
 
     What happened when is told by it; what lasts how long is measured by trio's clock, which nobody sets."""
-    if type(trio.lowlevel.current_clock()).__qualname__ == "SystemClock":  # trio has no public name for it
+    if _time_is_real():
         return lambda: time.time()  # looked up each time, so that a test can set it
     offset = time.time() - trio.current_time()
     return lambda: trio.current_time() + offset
+
+
+def _time_is_real() -> bool:
+    """Whether trio's clock is its own, for which it has no public name."""
+    return type(trio.lowlevel.current_clock()).__qualname__ == "SystemClock"
 
 
 def _open_store(store: str | Sequence[str] | Store) -> Store:

@@ -120,6 +120,11 @@ class Questions:
                 else:
                     self.answers[question.key] = None  # for the body that asks again
 
+    def advance(self, seconds: float) -> None:
+        """All that are open have so much less time left."""
+        for question in self._open.values():
+            question.deadline -= seconds
+
     def withdraw(self, key: str) -> Event | None:
         """The body doesn't wait for this one any more."""
         question = self._open.pop(key, None)

@@ -37,6 +37,7 @@ from .messages import (
     Submission,
 )
 from .runstate import RunState
+from .suspends import Suspended
 
 _AT_ONCE = 0.001
 
@@ -196,6 +197,15 @@ async def _keep_time(run: RunState, message: KeepTime) -> None:
     """Nothing to do but to be awake: the timers are set."""
 
 
+async def _suspended(run: RunState, message: Suspended) -> None:
+    """The machine was suspended: what waits for a time of day is nearer to it. Grace and executing time are
+    not, for nobody could use them meanwhile."""
+    run.timers.advance(message.seconds, ("queue_timeout", "deadline", "retry", "wake"))
+    run.questions.advance(message.seconds)
+    if run.execution is not None:
+        run.execution.run.advance(message.seconds)
+
+
 _HANDLERS: dict[type, Callable[[RunState, Any], Awaitable[None]]] = {
     BodyEnded: outcomes.body_ended,
     Suspend: asking.suspend,
@@ -212,5 +222,6 @@ _HANDLERS: dict[type, Callable[[RunState, Any], Awaitable[None]]] = {
     Reject: ending.reject,
     Forget: ending.forget,
     KeepTime: _keep_time,
+    Suspended: _suspended,
     comeback.ChildrenEnded: comeback.go_on_without_children,
 }

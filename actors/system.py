@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 
@@ -39,6 +40,7 @@ from .run import RunActor
 from .runs_dir import RunsDir
 from .stream import Stream
 from .supervisor import Supervisor
+from .suspends import Suspended, Suspends
 from .workers.crew import Crew
 from .workers.facade import Workers
 from .workers.messages import End
@@ -80,6 +82,7 @@ class System:
         push: Push | None,
         allow_scripts: bool,
         networks: Networks,
+        suspends: Suspends | None,
     ) -> None:
         self.failure: BaseException | None = None
         self._store = store
@@ -99,6 +102,8 @@ class System:
         self._directory = Directory(self._start)
         stream = self._stream = Stream()
         self._journal = Journal(store, stream, self._directory, clock)
+        if suspends is not None:
+            self._journal.look_for_suspends = partial(self._look_for_suspends, suspends)
         self._runs_dir = RunsDir(run_files, store, stream, self._journal) if run_files else None
         self._housekeeping = None
         if retention is not None:
@@ -312,6 +317,13 @@ class System:
             await self._http.aclose()
         finally:
             await self._store.close()
+
+    def _look_for_suspends(self, suspends: Suspends) -> None:
+        seconds = suspends.since_last_look()
+        if seconds:
+            logger.info("the machine was suspended for %.1f s", seconds)
+            for id in list(self._directory.awake("run")):
+                self._directory.tell("run", id, Suspended(seconds))
 
     def _start(self, actor: Actor) -> None:
         self._actors.start_soon(self._live, actor, name=f"{actor.kind} {actor.name}")
