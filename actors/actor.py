@@ -18,6 +18,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
 import trio
 
+from ..persistence.failures import StoreBroken
 from .alarms import Alarms
 
 logger = logging.getLogger("greenroom")
@@ -239,6 +240,9 @@ class Actor:
                         self.resting = True
                         return
                 messages = await self.mailbox.take()
+        except StoreBroken as error:
+            logger.critical("the engine stops: %s", error.message)
+            raise
         except Exception:
             logger.critical(
                 "%s %r crashed, which stops the engine; it was handling %s",

@@ -7,7 +7,7 @@ Others send it messages and answers. Each of these functions handles one such me
 
 from __future__ import annotations
 
-from ..persistence.store import Memo, MessagesTaken, WakesAt
+from ..persistence.store import Memo, MessagesTaken
 from ..protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun, NotInteractive, QueueFull
 from ..protocol.events import Event, RunMessage, RunSignal
 from ..protocol.states import PENDING, Status
@@ -31,7 +31,8 @@ async def suspend(run: RunState, message: Suspend) -> None:
     elif run.ledger.status is not Status.RUNNING:
         message.reply.fail(_second_wait(run))
     else:
-        memos = () if message.wakes_at is None else (WakesAt(run.id, message.wakes_at),)
+        at, now = message.wakes_at, run.services.wall_clock()
+        memos = () if at is None else (run.wakes_at(at, max(0.0, at - now)),)
         await _release_slot(run, message.waiting_for, memos)
         message.reply.set(None)
 

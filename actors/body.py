@@ -109,6 +109,9 @@ class Run:
         self._goes_on_later = False
         self.end_is_written = False
         """Whether the walk of a flow has written down the node that a cancel reaches it at."""
+        self.woken_at: float | None = None
+        """The wake time, in Unix seconds, that has come for a run without a body."""
+        self._naps: set[trio.CancelScope] | None = None  # made when first needed
         self._pending: dict[Reply[Any], None] = {}
         self._closed: str | None = None  # why nothing is taken from this body any more
 
@@ -244,11 +247,11 @@ class Run:
             raise Invalid("seconds must be a number: give math.inf to sleep until cancelled", value="None")
         wakes_at = trio.current_time() + check_seconds("seconds", seconds, 0)
         if not release_slot:
-            await trio.sleep_until(wakes_at)
+            await self._nap(wakes_at)
             return
         wall = None if wakes_at == math.inf else self._services.wall_clock() + seconds
         async with self._released("time", wall):
-            await trio.sleep_until(wakes_at)
+            await self._nap(wakes_at)
         await self._look_up()
 
     async def call(
@@ -469,6 +472,22 @@ class Run:
         run is being ended."""
         if self._closed is None:
             await self._ask_actor(Resume(Reply()))
+
+    async def _nap(self, until: float) -> None:
+        """Sleep until a time, or until less is left of it."""
+        if self._naps is None:
+            self._naps = set()
+        with trio.CancelScope(deadline=until) as nap:
+            self._naps.add(nap)
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._naps.discard(nap)
+
+    def advance(self, seconds: float) -> None:
+        """The machine was suspended for so long: whoever sleeps has as much less to sleep."""
+        for nap in self._naps or ():
+            nap.deadline -= seconds
 
     async def _look_up(self) -> None:
         """The wait for the slot was shielded: what came meanwhile ends the body here."""

@@ -130,7 +130,8 @@ async def _without_parts(run: RunState, unfinished: list[str]) -> None:
 def _wait_again(run: RunState, stored: StoredRun, children: list[str], children_ended: Reply[None]) -> None:
     """Wait for what the run waited for, and then for a slot for a new body."""
     waiting_for, wakes_at = stored.record.waiting_for, stored.wakes_at
-    left = 0.0 if wakes_at is None else max(0.0, wakes_at - run.services.wall_clock())
+    within = run.submission.terms.waits
+    left = 0.0 if wakes_at is None else _seconds_until(run, wakes_at, within)
     if waiting_for == "retry" and not left:
         run.ask_for_new_place()
     elif waiting_for == "retry":
@@ -138,9 +139,10 @@ def _wait_again(run: RunState, stored: StoredRun, children: list[str], children_
     elif waiting_for == "time" and left:
         run.timers.set("wake", trio.current_time() + left)
     elif waiting_for == "answer":
-        wait(run, Pause("answer", stored.wakes_at if run.submission.job.special is not None else None))
+        until = stored.wakes_at if run.submission.job.special is not None else None
+        wait(run, Pause("answer", until, within=within))
     elif waiting_for == "signal":
-        wait(run, Pause("signal", stored.wakes_at))
+        wait(run, Pause("signal", stored.wakes_at, within=within))
     elif waiting_for == "child" and children:
         run.orphans = children
         each = Countdown([children_ended], len(children))
@@ -154,10 +156,17 @@ def wait(run: RunState, pause: Pause) -> None:
     """Wait without a body, unless what the run waits for has come already."""
     run.waits_for = pause
     if pause.until is not None:
-        left = max(0.0, pause.until - run.services.wall_clock())
+        left = _seconds_until(run, pause.until, pause.within)
         run.timers.set("wake", trio.current_time() + left)
     look_for_answers(run)
     look_for_signals(run)
+
+
+def _seconds_until(run: RunState, wall: float, within: float | None) -> float:
+    """How long it is to a time; never longer than it was when the wait began, for the clock may have been set
+    back since."""
+    left = max(0.0, wall - run.services.wall_clock())
+    return left if within is None else min(left, within)
 
 
 def look_for_answers(run: RunState) -> None:

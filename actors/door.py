@@ -51,6 +51,11 @@ class Door:
         self._closed = False
         self.max_value_bytes = max_value_bytes
 
+    @property
+    def closed(self) -> bool:
+        """Whether the engine has stopped, and nothing is taken any more."""
+        return self._closed
+
     def tell(self, message: object) -> None:
         """Tell the supervisor something that nobody waits for."""
         self._supervisor.tell(message)
@@ -75,6 +80,8 @@ class Door:
 
     async def look(self, read: Callable[[Projection], T]) -> T:
         """Ask the journal about what is committed."""
+        if self._journal.store_is_down and not self._closed:
+            return await self._journal.look(read)  # which is busy with waiting
         found: T = await self.ask(Look(read, Reply()), self._journal)
         return found
 

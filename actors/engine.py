@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from ..persistence.store import RunQuery, Store
-from ..protocol.errors import Conflict, Invalid, NoActiveRun, NotFound, Unavailable
+from ..protocol.errors import Conflict, Draining, Invalid, NoActiveRun, NotFound, Unavailable
 from ..protocol.events import Event, Filter
 from ..protocol.fold import Projection
 from ..protocol.names import check_name, lane_name
@@ -306,6 +306,16 @@ class Engine:
     def store_is_down(self) -> bool:
         """Whether the store can't be written just now, so that no runs are taken or started."""
         return self._journal.store_is_down
+
+    def check_ready(self) -> None:
+        """Raise `Unavailable` or `Draining` if no new runs are taken just now; from what is known, without
+        asking anyone."""
+        if self._door.closed:
+            raise Unavailable("the engine has stopped")
+        if self.store_is_down:
+            raise Unavailable("the store can't be written just now")
+        if self._journal.draining:
+            raise Draining("the engine is draining")
 
     async def look(self, read: Callable[[Projection], T]) -> T:
         """Ask about what is committed; `read` must neither keep nor change what it sees. For the gateway."""

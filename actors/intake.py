@@ -194,6 +194,8 @@ class Intake:
         self, submission: Submission, replaces: tuple[str, ...] | None, reply: Reply[Accepted]
     ) -> None:
         front = replaces is not None
+        if front:
+            submission.terms = replace(submission.terms, front=True)
         created = RunStateChanged(
             seq=0,
             at=0,
@@ -216,7 +218,7 @@ class Intake:
                 (created,),
                 run=submission.id,
                 memos=submission.memos,
-                terms=replace(submission.terms, front=True) if front else submission.terms,
+                terms=submission.terms,
                 watch=submission.ended,
                 submission=submission,
                 creates=True,

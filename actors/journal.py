@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from ..persistence.failures import StoreDown
+from ..persistence.failures import StoreBroken, StoreDown
 from ..persistence.store import Batch, Checkpoint, Store
 from ..protocol.errors import GreenroomError, Unavailable
 from ..protocol.fold import Projection
@@ -72,6 +72,12 @@ class NotRead(msgspec.Struct):
     reply: Reply[None]
 
 
+class StoreIsDamaged(msgspec.Struct):
+    """What is stored can't be relied on any more: the journal stops, and the engine with it."""
+
+    error: StoreBroken
+
+
 class WatchEnd(msgspec.Struct):
     """Reply with the run's record when it has ended; with `None` if the run isn't known here any more."""
 
@@ -94,6 +100,8 @@ class Journal(Actor):
         self._stream = stream
         self._delivery = delivery
         self._clock = clock
+        self.look_for_suspends: Callable[[], None] = lambda: None
+        """Called whenever the journal does something, to notice that the machine was suspended."""
         self._starts = Starts()
         self._outage = Outage(store, self._tell_supervisor, self._answer_meanwhile)
         self._mentions: list[Change] = []
@@ -112,7 +120,12 @@ class Journal(Actor):
     @property
     def store_is_down(self) -> bool:
         """Whether everything waits for the store to come back."""
-        return self._outage.down
+        return self._outage.down or self._outage.silent
+
+    @property
+    def draining(self) -> bool:
+        """Whether the engine drains, as far as is committed."""
+        return self._projection.draining
 
     async def ask(self, change: Change) -> Outcome:
         """Have a change decided and committed."""
@@ -122,7 +135,10 @@ class Journal(Actor):
         return await reply.get()
 
     async def look(self, read: Callable[[Projection], T]) -> T:
-        """Ask about what is committed."""
+        """Ask about what is committed. While the store is down, that is what is known already."""
+        if self.store_is_down:
+            await trio.lowlevel.checkpoint()
+            return read(self._projection)
         reply: Reply[T] = Reply()
         self.tell(Look(read, reply))
         return await reply.get()
@@ -159,6 +175,7 @@ class Journal(Actor):
         return super().report() | {"watchers": watchers}
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
+        self.look_for_suspends()
         changes: list[Change | ProgressReport] = []
         later: list[Any] = []
         for message in await self._with_its_start(messages):
@@ -174,6 +191,8 @@ class Journal(Actor):
                 self._mentions.append(message.change)
             elif kind is Starting:
                 self._starts.expect(message.runs)
+            elif kind is StoreIsDamaged:
+                raise message.error
             elif kind is NotStarting:
                 changes += self._starts.without(message.run)
             else:
@@ -195,6 +214,7 @@ class Journal(Actor):
         self._set_deadline()
 
     async def on_deadline(self) -> None:
+        self.look_for_suspends()
         if self._mentions:
             changes, self._mentions = self._mentions, []
             await self._commit([*changes], [])
@@ -257,6 +277,8 @@ class Journal(Actor):
                 self._refuse_new_run(message)
             elif kind is Look:
                 self._look(message)
+            elif kind is StoreIsDamaged:
+                raise message.error
             elif not _refuse_answer(message):
                 self.mailbox.put(message)
 

@@ -25,6 +25,7 @@ from .engine import Engine
 from .housekeeping import Keep, check_retention
 from .ids import uuid7_hex
 from .jobs import Jobs, check_seconds
+from .suspends import Suspends
 from .system import Clock, System
 from .workers.networks import LOOPBACK, Networks
 from .workers.push import Push
@@ -50,6 +51,7 @@ async def open_engine(
     push: Push | None = None,
     allow_scripts: bool = False,
     worker_networks: Sequence[str] | None = None,
+    accept_store: bool = False,
 ) -> AsyncIterator[Engine]:
     """Run an engine for as long as the block lasts.
 
@@ -69,19 +71,24 @@ async def open_engine(
     `allow_scripts` lets nodes of flows start programs on this machine.
     `worker_networks` are the networks in which workers are called: by default only this machine's loopback.
     A `push` of your own decides for itself.
+
+    A store that is emptier or older than what lies beside it knows of (its lock file, `runs_dir`) is refused:
+    `accept_store` takes it as it is.
     """
+    suspends = Suspends() if clock is None and _time_is_real() else None
     clock = clock or _wall_clock()
     random = random or random_module.Random()
     if max_concurrent is not None:
         check_limit("max_concurrent", max_concurrent)
     opened = _open_store(store)
+    run_files = _open_run_files(runs_dir, opened)
     system = System(
         jobs,
         opened,
         max_concurrent=max_concurrent,
         limits=_check_lanes(lanes or {}),
         files=_open_files(data_dir, opened),
-        run_files=_open_run_files(runs_dir, opened),
+        run_files=run_files,
         retention=check_retention(keep_runs, keep_events),
         max_pending=check_limit("max_pending", max_pending),
         max_value_bytes=check_limit("max_value_bytes", max_value_bytes),
@@ -92,7 +99,11 @@ async def open_engine(
         push=push,
         allow_scripts=allow_scripts,
         networks=Networks(LOOPBACK if worker_networks is None else worker_networks),
+        suspends=suspends,
     )
+    if isinstance(opened, SqlStore):
+        opened.when_damaged(system.store_is_damaged)
+        opened.expect(run_files, accept=accept_store)
     error: BaseException | None = None
     async with trio.open_nursery() as nursery:
         with trio.CancelScope(shield=True):  # half an engine could not be left in order
@@ -115,9 +126,18 @@ async def open_engine(
 
 
 def _wall_clock() -> Clock:
-    """Unix seconds, in step with trio's clock."""
+    """Unix seconds: the machine's, which may be set at any time; under a clock of a test, in step with that.
+
+    What happened when is told by it; what lasts how long is measured by trio's clock, which nobody sets."""
+    if _time_is_real():
+        return lambda: time.time()  # looked up each time, so that a test can set it
     offset = time.time() - trio.current_time()
     return lambda: trio.current_time() + offset
+
+
+def _time_is_real() -> bool:
+    """Whether trio's clock is its own, for which it has no public name."""
+    return type(trio.lowlevel.current_clock()).__qualname__ == "SystemClock"
 
 
 def _open_store(store: str | Sequence[str] | Store) -> Store:

@@ -20,6 +20,8 @@ from ..protocol.errors import Unavailable
 logger = logging.getLogger("greenroom")
 
 _LONGEST_PAUSE = 5.0
+_SILENT_AFTER = 10.0
+"""Seconds after which a commit that hasn't come back counts as an outage."""
 
 
 def unavailable() -> Unavailable:
@@ -40,17 +42,23 @@ class Outage:
         self._meanwhile = meanwhile
         self._down = False
         self._pause = 0.0
+        self._began = math.inf  # when the commit began that is under way
 
     @property
     def down(self) -> bool:
         """Whether the store could not be written the last time."""
         return self._down
 
+    @property
+    def silent(self) -> bool:
+        """Whether a commit is under way that should have come back long ago."""
+        return trio.current_time() > self._began + _SILENT_AFTER
+
     async def commit(self, batch: Batch) -> bool:
         """Commit the batch. False if the store is down and has nothing of it; call again then, with what is
         to be kept. Raises when the store is broken, or patience is at its end."""
         await self._wait()
-        began = trio.current_time()
+        began = self._began = trio.current_time()
         try:
             with trio.CancelScope(shield=True):  # a commit must not be left with its outcome unknown
                 await self._store.commit(batch)
@@ -60,6 +68,8 @@ class Outage:
                 return False
             if not await self._is_committed(batch):
                 return False
+        finally:
+            self._began = math.inf
         self.took = trio.current_time() - began
         self._comes_back()
         return True

@@ -11,7 +11,6 @@ from typing import Any
 
 import trio
 
-from ..persistence.store import WakesAt
 from ..protocol.errors import RunCancelled
 from ..protocol.states import Status
 from .body import Run
@@ -63,7 +62,7 @@ async def _pause(run: RunState, pause: Pause) -> None:
     await run.ledger.move(
         Status.SUSPENDED,
         *opened,
-        memos=(WakesAt(run.id, pause.until), *pause.memos),
+        memos=(run.wakes_at(pause.until, pause.within), *pause.memos),
         live_body=False,
         reason=pause.waiting_for,
         waiting_for=pause.waiting_for,
@@ -113,7 +112,7 @@ async def _wait_for_retry(run: RunState, error: BaseException) -> None:
         await ledger.move(
             Status.SUSPENDED,
             *closing,
-            memos=(WakesAt(run.id, wakes_at),),
+            memos=(run.wakes_at(wakes_at, delay),),
             live_body=False,
             reason="retry",
             waiting_for="retry",

@@ -47,7 +47,10 @@ class Questions:
         now, wall_now = trio.current_time(), self._wall_clock()
         for question in stored:
             if question.outcome is None:
-                deadline = math.inf if question.deadline is None else now + question.deadline - wall_now
+                deadline = math.inf
+                if question.deadline is not None:  # the clock may have been set back since
+                    asked_for = question.deadline - question.opened_at
+                    deadline = now + min(question.deadline - wall_now, asked_for)
                 self._open[question.key] = Question(question.id, question.key, deadline, None)
             elif question.outcome in ("answered", "timed_out"):
                 self.answers[question.key] = question.answer
@@ -116,6 +119,11 @@ class Questions:
                     question.answer.set(None)
                 else:
                     self.answers[question.key] = None  # for the body that asks again
+
+    def advance(self, seconds: float) -> None:
+        """All that are open have so much less time left."""
+        for question in self._open.values():
+            question.deadline -= seconds
 
     def withdraw(self, key: str) -> Event | None:
         """The body doesn't wait for this one any more."""

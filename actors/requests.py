@@ -41,7 +41,7 @@ class Requests:
         if request.ended_at is None:
             self._of_run.setdefault(request.run, []).append(request.request_id)
         else:
-            expires = now + KEPT_AFTER_END - (wall_now - request.ended_at)
+            expires = now + KEPT_AFTER_END - max(0.0, wall_now - request.ended_at)
             self._expiring.append((expires, request.request_id))
 
     def begin(self, request_id: str, run: str, fingerprint: str | None) -> None:

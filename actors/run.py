@@ -39,6 +39,7 @@ from .messages import (
     Submission,
 )
 from .runstate import RunState
+from .suspends import Suspended
 
 _AT_ONCE = 0.001
 
@@ -133,6 +134,11 @@ class RunActor(Actor):
                 case "retry":
                     run.ask_for_new_place()
                 case "wake":
+                    waited, stored = run.waits_for, run.submission.stored
+                    if waited is not None:
+                        run.woken_at = waited.until
+                    elif stored is not None:
+                        run.woken_at = stored.wakes_at
                     run.stop_waiting()
                 case "detach":
                     await comeback.detach(run)
@@ -200,6 +206,7 @@ class RunActor(Actor):
             run.services,
             run.questions.answers,
         )
+        body.woken_at, run.woken_at = run.woken_at, None
         run.inbox = ()
         run.execution = Execution(submission.job, body, submission.params, self, self._interrupt)
         self._spawn(run.execution)
@@ -227,6 +234,15 @@ async def _keep_time(run: RunState, message: KeepTime) -> None:
     """Nothing to do but to be awake: the timers are set."""
 
 
+async def _suspended(run: RunState, message: Suspended) -> None:
+    """The machine was suspended: what waits for a time of day is nearer to it. Grace and executing time are
+    not, for nobody could use them meanwhile."""
+    run.timers.advance(message.seconds, ("queue_timeout", "deadline", "retry", "wake"))
+    run.questions.advance(message.seconds)
+    if run.execution is not None:
+        run.execution.run.advance(message.seconds)
+
+
 _HANDLERS: dict[type, Callable[[RunState, Any], Awaitable[None]]] = {
     BodyEnded: outcomes.body_ended,
     Suspend: asking.suspend,
@@ -243,5 +259,6 @@ _HANDLERS: dict[type, Callable[[RunState, Any], Awaitable[None]]] = {
     Reject: ending.reject,
     Forget: ending.forget,
     KeepTime: _keep_time,
+    Suspended: _suspended,
     comeback.ChildrenEnded: comeback.go_on_without_children,
 }

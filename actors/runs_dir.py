@@ -2,7 +2,8 @@
 
 One task takes events as they come, and only notes whose they are; another writes the latest state of those
 runs, in its own time. However often a run changes meanwhile, its file is written once. Nothing waits for it,
-and no failure of it harms anything: it is logged, and tried again.
+and no failure of it harms anything: it is logged, and tried again. A file that can't be written waits for
+that alone; the others are written meanwhile.
 
 At the start it writes what the store holds that the folder may lack; the same where it fell behind.
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+import msgspec
 import trio
 
 from ..persistence.runs_dir import RunFiles
@@ -29,8 +31,16 @@ _MARK_EVERY = 1.0
 _LAST_WORDS = 5.0
 """Seconds at the engine's end for what isn't written yet; what still isn't is written at the next start."""
 _LONGEST_PAUSE = 60.0
+_LOG_EVERY = 60.0
 _LOOK_AT_ONCE_UP_TO = 1000
 """So many files are compared with the store whenever runs were pruned; more only when a tenth was."""
+
+
+class _Retry(msgspec.Struct):
+    """When a file that could not be written or removed is tried again, and how long it waits for that."""
+
+    at: float
+    pause: float
 
 
 class RunsDir:
@@ -48,6 +58,8 @@ class RunsDir:
         self._pruned = 0
         self._size = 0
         self._marked_at = -math.inf
+        self._retries: dict[str, _Retry] = {}  # of runs that are not among the dirty ones
+        self._logged_at = -math.inf
         self._failing = False
         self._pause = 0.0
         self._news = trio.Event()
@@ -90,6 +102,7 @@ class RunsDir:
             closing = self._closing
             if closing:
                 self._take()
+            self._retry_due(all=closing)
             try:
                 if not begun:
                     await self._catch_up()
@@ -100,8 +113,9 @@ class RunsDir:
                 with trio.move_on_after(self._pause):
                     await self._something_new(only_the_end=True)
                 continue
-            self._failing, self._pause = False, 0.0
-            await self._something_new()
+            self._failing, self._pause = bool(self._retries), 0.0
+            with trio.move_on_at(min((retry.at for retry in self._retries.values()), default=math.inf)):
+                await self._something_new()
         self._finished.set()
 
     def _take(self) -> None:
@@ -116,7 +130,32 @@ class RunsDir:
             self._seq = self._stream.last_seq
 
     def _note(self, ids: Iterable[str]) -> None:
-        self._dirty.update(dict.fromkeys(ids))
+        if not self._retries:
+            self._dirty.update(dict.fromkeys(ids))
+            return
+        now = trio.current_time()
+        for id in ids:
+            retry = self._retries.get(id)
+            if retry is None or retry.at <= now:  # else it is written when its time has come
+                self._dirty[id] = None
+
+    def _retry_due(self, *, all: bool) -> None:
+        """Have the files tried again whose time has come."""
+        now = trio.current_time()
+        self._dirty.update((id, None) for id, retry in self._retries.items() if all or retry.at <= now)
+
+    def _settle(self, ids: Iterable[str], failed: Mapping[str, OSError]) -> None:
+        """These files were tried; those that failed are tried again later."""
+        now = trio.current_time()
+        news = [error for id, error in failed.items() if id not in self._retries]
+        for id in ids:
+            retry = self._retries.pop(id, None)
+            if id in failed:
+                self._dirty.pop(id, None)  # it has changed meanwhile, which makes no difference
+                pause = min(_LONGEST_PAUSE, retry.pause * 2 if retry is not None else 1.0)
+                self._retries[id] = _Retry(now + pause, pause)
+        if news and now >= self._logged_at + _LOG_EVERY:
+            self._log(news[0])
 
     async def _something_new(self, only_the_end: bool = False) -> None:
         while not self._closing:
@@ -165,10 +204,11 @@ class RunsDir:
             seq, ids = self._seq, list(self._dirty)
             for start in range(0, len(ids), _AT_ONCE):
                 await self._write_some(ids[start : start + _AT_ONCE])
-            await self._mark(seq)
+            if not self._retries:  # else the folder isn't complete
+                await self._mark(seq)
             if self._check_pruned:
                 await self._remove_pruned()
-        if self._closing:
+        if self._closing and not self._retries:
             await self._mark(self._seq, at_once=True)
 
     async def _write_some(self, ids: list[str]) -> None:
@@ -182,9 +222,7 @@ class RunsDir:
             self._note(ids)
             raise
         self._size += sum(run is not None and run.ended for run in found.values())
-        self._note(failed)
-        for error in failed.values():
-            raise error
+        self._settle(ids, failed)
 
     async def _look_up(self, ids: list[str]) -> dict[str, RunRecord | None]:
         found = await self._journal.look(lambda committed: {id: committed.runs.get(id) for id in ids})
@@ -211,20 +249,22 @@ class RunsDir:
             if len(page) < _AT_ONCE:
                 break
             before = page[-1].id
-        failed = await self._files.remove(ids)
-        for error in failed.values():
-            raise error
+        self._settle(ids, await self._files.remove(ids))
         self._size -= len(ids)
         self._check_pruned = self._pruned > 0
 
     def _fails(self, error: Exception) -> None:
         self._pause = min(_LONGEST_PAUSE, self._pause * 2 or 1.0)
         if not self._failing:
-            self._failing = True
-            known = isinstance(error, OSError)
-            logger.error(
-                "runs_dir %s can't be brought up to date, which is tried again later: %s",
-                self._files.folder,
-                error,
-                exc_info=None if known else error,
-            )
+            self._log(error)
+
+    def _log(self, error: Exception) -> None:
+        self._failing = True
+        self._logged_at = trio.current_time()
+        known = isinstance(error, OSError)
+        logger.error(
+            "runs_dir %s can't be brought up to date, which is tried again later: %s",
+            self._files.folder,
+            error,
+            exc_info=None if known else error,
+        )

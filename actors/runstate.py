@@ -12,7 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from ..persistence.store import WakesAt
 from ..protocol.states import Status
 from .actor import Delivery, Reply
 from .body import Services
@@ -69,6 +71,7 @@ class RunState:
         "unwanted",
         "verdict",
         "waits_for",
+        "woken_at",
     )
 
     def __init__(
@@ -94,6 +97,7 @@ class RunState:
         self.resuming: Reply[None] | None = None  # of a body whose wait is over, and that needs a slot
         self.inbox: Sequence[Any] = ()  # the messages or signals that the last body left
         self.waits_for: Pause | None = None  # without a body
+        self.woken_at: float | None = None  # the wake time, in Unix seconds, that brings the next body
         self.files: Sequence[str] = ()  # those that this run has finished
         self.files_doomed = False  # whether they are deleted unless the run succeeds
         self.deaths = 0  # processes that died while they executed it, as far as that is kept
@@ -104,6 +108,11 @@ class RunState:
         self.late_cancels: Sequence[Cancel] = ()  # that have come meanwhile, and are answered afterwards
         self.starting = False  # it has a slot, and its body begins when the errands before it are done
         self.put_aside: Sequence[Any] = ()  # the messages that have come meanwhile
+
+    def wakes_at(self, at: float | None, within: float | None) -> WakesAt:
+        """The memo of a wait until a time, in Unix seconds, which is so many seconds away."""
+        self.submission.terms = replace(self.submission.terms, waits=within)
+        return WakesAt(self.id, at, self.submission.terms)
 
     def enter_lane(self) -> None:
         """Ask for a slot, at the place that the run has."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import trio
 
+from ..persistence.failures import StoreBroken
 from ..persistence.files import Files
 from ..persistence.runs_dir import RunFiles
 from ..persistence.store import Retention, Store
@@ -27,8 +29,9 @@ from .flow.job import FlowJob
 from .flow.tools import Graphs, Tools
 from .handle import Handle
 from .housekeeping import Housekeeping
+from .ids import Uuid7
 from .jobs import EngineJobs, Jobs
-from .journal import Answer, Journal
+from .journal import Answer, Journal, StoreIsDamaged
 from .lane import Lane
 from .messages import Closing, Stop, WaitForActive
 from .ownership import LocalOwnership
@@ -37,6 +40,7 @@ from .run import RunActor
 from .runs_dir import RunsDir
 from .stream import Stream
 from .supervisor import Supervisor
+from .suspends import Suspended, Suspends
 from .workers.crew import Crew
 from .workers.facade import Workers
 from .workers.messages import End
@@ -78,6 +82,7 @@ class System:
         push: Push | None,
         allow_scripts: bool,
         networks: Networks,
+        suspends: Suspends | None,
     ) -> None:
         self.failure: BaseException | None = None
         self._store = store
@@ -85,6 +90,7 @@ class System:
         self._max_concurrent = max_concurrent
         self._limits = limits
         self._clock = clock
+        self._ids = ids
         self._shutdown_timeout = shutdown_timeout
         self._leaving = trio.Event()
         self._ended = trio.Event()
@@ -96,6 +102,8 @@ class System:
         self._directory = Directory(self._start)
         stream = self._stream = Stream()
         self._journal = Journal(store, stream, self._directory, clock)
+        if suspends is not None:
+            self._journal.look_for_suspends = partial(self._look_for_suspends, suspends)
         self._runs_dir = RunsDir(run_files, store, stream, self._journal) if run_files else None
         self._housekeeping = None
         if retention is not None:
@@ -191,6 +199,10 @@ class System:
         self._leaving.set()
         self._block.cancel()
 
+    def store_is_damaged(self, error: StoreBroken) -> None:
+        """A call found that what is stored can't be relied on, whoever made it: the engine stops."""
+        self._journal.tell(StoreIsDamaged(error))
+
     async def _recover(self) -> None:
         """Begin where the store ends, or let what prevents it come out."""
         collects = gc.isenabled()
@@ -210,6 +222,8 @@ class System:
         now = self._clock()
         stored = await self._store.open(self._epoch, self._max_concurrent or _MAX_CONCURRENT, now)
         limit = stored.max_concurrent if self._max_concurrent is None else self._max_concurrent
+        if isinstance(self._ids, Uuid7):
+            self._ids.go_on_after(stored.last_id)
         self._stream.begin(stored.last_seq)
         self._journal.begin(picture(stored))
         if self._runs_dir is not None:
@@ -303,6 +317,13 @@ class System:
             await self._http.aclose()
         finally:
             await self._store.close()
+
+    def _look_for_suspends(self, suspends: Suspends) -> None:
+        seconds = suspends.since_last_look()
+        if seconds:
+            logger.info("the machine was suspended for %.1f s", seconds)
+            for id in list(self._directory.awake("run")):
+                self._directory.tell("run", id, Suspended(seconds))
 
     def _start(self, actor: Actor) -> None:
         self._actors.start_soon(self._live, actor, name=f"{actor.kind} {actor.name}")

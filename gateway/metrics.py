@@ -118,7 +118,7 @@ class Metrics:
         elif event.from_ is Status.QUEUED:
             since = self._queued_at.pop(event.run, None)
             if event.to is Status.RUNNING and since is not None:
-                self._waiting.observe(event.at - since)
+                self._waiting.observe(max(0.0, event.at - since))  # the clock may have been set back
         if event.to in ENDED:
             self._ended.labels(event.to).inc()
 

@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from ..protocol.codec import JSON, place_and_reason
-from ..protocol.errors import Draining, Invalid, NotFound, Unavailable
+from ..protocol.errors import Invalid, NotFound, Unavailable
 from ..protocol.names import check_name, lane_name
 from ..protocol.records import LaneState, default_limit
 from .commands import TABLE
@@ -167,10 +167,7 @@ async def _healthz(call: Call) -> Response:
 async def _readyz(call: Call) -> Response:
     if call.shared.closing:
         raise Unavailable("the gateway is being closed")
-    if call.shared.engine.store_is_down:
-        raise Unavailable("the store can't be written just now")
-    if await call.shared.engine.look(lambda committed: committed.draining):
-        raise Draining("the engine is draining")
+    call.shared.engine.check_ready()
     return answer({"status": "ready"})
 
 

@@ -50,8 +50,11 @@ _AT_START = {
 class Server:
     """One life of the server. `reread` reads the configuration anew, for SIGHUP."""
 
-    def __init__(self, jobs: Jobs, read: Read, reread: Callable[[], Read]) -> None:
+    def __init__(
+        self, jobs: Jobs, read: Read, reread: Callable[[], Read], *, accept_store: bool = False
+    ) -> None:
         self._jobs = jobs
+        self._accept_store = accept_store
         self._config = read.config
         self._reread = reread
         self._stop = trio.Event()
@@ -83,7 +86,8 @@ class Server:
             return self._code()
         if self._gateway is None:
             raise failure
-        logger.critical("the engine has failed: %s", failure, exc_info=failure)
+        known = isinstance(failure, GreenroomError)  # it says everything in its one sentence
+        logger.critical("the engine has failed: %s", failure, exc_info=None if known else failure)
         return Exit.FAILED
 
     async def _serve(self, nursery: trio.Nursery) -> None:
@@ -102,6 +106,7 @@ class Server:
             shutdown_timeout=settings.shutdown_timeout,
             allow_scripts=settings.allow_scripts,
             worker_networks=settings.worker_networks,
+            accept_store=self._accept_store,
         ) as engine:
             self._gateway = await nursery.start(self._open_gateway, engine)
             self._engine = engine

@@ -202,6 +202,7 @@ _PARAMETERS = {
     "sslmode": _Parameter(("postgresql",), _one_of(*_SSL_MODES), f"one of {', '.join(_SSL_MODES)}"),
     "application_name": _Parameter(("postgresql",), _text, "a name"),
     "command_timeout": _Parameter(("postgresql",), _seconds, "a number of seconds above 0"),
+    "call_timeout": _Parameter(("postgresql", "mysql"), _seconds, "a number of seconds above 0"),
     "charset": _Parameter(("mysql",), _one_of("utf8mb4"), "utf8mb4, the only one that holds every text"),
     "unix_socket": _Parameter(("mysql",), _text, "a path"),
     "init_command": _Parameter(("mysql",), _text, "a statement"),
@@ -210,8 +211,8 @@ _PARAMETERS = {
 
 _REFUSED = {
     "connect_timeout": "each address gets 5 s, so that the next one is tried soon",
-    "read_timeout": "not every driver has it; a statement's time is bounded by command_timeout (PostgreSQL)",
-    "write_timeout": "not every driver has it; a statement's time is bounded by command_timeout (PostgreSQL)",
+    "read_timeout": "not every driver has it; call_timeout bounds each call",
+    "write_timeout": "not every driver has it; call_timeout bounds each call",
     "autocommit": "the store decides where its transactions begin and end",
 }
 

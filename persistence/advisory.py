@@ -7,12 +7,15 @@ per transaction can't hold one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from typing import Any
 
 from .addresses import Address
-from .drivers import connect
+from .drivers import CONNECT_TIMEOUT, connect, fileno
 from .failures import StoreDown, classify, failure, in_use
+from .timelimits import TimeLimit
 
 
 class ServerLock:
@@ -36,8 +39,9 @@ class ServerLock:
         before = self._session
         try:
             self._connection = connect(self._addresses, name=self._holder)
-            holder = self._dialect.acquire(self._connection)
-            self._session = self._dialect.session(self._connection)
+            with self._limited():
+                holder = self._dialect.acquire(self._connection)
+                self._session = self._dialect.session(self._connection)
         except Exception as error:
             self.release()
             failed = failure(error, self._name, committing=False)
@@ -60,7 +64,8 @@ class ServerLock:
         if self._connection is None:
             return False
         try:
-            held = self._dialect.is_held(self._connection)
+            with self._limited():
+                held = self._dialect.is_held(self._connection)
         except Exception as error:
             if classify(error) is None:
                 raise
@@ -72,15 +77,26 @@ class ServerLock:
     def release(self) -> None:
         """Give it back, rather than let the server find out from the connection's end a moment later."""
         if self._connection is not None:
-            connection, self._connection = self._connection, None
             try:
                 try:
-                    self._dialect.release(connection)
+                    with self._limited():
+                        self._dialect.release(self._connection)
                 finally:
+                    connection, self._connection = self._connection, None
                     connection.close()
             except Exception as error:
                 if classify(error) is None:
                     raise
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Cut the connection if the server doesn't answer in time."""
+        with TimeLimit(CONNECT_TIMEOUT) as limit:
+            with suppress(
+                OSError, AttributeError
+            ):  # one that is closed already has no socket, and fails below
+                limit.start(fileno(self._addresses[0].kind, self._connection))
+            yield
 
 
 Holder = tuple[int | None, str]

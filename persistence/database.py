@@ -10,6 +10,7 @@ the function itself raises leaves as it is, after a rollback.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -19,15 +20,28 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from .addresses import Address, parse_addresses
-from .drivers import BEGIN, SQLALCHEMY_URL, connect, driver, refuse_a_failed_transaction
-from .failures import StoreDown, failure
+from .drivers import (
+    BEGIN,
+    CONNECT_TIMEOUT,
+    SQLALCHEMY_URL,
+    call_timeout,
+    connect,
+    driver,
+    fileno,
+    refuse_a_failed_transaction,
+)
+from .failures import StoreBroken, StoreDown, failure, no_answer
+from .filewatch import FileWatch
 from .retry import with_retry
+from .timelimits import TimeLimit
 
 T = TypeVar("T")
 Connect = Callable[[Sequence[Address]], Any]
 
 POOL_SIZE = 5
 MAX_OVERFLOW = 10
+LONG_CALL = 300.0
+"""Seconds for a call that may have much to do: reading all that is pending, pruning."""
 _READS = "greenroom_reads"
 
 
@@ -50,7 +64,11 @@ class DatabaseManager:
         self.kind = self.addresses[0].kind
         self.name = str(self.addresses[0])
         self.in_threads = in_threads
+        self.when_damaged: Callable[[StoreBroken], None] | None = None
+        """Told of the first sign that what is stored can't be relied on, in trio's thread."""
         self._engine: Engine | None = None
+        self._anchor: Any = None
+        self._files: FileWatch | None = None  # of a SQLite file
         connections = 1 if self.addresses[0].in_memory else POOL_SIZE + MAX_OVERFLOW
         self._readers = trio.CapacityLimiter(connections)
         self._writers = self._readers
@@ -58,6 +76,8 @@ class DatabaseManager:
             # SQLite has one writer at a time. Here they wait in order; there they would poll for its lock.
             self._writers = trio.CapacityLimiter(1)
             self._readers.total_tokens -= 1
+        self.call_timeout = max(call_timeout(address) for address in self.addresses)
+        self._calls = threading.local()
 
     @property
     def engine(self) -> Engine:
@@ -72,6 +92,8 @@ class DatabaseManager:
         self._engine = await self._call(self._writers, self._make_engine)
         try:
             await self.read(lambda connection: connection.exec_driver_sql("SELECT 1").scalar())
+            if self.kind == "sqlite" and not self.addresses[0].in_memory:
+                await self._call(self._writers, self._watch_files)
         except BaseException:
             with trio.CancelScope(shield=True):
                 await self.close()
@@ -89,22 +111,42 @@ class DatabaseManager:
                     await limiter.acquire_on_behalf_of(borrower)
                 for borrower in borrowers:
                     limiter.release_on_behalf_of(borrower)
-            await self._call(self._writers, engine.dispose)
+            await self._call(self._writers, partial(self._dispose, engine))
 
-    async def run(self, fn: Callable[[Connection], T]) -> T:
+    async def run(
+        self,
+        fn: Callable[[Connection], T],
+        *,
+        limit: float | None = None,
+        then: Callable[[], object] | None = None,
+    ) -> T:
         """Call the function in one transaction: begun before, committed after it, rolled back if it raises.
 
         If this raises `Cancelled`, the function was not called; once it is called, a cancel waits for it.
         The function must let a database's errors pass: a transaction that had one can't go on.
+        A server that hasn't answered after `limit` seconds (`call_timeout` by default) is `StoreDown`.
+        `then` is called in the same thread once it is committed.
         """
-        return await self._call(self._writers, partial(self._transaction, fn, reads=False))
+        return await self._call(
+            self._writers, partial(self._transaction, fn, reads=False, limit=limit, then=then)
+        )
 
-    async def read(self, fn: Callable[[Connection], T]) -> T:
+    async def read(self, fn: Callable[[Connection], T], *, limit: float | None = None) -> T:
         """Call the function in a transaction that sees one state of the database, and keeps nothing."""
-        return await self._call(self._readers, partial(self._transaction, fn, reads=True))
+        return await self._call(self._readers, partial(self._transaction, fn, reads=True, limit=limit))
+
+    async def check(self) -> None:
+        """Raise `StoreBroken` if the file of the database isn't the one that was opened."""
+        if self._files is not None:
+            await self._call(self._readers, self._files.check)
 
     async def with_retry(
-        self, fn: Callable[[Connection], T], *, again: Callable[[Connection], T] | None = None
+        self,
+        fn: Callable[[Connection], T],
+        *,
+        again: Callable[[Connection], T] | None = None,
+        limit: float | None = None,
+        then: Callable[[], object] | None = None,
     ) -> T:
         """`run`, and when it fails for a transient reason (a lost connection, a deadlock, a busy database),
         run it again after 1, 2 and 4 seconds, each time in a session of its own.
@@ -112,18 +154,26 @@ class DatabaseManager:
         `fn` must be such that doing it twice does no harm. If it isn't, pass `again`: that is called instead
         after a commit of which nobody knows whether it was made, and begins by looking.
         """
-        return await with_retry(partial(self.run, fn), partial(self.run, again or fn))
+        return await with_retry(
+            partial(self.run, fn, limit=limit, then=then),
+            partial(self.run, again or fn, limit=limit, then=then),
+        )
 
     async def _call(self, limiter: trio.CapacityLimiter, function: Callable[[], T]) -> T:
-        if self.in_threads:
-            return await trio.to_thread.run_sync(function, limiter=limiter)
-        await trio.lowlevel.checkpoint()
-        return function()
+        try:
+            if self.in_threads:
+                return await trio.to_thread.run_sync(function, limiter=limiter)
+            await trio.lowlevel.checkpoint()
+            return function()
+        except StoreBroken as error:
+            if error.damaged and self.when_damaged is not None:
+                self.when_damaged(error)
+            raise
 
     def _make_engine(self) -> Engine:
         driver(self.kind)  # a missing one is named before SQLAlchemy stumbles over it
         url = SQLALCHEMY_URL[self.kind]
-        creator = partial(self._connect, self.addresses)
+        creator = partial(self._connect, self.addresses) if self.kind == "sqlite" else self._connect_limited
         if self.addresses[0].in_memory:
             engine = create_engine(url, creator=creator, poolclass=StaticPool, hide_parameters=True)
         else:
@@ -140,26 +190,81 @@ class DatabaseManager:
                 hide_parameters=True,  # they are the users' values, and no matter for a log
             )
         event.listen(engine, "begin", self._begin)
+        if self.kind != "sqlite":
+            setattr(engine.dialect, "do_ping", partial(self._ping, engine.dialect.do_ping))  # noqa: B010
         return engine
+
+    def _connect_limited(self) -> Any:
+        """Connect, and limit what SQLAlchemy asks its first connection."""
+        connection = self._connect(self.addresses)
+        self._calls.limit.start(fileno(self.kind, connection))
+        return connection
+
+    def _ping(self, ping: Callable[[Any], bool], connection: Any) -> bool:
+        """Whether a connection from the pool is alive; one that doesn't answer is not."""
+        with TimeLimit(CONNECT_TIMEOUT) as limit:
+            limit.start(fileno(self.kind, connection))
+            return ping(connection)
+
+    def _watch_files(self) -> None:
+        """Remember which files were opened. One connection beside the pool keeps SQLite from removing and
+        making the `-wal` anew."""
+        try:
+            self._anchor = self._connect(self.addresses)
+            self._anchor.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            self._files = FileWatch(self.addresses[0])
+        except Exception as error:
+            failed = failure(error, self.name, committing=False)
+            if failed is None:
+                raise
+            raise failed from error
+
+    def _dispose(self, engine: Engine) -> None:
+        self._files = None
+        engine.dispose()
+        if self._anchor is not None:
+            anchor, self._anchor = self._anchor, None
+            anchor.close()
 
     def _begin(self, connection: Connection) -> None:
         for statement in BEGIN[self.kind, connection.get_execution_options().get(_READS, False)]:
             connection.exec_driver_sql(statement)
 
-    def _transaction(self, fn: Callable[[Connection], T], *, reads: bool) -> T:
+    def _transaction(
+        self,
+        fn: Callable[[Connection], T],
+        *,
+        reads: bool,
+        limit: float | None = None,
+        then: Callable[[], object] | None = None,
+    ) -> T:
         committing = False
-        try:
-            with self.engine.connect() as connection:  # which rolls back, at the end, what is not committed
-                connection = connection.execution_options(**{_READS: reads})
-                transaction = connection.begin()
-                result = fn(connection)
-                if not reads:
-                    refuse_a_failed_transaction(self.kind, connection.connection.driver_connection)
-                    committing = True
-                    transaction.commit()
-                return result
-        except Exception as error:
-            failed = failure(error, self.name, committing=committing)
-            if failed is None:
-                raise
-            raise failed from error
+        with TimeLimit(limit or self.call_timeout) as time_limit:
+            self._calls.limit = time_limit
+            try:
+                if self._files is not None:
+                    self._files.check()
+                with (
+                    self.engine.connect() as connection
+                ):  # which rolls back, at the end, what isn't committed
+                    if self.kind != "sqlite":
+                        time_limit.start(fileno(self.kind, connection.connection.driver_connection))
+                    connection = connection.execution_options(**{_READS: reads})
+                    transaction = connection.begin()
+                    result = fn(connection)
+                    if not reads:
+                        refuse_a_failed_transaction(self.kind, connection.connection.driver_connection)
+                        committing = True
+                        transaction.commit()
+                        if self._files is not None:
+                            self._files.check(outcome_known=False)
+                        if then is not None:
+                            then()
+                    return result
+            except Exception as error:
+                failed = failure(error, self.name, committing=committing)
+                if failed is None:
+                    raise
+                if time_limit.exceeded:
+                    failed = no_answer(self.name, time_limit.seconds, outcome_known=not committing)
+                raise failed from error

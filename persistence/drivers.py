@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import socket
 import sqlite3
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from time import monotonic
 from types import ModuleType
 from typing import Any
 
 from .addresses import Address, Kind
 from .failures import NoAddressAnswers, Refusal, StoreBroken, missing_driver
+from .timelimits import TimeLimit
 
 CONNECT_TIMEOUT = 5
-"""Seconds that each address gets to accept a connection, from the first packet to the end of the log-in."""
+"""Seconds that each address gets to accept a connection, from the first packet to the end of the log-in. The
+same for the answer that shows that a connection is still alive."""
+
+CALL_TIMEOUT = 10.0
+"""Seconds that a call to a server may take: a transaction, from its first statement to its commit's end."""
 
 SQLALCHEMY_URL: dict[Kind, str] = {
     "sqlite": "sqlite+pysqlite://",
@@ -41,8 +44,19 @@ BEGIN: dict[tuple[Kind, bool], tuple[str, ...]] = {
 }
 """What is said at the beginning of a transaction, by kind and by whether it only reads."""
 
+_IDLE_IN_TRANSACTION = 60
+"""Seconds after which a server ends a transaction that this process was cut off from, with its row locks."""
+
 # A peer that is gone without a word is noticed within a minute, also by one who waits for its answer.
 _KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+
+# The same at the server's end, or a lost connection would keep its locks there for hours.
+_SETTINGS = "; ".join(
+    [
+        f"SET idle_in_transaction_session_timeout = '{_IDLE_IN_TRANSACTION}s'",
+        *(f"SET tcp_{name} = {value}" for name, value in _KEEPALIVE.items()),
+    ]
+)
 
 
 def driver(kind: Kind) -> ModuleType:
@@ -70,6 +84,19 @@ def connect(addresses: Sequence[Address], *, name: str | None = None) -> Any:
         except Exception as error:
             refusals.append(Refusal(address, error))
     raise NoAddressAnswers(refusals)
+
+
+def call_timeout(address: Address) -> float:
+    """Seconds that a call to a store at this address may take. A server that may take longer for one
+    statement gets that long."""
+    given = address.parameters
+    chosen: float = given.get("call_timeout", max(CALL_TIMEOUT, given.get("command_timeout", 0)))
+    return chosen
+
+
+def fileno(kind: Kind, connection: Any) -> int:
+    """The socket of a connection to a server."""
+    return int(connection.fileno() if kind == "postgresql" else connection._sock.fileno())
 
 
 def refuse_a_failed_transaction(kind: Kind, connection: Any) -> None:
@@ -108,7 +135,7 @@ def _connect_postgresql(psycopg: Any, address: Address, name: str | None) -> Any
     given = address.parameters
     verified = "verify-full" if "ssl_ca" in given else "require" if "ssl_cert" in given else None
     timeout = given.get("command_timeout")
-    return psycopg.connect(
+    connection = psycopg.connect(
         host=address.host,
         port=address.port,
         user=address.user,
@@ -125,6 +152,15 @@ def _connect_postgresql(psycopg: Any, address: Address, name: str | None) -> Any
         tcp_user_timeout=60_000,
         **_KEEPALIVE,
     )
+    with TimeLimit(CONNECT_TIMEOUT) as limit:
+        limit.start(connection.fileno())
+        try:
+            connection.execute(_SETTINGS)
+            connection.commit()
+        except BaseException:
+            connection.close()
+            raise
+    return connection
 
 
 def _connect_mysql(pymysql: Any, address: Address, name: str | None) -> Any:
@@ -149,23 +185,22 @@ def _connect_mysql(pymysql: Any, address: Address, name: str | None) -> Any:
         ssl_verify_identity=verify,
         defer_connect=True,
     )
-    deadline = monotonic() + CONNECT_TIMEOUT
     line = _socket(address)
-    # The driver's own timeouts would hold for every statement later on: a watchdog ends a log-in that hangs.
-    with line.dup() as spare:
-        watchdog = _Watchdog(max(0.1, deadline - monotonic()), lambda: spare.shutdown(socket.SHUT_RDWR))
+    # The driver's own timeouts would hold for every statement later on.
+    with TimeLimit(CONNECT_TIMEOUT) as limit:
+        limit.start(line.fileno())
         try:
             connection.connect(line)
             with connection.cursor() as cursor:
                 # Gap locks would only make deadlocks: whoever must see one state uses a reading transaction.
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                # It ends what this process was cut off from; a connection that rests this long is renewed.
+                cursor.execute(f"SET SESSION wait_timeout = {_IDLE_IN_TRANSACTION}")
         except Exception as error:
             line.close()
-            if watchdog.has_bitten:
+            if limit.exceeded:
                 raise TimeoutError(f"no answer within {CONNECT_TIMEOUT} s") from error
             raise
-        finally:
-            watchdog.cancel()
     return connection
 
 
@@ -187,18 +222,3 @@ def _socket(address: Address) -> socket.socket:
         if hasattr(socket, f"TCP_KEEP{option}"):
             connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_KEEP{option}"), value)
     return connected
-
-
-class _Watchdog(threading.Timer):
-    """Calls a function after a time, unless it is cancelled before; and remembers whether it has."""
-
-    def __init__(self, seconds: float, bite: Callable[[], object]) -> None:
-        super().__init__(seconds, self._bite)
-        self._function = bite
-        self.has_bitten = False
-        self.daemon = True
-        self.start()
-
-    def _bite(self) -> None:
-        self.has_bitten = True
-        self._function()

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import attrs
+import msgspec
 from sqlalchemy import exc
 
 from ..protocol.errors import Conflict, GreenroomError, Unavailable
@@ -39,10 +40,13 @@ class StoreDown(Unavailable):
 class StoreBroken(GreenroomError):
     """The store can't be used until somebody acts: the message says on what."""
 
-    def __init__(self, message: str, *, outcome_known: bool = True) -> None:
+    def __init__(self, message: str, *, outcome_known: bool = True, damaged: bool = False) -> None:
         super().__init__(message)
         self.outcome_known = outcome_known
         """Whether it is certain that nothing was committed."""
+        self.damaged = damaged
+        """Whether what was stored can't be relied on: the database is damaged, or its file was taken away.
+        Whoever finds out, a reader or a writer, the engine has to stop."""
 
 
 @attrs.frozen
@@ -63,16 +67,28 @@ class NoAddressAnswers(Exception):
 
 def failure(error: BaseException, store: object, *, committing: bool) -> StoreDown | StoreBroken | None:
     """What a caller of the database gets to see for an error; `None` if the error isn't a database's."""
-    sort = classify(error)
+    sort = "permanent" if type(error) is msgspec.DecodeError else classify(error)
     if sort is None:
         return None
     known = not committing or commit_outcome_known(error)
     # An error of connecting names the addresses itself, each with its own reason.
     where = "" if isinstance(error, NoAddressAnswers) else f"{store}: "
     if sort == "permanent":
-        return StoreBroken(f"the store can't be used: {where}{describe(error)}", outcome_known=known)
+        return StoreBroken(
+            f"the store can't be used: {where}{describe(error)}",
+            outcome_known=known,
+            damaged=_is_damage(_original(error)),
+        )
     message = f"the store is unavailable: {where}{describe(error)}"
     return StoreDown(message, outcome_known=known, transient=sort == "transient")
+
+
+def no_answer(store: object, seconds: float, *, outcome_known: bool) -> StoreDown:
+    """For a call to a server that was cut off when its time was over. Trying it again at once would take as
+    long."""
+    return StoreDown(
+        f"the store is unavailable: {store}: no answer within {seconds:g} s", outcome_known=outcome_known
+    )
 
 
 def missing_driver(kind: Kind, error: ImportError) -> StoreBroken:
@@ -158,6 +174,8 @@ def describe(error: BaseException) -> str:
     """The reason in one line, in words if there are better ones than the driver's."""
     error = _original(error)
     text = " ".join(str(error.args[1] if _is_coded(error) else error).split()) or type(error).__name__
+    if type(error) is msgspec.DecodeError or (isinstance(error, sqlite3.Error) and _NO_TEXT in text):
+        return f"what is stored in it is damaged: restore it from a backup ({text})"
     if isinstance(error, sqlite3.Error):
         return _SQLITE_WORDS.get(_sqlite_code(error), text)
     if isinstance(error, exc.TimeoutError):
@@ -167,6 +185,16 @@ def describe(error: BaseException) -> str:
     ):
         return f"the user name or password is wrong ({text})"
     return text
+
+
+def _is_damage(error: BaseException) -> bool:
+    """Whether the error says that something stored isn't what was written."""
+    if isinstance(error, sqlite3.Error):
+        code = _sqlite_code(error)
+        return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _NO_TEXT in str(error)
+    if type(error) is msgspec.DecodeError or getattr(error, "sqlstate", None) in ("XX001", "XX002"):
+        return True
+    return _is_coded(error) and error.args[0] in (126, 127, 1034, 1035, 1194, 1195, 1712)
 
 
 def _original(error: BaseException) -> BaseException:
@@ -202,6 +230,9 @@ _SQLITE: dict[Sort, frozenset[int]] = {
         }
     ),
 }
+
+_NO_TEXT = "Could not decode to UTF-8"
+"""What Python says, without a code, of bytes in a text column that are none."""
 
 _SQLITE_WORDS = {
     sqlite3.SQLITE_BUSY: "another process keeps the database locked",

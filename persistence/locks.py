@@ -22,6 +22,7 @@ import trio
 from .addresses import Address, parse_addresses
 from .advisory import ServerLock
 from .failures import beside_the_file, in_use
+from .traces import HOLDER_ENDS
 
 T = TypeVar("T")
 
@@ -117,8 +118,16 @@ class _FileLock:
         except BlockingIOError:
             holder = os.pread(file, 200, 0).decode(errors="replace").strip()
             raise in_use(self._address, holder or "which has only just begun") from None
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{_me()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n".encode(), 0)
+        self._show(file, f"{_me()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
+
+    @staticmethod
+    def _show(file: int, holder: str) -> None:
+        """Name the holder; what stands behind it is the store's trace."""
+        if os.fstat(file).st_size > HOLDER_ENDS:
+            os.pwrite(file, holder.encode()[: HOLDER_ENDS - 1].ljust(HOLDER_ENDS - 1) + b"\n", 0)
+        else:
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"{holder}\n".encode() if holder else b"", 0)
 
     def check(self) -> bool:
         if self._file is None:
@@ -131,7 +140,7 @@ class _FileLock:
     def release(self) -> None:
         if self._file is not None:
             file, self._file = self._file, None
-            os.ftruncate(file, 0)
+            self._show(file, "")
             os.close(file)
 
 

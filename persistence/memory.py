@@ -108,6 +108,7 @@ class MemoryStore:
                 if (made := self._runs.get(request.run)) is not None
                 and (made.ended_at is None or made.ended_at > now - _KEPT_REQUESTS)
             ],
+            last_id=self._ids[-1] if self._ids else "",
         )
         self._flows.load(stored)
         return stored
@@ -292,6 +293,8 @@ class MemoryStore:
             self._doomed[memo.run] = None
         elif isinstance(memo, WakesAt):
             self._wakes_at[memo.run] = memo.at
+            if memo.terms is not None:
+                self._terms[memo.run] = memo.terms
         elif isinstance(memo, Requested):
             self._requests[memo.request_id] = memo
         elif isinstance(memo, Deaths):

@@ -15,20 +15,23 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, select, update
 
 from ..protocol.errors import Invalid
 from . import schema
 from .addresses import Kind
-from .database import DatabaseManager
+from .database import LONG_CALL, DatabaseManager
 from .failures import StoreBroken, newer_version
 from .locks import StoreLock
 from .pruning import prune
 from .store import Retention
+from .traces import LockTrace, Trace, contradiction, fits
 from .versions import found_version, migrate_file, require_version
 
 _REVISIONS = Path(__file__).with_name("migrations")
 _PRUNED_AT_ONCE = 500
+_NO_LIMIT = 365 * 86_400.0
+"""Seconds for a migration: somebody waits for it, and it may have to rewrite every row."""
 
 
 @asynccontextmanager
@@ -71,7 +74,7 @@ async def upgrade(stores: str | Iterable[str]) -> int | None:
         return before
 
     async with opened(stores, alone=True, make=True) as database:
-        return await database.run(migrate)
+        return await database.run(migrate, limit=_NO_LIMIT)
 
 
 async def current(stores: str | Iterable[str]) -> int | None:
@@ -87,12 +90,21 @@ async def check(stores: str | Iterable[str]) -> list[str]:
     def look(connection: Connection) -> list[str]:
         require_version(connection, database.name)
         if database.kind == "sqlite":
-            found = " ".join(connection.exec_driver_sql("PRAGMA quick_check(1)").scalars().all())
-            return [] if found == "ok" else [f"the file is damaged, restore it from a backup ({found})"]
+            fault = " ".join(connection.exec_driver_sql("PRAGMA quick_check(1)").scalars().all())
+            if fault != "ok":
+                return [f"the file is damaged, restore it from a backup ({fault})"]
+            row = connection.execute(select(schema.meta.c.epoch, schema.meta.c.last_seq)).first()
+            found = None if row is None else Trace(row.epoch, row.last_seq)
+            if known is None or fits(found, known):
+                return []
+            return [contradiction(database.name, found, [lock_trace]) or "the store has changed meanwhile"]
         return [str(difference) for difference in differences(connection, database.kind)]
 
     async with opened(stores, alone=False) as database:
-        return await database.read(look)
+        lock_trace = LockTrace(f"{database.addresses[0].path}.lock")
+        is_synced = database.addresses[0].parameters.get("synchronous") != "normal"
+        known = lock_trace.trace() if is_synced else None  # before the look: an engine may be committing
+        return await database.read(look, limit=LONG_CALL)
 
 
 async def prune_all(stores: str | Iterable[str], retention: Retention, now: float) -> int:
@@ -104,7 +116,7 @@ async def prune_all(stores: str | Iterable[str], retention: Retention, now: floa
     async with opened(stores, alone=True) as database:
         await database.read(lambda connection: require_version(connection, database.name))
         forgotten = 0
-        while count := await database.run(some):
+        while count := await database.run(some, limit=LONG_CALL):
             forgotten += count
             await trio.lowlevel.checkpoint()
         return forgotten

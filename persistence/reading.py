@@ -114,6 +114,7 @@ def read_all(connection: Connection, now: float) -> Stored:
         pending=_read_pending(connection),
         ended=[_record.decode(text) for text in connection.scalars(ended)][::-1],
         requests=_read_requests(connection, now),
+        last_id=connection.scalar(select(func.max(runs.c.id))) or "",
     )
     read_flows(connection, stored)
     return stored

@@ -20,19 +20,13 @@ import msgspec
 import trio
 
 from ..protocol.records import RunRecord
+from .traces import Trace
 
 T = TypeVar("T")
 
 _MARK = ".greenroom"
 _ENDING = ".json"
 _UNFINISHED = ".part"
-
-
-class _Mark(msgspec.Struct):
-    """Everything up to this seq of this store is in the folder."""
-
-    epoch: str
-    seq: int
 
 
 class RunFiles:
@@ -43,6 +37,17 @@ class RunFiles:
         self._in_threads = in_threads
         self._limiter = trio.CapacityLimiter(1)
 
+    @property
+    def where(self) -> str:
+        return f"the folder {self.folder}"
+
+    def trace(self) -> Trace | None:
+        """Of which store the folder has everything up to which seq. Blocks."""
+        try:
+            return msgspec.json.decode((self.folder / _MARK).read_bytes(), type=Trace)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
     async def complete_until(self, epoch: str) -> int | None:
         """The seq up to which the folder has everything of this store; `None` if that isn't known. Also
         removes what a crash left unfinished."""
@@ -50,7 +55,7 @@ class RunFiles:
 
     async def mark(self, epoch: str, seq: int) -> None:
         """Remember that everything up to this seq is there."""
-        content = msgspec.json.encode(_Mark(epoch, seq))
+        content = msgspec.json.encode(Trace(epoch, seq))
         await self._do(lambda: self._replace(self.folder / _MARK, content))
 
     async def write(self, runs: Sequence[RunRecord]) -> dict[str, OSError]:
@@ -70,11 +75,8 @@ class RunFiles:
         for file in os.scandir(self.folder):
             if file.name.startswith(".") and file.name.endswith(_UNFINISHED):
                 os.unlink(file.path)
-        try:
-            mark = msgspec.json.decode((self.folder / _MARK).read_bytes(), type=_Mark)
-        except (FileNotFoundError, msgspec.MsgspecError):
-            return None
-        return mark.seq if mark.epoch == epoch else None
+        mark = self.trace()
+        return mark.seq if mark is not None and mark.epoch == epoch else None
 
     def _ids(self) -> set[str]:
         try:

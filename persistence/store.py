@@ -32,6 +32,9 @@ class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     parent: str | None = None
     ancestors: tuple[str, ...] = ()
     front: bool = False
+    waits: float | None = None
+    """How long the run wanted to wait when it was last suspended: a restart doesn't make it wait longer,
+    whatever the clock says."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):
@@ -71,10 +74,12 @@ class FilesDoomed(msgspec.Struct, frozen=True, gc=False):
 
 
 class WakesAt(msgspec.Struct, frozen=True, gc=False):
-    """When a suspended run wants to go on, in Unix seconds; `None` for not by itself."""
+    """When a suspended run wants to go on, in Unix seconds; `None` for not by itself. `terms` are the run's,
+    with how long that is."""
 
     run: str
     at: float | None
+    terms: Terms | None = None
 
 
 class Requested(msgspec.Struct, frozen=True, gc=False):
@@ -186,7 +191,8 @@ class StoredRequest(msgspec.Struct, gc=False):
 class Stored(msgspec.Struct, gc=False):
     """What a store holds when it is opened. `pending` is in the order of submission, `ended` in that of the
     ends, the last of them only; `held` are handles that an abandoned body held, with its run. `versions` are
-    those of flows, without their definitions, in the order of their numbers."""
+    those of flows, without their definitions, in the order of their numbers. `last_id` is the highest of the
+    runs' ids."""
 
     epoch: str
     last_seq: int
@@ -202,6 +208,7 @@ class Stored(msgspec.Struct, gc=False):
     flows: list[FlowRow] = []
     versions: list[VersionRow] = []
     workers: list[WorkerRow] = []
+    last_id: str = ""
 
 
 class Retention(msgspec.Struct, frozen=True):

@@ -186,6 +186,7 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     finished: dict[tuple[str, str], Row | None] = {}
     doomed: list[Row] = []
     wakes: dict[str, Row] = {}
+    terms: dict[str, Row] = {}
     requests: dict[str, Row] = {}
     deaths: dict[str, Row | None] = {}
     flows: list[FlowMemo] = []
@@ -203,6 +204,8 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
             doomed.append((True, memo.run))
         elif isinstance(memo, WakesAt):
             wakes[memo.run] = (memo.at, memo.run)
+            if memo.terms is not None:
+                terms[memo.run] = (json_text(memo.terms), memo.run)
         elif isinstance(memo, Requested):
             requests[memo.request_id] = (memo.request_id, memo.run, memo.fingerprint)
         elif isinstance(memo, Deaths):
@@ -217,6 +220,7 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     statements.insert(schema.files, ("id", "run", "path"), [row for row in finished.values() if row])
     statements.update(schema.runs, "id", ("files_doomed",), doomed)
     statements.update(schema.runs, "id", ("wakes_at",), list(wakes.values()))
+    statements.update(schema.runs, "id", ("terms",), list(terms.values()))
     statements.replace(schema.requests, ("request_id", "run", "fingerprint"), requests)
     statements.delete(schema.deaths, "run", list(deaths))
     statements.insert(schema.deaths, ("run", "count"), [row for row in deaths.values() if row])

@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 def states(folder: Path) -> dict[str, str]:
     """The status in each file, by run. Every file that is there can be read."""
-    return {file.stem: json.loads(file.read_text())["status"] for file in folder.glob("*.json")}
+    return {file.stem: json.loads(file.read_text())["status"] for file in found(folder) if file.is_file()}
 
 
 def found(folder: Path) -> list[Path]:
@@ -240,6 +240,75 @@ async def test_a_disk_that_is_full_harms_nothing_and_is_logged_once(
         full = False
         await trio.sleep(100)
         assert states(folder) == {ticket.id: "succeeded" for ticket in tickets}
+
+
+async def test_one_file_that_can_not_be_written_holds_up_no_other(
+    folder: Path, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+):
+    bodies = Bodies()
+    async with open_engine(bodies.jobs, runs_dir=folder) as engine:
+        stuck = await engine.submit("wait", handle="stuck", params={})
+        await trio.sleep(SHORT)
+        path = folder / f"{stuck.id}.json"
+        path.unlink()
+        path.mkdir()  # nothing can take its place
+        bodies.end(stuck)
+        await stuck.result()
+        await trio.sleep(SHORT)
+        for number in range(5):
+            other = await engine.submit("wait", handle=f"h{number}", params={})
+            bodies.end(other)
+            await other.result()
+            await trio.sleep(2)
+            assert states(folder)[other.id] == "succeeded"
+        await trio.sleep(10_000)
+        assert len([record for record in caplog.records if "runs_dir" in record.message]) == 1
+        assert hidden(folder) == []
+        path.rmdir()
+        await trio.sleep(100)
+        assert states(folder)[stuck.id] == "succeeded"
+
+
+async def test_a_file_that_could_not_be_written_is_written_at_the_next_start(
+    folder: Path, autojump_clock: MockClock
+):
+    bodies, store = Bodies(), MemoryStore()
+    async with open_engine(bodies.jobs, store, runs_dir=folder) as engine:
+        stuck = await engine.submit("wait", handle="stuck", params={})
+        await trio.sleep(SHORT)
+        path = folder / f"{stuck.id}.json"
+        path.unlink()
+        path.mkdir()
+        bodies.end(stuck)
+        await stuck.result()
+        await trio.sleep(SHORT)
+    path.rmdir()
+    async with open_engine(bodies.jobs, store, runs_dir=folder):
+        await trio.sleep(SHORT)
+        assert states(folder)[stuck.id] == "succeeded"
+
+
+async def test_a_file_that_can_not_be_removed_holds_up_no_other(
+    folder: Path, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+):
+    bodies = Bodies()
+    async with open_engine(bodies.jobs, runs_dir=folder, keep_runs=0) as engine:
+        stuck = await engine.submit("wait", handle="stuck", params={})
+        await trio.sleep(SHORT)
+        path = folder / f"{stuck.id}.json"
+        path.unlink()
+        path.mkdir()
+        bodies.end(stuck)
+        await stuck.result()
+        await trio.sleep(100)
+        other = await engine.submit("wait", handle="a", params={})
+        await trio.sleep(SHORT)
+        assert states(folder)[other.id] == "running"
+        bodies.end(other)
+        await other.result()
+        await trio.sleep(100)
+        assert found(folder) == [path]
+    assert len([record for record in caplog.records if "runs_dir" in record.message]) <= 2
 
 
 async def test_a_folder_that_can_not_be_made_harms_nothing(

@@ -127,8 +127,12 @@ class Visit(Generic[N]):
         return since
 
     def is_over(self, until: float | None) -> bool:
-        """Whether a time has come."""
-        return until is not None and self.walk.now() >= until - _A_MOMENT
+        """Whether a time has come: by the clock, or because the run waited for it without a body, and was
+        woken. The clock may have been set back meanwhile."""
+        if until is None:
+            return False
+        woken_at = self.walk.woken_at(self.path, self.number)
+        return max(self.walk.now(), woken_at) >= until - _A_MOMENT
 
     def pause(
         self,

@@ -54,12 +54,13 @@ class Walk:
         self._numbered = later[-1].number if later else stored.numbered
         self._taken: list[int] = []  # the signals that the next commit will have in it
         self._tries = Counter((row.node, row.visit) for row in later if row.branch is None)
+        self._waited: Waits | None = None  # where the last body waited
         self._in_batch = any(row.branch is not None for row in later)
 
     async def go(self, graph: Graph, params: dict[str, Any]) -> dict[str, Any] | Pause:
         """Walk until the flow ends, or until there is something to wait for."""
         frame = self.state.frame
-        self.state.waits = None
+        self._waited, self.state.waits = self.state.waits, None
         try:
             pause = await self.walk(graph, frame, params)
         except RecursionError:
@@ -100,6 +101,13 @@ class Walk:
     def now(self) -> float:
         """Unix seconds, to the millisecond: that is how exactly a wait keeps them."""
         return math.floor(self.run.wall_clock() * 1000) / 1000
+
+    def woken_at(self, path: str, visit: int) -> float:
+        """The time for which the run was woken, if it waited at this visit of a node; else long ago."""
+        waited, woken_at = self._waited, self.run.woken_at
+        if waited is None or woken_at is None or (waited.node, waited.visit) != (path, visit):
+            return -math.inf
+        return woken_at
 
     def mention_start(self, visit: Visit[Any]) -> None:
         """Let those who follow know that a node has begun that takes time."""
@@ -147,7 +155,8 @@ class Walk:
     ) -> Pause:
         """Have the run wait without a body: the state as it is will be committed with that."""
         self.state.waits = waits
-        return Pause(waiting_for, waits.until, waits.key, question, self._memos())
+        within = None if waits.until is None else max(0.0, waits.until - waits.since)
+        return Pause(waiting_for, waits.until, waits.key, question, self._memos(), within)
 
     # Between nodes.
 

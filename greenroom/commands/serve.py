@@ -61,8 +61,13 @@ _FLAGS = {
 @click.option("--tls-key", metavar="FILE", help="Its key, where it is not in the same file.")
 @click.option("--log-format", metavar="FORMAT", help="`text` for people, or `json` for programs.")
 @click.option("--log-level", metavar="LEVEL", help="`debug`, `info`, `warning` or `error`.")
+@click.option(
+    "--accept-store",
+    is_flag=True,
+    help="Take the store as it is, though it is emptier or older than what lies beside it knows of.",
+)
 @told
-def serve(file: str | None, **given: Any) -> None:
+def serve(file: str | None, accept_store: bool, **given: Any) -> None:
     """Run an engine with these jobs, and the gateway to it.
 
     MODULE:JOBS names a `greenroom.Jobs`, as in `app.jobs:jobs`: its jobs are what can be submitted, its
@@ -91,4 +96,4 @@ def serve(file: str | None, **given: Any) -> None:
     begin_logs(read.config.logs)
     if jobs is None:
         logger.warning("no jobs were named: only flows can be run, and without functions of this process")
-    sys.exit(trio.run(Server(jobs or Jobs(), read, reread).run))
+    sys.exit(trio.run(Server(jobs or Jobs(), read, reread, accept_store=accept_store).run))

@@ -154,8 +154,8 @@ class Play:
         self.bodies.letting_go.set()
         for follower in self.followers:
             follower.go_on()
-        if self._jumped:  # who sleeps through a restart sleeps by the clock on the wall
-            self.world.clock.jump(LONG_JUMP * 100)
+        if self._jumped:  # whoever waits through a restart waits no longer for it than it wanted to
+            self.world.clock.jump(-LONG_JUMP * 100)
             await self.server.stop()
         await self._until_up_and_free()
         told = self.server.rules.told

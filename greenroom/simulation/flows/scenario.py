@@ -190,8 +190,8 @@ class FlowPlay(Play):
             worker.silent = False
             if not worker.living:
                 worker.start()
-        if self.server.rules.flows.jumped:  # who waits through a restart waits by the clock on the wall
-            self.world.clock.jump(LONG_JUMP * 100)
+        if self.server.rules.flows.jumped:  # whoever waits through a restart waits no longer for it
+            self.world.clock.jump(-LONG_JUMP * 100)
             await self.server.stop()
         for patience in range(_MOST_HELP):
             await self._help_everybody(give_up=patience > _MOST_HELP // 10)
