@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from ..actors.engine import Engine
 from ..protocol.events import Event, NodeRan, RunStateChanged
 from ..protocol.flow.records import NodeStatus, WorkerState, WorkerStatus
-from ..protocol.records import Snapshot
+from ..protocol.records import Counts, Snapshot
 from ..protocol.states import ENDED, Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -122,27 +122,25 @@ class Metrics:
         if event.to in ENDED:
             self._ended.labels(event.to).inc()
 
-    def exposition(self, snapshot: Snapshot, workers: Sequence[WorkerState], *, lag: int) -> bytes:
+    def exposition(self, counts: Counts, workers: Sequence[WorkerState], *, lag: int) -> bytes:
         """All figures as text."""
         standing = Count(worker.status for worker in workers)
         for name in get_args(WorkerStatus):
             self._workers.labels(name).set(standing[name])
         for state, count in zip(("waiting", "leased"), self._engine.workers.queued(), strict=True):
             self._queue_items.labels(state).set(count)
-        counts = Count(run.status for run in snapshot.runs.values())
-        for status in Status:
-            if status not in ENDED:
-                self._runs.labels(status).set(counts[status])
+        for status, pending in counts.runs.items():
+            self._runs.labels(status).set(pending)
         for gauge in (self._lane_queued, self._lane_executing, self._lane_limit):
             gauge.clear()
-        for name, lane in snapshot.lanes.items():
-            self._lane_queued.labels(name).set(len(lane.queued))
-            self._lane_executing.labels(name).set(len(lane.executing))
+        for name, lane in counts.lanes.items():
+            self._lane_queued.labels(name).set(lane.queued)
+            self._lane_executing.labels(name).set(lane.executing)
             if lane.limit is not None:
                 self._lane_limit.labels(name).set(lane.limit)
-        self._max_concurrent.set(snapshot.engine.max_concurrent)
-        self._draining.set(snapshot.engine.draining)
+        self._max_concurrent.set(counts.engine.max_concurrent)
+        self._draining.set(counts.engine.draining)
         self._store_down.set(self._engine.store_is_down)
-        self._last_seq.set(snapshot.seq)
+        self._last_seq.set(counts.seq)
         self._lag.set(lag)
         return generate_latest(self._registry)

@@ -12,7 +12,6 @@ import msgspec
 from ..protocol.codec import JSON, place_and_reason
 from ..protocol.errors import Draining, Invalid, NotFound, Unavailable
 from ..protocol.names import check_name, lane_name
-from ..protocol.records import LaneState, default_limit
 from .commands import TABLE
 from .entries import Entry
 from .head import Request
@@ -111,9 +110,11 @@ def _object(body: bytes) -> dict[str, Any]:
 
 async def _lane(call: Call) -> Response:
     name = check_name("lane", lane_name(call.names["lane"]))
-    snapshot = await call.shared.engine.snapshot()
-    lane = snapshot.lanes.get(name)
-    return answer(lane if lane is not None else LaneState(default_limit(name), 0, [], []))
+    return answer(await call.shared.engine.look(lambda committed: committed.lane(name)))
+
+
+async def _lanes(call: Call) -> Response:
+    return answer(await call.shared.engine.look(lambda committed: committed.counts()))
 
 
 async def _ticket(call: Call) -> Response:
@@ -136,8 +137,8 @@ async def _readyz(call: Call) -> Response:
 
 async def _metrics(call: Call) -> Response:
     shared = call.shared
-    snapshot = await shared.engine.snapshot()
-    text = shared.metrics.exposition(snapshot, await shared.engine.workers.list(), lag=shared.lag)
+    counts = await shared.engine.look(lambda committed: committed.counts())
+    text = shared.metrics.exposition(counts, await shared.engine.workers.list(), lag=shared.lag)
     return Response(200, text, CONTENT_TYPE)
 
 
@@ -165,6 +166,7 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
         add(task.method, f"/api{task.path}", route)
     add("GET", "/api/events", Route(Role.VIEWER, _events, tickets=True, limited=True))
     add("POST", "/api/tickets", Route(Role.VIEWER, _ticket, limited=True))
+    add("GET", "/api/lanes", Route(Role.VIEWER, _lanes))
     add("GET", "/api/lanes/{lane}", Route(Role.VIEWER, _lane))
     add("GET", "/greenroom.js", Route(None, _javascript))
     add("GET", "/healthz", Route(None, _healthz))
