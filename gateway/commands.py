@@ -12,6 +12,7 @@ from ..protocol import commands as wire
 from ..protocol.commandbase import timeout_from_wire
 from .entries import Context, Entry, Fields, Http
 from .flowcommands import FLOW_TABLE
+from .snapshots import View
 from .tokens import Role
 
 
@@ -74,7 +75,9 @@ async def _history(context: Context, command: wire.History) -> Fields:
 
 
 async def _snapshot(context: Context, command: wire.GetSnapshot) -> Fields:
-    return {"snapshot": await context.engine.snapshot()}
+    if context.limited is not None:
+        return {"snapshot": View(await context.limited.snapshot())}
+    return {"snapshot": (await context.snapshots.now()).whole}
 
 
 async def _set_params(context: Context, command: wire.SetParams) -> Fields:

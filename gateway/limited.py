@@ -15,7 +15,7 @@ from ..protocol.errors import GreenroomError, NotFound
 from ..protocol.records import RunRecord
 from .filters import narrowed
 from .scopes import Scope, without_strangers
-from .snapshots import filtered
+from .snapshots import filtered_in_slices
 
 if TYPE_CHECKING:
     from ..actors.engine import Engine
@@ -134,7 +134,8 @@ class LimitedEngine(_Denied):
         return found[:limit]
 
     async def snapshot(self) -> Snapshot:
-        return filtered(await self._engine.snapshot(), narrowed(None, self._scope, self._engine.job_of))
+        filter = narrowed(None, self._scope, self._engine.job_of)
+        return await filtered_in_slices(await self._engine.snapshot(), filter)
 
     # Handles and lanes.
 

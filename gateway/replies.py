@@ -6,7 +6,7 @@ form in which the engine has it anyway.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ class _OkPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
 
     id: Id
     seq: int
-    snapshot: Part
+    snapshot: msgspec.Raw
     more: bool = False
 
 
@@ -60,9 +60,17 @@ def resyncs(snapshot: Snapshot, codec: Codec) -> Iterator[bytes]:
         yield codec.encode(_ResyncPart(part, more))
 
 
-def snapshot_replies(id: Id, seq: int, snapshot: Snapshot, codec: Codec) -> Iterator[bytes]:
-    """The messages that answer with a snapshot."""
+def encoded_parts(snapshot: Snapshot, codec: Codec) -> Iterator[tuple[msgspec.Raw, bool]]:
+    """The parts of a snapshot for those who asked for one, and with each whether another one follows."""
     for part, more in parts(snapshot, codec.encode, _MOST_BYTES):
+        yield msgspec.Raw(codec.encode(part)), more
+
+
+def snapshot_replies(
+    id: Id, seq: int, parts: Iterable[tuple[msgspec.Raw, bool]], codec: Codec
+) -> Iterator[bytes]:
+    """The messages that answer with a snapshot."""
+    for part, more in parts:
         yield codec.encode(_OkPart(id, seq, part, more))
 
 

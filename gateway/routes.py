@@ -10,6 +10,7 @@ import attrs
 import msgspec
 
 from ..protocol.codec import JSON, place_and_reason
+from ..protocol.commands import GetSnapshot
 from ..protocol.errors import Draining, Invalid, NotFound, Unavailable
 from ..protocol.names import check_name, lane_name
 from .commands import TABLE
@@ -100,6 +101,15 @@ async def _task_call(task: TaskCall, call: Call) -> Response:
     return await task.act(call.shared.context(call.caller), given)
 
 
+async def _state(entry: Entry, call: Call) -> Response:
+    """The whole state, which is encoded once for all who ask for it."""
+    _command_in(entry, call)
+    limited = call.shared.context(call.caller).limited
+    states = call.shared.states
+    body = await (states.body() if limited is None else states.encoded(await limited.snapshot()))
+    return Response(200, pieces=body.pieces, held=body)
+
+
 def _query(request: Request) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in request.query.items()}
 
@@ -158,7 +168,8 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
 
     for entry in TABLE:
         if entry.http is not None:
-            add(entry.http.method, entry.http.path, Route(entry.role, partial(_command, entry), limited=True))
+            run = _state if entry.wire is GetSnapshot else _command
+            add(entry.http.method, entry.http.path, Route(entry.role, partial(run, entry), limited=True))
     for task in TASK_CALLS:
         act = partial(_task_call, task)
         route = Route(task.role, act, workers=task.workers, limited=True, waits=task.waits)
