@@ -6,7 +6,6 @@ leaving is a procedure (see `_shut_down`), not an accident. A failure of an acto
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -193,17 +192,12 @@ class System:
 
     async def _recover(self) -> None:
         """Begin where the store ends, or let what prevents it come out."""
-        collects = gc.isenabled()
-        gc.disable()  # all that is made here stays: looking for garbage in it would take as long as the rest
         try:
             await self._take_up()
         except Exception as error:
             self.failure = self.failure or error
             self._block.cancel()
             raise
-        finally:
-            if collects:
-                gc.enable()
 
     async def _take_up(self) -> None:
         """Take up what the store holds: first the picture of it, then what follows from the restart."""

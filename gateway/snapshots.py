@@ -201,7 +201,7 @@ def filtering(snapshot: Snapshot, filter: Filter | None) -> Generator[Snapshot |
         used_lanes.add(run.lane)
         used_handles.add(run.handle)
         count_queued += run.status is Status.QUEUED
-        if run.ended and not (run.place is None and run.started_at is None):
+        if run.ended and not (run.place is None and run.started_at is None):  # it left its handle's queue
             shown[run.handle] = _after(run)
         if count % _SLICE == 0:
             yield None
@@ -240,7 +240,7 @@ def filtering(snapshot: Snapshot, filter: Filter | None) -> Generator[Snapshot |
 
 
 def _after(run: RunRecord) -> HandleStatus:
-    """What a handle shows after the end of this run. One that never left its handle's queue changes nothing."""
+    """What a handle shows after the end of this run."""
     before = Status.QUEUED if run.started_at is None else Status.RUNNING
     return handle_status(before, run.status)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from greenroom.actors.stream import FellBehind, Stream
-from greenroom.protocol.events import HandleChanged
+from greenroom.gateway import feeds as feeds_module
+from greenroom.gateway.feeds import Feeds, Frames
+from greenroom.protocol.codec import JSON
+from greenroom.protocol.events import Filter, HandleChanged
 
 from ..support import Bodies, open_engine
 
@@ -79,3 +82,34 @@ async def test_a_slow_reader_of_large_events_gets_a_snapshot(autojump_clock, mon
 @pytest.mark.parametrize("after", [0, 1, 2])
 def test_what_is_in_the_ring_is_given_from_any_place(after):
     assert [one.event.seq for one in filled(0, 0, 0).between(after, 2)] == [1, 2, 3][after : after + 2]
+
+
+# What the gateway keeps beside it.
+
+
+def test_what_feeds_remember_is_bounded_for_all_of_them(monkeypatch):
+    monkeypatch.setattr(feeds_module, "_REMEMBERED_BYTES", 20_000)
+    stream = filled(most_bytes=10_000_000)
+    feeds = Feeds(stream, lambda: 1)
+    form = Frames(JSON)
+    followers = [Follower() for _ in range(30)]
+    joined = [
+        feeds.join(form, Filter(handles=frozenset({"h", str(number)})), follower)
+        for number, follower in enumerate(followers)
+    ]
+    for seq in range(1, 20):
+        stream.publish([event(seq, 1000)])
+        for feed in joined:
+            chunk = feed.after(seq - 1, seq - 1)
+            assert chunk is not None
+            assert chunk.data == feed.after(seq - 1, seq - 1).data
+    remembered = sum(len(chunk.data) for feed in joined for chunk in feed._chunks.values())
+    assert remembered == feeds._memory.size <= 20_000
+    for feed, follower in zip(joined, followers, strict=True):
+        feeds.leave(feed, follower)
+    assert feeds._memory.size == 0
+
+
+class Follower:
+    def news(self) -> None:
+        pass
