@@ -47,6 +47,7 @@ from .messages import (
 )
 from .stream import Cursor, FellBehind, Published, Stream
 from .ticket import Ticket
+from .watchdog import Watch
 from .workers.facade import Workers
 
 T = TypeVar("T")
@@ -63,6 +64,7 @@ class Engine:
         store: Store,
         directory: Directory,
         live_bodies: LiveBodies,
+        watch: Watch,
         settled: trio.Event,
         workers: Workers,
         tools: Tools,
@@ -75,6 +77,7 @@ class Engine:
         self._store = store
         self._directory = directory
         self._live_bodies = live_bodies
+        self._watch = watch
         self._settled = settled
 
     async def submit(
@@ -296,6 +299,12 @@ class Engine:
     def commit_seconds(self) -> float:
         """How long the last commit took; for the gateway's metrics."""
         return self._journal.commit_seconds
+
+    @property
+    def blocked(self) -> tuple[int, float]:
+        """How often the event loop has been blocked for a second or longer, and for how many seconds in all;
+        for the gateway's metrics."""
+        return self._watch.count, self._watch.seconds
 
     @property
     def store_is_down(self) -> bool:

@@ -27,6 +27,7 @@ from .ids import uuid7_hex
 from .jobs import Jobs, check_seconds
 from .system import Clock, System
 from .workers.networks import LOOPBACK, Networks
+from .watchdog import real_time
 from .workers.push import Push
 
 
@@ -70,6 +71,7 @@ async def open_engine(
     `worker_networks` are the networks in which workers are called: by default only this machine's loopback.
     A `push` of your own decides for itself.
     """
+    watched = clock is None and real_time()
     clock = clock or _wall_clock()
     random = random or random_module.Random()
     if max_concurrent is not None:
@@ -87,6 +89,7 @@ async def open_engine(
         max_value_bytes=check_limit("max_value_bytes", max_value_bytes),
         shutdown_timeout=check_seconds("shutdown_timeout", shutdown_timeout, 30),
         clock=clock,
+        watched=watched,
         ids=ids or uuid7_hex(clock, random),
         epoch=f"{random.getrandbits(64):016x}",
         push=push,

@@ -36,6 +36,7 @@ from .run import RunActor
 from .runs_dir import RunsDir
 from .stream import Stream
 from .supervisor import Supervisor
+from .watchdog import Watch
 from .workers.crew import Crew
 from .workers.facade import Workers
 from .workers.messages import End
@@ -72,6 +73,7 @@ class System:
         max_value_bytes: int,
         shutdown_timeout: float,
         clock: Clock,
+        watched: bool,
         ids: Callable[[], str],
         epoch: str,
         push: Push | None,
@@ -89,7 +91,9 @@ class System:
         self._ended = trio.Event()
         self._patience = trio.CancelScope()  # around waiting for what executes
         self._stop: Stop | None = None
-        self._live_bodies = LiveBodies()
+        self._watch = Watch()
+        self._live_bodies = LiveBodies(self._watch.ends)
+        self._watched = watched
         self._settled = trio.Event()  # nothing more will be committed
         self._alarms = Alarms()
         self._directory = Directory(self._start)
@@ -128,6 +132,7 @@ class System:
             store,
             self._directory,
             self._live_bodies,
+            self._watch,
             self._settled,
             Workers(door, self._registry, self._queue, clock, networks),
             tools,
@@ -228,6 +233,8 @@ class System:
 
     def _begin_beside(self) -> None:
         """Start what goes on beside the actors, and what none of them waits for."""
+        if self._watched:
+            self._watch.begin(self._journal, self._live_bodies)
         if self._runs_dir is not None:
             self._actors.start_soon(self._runs_dir.follow)
             self._actors.start_soon(self._runs_dir.write)
@@ -293,6 +300,7 @@ class System:
 
     async def _close(self) -> None:
         """Let go of what is outside: nobody uses it any more."""
+        self._watch.end()
         try:
             await self._http.aclose()
         finally:

@@ -76,6 +76,15 @@ class Metrics:
         self._store_down = Gauge(
             "greenroom_store_down", "1 while the store can't be written", registry=registry
         )
+        self._blocked = Counter(
+            "greenroom_loop_blocked",
+            "Times that the event loop stood still for 1 s or longer",
+            registry=registry,
+        )
+        self._blocked_time = Counter(
+            "greenroom_loop_blocked_seconds", "How long the event loop stood still then", registry=registry
+        )
+        self._blocked_before = engine.blocked
         self._last_seq = Gauge("greenroom_seq", "The number of the last event", registry=registry)
         self._node_runs = Counter(
             "greenroom_node_runs", "Tries of nodes of flows, by status", ["status"], registry=registry
@@ -141,6 +150,14 @@ class Metrics:
         self._max_concurrent.set(counts.engine.max_concurrent)
         self._draining.set(counts.engine.draining)
         self._store_down.set(self._engine.store_is_down)
+        self._count_blockages()
         self._last_seq.set(counts.seq)
         self._lag.set(lag)
         return generate_latest(self._registry)
+
+    def _count_blockages(self) -> None:
+        times, seconds = self._engine.blocked
+        times_before, seconds_before = self._blocked_before
+        self._blocked.inc(times - times_before)
+        self._blocked_time.inc(seconds - seconds_before)
+        self._blocked_before = (times, seconds)
