@@ -78,6 +78,14 @@ class Client:
         """Whether there is a connection now; if not, one is being made."""
         return self._link.connected
 
+    async def wait_lost(self) -> str:
+        """Wait until the connection is lost; why it was. A new one is being made then."""
+        return await self._link.lost()
+
+    async def wait_connected(self) -> None:
+        """Wait until there is a connection."""
+        await self._link.found()
+
     # Runs.
 
     async def submit(

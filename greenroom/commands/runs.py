@@ -30,6 +30,9 @@ def watch(server: Server, run: str | None, handles: tuple[str, ...], lanes: tupl
     elsewhere a line per event, and with --json the events themselves. Ctrl-C ends it. With RUN it exits
     with 0 if the run succeeded, else with 5.
 
+    If the server can't be reached any more, it says so, tries again, and says when it is back: on top of the
+    table, elsewhere on standard error, and with --json as `connection_lost` and `connection_restored`.
+
     \b
     Examples:
       greenroom watch
