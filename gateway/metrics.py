@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from ..actors.engine import Engine
 from ..protocol.events import Event, NodeRan, RunStateChanged
 from ..protocol.flow.records import NodeStatus, WorkerState, WorkerStatus
+from ..protocol.fold import Projection
 from ..protocol.records import Counts, Snapshot
 from ..protocol.states import ENDED, Status
 
@@ -131,8 +132,9 @@ class Metrics:
         if event.to in ENDED:
             self._ended.labels(event.to).inc()
 
-    def exposition(self, counts: Counts, workers: Sequence[WorkerState], *, lag: int) -> bytes:
-        """All figures as text."""
+    def exposition(self, state: Counts | Snapshot, workers: Sequence[WorkerState], *, lag: int) -> bytes:
+        """All figures as text. Counts are at hand; of a snapshot, the runs are counted."""
+        counts = state if isinstance(state, Counts) else Projection.from_snapshot(state).counts()
         standing = Count(worker.status for worker in workers)
         for name in get_args(WorkerStatus):
             self._workers.labels(name).set(standing[name])
