@@ -70,8 +70,13 @@ async def _list_runs(context: Context, command: wire.ListRuns) -> Fields:
     return {"runs": runs}
 
 
+_PAGE = 1000
+
+
 async def _history(context: Context, command: wire.History) -> Fields:
-    return {"events": await context.engine.history(command.run_id)}
+    limit = _PAGE if command.limit is None else command.limit
+    events, next = await context.engine.history_page(command.run_id, command.after or 0, limit)
+    return {"events": events} if next is None else {"events": events, "next": next}
 
 
 async def _snapshot(context: Context, command: wire.GetSnapshot) -> Fields:

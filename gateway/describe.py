@@ -42,7 +42,7 @@ ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     wire.Wait: ("run", "ended"),
     wire.GetRun: ("run",),
     wire.ListRuns: ("runs",),
-    wire.History: ("events",),
+    wire.History: ("events", "next"),
     wire.GetSnapshot: ("snapshot",),
     wire.ClearLane: ("count",),
     wire.ClearHandle: ("count",),

@@ -39,11 +39,13 @@ class _ResyncPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
 
 
 class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="ok"):
-    """`protocol.commands.Ok` with a part of a list, and of how many there are in all."""
+    """`protocol.commands.Ok` with a part of a list, of how many there are in all, and where the next page
+    begins."""
 
     id: Id
     seq: int
     total: int | None = None
+    next: int | None = None
     runs: list[msgspec.Raw] | None = None
     events: list[msgspec.Raw] | None = None
     flows: list[msgspec.Raw] | None = None
@@ -81,7 +83,7 @@ LISTS = frozenset({"runs", "events", "flows", "versions", "tasks", "node_runs", 
 def list_replies(id: Id, seq: int, fields: dict[str, Any], codec: Codec) -> Iterator[bytes]:
     """The messages that answer with a list."""
     [(name, items)] = [(name, value) for name, value in fields.items() if name in LISTS]
-    make: Callable[..., _OkList] = partial(_OkList, id, seq, fields.get("total"))
+    make: Callable[..., _OkList] = partial(_OkList, id, seq, fields.get("total"), fields.get("next"))
     portion: list[msgspec.Raw] = []
     size = 0
     for item in items:
