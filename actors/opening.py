@@ -26,8 +26,8 @@ from .housekeeping import Keep, check_retention
 from .ids import uuid7_hex
 from .jobs import Jobs, check_seconds
 from .system import Clock, System
-from .workers.networks import LOOPBACK, Networks
 from .watchdog import real_time
+from .workers.networks import LOOPBACK, Networks
 from .workers.push import Push
 
 

@@ -53,9 +53,9 @@ class LimitedEngine(_Denied):
             raise NotFound(f"no run has the id {run_id!r}", value=run_id)
         return run
 
-    async def history(self, run_id: str) -> list[Event]:
+    async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
         await self.get_run(run_id)
-        return await self._engine.history(run_id)
+        return await self._engine.history_page(run_id, after, limit)
 
     async def cancel(self, run_id: str, files: FilesFate = "keep", *, by: str = "app") -> RunRecord:
         await self.get_run(run_id)

@@ -17,7 +17,6 @@ import trio
 from greenroom import Engine, Jobs, Run, Ticket, open_engine
 from greenroom.gateway import GatewayConfig, open_gateway
 
-
 BLOCKED = 1.6
 
 
