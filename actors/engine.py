@@ -12,6 +12,7 @@ import msgspec
 import trio
 
 from ..persistence.store import RunQuery, Store
+from ..protocol.codec import JSON
 from ..protocol.errors import Conflict, Draining, Invalid, NoActiveRun, NotFound, Unavailable
 from ..protocol.events import Event, Filter
 from ..protocol.fold import Projection
@@ -47,9 +48,14 @@ from .messages import (
 )
 from .stream import Cursor, FellBehind, Published, Stream
 from .ticket import Ticket
+from .watchdog import Watch
 from .workers.facade import Workers
 
 T = TypeVar("T")
+
+_PAGE_BYTES = 1 << 22
+_PORTION = 100
+"""So many events are read at once, since each may be as large as a value."""
 
 
 class Engine:
@@ -63,6 +69,7 @@ class Engine:
         store: Store,
         directory: Directory,
         live_bodies: LiveBodies,
+        watch: Watch,
         settled: trio.Event,
         workers: Workers,
         tools: Tools,
@@ -75,6 +82,7 @@ class Engine:
         self._store = store
         self._directory = directory
         self._live_bodies = live_bodies
+        self._watch = watch
         self._settled = settled
 
     async def submit(
@@ -264,10 +272,33 @@ class Engine:
         check_page(limit)
         return await self._store.runs(RunQuery(handle, lane, check_statuses(status), limit, before, within))
 
-    async def history(self, run_id: str) -> list[Event]:
-        """Every stored event of a run, in order."""
+    async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        """The stored events of a run, in order: all of them, or a page of at most `limit`. For the next page,
+        `after` is the `seq` of the last one."""
+        check_limit("after", after)
+        if limit is not None:
+            check_page(limit)
         await self.get_run(run_id)
-        return await self._store.history(run_id)
+        return await self._store.history(run_id, after, limit)
+
+    async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
+        """A page of at most `limit` events and some megabytes, and the `after` of the next one, if there is
+        one; for the gateway."""
+        check_limit("after", after)
+        check_page(limit)
+        await self.get_run(run_id)
+        events: list[Event] = []
+        size = 0
+        while len(events) < limit and size < _PAGE_BYTES:
+            portion = min(_PORTION, limit - len(events))
+            start = events[-1].seq if events else after
+            found = await self._store.history(run_id, start, portion)
+            events += found
+            if len(found) < portion:
+                return events, None
+            size += sum(len(JSON.encode(event)) for event in found)
+        later = await self._store.history(run_id, events[-1].seq, 1)
+        return events, events[-1].seq if later else None
 
     def events(
         self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None
@@ -301,6 +332,12 @@ class Engine:
     def commit_seconds(self) -> float:
         """How long the last commit took; for the gateway's metrics."""
         return self._journal.commit_seconds
+
+    @property
+    def blocked(self) -> tuple[int, float]:
+        """How often the event loop has been blocked for a second or longer, and for how many seconds in all;
+        for the gateway's metrics."""
+        return self._watch.count, self._watch.seconds
 
     @property
     def store_is_down(self) -> bool:

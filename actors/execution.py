@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -49,9 +50,10 @@ class LiveBody(msgspec.Struct, frozen=True):
 
 
 class LiveBodies:
-    """The executions that have code running."""
+    """The executions that have code running. `ends` is called when one has ended, before its run hears."""
 
-    def __init__(self) -> None:
+    def __init__(self, ends: Callable[[Execution], None] = lambda _: None) -> None:
+        self._ends = ends
         self._executions: dict[Execution, None] = {}
         self._abandoned: dict[Execution, None] = {}
         self._none = trio.lowlevel.ParkingLot()
@@ -59,12 +61,16 @@ class LiveBodies:
     def __iter__(self) -> Iterator[Execution]:
         return iter(self._executions)
 
+    def __contains__(self, execution: Execution) -> bool:
+        return execution in self._executions
+
     def add(self, execution: Execution) -> None:
         """A body begins."""
         self._executions[execution] = None
 
     def remove(self, execution: Execution) -> None:
         """A body has ended."""
+        self._ends(execution)
         del self._executions[execution]
         self._abandoned.pop(execution, None)
         self._look()
@@ -101,6 +107,17 @@ class Execution:
         self._params = params
         self._actor = actor
         self._interrupt = interrupt
+
+    @property
+    def job_name(self) -> str:
+        """The job's name."""
+        return self._job.name
+
+    @property
+    def file(self) -> str | None:
+        """The file that the body's code is in, if there is one."""
+        code = getattr(inspect.unwrap(self._job.function), "__code__", None)
+        return None if code is None else code.co_filename
 
     def describe(self) -> LiveBody:
         """Which body this is."""

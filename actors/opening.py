@@ -27,6 +27,7 @@ from .ids import uuid7_hex
 from .jobs import Jobs, check_seconds
 from .suspends import Suspends
 from .system import Clock, System
+from .watchdog import real_time
 from .workers.networks import LOOPBACK, Networks
 from .workers.push import Push
 
@@ -75,7 +76,8 @@ async def open_engine(
     A store that is emptier or older than what lies beside it knows of (its lock file, `runs_dir`) is refused:
     `accept_store` takes it as it is.
     """
-    suspends = Suspends() if clock is None and _time_is_real() else None
+    watched = clock is None and real_time()
+    suspends = Suspends() if watched else None
     clock = clock or _wall_clock()
     random = random or random_module.Random()
     if max_concurrent is not None:
@@ -94,6 +96,7 @@ async def open_engine(
         max_value_bytes=check_limit("max_value_bytes", max_value_bytes),
         shutdown_timeout=check_seconds("shutdown_timeout", shutdown_timeout, 30),
         clock=clock,
+        watched=watched,
         ids=ids or uuid7_hex(clock, random),
         epoch=f"{random.getrandbits(64):016x}",
         push=push,
@@ -129,15 +132,10 @@ def _wall_clock() -> Clock:
     """Unix seconds: the machine's, which may be set at any time; under a clock of a test, in step with that.
 
     What happened when is told by it; what lasts how long is measured by trio's clock, which nobody sets."""
-    if _time_is_real():
+    if real_time():
         return lambda: time.time()  # looked up each time, so that a test can set it
     offset = time.time() - trio.current_time()
     return lambda: trio.current_time() + offset
-
-
-def _time_is_real() -> bool:
-    """Whether trio's clock is its own, for which it has no public name."""
-    return type(trio.lowlevel.current_clock()).__qualname__ == "SystemClock"
 
 
 def _open_store(store: str | Sequence[str] | Store) -> Store:

@@ -1,4 +1,4 @@
-"""The stream: one ring of the latest events, and a cursor per subscriber.
+"""The stream: one ring of the latest events, so many and so many bytes, and a cursor per subscriber.
 
 The journal publishes here after each commit. A subscriber has no queue of its own, only the number of the
 last event it has taken, so one that never reads costs nothing and holds up nobody; when the ring has moved
@@ -16,12 +16,16 @@ from ..protocol.codec import Codec
 from ..protocol.events import Event
 
 RING_SIZE = 8192
+RING_BYTES = 1 << 26
+"""As JSON has the events. The encodings that are kept for subscribers, one per codec, come on top."""
 
 
 class Published(msgspec.Struct, gc=False):
-    """An event in the ring, with its encodings as far as anyone has asked for them, by the codec's name."""
+    """An event in the ring, with its encodings as far as anyone has asked for them, by the codec's name.
+    `start` counts the bytes of all events before it."""
 
     event: Event
+    start: int
     encodings: dict[str, bytes] | None = None
 
     def encoded(self, codec: Codec) -> bytes:
@@ -41,11 +45,15 @@ class FellBehind(Exception):
 class Stream:
     """The ring. Seqs have no gap, so an event's place in it follows from its number."""
 
-    def __init__(self, size: int = RING_SIZE) -> None:
+    def __init__(self, size: int = RING_SIZE, most_bytes: int = RING_BYTES) -> None:
         self.last_seq = 0
-        self._first_seq = 1  # of the events ever published here
+        self._first_seq = 1  # of the events that are still here
         self._size = size
+        self._most_bytes = most_bytes
+        self._published_bytes = 0
         self._ring: list[Published | None] = [None] * size
+        self._measure = msgspec.json.Encoder()
+        self._measured = bytearray()
         self._news = trio.lowlevel.ParkingLot()
         self._listeners: dict[Callable[[], None], None] = {}
         self._closed = False
@@ -63,9 +71,21 @@ class Stream:
     def publish(self, events: Sequence[Event]) -> None:
         """Append events, which follow `last_seq`, and wake every subscriber that waits."""
         for event in events:
-            self._ring[event.seq % self._size] = Published(event)
+            self._measure.encode_into(event, self._measured)
+            self._ring[event.seq % self._size] = Published(event, self._published_bytes)
+            self._published_bytes += len(self._measured)
         self.last_seq += len(events)
+        self._let_go()
         self._tell()
+
+    def holds_well(self, seq: int) -> bool:
+        """Whether what follows event `seq` is all here, and will be for about as long again."""
+        if seq >= self.last_seq:
+            return seq == self.last_seq
+        following = self._ring[(seq + 1) % self._size]
+        if seq + 1 < self._first_seq or following is None or self.last_seq - seq > self._size // 2:
+            return False
+        return self._published_bytes - following.start <= self._most_bytes // 2
 
     def close(self) -> None:
         """No more events come: subscribers end when they have taken what there is."""
@@ -83,6 +103,16 @@ class Stream:
         """Call it no longer."""
         del self._listeners[hear]
 
+    def _let_go(self) -> None:
+        """Keep no more than there is room for, though always the last event."""
+        self._first_seq = max(self._first_seq, self.last_seq - self._size + 1)
+        while self._first_seq < self.last_seq:
+            first = self._ring[self._first_seq % self._size]
+            if first is not None and self._published_bytes - first.start <= self._most_bytes:
+                break
+            self._ring[self._first_seq % self._size] = None
+            self._first_seq += 1
+
     def _tell(self) -> None:
         self._news.unpark_all()
         for hear in self._listeners:
@@ -94,7 +124,7 @@ class Stream:
 
     def between(self, after: int, most: int) -> list[Published]:
         """Up to `most` events that follow `after`, without waiting."""
-        if after > self.last_seq or after + 1 < max(self._first_seq, self.last_seq - self._size + 1):
+        if after > self.last_seq or after + 1 < self._first_seq:
             raise FellBehind(f"event {after + 1} is not in the ring any more")
         end = min(self.last_seq, after + most)
         return [p for seq in range(after + 1, end + 1) if (p := self._ring[seq % self._size]) is not None]

@@ -6,7 +6,6 @@ leaving is a procedure (see `_shut_down`), not an accident. A failure of an acto
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -41,6 +40,7 @@ from .runs_dir import RunsDir
 from .stream import Stream
 from .supervisor import Supervisor
 from .suspends import Suspended, Suspends
+from .watchdog import Watch
 from .workers.crew import Crew
 from .workers.facade import Workers
 from .workers.messages import End
@@ -77,6 +77,7 @@ class System:
         max_value_bytes: int,
         shutdown_timeout: float,
         clock: Clock,
+        watched: bool,
         ids: Callable[[], str],
         epoch: str,
         push: Push | None,
@@ -96,7 +97,9 @@ class System:
         self._ended = trio.Event()
         self._patience = trio.CancelScope()  # around waiting for what executes
         self._stop: Stop | None = None
-        self._live_bodies = LiveBodies()
+        self._watch = Watch()
+        self._live_bodies = LiveBodies(self._watch.ends)
+        self._watched = watched
         self._settled = trio.Event()  # nothing more will be committed
         self._alarms = Alarms()
         self._directory = Directory(self._start)
@@ -137,6 +140,7 @@ class System:
             store,
             self._directory,
             self._live_bodies,
+            self._watch,
             self._settled,
             Workers(door, self._registry, self._queue, clock, networks),
             tools,
@@ -205,17 +209,12 @@ class System:
 
     async def _recover(self) -> None:
         """Begin where the store ends, or let what prevents it come out."""
-        collects = gc.isenabled()
-        gc.disable()  # all that is made here stays: looking for garbage in it would take as long as the rest
         try:
             await self._take_up()
         except Exception as error:
             self.failure = self.failure or error
             self._block.cancel()
             raise
-        finally:
-            if collects:
-                gc.enable()
 
     async def _take_up(self) -> None:
         """Take up what the store holds: first the picture of it, then what follows from the restart."""
@@ -248,6 +247,8 @@ class System:
 
     def _begin_beside(self) -> None:
         """Start what goes on beside the actors, and what none of them waits for."""
+        if self._watched:
+            self._watch.begin(self._journal, self._live_bodies)
         if self._runs_dir is not None:
             self._actors.start_soon(self._runs_dir.follow)
             self._actors.start_soon(self._runs_dir.write)
@@ -313,6 +314,7 @@ class System:
 
     async def _close(self) -> None:
         """Let go of what is outside: nobody uses it any more."""
+        self._watch.end()
         try:
             await self._http.aclose()
         finally:

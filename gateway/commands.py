@@ -13,6 +13,7 @@ from ..protocol import commands as wire
 from ..protocol.commandbase import timeout_from_wire
 from .entries import Context, Entry, Fields, Http
 from .flowcommands import FLOW_TABLE
+from .snapshots import View
 from .tokens import Role
 
 
@@ -70,12 +71,19 @@ async def _list_runs(context: Context, command: wire.ListRuns) -> Fields:
     return {"runs": runs}
 
 
+_PAGE = 1000
+
+
 async def _history(context: Context, command: wire.History) -> Fields:
-    return {"events": await context.engine.history(command.run_id)}
+    limit = _PAGE if command.limit is None else command.limit
+    events, next = await context.engine.history_page(command.run_id, command.after or 0, limit)
+    return {"events": events} if next is None else {"events": events, "next": next}
 
 
 async def _snapshot(context: Context, command: wire.GetSnapshot) -> Fields:
-    return {"snapshot": await context.engine.snapshot()}
+    if context.limited is not None:
+        return {"snapshot": View(await context.limited.snapshot())}
+    return {"snapshot": (await context.snapshots.now()).whole}
 
 
 async def _set_params(context: Context, command: wire.SetParams) -> Fields:

@@ -22,7 +22,7 @@ from ..protocol.errors import BY_CODE
 from ..protocol.events import Event, Filter
 from ..protocol.flow import commands as flow_wire
 from ..protocol.flow.records import FlowTask, NodeRun, WorkerState
-from ..protocol.records import LaneState, RunRecord, Snapshot
+from ..protocol.records import Counts, LaneState, RunRecord, Snapshot
 from .commands import TABLE
 from .constraints import LANE, arguments, constrained
 from .describetasks import TASK_SCHEMAS, task_requests
@@ -43,7 +43,7 @@ from .schemas import (
 )
 from .version import SERVER
 
-_SHOWN = (Event, Filter, LaneState, wire.Resync, RunRecord, Snapshot, FlowTask, NodeRun, WorkerState)
+_SHOWN = (Counts, Event, Filter, LaneState, wire.Resync, RunRecord, Snapshot, FlowTask, NodeRun, WorkerState)
 _LICENSE = {"name": "MIT", "identifier": "MIT"}
 _VERSION = SERVER.partition("/")[2]
 
@@ -55,7 +55,7 @@ ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     wire.Wait: ("run", "ended"),
     wire.GetRun: ("run",),
     wire.ListRuns: ("runs",),
-    wire.History: ("events",),
+    wire.History: ("events", "next"),
     wire.GetSnapshot: ("snapshot",),
     wire.ClearLane: ("count",),
     wire.ClearHandle: ("count",),
@@ -335,6 +335,12 @@ def _own_requests() -> dict[tuple[str, str], Json]:
             "summary": "A ticket for `GET /api/events`, in place of a token: good once, and for 30 seconds.",
             "description": "Needs the role viewer.",
             "responses": {"201": answered("The ticket.", ticket), **refused},
+        },
+        ("GET", "/api/lanes"): {
+            "operationId": "lanes",
+            "summary": "How many runs every lane has, and the engine.",
+            "description": "Needs the role viewer.",
+            "responses": {"200": answered("The numbers.", ref("Counts")), **refused},
         },
         ("GET", "/api/lanes/{lane}"): {
             "operationId": "lane",

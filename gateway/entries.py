@@ -12,6 +12,7 @@ from ..actors.engine import Engine
 from ..protocol.commandbase import CommandBase
 from .endings import Endings
 from .limited import LimitedEngine
+from .snapshots import Snapshots
 from .tokens import Role
 
 Fields = dict[str, Any]
@@ -24,6 +25,7 @@ class Context:
 
     engine: Engine
     endings: Endings
+    snapshots: Snapshots
     by: str
     limited: LimitedEngine | None = None
     """What stands for the engine where the caller's token has limits: it refuses what these don't permit."""

@@ -8,6 +8,7 @@ and many subscribers a frame's bytes, while a single event at rest leaves at onc
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Protocol
@@ -23,6 +24,8 @@ from .frames import message_frame
 
 _MOST_BYTES = 1 << 16
 _REMEMBERED = 8
+_REMEMBERED_BYTES = 1 << 25
+"""Of all feeds together."""
 _QUIET = 1024
 _AT_ONCE = 200
 
@@ -102,16 +105,40 @@ class Follower(Protocol):
         """There may be more to take. Must not wait, and must not raise."""
 
 
+class _Memory:
+    """The chunks that are kept for the followers who come to them next: of all feeds, the latest first."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.size = 0
+        self._most_bytes = most_bytes
+        self._chunks: OrderedDict[tuple[Feed, int, int], int] = OrderedDict()
+
+    def keep(self, feed: Feed, told: int, read: int, size: int) -> None:
+        """A feed keeps a chunk; the oldest ones that there is no more room for are dropped."""
+        self._chunks[feed, told, read] = size
+        self.size += size
+        while self.size > self._most_bytes and len(self._chunks) > 1:
+            (oldest, *place), _ = next(iter(self._chunks.items()))
+            oldest.drop(*place)
+
+    def drop(self, feed: Feed, told: int, read: int) -> None:
+        """It keeps it no longer."""
+        self.size -= self._chunks.pop((feed, told, read))
+
+
 class Feed:
     """See the module's text."""
 
-    def __init__(self, stream: Stream, form: Form, filter: Filter | None, most_events: int) -> None:
+    def __init__(
+        self, stream: Stream, form: Form, filter: Filter | None, most_events: int, memory: _Memory
+    ) -> None:
         self.key = (form, filter, most_events)
         self.followers: dict[Follower, None] = {}
         self._stream = stream
         self._form = form
         self._passes = None if filter is None else predicate(filter)
         self._most = most_events
+        self._memory = memory
         self._chunks: dict[tuple[int, int], Chunk] = {}
 
     def after(self, told: int, read: int) -> Chunk | None:
@@ -122,9 +149,20 @@ class Feed:
                 return None
             chunk = self._prepare(told, read)
             if len(self._chunks) >= _REMEMBERED:
-                del self._chunks[next(iter(self._chunks))]
+                self.drop(*next(iter(self._chunks)))
             self._chunks[told, read] = chunk
+            self._memory.keep(self, told, read, len(chunk.data))
         return chunk
+
+    def drop(self, told: int, read: int) -> None:
+        """Keep a chunk no longer."""
+        del self._chunks[told, read]
+        self._memory.drop(self, told, read)
+
+    def end(self) -> None:
+        """Nobody follows it any more."""
+        for place in list(self._chunks):
+            self.drop(*place)
 
     def rest(self, told: int, read: int) -> bytes:
         """A batch without events that tells how far they have been read."""
@@ -161,6 +199,7 @@ class Feeds:
         self._stream = stream
         self._most_events = most_events
         self._feeds: dict[tuple[Form, Filter | None, int], Feed] = {}
+        self._memory = _Memory(_REMEMBERED_BYTES)
         self._woken = Mailbox()
 
     def join(self, form: Form, filter: Filter | None, follower: Follower) -> Feed:
@@ -168,7 +207,7 @@ class Feeds:
         most = self._most_events()
         feed = self._feeds.get((form, filter, most))
         if feed is None:
-            feed = Feed(self._stream, form, filter, most)
+            feed = Feed(self._stream, form, filter, most, self._memory)
             self._feeds[feed.key] = feed
         feed.followers[follower] = None
         return feed
@@ -178,6 +217,7 @@ class Feeds:
         del feed.followers[follower]
         if not feed.followers:
             del self._feeds[feed.key]
+            feed.end()
 
     async def run(self) -> None:
         """Tell followers of news until cancelled."""

@@ -104,7 +104,7 @@ class Http:
             return
         headers = header_list(response) + self._cross_origin(request)
         if response.stream is None and response.status not in (204, 304):
-            headers.append(("Content-Length", str(len(response.body))))
+            headers.append(("Content-Length", str(response.length)))
         if machine.their_state is not h11.DONE or self.finishing:
             headers.append(("Connection", "close"))
         data = (
@@ -124,6 +124,11 @@ class Http:
             return
         if response.body and with_body:
             data += machine.send(h11.Data(data=response.body)) or b""
+        for piece in response.pieces if with_body else ():
+            data += machine.send(h11.Data(data=piece)) or b""
+            if len(data) >= _PIECE:
+                await self._send_all(data)
+                data = b""
         data += machine.send(h11.EndOfMessage()) or b""
         await self._send_all(data)
 

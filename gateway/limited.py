@@ -15,7 +15,7 @@ from ..protocol.errors import GreenroomError, NotFound
 from ..protocol.records import RunRecord
 from .filters import narrowed
 from .scopes import Scope, without_strangers
-from .snapshots import filtered
+from .snapshots import filtered_in_slices
 
 if TYPE_CHECKING:
     from ..actors.engine import Engine
@@ -53,9 +53,9 @@ class LimitedEngine(_Denied):
             raise NotFound(f"no run has the id {run_id!r}", value=run_id)
         return run
 
-    async def history(self, run_id: str) -> list[Event]:
+    async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
         await self.get_run(run_id)
-        return await self._engine.history(run_id)
+        return await self._engine.history_page(run_id, after, limit)
 
     async def cancel(self, run_id: str, files: FilesFate = "keep", *, by: str = "app") -> RunRecord:
         await self.get_run(run_id)
@@ -134,7 +134,8 @@ class LimitedEngine(_Denied):
         return found[:limit]
 
     async def snapshot(self) -> Snapshot:
-        return filtered(await self._engine.snapshot(), narrowed(None, self._scope, self._engine.job_of))
+        filter = narrowed(None, self._scope, self._engine.job_of)
+        return await filtered_in_slices(await self._engine.snapshot(), filter)
 
     # Handles and lanes.
 

@@ -12,7 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from ..actors.engine import Engine
 from ..protocol.events import Event, NodeRan, RunStateChanged
 from ..protocol.flow.records import NodeStatus, WorkerState, WorkerStatus
-from ..protocol.records import Snapshot
+from ..protocol.fold import Projection
+from ..protocol.records import Counts, Snapshot
 from ..protocol.states import ENDED, Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -76,6 +77,15 @@ class Metrics:
         self._store_down = Gauge(
             "greenroom_store_down", "1 while the store can't be written", registry=registry
         )
+        self._blocked = Counter(
+            "greenroom_loop_blocked",
+            "Times that the event loop stood still for 1 s or longer",
+            registry=registry,
+        )
+        self._blocked_time = Counter(
+            "greenroom_loop_blocked_seconds", "How long the event loop stood still then", registry=registry
+        )
+        self._blocked_before = engine.blocked
         self._last_seq = Gauge("greenroom_seq", "The number of the last event", registry=registry)
         self._node_runs = Counter(
             "greenroom_node_runs", "Tries of nodes of flows, by status", ["status"], registry=registry
@@ -122,27 +132,34 @@ class Metrics:
         if event.to in ENDED:
             self._ended.labels(event.to).inc()
 
-    def exposition(self, snapshot: Snapshot, workers: Sequence[WorkerState], *, lag: int) -> bytes:
-        """All figures as text."""
+    def exposition(self, state: Counts | Snapshot, workers: Sequence[WorkerState], *, lag: int) -> bytes:
+        """All figures as text. Counts are at hand; of a snapshot, the runs are counted."""
+        counts = state if isinstance(state, Counts) else Projection.from_snapshot(state).counts()
         standing = Count(worker.status for worker in workers)
         for name in get_args(WorkerStatus):
             self._workers.labels(name).set(standing[name])
         for state, count in zip(("waiting", "leased"), self._engine.workers.queued(), strict=True):
             self._queue_items.labels(state).set(count)
-        counts = Count(run.status for run in snapshot.runs.values())
-        for status in Status:
-            if status not in ENDED:
-                self._runs.labels(status).set(counts[status])
+        for status, pending in counts.runs.items():
+            self._runs.labels(status).set(pending)
         for gauge in (self._lane_queued, self._lane_executing, self._lane_limit):
             gauge.clear()
-        for name, lane in snapshot.lanes.items():
-            self._lane_queued.labels(name).set(len(lane.queued))
-            self._lane_executing.labels(name).set(len(lane.executing))
+        for name, lane in counts.lanes.items():
+            self._lane_queued.labels(name).set(lane.queued)
+            self._lane_executing.labels(name).set(lane.executing)
             if lane.limit is not None:
                 self._lane_limit.labels(name).set(lane.limit)
-        self._max_concurrent.set(snapshot.engine.max_concurrent)
-        self._draining.set(snapshot.engine.draining)
+        self._max_concurrent.set(counts.engine.max_concurrent)
+        self._draining.set(counts.engine.draining)
         self._store_down.set(self._engine.store_is_down)
-        self._last_seq.set(snapshot.seq)
+        self._count_blockages()
+        self._last_seq.set(counts.seq)
         self._lag.set(lag)
         return generate_latest(self._registry)
+
+    def _count_blockages(self) -> None:
+        times, seconds = self._engine.blocked
+        times_before, seconds_before = self._blocked_before
+        self._blocked.inc(times - times_before)
+        self._blocked_time.inc(seconds - seconds_before)
+        self._blocked_before = (times, seconds)

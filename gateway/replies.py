@@ -6,7 +6,7 @@ form in which the engine has it anyway.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ class _OkPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
 
     id: Id
     seq: int
-    snapshot: Part
+    snapshot: msgspec.Raw
     more: bool = False
 
 
@@ -39,11 +39,13 @@ class _ResyncPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
 
 
 class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="ok"):
-    """`protocol.commands.Ok` with a part of a list, and of how many there are in all."""
+    """`protocol.commands.Ok` with a part of a list, of how many there are in all, and where the next page
+    begins."""
 
     id: Id
     seq: int
     total: int | None = None
+    next: int | None = None
     runs: list[msgspec.Raw] | None = None
     events: list[msgspec.Raw] | None = None
     flows: list[msgspec.Raw] | None = None
@@ -60,9 +62,17 @@ def resyncs(snapshot: Snapshot, codec: Codec) -> Iterator[bytes]:
         yield codec.encode(_ResyncPart(part, more))
 
 
-def snapshot_replies(id: Id, seq: int, snapshot: Snapshot, codec: Codec) -> Iterator[bytes]:
-    """The messages that answer with a snapshot."""
+def encoded_parts(snapshot: Snapshot, codec: Codec) -> Iterator[tuple[msgspec.Raw, bool]]:
+    """The parts of a snapshot for those who asked for one, and with each whether another one follows."""
     for part, more in parts(snapshot, codec.encode, _MOST_BYTES):
+        yield msgspec.Raw(codec.encode(part)), more
+
+
+def snapshot_replies(
+    id: Id, seq: int, parts: Iterable[tuple[msgspec.Raw, bool]], codec: Codec
+) -> Iterator[bytes]:
+    """The messages that answer with a snapshot."""
+    for part, more in parts:
         yield codec.encode(_OkPart(id, seq, part, more))
 
 
@@ -73,7 +83,7 @@ LISTS = frozenset({"runs", "events", "flows", "versions", "tasks", "node_runs", 
 def list_replies(id: Id, seq: int, fields: dict[str, Any], codec: Codec) -> Iterator[bytes]:
     """The messages that answer with a list."""
     [(name, items)] = [(name, value) for name, value in fields.items() if name in LISTS]
-    make: Callable[..., _OkList] = partial(_OkList, id, seq, fields.get("total"))
+    make: Callable[..., _OkList] = partial(_OkList, id, seq, fields.get("total"), fields.get("next"))
     portion: list[msgspec.Raw] = []
     size = 0
     for item in items:

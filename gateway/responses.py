@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import attrs
@@ -17,8 +17,9 @@ Write = Callable[[bytes], Awaitable[None]]
 
 @attrs.frozen
 class Response:
-    """An answer; with `stream`, its body is what that writes until the client goes away. `unsent` is called
-    where the client has gone before all of it was sent."""
+    """An answer; with `stream`, its body is what that writes until the client goes away. A long body comes in
+    `pieces`; `held` exists until they are sent. `unsent` is called where the client has gone before all of it
+    was sent."""
 
     status: int
     body: bytes = b""
@@ -26,6 +27,13 @@ class Response:
     headers: tuple[tuple[str, str], ...] = ()
     stream: Callable[[Write], Awaitable[None]] | None = None
     unsent: Callable[[], None] = lambda: None
+    pieces: Sequence[bytes] = ()
+    held: object = None
+
+    @property
+    def length(self) -> int:
+        """How many bytes the body has."""
+        return len(self.body) + sum(map(len, self.pieces))
 
 
 _ALWAYS = (
@@ -50,7 +58,8 @@ def header_list(response: Response) -> list[tuple[str, str]]:
     """All headers of an answer, but those about how long it is."""
     given = {name.lower() for name, _ in response.headers}
     common = [(name, value) for name, value in _ALWAYS if name.lower() not in given]
-    typed = [("Content-Type", response.content_type)] if response.body or response.stream else []
+    has_body = response.body or response.pieces or response.stream
+    typed = [("Content-Type", response.content_type)] if has_body else []
     return [*common, *typed, *_EXTRA.get(response.status, ()), *response.headers]
 
 

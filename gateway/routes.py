@@ -11,9 +11,9 @@ import msgspec
 import trio
 
 from ..protocol.codec import JSON, place_and_reason
+from ..protocol.commands import GetSnapshot
 from ..protocol.errors import Invalid, NotFound, Unavailable
 from ..protocol.names import check_name, lane_name
-from ..protocol.records import LaneState, default_limit
 from .commands import TABLE
 from .entries import Entry
 from .head import Request
@@ -119,6 +119,15 @@ async def _task_call(task: TaskCall, call: Call) -> Response:
     return await task.act(call.shared.context(call.caller), given)
 
 
+async def _state(entry: Entry, call: Call) -> Response:
+    """The whole state, which is encoded once for all who ask for it."""
+    _command_in(entry, call)
+    limited = call.shared.context(call.caller).limited
+    states = call.shared.states
+    body = await (states.body() if limited is None else states.encoded(await limited.snapshot()))
+    return Response(200, pieces=body.pieces, held=body)
+
+
 def _query(request: Request, entry: Entry) -> dict[str, Any]:
     for field in msgspec.structs.fields(entry.wire):
         if "null" in request.query.get(field.name, ()) and not _takes_text(field.type):
@@ -151,9 +160,11 @@ def _is_whole(kind: Any) -> bool:
 
 async def _lane(call: Call) -> Response:
     name = check_name("lane", lane_name(call.names["lane"]))
-    snapshot = await call.shared.engine.snapshot()
-    lane = snapshot.lanes.get(name)
-    return answer(lane if lane is not None else LaneState(default_limit(name), 0, [], []))
+    return answer(await call.shared.engine.look(lambda committed: committed.lane(name)))
+
+
+async def _lanes(call: Call) -> Response:
+    return answer(await call.shared.engine.look(lambda committed: committed.counts()))
 
 
 async def _ticket(call: Call) -> Response:
@@ -173,8 +184,8 @@ async def _readyz(call: Call) -> Response:
 
 async def _metrics(call: Call) -> Response:
     shared = call.shared
-    snapshot = await shared.engine.snapshot()
-    text = shared.metrics.exposition(snapshot, await shared.engine.workers.list(), lag=shared.lag)
+    counts = await shared.engine.look(lambda committed: committed.counts())
+    text = shared.metrics.exposition(counts, await shared.engine.workers.list(), lag=shared.lag)
     return Response(200, text, CONTENT_TYPE)
 
 
@@ -204,7 +215,8 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
 
     for entry in TABLE:
         if entry.http is not None:
-            add(entry.http.method, entry.http.path, Route(entry.role, partial(_command, entry), limited=True))
+            run = _state if entry.wire is GetSnapshot else _command
+            add(entry.http.method, entry.http.path, Route(entry.role, partial(run, entry), limited=True))
     for task in TASK_CALLS:
         act = partial(_task_call, task)
         route = Route(task.role, act, workers=task.workers, limited=True, waits=task.waits)
@@ -212,6 +224,7 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
         add(task.method, f"/api{task.path}", route)
     add("GET", "/api/events", Route(Role.VIEWER, _events, tickets=True, limited=True))
     add("POST", "/api/tickets", Route(Role.VIEWER, _ticket, limited=True))
+    add("GET", "/api/lanes", Route(Role.VIEWER, _lanes))
     add("GET", "/api/lanes/{lane}", Route(Role.VIEWER, _lane))
     add("GET", "/greenroom.js", Route(None, _javascript))
     for name in ("openapi.json", "asyncapi.json"):

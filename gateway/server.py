@@ -144,6 +144,7 @@ class Gateway:
         self._shared.access.warn()
         nursery.start_soon(self._shared.heartbeats.run)
         nursery.start_soon(self._shared.feeds.run)
+        nursery.start_soon(self._shared.states.run)
         nursery.start_soon(self._follow, seq)
         if self._listeners:
             await nursery.start(self._accept)
@@ -170,12 +171,12 @@ class Gateway:
         await self.serve_stream(encrypted, secure=True, local=local, address=address)
 
     async def _follow(self, seq: int) -> None:
-        stream, committed = self._shared.engine.stream, self._shared.metrics.committed
-        stream.listen(committed)
+        stream, changed = self._shared.engine.stream, self._shared.changed
+        stream.listen(changed)
         try:
             await self._shared.endings.follow(seq)
         finally:
-            stream.unlisten(committed)
+            stream.unlisten(changed)
         for session in list(self._shared.sessions):
             session.end(GOING_AWAY, "the engine has stopped")
 

@@ -262,7 +262,8 @@ class Session:
     def _reply(self, id: Id, fields: dict[str, Any], cost: int) -> Said:
         seq = self._shared.engine.stream.last_seq
         if "snapshot" in fields:
-            return Said(seq, snapshot_replies(id, seq, fields["snapshot"], self._codec), cost)
+            parts = fields["snapshot"].parts(self._codec)
+            return Said(seq, snapshot_replies(id, seq, parts, self._codec), cost)
         make = list_replies if fields.keys() & LISTS else replies
         return Said(seq, make(id, seq, fields, self._codec), cost)
 

@@ -18,6 +18,7 @@ from .heartbeats import Heartbeats
 from .limited import LimitedEngine
 from .metrics import Metrics
 from .snapshots import Snapshots
+from .state import States
 from .strangers import Strangers
 from .tickets import Tickets
 from .tokens import Caller
@@ -40,6 +41,7 @@ class Shared:
         self.metrics = Metrics(engine)
         self.endings = Endings(engine, self.metrics.heard)
         self.snapshots = Snapshots(engine)
+        self.states = States(self.snapshots)
         self.feeds = Feeds(engine.stream, lambda: self.limits.max_batch)
         self.frames = {name: Frames(codec) for name, codec in CODECS.items()}
         self.server_sent = ServerSent(epoch)
@@ -57,6 +59,12 @@ class Shared:
     def lag(self) -> int:
         """How many events the subscriber that is furthest behind has not been sent."""
         return max((session.writer.behind or 0 for session in self.sessions), default=0)
+
+    def changed(self) -> None:
+        """Events have been committed; the stream calls this."""
+        self.metrics.committed()
+        self.snapshots.forget()
+        self.states.forget()
 
     def welcome(self, caller: Caller) -> Welcome:
         """The first message to a caller."""
@@ -83,6 +91,6 @@ class Shared:
     def context(self, caller: Caller) -> Context:
         """For a command of this caller."""
         if caller.scope is None:
-            return Context(self.engine, self.endings, caller.name)
+            return Context(self.engine, self.endings, self.snapshots, caller.name)
         limited = LimitedEngine(self.engine, caller.scope)  # it refuses every method that it hasn't
-        return Context(cast(Engine, limited), self.endings, caller.name, limited)
+        return Context(cast(Engine, limited), self.endings, self.snapshots, caller.name, limited)

@@ -126,8 +126,8 @@ class _Following:
 
     async def _resync(self, before: bytes) -> None:
         self._shared.metrics.resyncs.inc()
-        async with self._shared.snapshots.recent() as taken:
-            for message in taken.messages(self._shared.server_sent, self._filter):
+        async with self._shared.snapshots.recent() as taken, taken.view(self._filter) as view:
+            for message in view.messages(self._shared.server_sent):
                 await self._write(before + message)
                 before = b""
             self._told = self._read = taken.snapshot.seq

@@ -236,9 +236,10 @@ class Writer:
     async def _resync(self, subscription: _Subscription) -> None:
         self._shared.metrics.resyncs.inc()
         await self._flush()
-        async with self._shared.snapshots.recent() as taken:
-            for message in taken.messages(self._form, subscription.filter):
+        async with self._shared.snapshots.recent() as taken, taken.view(subscription.filter) as view:
+            for message in view.messages(self._form):
                 await self._send(message)
+                await trio.lowlevel.checkpoint()  # a system that takes all at once makes no pause
             subscription.told = subscription.read = taken.snapshot.seq
 
     def _leave(self) -> None:
@@ -262,6 +263,8 @@ class Writer:
                 out = [b"".join(out)]  # one write costs less than several, where copying costs little
             while out:
                 await self._send(out.pop(0))
+        if size >= _ENOUGH:
+            await trio.lowlevel.checkpoint()  # a system that takes all at once makes no pause
         if cost:
             self._paid(cost)
         for reply in sent:

@@ -20,6 +20,7 @@ import trio
 from .actors.engine import Engine
 from .actors.jobs import Jobs
 from .actors.opening import open_engine
+from .collecting import tuned_collector
 from .commands.exits import Exit
 from .config.mistakes import ConfigMistakes
 from .config.reading import Read
@@ -74,8 +75,8 @@ class Server:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._obey, signals, nursery)
                 try:
-                    with self._patience:
-                        await self._serve(nursery)
+                    with self._patience, tuned_collector() as started:
+                        await self._serve(nursery, started)
                 except (Exception, SystemExit, KeyboardInterrupt) as error:  # raised below, not in a group
                     failure = error
                 self._engine_ended.set()
@@ -90,7 +91,7 @@ class Server:
         logger.critical("the engine has failed: %s", failure, exc_info=None if known else failure)
         return Exit.FAILED
 
-    async def _serve(self, nursery: trio.Nursery) -> None:
+    async def _serve(self, nursery: trio.Nursery, started: Callable[[], None]) -> None:
         settings = self._config.engine
         async with open_engine(
             self._jobs,
@@ -110,6 +111,7 @@ class Server:
         ) as engine:
             self._gateway = await nursery.start(self._open_gateway, engine)
             self._engine = engine
+            started()
             try:
                 await self._stop.wait()
             finally:  # told to stop, or the engine has failed

@@ -6,9 +6,10 @@ It uses no threads and never waits. It lives as long as this object: opened agai
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from msgspec import UNSET
@@ -168,8 +169,10 @@ class MemoryStore:
                 found.append(run)
         return found
 
-    async def history(self, run: str) -> list[Event]:
-        return list(self._events.get(run, ()))
+    async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        events = self._events.get(run, [])
+        start = bisect_right(events, after, key=attrgetter("seq"))
+        return events[start : None if limit is None else start + limit]
 
     async def events(self, after: int, limit: int) -> list[Event]:
         stories = (*self._events.values(), self._others)

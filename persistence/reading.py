@@ -61,10 +61,11 @@ def read_runs(connection: Connection, query: RunQuery) -> list[RunRecord]:
     return [_record.decode(text) for text in connection.scalars(page)]
 
 
-def read_history(connection: Connection, run: str) -> list[Event]:
-    """The events of a run."""
+def read_history(connection: Connection, run: str, after: int, limit: int | None) -> list[Event]:
+    """The events of a run after a seq."""
     events = schema.events
-    found = select(events.c.event).where(events.c.run == run).order_by(events.c.seq)
+    later = (events.c.run == run) & (events.c.seq > after)
+    found = select(events.c.event).where(later).order_by(events.c.seq).limit(limit)
     return [_event.decode(text) for text in connection.scalars(found)]
 
 

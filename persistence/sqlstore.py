@@ -193,8 +193,8 @@ class SqlStore:
     async def runs(self, query: RunQuery) -> list[RunRecord]:
         return await self._database.read(lambda connection: read_runs(connection, query))
 
-    async def history(self, run: str) -> list[Event]:
-        return await self._database.read(lambda connection: read_history(connection, run))
+    async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        return await self._database.read(lambda connection: read_history(connection, run, after, limit))
 
     async def events(self, after: int, limit: int) -> list[Event]:
         return await self._database.read(lambda connection: read_events(connection, after, limit))

@@ -246,8 +246,9 @@ class Store(Protocol):
     async def runs(self, query: RunQuery) -> list[RunRecord]:
         """The runs that fit, newest first."""
 
-    async def history(self, run: str) -> list[Event]:
-        """All stored events of a run, in order. Progress is kept on the run's row only."""
+    async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        """The stored events of a run after a seq, in order, and no more than `limit`. Progress is kept on the
+        run's row only."""
 
     async def events(self, after: int, limit: int) -> list[Event]:
         """Stored events from a seq on, in order."""

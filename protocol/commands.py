@@ -104,9 +104,14 @@ class ListRuns(CommandBase, frozen=True, kw_only=True, tag="list_runs"):
 
 
 class History(CommandBase, frozen=True, kw_only=True, tag="history"):
-    """The events of a run."""
+    """The events of a run, in pages: those after the number `after`, and no more than `limit` (1000).
+
+    Where there are more, the answer has `next`, which is the `after` of the next page.
+    """
 
     run_id: str
+    after: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 # The stream.
@@ -264,8 +269,9 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     """A command was carried out; everything up to `seq` is known to the client once it has read this.
 
     `run_id` and `joined` answer submit and start_flow; `run` cancel, wait and get_run; `ended` wait; `runs`
-    list_runs; `events` history; `snapshot` snapshot; `outcome` inject (`accepted`) and answer (`resolved`,
-    `not_found`, `already_resolved`); `count` clear_lane and clear_handle; `released` release_handle.
+    list_runs; `events` and `next` history; `snapshot` snapshot; `outcome` inject (`accepted`) and answer
+    (`resolved`, `not_found`, `already_resolved`); `count` clear_lane and clear_handle; `released`
+    release_handle.
 
     Of flows: `flow` create_flow; `version` publish_flow, add_flow_version and get_flow_version; `errors` and
     `warnings` check_flow; `flows` and `total` list_flows; `versions` list_flow_versions; `task` get_task;
@@ -284,6 +290,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     ended: bool | None = None
     runs: list[RunRecord] | None = None
     events: list[Event] | None = None
+    next: int | None = None
     snapshot: Snapshot | None = None
     outcome: str | None = None
     count: int | None = None

@@ -15,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -32,18 +31,20 @@ from .events import (
     RunProgress,
     RunStateChanged,
 )
+from .handles import Handles
 from .names import MAIN
 from .records import (
     KEPT_ENDED_RUNS,
+    Counts,
     EngineState,
-    HandleState,
     InterruptState,
+    LaneCounts,
     LaneState,
     RunRecord,
     Snapshot,
     default_limit,
 )
-from .states import ENDED, HandleStatus, Status, handle_status
+from .states import ENDED, Status, handle_status
 
 
 def next_record(run: RunRecord | None, event: RunEvent) -> RunRecord:
@@ -116,9 +117,11 @@ def _after_change(run: RunRecord, event: RunChanged) -> RunRecord:
 
 
 class _Lane:
-    """A lane as the projection holds it; `runs` counts those of its runs that the projection holds."""
+    """A lane as the projection holds it; `runs` counts those of its runs that the projection holds.
 
-    __slots__ = ("executing", "generation", "limit", "queued", "runs")
+    Runs nearly always come in the order of their places, so `queued` is only sorted when one did not."""
+
+    __slots__ = ("_highest", "_sorted", "executing", "generation", "limit", "queued", "runs")
 
     def __init__(self, limit: int | None, generation: int = 0) -> None:
         self.limit = limit
@@ -126,18 +129,31 @@ class _Lane:
         self.executing: dict[str, None] = {}
         self.queued: dict[str, None] = {}
         self.runs = 0
+        self._highest = -1
+        self._sorted = True
 
+    def queue(self, id: str, place: int) -> None:
+        """A run is queued here."""
+        self.queued[id] = None
+        if place < self._highest:
+            self._sorted = False
+        else:
+            self._highest = place
 
-class _Handle(msgspec.Struct, gc=False):
-    """A handle as the projection holds it; `runs` counts those of its runs that the projection holds.
+    def state(self, runs: dict[str, RunRecord]) -> LaneState:
+        """As a snapshot shows it."""
 
-    Only plain values hang on it, so it is in no cycle, and the collector need not look at very many."""
+        def place(id: str) -> int:
+            return cast(int, runs[id].place)
 
-    status: HandleStatus = HandleStatus.IDLE
-    active: str | None = None
-    waiting: OrderedDict[str, None] | None = None  # made when first needed: most handles never do
-    params: Any = None
-    runs: int = 0
+        if not self._sorted:
+            self.queued = dict.fromkeys(sorted(self.queued, key=place))
+            self._sorted = True
+        return LaneState(self.limit, self.generation, sorted(self.executing, key=place), list(self.queued))
+
+    def counts(self) -> LaneCounts:
+        """How many runs execute and are queued here."""
+        return LaneCounts(self.limit, self.generation, len(self.executing), len(self.queued))
 
 
 class Projection:
@@ -150,11 +166,11 @@ class Projection:
         self.draining = False
         self.runs: dict[str, RunRecord] = {}
         self.interrupts: dict[str, InterruptState] = {}
-        self._queued = 0
         self._executing = 0
+        self._pending = dict.fromkeys((status for status in Status if status not in ENDED), 0)
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._lanes: dict[str, _Lane] = {MAIN: _Lane(default_limit(MAIN))}
-        self._handles: dict[str, _Handle] = {}
+        self._handles = Handles()
 
     @classmethod
     def from_snapshot(cls, snapshot: Snapshot) -> Projection:
@@ -163,23 +179,21 @@ class Projection:
         self.draining = snapshot.engine.draining
         self.runs = dict(snapshot.runs)
         self.interrupts = dict(snapshot.interrupts)
-        self._queued = snapshot.engine.queued
         self._executing = snapshot.engine.executing
         for name, lane_state in snapshot.lanes.items():
             lane = self._lanes[name] = _Lane(lane_state.limit, lane_state.generation)
             lane.executing = dict.fromkeys(lane_state.executing)
-            lane.queued = dict.fromkeys(lane_state.queued)
+            for id in lane_state.queued:
+                lane.queue(id, cast(int, snapshot.runs[id].place))
         for name, handle_state in snapshot.handles.items():
-            handle = self._handles[name] = _Handle()
-            handle.status = handle_state.status
-            handle.active = handle_state.active_run
-            handle.waiting = OrderedDict.fromkeys(handle_state.waiting) if handle_state.waiting else None
-            handle.params = handle_state.params
+            self._handles.begin(name, handle_state)
         for run in snapshot.runs.values():
-            self._handles[run.handle].runs += 1
+            self._handles.add_run(run.handle)
             self._lanes[run.lane].runs += 1
             if run.ended:
                 self._ended[run.id] = None
+            else:
+                self._pending[run.status] += 1
         return self
 
     def apply(self, event: Event, record: RunRecord | None = None) -> None:
@@ -195,40 +209,32 @@ class Projection:
             handler(self, event)
 
     def snapshot(self) -> Snapshot:
-        """Everything as of `seq`."""
-        runs = self.runs
-        pending = {id: run for id, run in runs.items() if not run.ended}
-        pending.update((id, runs[id]) for id in self._ended)
-
-        def by_place(ids: Iterable[str]) -> list[str]:
-            return sorted(ids, key=lambda id: cast(int, runs[id].place))
-
+        """Everything as of `seq`. Copies dicts of records that never change, but no record."""
+        runs = self.runs.copy()
+        for id in self._ended:  # they follow the pending ones, in the order of their ends
+            runs[id] = runs.pop(id)
         return Snapshot(
             epoch=self.epoch,
             seq=self.seq,
-            engine=EngineState(self.max_concurrent, self._executing, self._queued, self.draining),
-            lanes={
-                name: LaneState(
-                    lane.limit,
-                    lane.generation,
-                    by_place(lane.executing),
-                    by_place(lane.queued),
-                )
-                for name, lane in self._lanes.items()
-            },
-            handles={
-                name: HandleState(
-                    handle.status,
-                    handle.active is not None,
-                    handle.active,
-                    list(handle.waiting or ()),
-                    handle.params,
-                )
-                for name, handle in self._handles.items()
-            },
-            interrupts=dict(self.interrupts),
-            runs=pending,
+            engine=self._engine(),
+            lanes={name: lane.state(runs) for name, lane in self._lanes.items()},
+            handles=self._handles.copy(),
+            interrupts=self.interrupts.copy(),
+            runs=runs,
         )
+
+    def counts(self) -> Counts:
+        """How many runs there are of each kind, as of `seq`; without looking at any."""
+        lanes = {name: lane.counts() for name, lane in self._lanes.items()}
+        return Counts(self.seq, self._engine(), lanes, self._pending.copy())
+
+    def lane(self, name: str) -> LaneState:
+        """One lane, as a snapshot shows it."""
+        return (self._lanes.get(name) or _Lane(default_limit(name))).state(self.runs)
+
+    def _engine(self) -> EngineState:
+        queued = self._pending[Status.QUEUED]
+        return EngineState(self.max_concurrent, self._executing, queued, self.draining)
 
     def draft(self, handle: str) -> Any:
         """The draft parameters of a handle."""
@@ -243,51 +249,45 @@ class Projection:
     def active_run(self, handle: str) -> str | None:
         """The run that holds a handle."""
         held = self._handles.get(handle)
-        return held.active if held is not None else None
+        return held.active_run if held is not None else None
 
     # What each kind of event does beyond its run's record.
 
     def _transition(self, event: RunStateChanged) -> None:
         id, before, to = event.run, event.from_, event.to
-        handle, lane = self._handle(event.handle), self._lane(event.lane)
+        handles, lane = self._handles, self._lane(event.lane)
+        if to not in ENDED:
+            self._pending[to] += 1
         if before is None:
-            handle.runs += 1
+            handles.add_run(event.handle)
             lane.runs += 1
-            self._queued += 1
             if event.place is None:
-                self._wait(handle, id, event.front)
+                handles.wait(event.handle, id, front=event.front)
             else:
-                lane.queued[id] = None
-                handle.active = id
-                handle.status = HandleStatus.QUEUED
+                lane.queue(id, event.place)
+                handles.admit(event.handle, id)
             return
+        self._pending[before] -= 1
         if before is Status.QUEUED:
-            self._queued -= 1
             lane.queued.pop(id, None)
-            if handle.waiting is not None:
-                handle.waiting.pop(id, None)
+            handles.stop_waiting(event.handle, id)
         if to is Status.RUNNING:
             lane.executing[id] = None
             self._executing += 1
         elif to is not Status.CANCELLING:
             self._give_back(lane, id)
-        if handle.active == id:
-            handle.status = handle_status(before, to)
-        if to in ENDED:
-            if handle.active == id and not event.holds_handle:
-                handle.active = None
+        ends = to in ENDED
+        handles.advance(event.handle, id, handle_status(before, to), frees=ends and not event.holds_handle)
+        if ends:
             self._end(id)
 
     def _change(self, event: RunChanged) -> None:
         lane = self._lane(event.lane)
         if event.detached:
             self._give_back(lane, event.run)
-        handle = self._handle(event.handle)
-        if event.place is not None and handle.waiting is not None and event.run in handle.waiting:
-            del handle.waiting[event.run]
-            handle.active = event.run
-            handle.status = HandleStatus.QUEUED
-            lane.queued[event.run] = None
+        if event.place is not None and self._handles.stop_waiting(event.handle, event.run):
+            self._handles.admit(event.handle, event.run)
+            lane.queue(event.run, event.place)
 
     def _interrupt_opened(self, event: InterruptOpened) -> None:
         self.interrupts[event.interrupt] = InterruptState(
@@ -304,12 +304,10 @@ class Projection:
         self._forget_lane(event.lane)
 
     def _handle_changed(self, event: HandleChanged) -> None:
-        handle = self._handle(event.handle)
         if event.params is not UNSET:
-            handle.params = event.params
-        if event.freed is not None and handle.active == event.freed:
-            handle.active = None
-        self._forget_handle(event.handle)
+            self._handles.set_params(event.handle, event.params)
+        if event.freed is not None:
+            self._handles.free(event.handle, event.freed)
 
     def _engine_changed(self, event: EngineChanged) -> None:
         self.max_concurrent = event.max_concurrent
@@ -317,24 +315,11 @@ class Projection:
 
     # What is held, and what is let go.
 
-    def _handle(self, name: str) -> _Handle:
-        handle = self._handles.get(name)
-        if handle is None:
-            handle = self._handles[name] = _Handle()
-        return handle
-
     def _lane(self, name: str) -> _Lane:
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = _Lane(default_limit(name))
         return lane
-
-    def _wait(self, handle: _Handle, id: str, front: bool) -> None:
-        if handle.waiting is None:
-            handle.waiting = OrderedDict()
-        handle.waiting[id] = None
-        if front:
-            handle.waiting.move_to_end(id, last=False)
 
     def _give_back(self, lane: _Lane, id: str) -> None:
         if id in lane.executing:
@@ -349,22 +334,12 @@ class Projection:
         run = self.runs.pop(oldest)
         self._lanes[run.lane].runs -= 1
         self._forget_lane(run.lane)
-        self._handles[run.handle].runs -= 1
-        self._forget_handle(run.handle)
+        self._handles.remove_run(run.handle)
 
     def _forget_lane(self, name: str) -> None:
         lane = self._lanes[name]
         if not lane.runs and name != MAIN and not lane.generation and lane.limit == default_limit(name):
             del self._lanes[name]
-
-    def _forget_handle(self, name: str) -> None:
-        handle = self._handles[name]
-        if handle.runs or handle.active is not None:
-            return
-        if handle.params is None:
-            del self._handles[name]
-        else:
-            handle.status = HandleStatus.IDLE
 
 
 _APPLY: dict[type[EventBase], Callable[[Projection, Any], None]] = {

@@ -86,6 +86,24 @@ class InterruptState(msgspec.Struct, frozen=True, gc=False):
     deadline: float | None
 
 
+class LaneCounts(msgspec.Struct, frozen=True, gc=False):
+    """A lane in numbers: held slots, and runs that are queued in it."""
+
+    limit: int | None
+    generation: int
+    executing: int
+    queued: int
+
+
+class Counts(msgspec.Struct, frozen=True, gc=False):
+    """What a snapshot shows, in numbers. `runs` counts the pending runs, by status."""
+
+    seq: int
+    engine: EngineState
+    lanes: dict[str, LaneCounts]
+    runs: dict[Status, int]
+
+
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """Everything that clients follow, exactly as of `seq`.
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import trio
 
-from ...actors.arguments import check_limit, check_target, check_text
+from ...actors.arguments import check_limit, check_page, check_target, check_text
 from ...actors.jobs import check_seconds
 from ...actors.messages import FilesFate, OnConflict, OnWait
 from ...protocol import commands as wire
@@ -76,6 +76,14 @@ class Client:
     def connected(self) -> bool:
         """Whether there is a connection now; if not, one is being made."""
         return self._link.connected
+
+    async def wait_lost(self) -> str:
+        """Wait until the connection is lost; why it was. A new one is being made then."""
+        return await self._link.lost()
+
+    async def wait_connected(self) -> None:
+        """Wait until there is a connection."""
+        await self._link.found()
 
     # Runs.
 
@@ -194,11 +202,21 @@ class Client:
         parts = await self._link.ask_for_parts(command)
         return [run for part in parts for run in part.runs or ()]
 
-    async def history(self, run_id: str) -> list[Event]:
-        """See `Engine.history`."""
+    async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        """See `Engine.history`. What is more than the gateway puts into one answer is asked for in pages."""
         check_text("run_id", run_id)
-        parts = await self._link.ask_for_parts(wire.History(id=self._link.number(), run_id=run_id))
-        return [event for part in parts for event in part.events or ()]
+        check_limit("after", after)
+        if limit is not None:
+            check_page(limit)
+        events: list[Event] = []
+        following: int | None = after
+        while following is not None and (limit is None or len(events) < limit):
+            most = None if limit is None else limit - len(events)
+            command = wire.History(id=self._link.number(), run_id=run_id, after=following, limit=most)
+            parts = await self._link.ask_for_parts(command)
+            events += [event for part in parts for event in part.events or ()]
+            following = parts[-1].next
+        return events
 
     # Handles, lanes and the engine.
 

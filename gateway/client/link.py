@@ -71,12 +71,25 @@ class Link:
         self._calls = Calls()
         self._socket: Socket | None = None
         self._failure: Callable[[], GreenroomError] | None = None
+        self._lost: str | None = None  # why there is no connection any more
+        self._changed = trio.lowlevel.ParkingLot()
         self._ready: Reply[None] = Reply()
 
     @property
     def connected(self) -> bool:
         """Whether the gateway has welcomed us, and the connection is not lost since."""
         return self._socket is not None
+
+    async def lost(self) -> str:
+        """Wait until the connection is lost; why."""
+        while self._lost is None:
+            await self._changed.park()
+        return self._lost
+
+    async def found(self) -> None:
+        """Wait until there is a connection."""
+        while not self.connected:
+            await self._changed.park()
 
     # Asking.
 
@@ -141,6 +154,8 @@ class Link:
                 self.close(lambda why=why: Unavailable(why))  # type: ignore[misc]
                 return
             logger.info("%s", why)
+            self._lost = why
+            self._changed.unpark_all()
             if trio.current_time() - began > _STABLE:
                 failures = 0
             self._calls.give_up(trio.current_time() - self._patience, why)
@@ -224,7 +239,8 @@ class Link:
                 self._send(socket, self._calls.add(self.following.subscribe(self.number()), repeatable=False))
             elif not self._ready.done:
                 self._ready.set(None)
-            self._socket = socket
+            self._socket, self._lost = socket, None
+            self._changed.unpark_all()
             for call in self._calls:
                 if call.waits_since is not None:
                     self._send(socket, call)

@@ -668,9 +668,17 @@ export class Client {
     return reply.runs ?? [];
   }
 
-  async history(runId) {
-    const reply = await this.#ask({ type: "history", run_id: runId }, true);
-    return reply.events ?? [];
+  /** The events of a run; the query has `after` and `limit`. Without a limit it is all of them, page by page. */
+  async history(runId, { after = 0, limit = Infinity } = {}) {
+    const events = [];
+    let next = after;
+    while (next !== undefined && events.length < limit) {
+      const page = { after: next, limit: Math.min(1000, limit - events.length) };
+      const reply = await this.#ask({ ...page, type: "history", run_id: runId }, true);
+      events.push(...(reply.events ?? []));
+      next = reply.next;
+    }
+    return events;
   }
 
   async snapshot() {

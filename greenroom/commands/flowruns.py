@@ -19,7 +19,14 @@ from .noderuns import show_node_runs
 from .showing import age, brief, console, fields, moment, parsed, say_json, span, status, table
 from .submit import json_given, submission
 from .talking import Server, find_last_run, find_run, for_server
-from .watching import line, live
+from .watching import (
+    WithConnection,
+    line,
+    live,
+    say_connection,
+    say_connection_as_json,
+    told_of_connection,
+)
 
 
 @click.command()
@@ -82,15 +89,18 @@ def run(server: Server, flow: str, params: str | None, watch: bool, **options: A
 async def _watch(client: Client, run_id: str, begin: int, as_json: bool) -> RunRecord:
     """Show what happens after `begin` until the run has ended; its last state."""
     if as_json:
-        return await follow_flow(client, run_id, begin, say_json)
+        async with told_of_connection(client, say_connection_as_json):
+            return await follow_flow(client, run_id, begin, say_json)
     if not console().is_terminal:
 
         def tell(event: Event) -> None:
             console().print(line(event), soft_wrap=True)
 
-        return await follow_flow(client, run_id, begin, tell)
+        async with told_of_connection(client, say_connection):
+            return await follow_flow(client, run_id, begin, tell)
     tree = await tree_of(client, run_id)
-    async with live(lambda height: tree.draw(client.state.runs.get(run_id), height)) as news:
+    picture = WithConnection(lambda height: tree.draw(client.state.runs.get(run_id), height))
+    async with live(picture.draw) as news, told_of_connection(client, picture.tell, news):
 
         def hear(event: Event) -> None:
             tree.hear(event)

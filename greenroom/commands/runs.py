@@ -30,6 +30,9 @@ def watch(server: Server, run: str | None, handles: tuple[str, ...], lanes: tupl
     elsewhere a line per event, and with --json the events themselves. Ctrl-C ends it. With RUN it exits
     with 0 if the run succeeded, else with 5.
 
+    If the server can't be reached any more, it says so, tries again, and says when it is back: on top of the
+    table, elsewhere on standard error, and with --json as `connection_lost` and `connection_restored`.
+
     \b
     Examples:
       greenroom watch
@@ -116,8 +119,10 @@ def runs(server: Server, statuses: tuple[str, ...], **options: Any) -> None:
 @click.command()
 @click.argument("run")
 @click.option("--history", is_flag=True, help="Its events, too.")
+@click.option("--limit", "-n", type=click.IntRange(1, 1000), metavar="N", help="At most so many events.")
+@click.option("--after", type=click.IntRange(0), default=0, metavar="SEQ", help="Only events after this one.")
 @for_server
-def show(server: Server, run: str, history: bool) -> None:
+def show(server: Server, run: str, history: bool, limit: int | None, after: int) -> None:
     """Show a run: its state, its open question, and with --history all that happened to it.
 
     RUN is the id of a run, or a handle for its active or last one.
@@ -131,7 +136,7 @@ def show(server: Server, run: str, history: bool) -> None:
     async def talk(client: Client) -> tuple[RunRecord, Mapping[str, Any], list[Event]]:
         id = await find_last_run(client, run)
         asked = (await client.snapshot()).interrupts
-        events = await client.history(id) if history else []
+        events = await client.history(id, after=after, limit=limit) if history else []
         return await client.get_run(id), {key: q for key, q in asked.items() if q.run == id}, events
 
     found, asked, events = server.ask(talk)

@@ -6,10 +6,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import click
 import msgspec
 import trio
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.text import Text
 
 from ..gateway.client import Client
 from ..protocol.events import (
@@ -62,7 +64,8 @@ async def follow(
 
 async def show_live(client: Client, board: Board, run_id: str | None = None) -> RunRecord | None:
     """The live table, until cancelled; with a run, until that has ended."""
-    async with live(lambda height: board.draw(client.state.snapshot(), height)) as news:
+    picture = WithConnection(lambda height: board.draw(client.state.snapshot(), height))
+    async with live(picture.draw) as news, told_of_connection(client, picture.tell, news):
 
         def tell(item: Event | Snapshot) -> None:
             if not isinstance(item, Snapshot):
@@ -114,10 +117,57 @@ async def live(draw: Callable[[int], RenderableType]) -> AsyncIterator[Callable[
         raise error
 
 
+class WithConnection:
+    """A picture with a line on top while there is no connection, since it shows then what was."""
+
+    def __init__(self, draw: Callable[[int], RenderableType]) -> None:
+        self._draw = draw
+        self._lost: tuple[str, float] | None = None
+
+    def tell(self, why: str | None) -> None:
+        """The connection is lost, or (`None`) there is one again."""
+        self._lost = None if why is None else (why, time.time())
+
+    def draw(self, height: int) -> RenderableType:
+        """The picture, in so many lines."""
+        if self._lost is None:
+            return self._draw(height)
+        why, since = self._lost
+        line = Text(f"connection lost {span(time.time() - since)} ago: {why}; retrying", "bold red")
+        line.truncate(console().width, overflow="ellipsis")
+        return Group(line, self._draw(height - 1))
+
+
+@asynccontextmanager
+async def told_of_connection(
+    client: Client, tell: Callable[[str | None], None], news: Callable[[], None] = lambda: None
+) -> AsyncIterator[None]:
+    """While the block lasts, tell why the connection is lost, and (`None`) when there is one again."""
+    error: Exception | None = None
+
+    async def watch() -> None:
+        while True:
+            tell(await client.wait_lost())
+            news()
+            await client.wait_connected()
+            tell(None)
+            news()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        try:
+            yield
+        except Exception as raised:  # raised again below, where no nursery puts it into a group
+            error = raised
+        nursery.cancel_scope.cancel()
+    if error is not None:
+        raise error
+
+
 async def show_lines(
     client: Client, passes: Callable[[Event], bool], run_id: str | None = None
 ) -> RunRecord | None:
-    """A line per event, for what is no terminal."""
+    """A line per event, for what is no terminal. Of the connection it is standard error that tells."""
     out = console()
 
     def tell(item: Event | Snapshot) -> None:
@@ -126,13 +176,20 @@ async def show_lines(
         elif passes(item):
             out.print(line(item), soft_wrap=True)
 
-    return await follow(client, tell, run_id)
+    async with told_of_connection(client, say_connection):
+        return await follow(client, tell, run_id)
+
+
+def say_connection(why: str | None) -> None:
+    """A line on standard error: the connection is lost, or there is one again."""
+    click.echo("connected again" if why is None else f"connection lost: {why}; retrying", err=True)
 
 
 async def show_json(
     client: Client, passes: Callable[[Event], bool], run_id: str | None = None
 ) -> RunRecord | None:
-    """Each event as it is on the wire. Where some were missed, and at the beginning, comes a snapshot."""
+    """Each event as it is on the wire. Where some were missed, and at the beginning, comes a snapshot. A
+    connection that is lost, and found again, is a line of its own, without a `seq`."""
 
     def tell(item: Event | Snapshot) -> None:
         if isinstance(item, Snapshot):
@@ -142,7 +199,16 @@ async def show_json(
 
     if run_id is None:
         tell(client.state.snapshot())
-    return await follow(client, tell, run_id)
+    async with told_of_connection(client, say_connection_as_json):
+        return await follow(client, tell, run_id)
+
+
+def say_connection_as_json(why: str | None) -> None:
+    """The same as a line of JSON among the others."""
+    if why is None:
+        say_json({"type": "connection_restored", "at": time.time()})
+    else:
+        say_json({"type": "connection_lost", "at": time.time(), "reason": why})
 
 
 def line(event: Event) -> str:

@@ -231,8 +231,8 @@ class DiskStore:
     async def runs(self, query: RunQuery) -> list[RunRecord]:
         return copied(await (await self._reach()).runs(query), list[RunRecord])
 
-    async def history(self, run: str) -> list[Event]:
-        return copied(await (await self._reach()).history(run), list[Event])
+    async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        return copied(await (await self._reach()).history(run, after, limit), list[Event])
 
     async def events(self, after: int, limit: int) -> list[Event]:
         return copied(await (await self._reach()).events(after, limit), list[Event])

@@ -1,5 +1,6 @@
 """How long a server that was told to stop waits for a body, on a clock that passes when nothing happens."""
 
+import gc
 import logging
 import math
 import os
@@ -66,3 +67,36 @@ async def test_a_body_is_waited_for(
     assert await Server(jobs, read, lambda: read).run() == 0
     assert ends_at <= trio.current_time() <= ends_at + 2
     assert process_ends.is_set() is left_behind
+
+
+async def test_its_own_process_has_its_collector_tuned(
+    autojump_clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    seen: list[tuple[bool, bool, int]] = []
+    jobs = Jobs()
+
+    def look() -> None:
+        seen.append((gc.isenabled(), gc.get_freeze_count() > 0, gc.get_threshold()[0]))
+
+    @jobs.job("look")
+    async def body(run: Run) -> None:
+        await trio.sleep(1)
+        look()
+        raise_signal(SIGTERM)
+
+    @asynccontextmanager
+    async def open_with_a_run(*arguments: Any, **options: Any) -> AsyncIterator[Engine]:
+        look()
+        async with open_engine(*arguments, **options) as engine:
+            await engine.submit("look", handle="a")
+            yield engine
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("greenroom.serving.open_engine", open_with_a_run)
+    flags = [Flag("--store", "engine.store", "memory:"), Flag("--port", "gateway.port", 0)]
+    read = read_config(flags=flags, environ={})
+    look()
+    await Server(jobs, read, lambda: read).run()
+    look()
+    usual = gc.get_threshold()[0]
+    assert seen == [(True, False, usual), (False, False, usual), (True, True, 10_000), (True, False, usual)]

@@ -59,6 +59,11 @@ def make_jobs() -> Jobs:
     async def stream(run: Run, params: dict[str, Any]) -> None:
         await trio.sleep_forever()
 
+    @jobs.job("log")
+    async def log(run: Run, params: dict[str, Any]) -> None:
+        for number in range(params["lines"]):
+            await run.log(f"line {number}")
+
     return jobs
 
 
@@ -407,3 +412,18 @@ async def running(engine: RunEngine, ticket: RunTicket) -> None:
 async def later(seconds: float, act: Callable[[], Awaitable[Any]]) -> None:
     await trio.sleep(seconds)
     await act()
+
+
+async def test_history_comes_in_pages(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("log", handle="alice", params={"lines": 250})
+    await ticket.result()
+    events = await engine.history(ticket.id)
+    assert len(events) == 253
+    pages = [await engine.history(ticket.id, limit=100)]
+    while pages[-1]:
+        pages.append(await engine.history(ticket.id, after=pages[-1][-1].seq, limit=100))
+    assert [len(page) for page in pages] == [100, 100, 53, 0]
+    assert [event for page in pages for event in page] == events
+    for wrong in ({"limit": 0}, {"limit": 1001}, {"after": -1}):
+        with pytest.raises(errors.Invalid):
+            await engine.history(ticket.id, **wrong)

@@ -177,6 +177,39 @@ async def test_history_gives_the_events_of_a_run(both):
     assert [event["to"] for event in events] == ["queued", "running", "succeeded"]
 
 
+async def test_a_long_history_comes_in_pages(both, monkeypatch):
+    home, command = both
+    ticket = await home.engine.submit("wait", handle="alice", params={}, on_conflict="queue")
+    for number in range(150):
+        await home.engine.inject(ticket.id, {"number": number, "filled": "x" * 100})
+    home.bodies.end(ticket)
+    await ticket.result()
+    events = msgspec.to_builtins(await home.engine.history(ticket.id))
+    assert len(events) == 153
+
+    async def pages(**given) -> list[int]:
+        found, lengths, following = [], [], {}
+        while True:
+            answer = await command("history", run_id=ticket.id, **given, **following)
+            found += answer["events"]
+            lengths.append(len(answer["events"]))
+            if "next" not in answer:
+                assert found == events
+                return lengths
+            assert answer["next"] == found[-1]["seq"]
+            following = {"after": answer["next"]}
+
+    assert await pages() == [153]
+    assert await pages(limit=60) == [60, 60, 33]
+    assert await pages(limit=51) == [51, 51, 51]
+    monkeypatch.setattr("greenroom.actors.engine._PAGE_BYTES", 10_000)
+    assert await pages() == [100, 53]  # a portion is read as a whole
+    for wrong in ({"limit": 1001}, {"limit": 0}, {"after": -1}):
+        with pytest.raises(Refused) as refused:
+            await command("history", run_id=ticket.id, **wrong)
+        assert refused.value.code == "invalid"
+
+
 async def test_snapshot_is_the_engines(both):
     home, command = both
     await home.engine.submit("wait", handle="alice", params={})

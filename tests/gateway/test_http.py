@@ -13,6 +13,8 @@ import trio
 from trio.testing import lockstep_stream_pair
 
 from greenroom.gateway import Limits, Role, add_token
+from greenroom.protocol.fold import Projection
+from greenroom.protocol.records import Snapshot
 
 from .support import House, Raw, house
 
@@ -263,6 +265,27 @@ async def test_a_lane_is_shown_and_set_under_its_name(home):
         "queued": [],
     }
     assert (await home.http("PUT", "/api/lanes/slow", {"lane": "main", "limit": 4})).status == 400
+
+
+async def test_lanes_are_counted_and_shown_without_a_snapshot(home, monkeypatch):
+    await home.engine.set_max_concurrent(1)
+    for number in range(3):
+        await home.engine.submit("wait", handle=f"h{number}", params={})
+    ticket = await home.engine.submit("wait", handle="s", params={}, lane="slow")
+    expected = await home.engine.snapshot()
+
+    def snapshot(_: Projection) -> Snapshot:
+        raise AssertionError("a snapshot is made")
+
+    monkeypatch.setattr(Projection, "snapshot", snapshot)
+    counts = (await home.http("GET", "/api/lanes")).json
+    assert counts["engine"] == {"max_concurrent": 1, "executing": 1, "queued": 3, "draining": False}
+    assert counts["lanes"]["main"] == {"limit": None, "generation": 0, "executing": 1, "queued": 2}
+    assert counts["runs"] == {"queued": 3, "running": 1, "suspended": 0, "cancelling": 0}
+    main = (await home.http("GET", "/api/lanes/main")).json
+    assert main["queued"] == expected.lanes["main"].queued
+    assert (await home.http("GET", "/api/lanes/slow")).json["queued"] == [ticket.id]
+    assert (await home.http("GET", "/metrics")).status == 200
 
 
 async def test_a_submission_is_created_and_a_joined_one_is_there_already(home):

@@ -1,5 +1,6 @@
 """What goes into `open_engine`, and what comes out of it when something goes wrong inside."""
 
+import gc
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -382,3 +383,14 @@ async def test_callers_outside_the_block_hear_that_the_engine_has_stopped(autoju
         assert {type(error) for error in heard.values()} == {Unavailable}
     else:
         assert heard["wait_for_active"] is True
+
+
+async def test_the_collector_of_the_host_program_is_left_alone(monkeypatch, tmp_path):
+    touched: list[str] = []
+    for name in ("disable", "enable", "freeze", "unfreeze", "set_threshold", "collect"):
+        monkeypatch.setattr(gc, name, lambda *_, name=name: touched.append(name))
+    store = f"sqlite:///{tmp_path / 'store.db'}"
+    for _ in range(2):
+        async with open_engine(Bodies().jobs, store, data_dir=tmp_path, max_concurrent=0) as engine:
+            await engine.submit("wait", handle=f"h{len(await engine.list_runs())}", params={})
+    assert touched == []

@@ -1,0 +1,159 @@
+"""A body that blocks the event loop is named: in the log, in the metrics, and in the events of its run.
+
+In real time, since the watchdog measures that; it is off on any other clock.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from greenroom import Engine, Jobs, Run, Ticket, open_engine
+from greenroom.gateway import GatewayConfig, open_gateway
+
+BLOCKED = 1.6
+
+
+def block(seconds: float) -> None:
+    """Block the loop, in a function that a body calls."""
+    time.sleep(seconds)
+
+
+@pytest.fixture
+def jobs() -> Jobs:
+    jobs = Jobs()
+
+    @jobs.job("block")
+    async def and_return(run: Run) -> None:
+        block(BLOCKED)
+
+    @jobs.job("go on")
+    async def and_go_on(run: Run) -> None:
+        block(BLOCKED)
+        await trio.sleep(0.5)
+
+    @jobs.job("child task")
+    async def in_a_task(run: Run) -> None:
+        async def child() -> None:
+            block(BLOCKED)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(child)
+
+    @jobs.job("thread")
+    def in_a_thread(run: Any) -> None:
+        time.sleep(BLOCKED)
+
+    return jobs
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "greenroom watchdog"]
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if "event loop" in r.getMessage()]
+
+
+async def told(engine: Engine, ticket: Ticket) -> list[tuple[str, str, str]]:
+    events = await engine.history(ticket.id)
+    return [(event.by, event.level, event.text) for event in events if event.type == "run_log"]
+
+
+@pytest.mark.parametrize("job", ["block", "go on", "child task"])
+async def test_a_body_that_blocks_the_loop_is_named_once_with_its_line(jobs, caplog, job):
+    async with open_engine(jobs, "memory:") as engine:
+        ticket = await engine.submit(job, handle="alice")
+        await ticket.result()
+        [began, ended] = lines(caplog)
+        assert f"run {ticket.id} (job {job}, handle alice) has blocked the event loop for 1 s" in began
+        line = block.__code__.co_firstlineno + 2
+        assert f"{__file__}:{line} in block;" in began
+        seconds = re.fullmatch(
+            rf"the event loop goes on: it was blocked for ([\d.]+) s by run {ticket.id}", ended
+        )
+        assert seconds is not None
+        assert BLOCKED - 0.4 <= float(seconds[1]) < 60
+        [(by, level, text)] = await told(engine, ticket)
+        assert (by, level) == ("engine", "warning")
+        assert text == f"blocked the event loop for {seconds[1]} s, at {__file__}:{line} in block"
+        assert engine.blocked[0] == 1
+        assert engine.blocked[1] == pytest.approx(float(seconds[1]), abs=0.06)
+
+
+async def test_a_library_that_a_body_calls_is_named_beside_its_line(caplog):
+    jobs = Jobs()
+
+    @jobs.job("wait")
+    async def wait(run: Run) -> None:
+        threading.Event().wait(BLOCKED)  # its code is in the standard library
+
+    async with open_engine(jobs, "memory:") as engine:
+        await (await engine.submit("wait", handle="a")).result()
+    line = wait.__code__.co_firstlineno + 2
+    assert f"{__file__}:{line} in {wait.__qualname__} (in {threading.__file__}:" in lines(caplog)[0]
+
+
+async def test_what_is_no_body_is_named_by_its_line_alone(jobs, caplog):
+    async with open_engine(jobs, "memory:") as engine:
+        await trio.sleep(0.3)
+        block(BLOCKED)
+        await trio.sleep(0.1)
+        assert engine.blocked[0] == 1
+    assert lines(caplog)[0].startswith(f"the event loop has been blocked for 1 s, at {__file__}:")
+    assert "by run" not in lines(caplog)[1]
+
+
+async def test_a_plain_function_blocks_nothing(jobs, caplog):
+    async with open_engine(jobs, "memory:") as engine:
+        await (await engine.submit("thread", handle="a")).result()
+        assert engine.blocked == (0, 0.0)
+    assert lines(caplog) == []
+
+
+async def test_one_thread_watches_for_all_engines_of_a_loop_until_the_last_has_ended(jobs, caplog):
+    assert threads() == []
+    async with open_engine(jobs, "memory:") as outer:
+        async with open_engine(jobs, "memory:") as engine:
+            assert len(threads()) == 1
+            ticket = await engine.submit("block", handle="a")
+            await ticket.result()
+            assert len(await told(engine, ticket)) == 1
+            assert len(lines(caplog)) == 2
+            assert engine.blocked[0] == outer.blocked[0] == 1
+        assert len(threads()) == 1
+    assert threads() == []
+    async with open_engine(jobs, "memory:"):
+        assert len(threads()) == 1
+    assert threads() == []
+
+
+@pytest.mark.parametrize("clock", [None, lambda: 1000 + trio.current_time()])
+async def test_there_is_no_thread_on_another_clock(jobs, autojump_clock, clock: Callable[[], float] | None):
+    async with open_engine(jobs, "memory:", clock=clock):
+        assert threads() == []
+
+
+async def test_there_is_no_thread_where_the_engine_is_given_a_clock(jobs):
+    async with open_engine(jobs, "memory:", clock=time.time):
+        assert threads() == []
+
+
+async def test_it_is_counted(jobs):
+    async with (
+        open_engine(jobs, "memory:") as engine,
+        open_gateway(engine, GatewayConfig(port=0)) as gateway,
+    ):
+        await (await engine.submit("block", handle="a")).result()
+        stream = await trio.open_tcp_stream("127.0.0.1", gateway.port)
+        async with stream:
+            await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            text = b"".join([data async for data in stream]).decode()
+    assert "\ngreenroom_loop_blocked_total 1.0\n" in text
+    assert float(re.search(r"\ngreenroom_loop_blocked_seconds_total ([\d.]+)\n", text)[1]) > 1
