@@ -138,8 +138,8 @@ class Metrics:
         standing = Count(worker.status for worker in workers)
         for name in get_args(WorkerStatus):
             self._workers.labels(name).set(standing[name])
-        for state, count in zip(("waiting", "leased"), self._engine.workers.queued(), strict=True):
-            self._queue_items.labels(state).set(count)
+        for place, count in zip(("waiting", "leased"), self._engine.workers.queued(), strict=True):
+            self._queue_items.labels(place).set(count)
         for status, pending in counts.runs.items():
             self._runs.labels(status).set(pending)
         for gauge in (self._lane_queued, self._lane_executing, self._lane_limit):

@@ -207,15 +207,15 @@ def filtering(snapshot: Snapshot, filter: Filter | None) -> Generator[Snapshot |
             yield None
     handles: dict[str, HandleState] = {}
     for count, (name, handle) in enumerate(snapshot.handles.items(), 1):
-        if filter.handles is None or name in filter.handles:
-            if name in used_handles or handle.params is not None:
-                seen = _seen(handle, runs)
-                if name in partly and seen.active_run is None:
-                    status = shown.get(name, HandleStatus.IDLE)  # its own may come of a run that isn't seen
-                    seen = replace(seen, status=status)
-                elif name not in used_handles:
-                    seen = replace(seen, status=HandleStatus.IDLE)
-                handles[name] = seen
+        wanted = filter.handles is None or name in filter.handles
+        if wanted and (name in used_handles or handle.params is not None):
+            seen = _seen(handle, runs)
+            if name in partly and seen.active_run is None:
+                status = shown.get(name, HandleStatus.IDLE)  # its own may come of a run that isn't seen
+                seen = replace(seen, status=status)
+            elif name not in used_handles:
+                seen = replace(seen, status=HandleStatus.IDLE)
+            handles[name] = seen
         if count % _SLICE == 0:
             yield None
     lanes.setdefault(MAIN, LaneState(default_limit(MAIN), 0, [], []))  # every fold has it

@@ -132,11 +132,18 @@ async def test_slow_clients_hold_only_so_much(home, monkeypatch):
     held: list[Body] = []
     async with trio.open_nursery() as nursery:
         nursery.start_soon(states.run)
+
+        async def hold_one_more() -> None:
+            await home.engine.set_params("draft", len(held))
+            states.forget()
+            held.append(await states.body())
+
+        async def hold_many() -> None:
+            for _ in range(10):
+                await hold_one_more()
+
         with pytest.raises(state.RateLimited, match="slow clients"):
-            for number in range(10):
-                await home.engine.set_params("draft", number)
-                states.forget()
-                held.append(await states.body())
+            await hold_many()
         assert 1 <= len(held) < 5
         held.clear()
         states.forget()
