@@ -18,7 +18,6 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
 import trio
 
-from ..persistence.failures import StoreBroken
 from .alarms import Alarms
 
 logger = logging.getLogger("greenroom")
@@ -180,6 +179,9 @@ class Actor:
     deadline: float = math.inf
     """When to wake up without a message, in trio's time; `on_deadline` is called then."""
 
+    fails_with: tuple[type[Exception], ...] = ()
+    """What stops the engine and is no bug: it says in one sentence what is to be done."""
+
     rests: bool = False
     """Whether it gives its task back while it only waits: there may be very many of its kind. Its state stays
     as it is, and the next message starts a task again."""
@@ -240,8 +242,8 @@ class Actor:
                         self.resting = True
                         return
                 messages = await self.mailbox.take()
-        except StoreBroken as error:
-            logger.critical("the engine stops: %s", error.message)
+        except self.fails_with as error:
+            logger.critical("the engine stops: %s", error)
             raise
         except Exception:
             logger.critical(

@@ -88,6 +88,8 @@ class WatchEnd(msgspec.Struct):
 class Journal(Actor):
     """See the module's text."""
 
+    fails_with = (StoreBroken,)
+
     def __init__(
         self,
         store: Store,
