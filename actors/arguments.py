@@ -14,6 +14,9 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _HIGHEST_LIMIT = 2**31 - 1
 
+HIGHEST_SEQ = 2**63 - 1
+"""The highest number of an event that every store can hold."""
+
 
 def check_text(what: str, value: object) -> None:
     """An id or a name to look for, or words for people: any text that every store can hold."""
@@ -30,6 +33,15 @@ def check_limit(what: str, limit: object) -> int:
     if limit > _HIGHEST_LIMIT:
         raise Invalid(f"{what} must be at most {_HIGHEST_LIMIT:,}, not {limit:,}", value=repr(limit))
     return limit
+
+
+def check_seq(what: str, seq: object) -> int:
+    """The number of an event, or 0 for the place before the first one."""
+    if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
+        raise Invalid(f"{what} must be a whole number, 0 or more, not {seq!r}", value=repr(seq))
+    if seq > HIGHEST_SEQ:
+        raise Invalid(f"{what} must be at most {HIGHEST_SEQ:,}, not {seq:,}", value=repr(seq))
+    return seq
 
 
 def check_page(limit: object, offset: object = 0) -> None:

@@ -21,7 +21,7 @@ from ..protocol.patterns import Within
 from ..protocol.records import RunRecord, Snapshot
 from ..protocol.values import json_value
 from .actor import Directory, Reply
-from .arguments import check_limit, check_page, check_statuses, check_target, check_text
+from .arguments import check_limit, check_page, check_seq, check_statuses, check_target, check_text
 from .door import Door
 from .execution import LiveBodies, LiveBody
 from .flow.facade import Flows
@@ -275,7 +275,7 @@ class Engine:
     async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
         """The stored events of a run, in order: all of them, or a page of at most `limit`. For the next page,
         `after` is the `seq` of the last one."""
-        check_limit("after", after)
+        check_seq("after", after)
         if limit is not None:
             check_page(limit)
         await self.get_run(run_id)
@@ -284,7 +284,7 @@ class Engine:
     async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
         """A page of at most `limit` events and some megabytes, and the `after` of the next one, if there is
         one; for the gateway."""
-        check_limit("after", after)
+        check_seq("after", after)
         check_page(limit)
         await self.get_run(run_id)
         events: list[Event] = []

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from ..actors.arguments import HIGHEST_SEQ
 from ..actors.messages import FilesFate, OnConflict
 from ..actors.workers.checks import LONGEST_POLL, MAX_SERVICES
 from ..protocol import commands as wire
@@ -56,6 +57,7 @@ _STATUSES: Json = {"anyOf": [_STATUS, {"type": "array", "items": _STATUS}]}
 _SERVICES: Json = {"type": "array", "items": NAME, "minItems": 1, "maxItems": MAX_SERVICES}
 
 _FIELDS: dict[str, Json] = {
+    "after": {"type": "integer", "minimum": 0, "maximum": HIGHEST_SEQ},
     "before": TEXT,
     "data": VALUE,
     "description": TEXT,

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import trio
 
-from ...actors.arguments import check_limit, check_page, check_target, check_text
+from ...actors.arguments import check_limit, check_page, check_seq, check_target, check_text
 from ...actors.jobs import check_seconds
 from ...actors.messages import FilesFate, OnConflict, OnWait
 from ...protocol import commands as wire
@@ -205,7 +205,7 @@ class Client:
     async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
         """See `Engine.history`. What is more than the gateway puts into one answer is asked for in pages."""
         check_text("run_id", run_id)
-        check_limit("after", after)
+        check_seq("after", after)
         if limit is not None:
             check_page(limit)
         events: list[Event] = []
@@ -301,7 +301,7 @@ class Client:
                 filter = msgspec.convert(filter, Filter)
             except msgspec.ValidationError as error:
                 raise Invalid(f"filter: {error}") from None
-        start = self.state.seq if after is None else check_limit("after", after)
+        start = self.state.seq if after is None else check_seq("after", after)
         return Iterating(self._link, start, filter)
 
     async def ended(self, run_id: str) -> RunRecord:
