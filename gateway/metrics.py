@@ -132,9 +132,9 @@ class Metrics:
         if event.to in ENDED:
             self._ended.labels(event.to).inc()
 
-    def exposition(self, state: Counts | Snapshot, workers: Sequence[WorkerState], *, lag: int) -> bytes:
+    def exposition(self, shown: Counts | Snapshot, workers: Sequence[WorkerState], *, lag: int) -> bytes:
         """All figures as text. Counts are at hand; of a snapshot, the runs are counted."""
-        counts = state if isinstance(state, Counts) else Projection.from_snapshot(state).counts()
+        counts = shown if isinstance(shown, Counts) else Projection.from_snapshot(shown).counts()
         standing = Count(worker.status for worker in workers)
         for name in get_args(WorkerStatus):
             self._workers.labels(name).set(standing[name])
