@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import msgspec
 import trio
 
-from ...protocol.flow.model import Node
+from ...protocol.flow.model import Node, UnhandledErrors
 from ...protocol.flow.paths import Scope
 from ...protocol.flow.records import NodeStatus
 from ...protocol.values import copied
@@ -67,8 +67,10 @@ class Visit(Generic[N]):
         node: N,
         params: dict[str, Any],
         depth: int,
+        unhandled_errors: UnhandledErrors = "fail",
     ) -> None:
         self.walk = walk
+        self.unhandled_errors: UnhandledErrors = unhandled_errors
         self.depth = depth
         self._marks: list[str] = []
         self.frame = frame

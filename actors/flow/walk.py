@@ -17,7 +17,7 @@ from ...persistence.flows import FlowState
 from ...persistence.store import Memo, MessagesTaken
 from ...protocol.errors import Invalid, TooLarge
 from ...protocol.events import NodeRan, NodeStarted, RunLog
-from ...protocol.flow.model import Graph, Node
+from ...protocol.flow.model import DEFAULT_ACTION, ERROR_ACTION, Edge, Graph, Node, UnhandledErrors
 from ...protocol.flow.paths import Scope, parse_target
 from ...protocol.flow.records import NodeRun
 from ...protocol.values import copied
@@ -77,16 +77,23 @@ class Walk:
         return result_of(frame.shared)
 
     async def walk(
-        self, graph: Graph, frame: Frame, params: dict[str, Any], prefix: str = "", depth: int = 0
+        self,
+        graph: Graph,
+        frame: Frame,
+        params: dict[str, Any],
+        prefix: str = "",
+        depth: int = 0,
+        around: UnhandledErrors = "fail",
     ) -> Pause | None:
-        """Walk one level to its end."""
+        """Walk one level to its end. `around` is the rule for unhandled errors of the level around it."""
+        unhandled = graph.unhandled_errors or around
         while frame.curr is not None:
             if not self._in_batch:  # its branches that have ended belong to the input as it was
                 self._take_signals()
             if self.state.steps >= MAX_STEPS:
                 raise FlowFailed(f"too_many_steps: a flow may make {MAX_STEPS:,} steps")
             key = frame.curr
-            visit = Visit(self, frame, key, prefix + key, graph.nodes[key], params, depth)
+            visit = Visit(self, frame, key, prefix + key, graph.nodes[key], params, depth, unhandled)
             try:
                 done = await KINDS[type(visit.node)](visit)
             except TooLarge as error:
@@ -168,10 +175,9 @@ class Walk:
                 node.post.write(frame.shared, done.output)
             except Invalid as error:
                 done.fail("bad_output", error.message)
-        action = _action(node, done, visit.scope)
+        action, edge = _next(graph, visit, done)
         visit.forget()
-        edge = graph.edge(visit.key, action)
-        frame.last, frame.curr = action, graph.follow(visit.key, action)
+        frame.last, frame.curr = action, edge.to or None if edge is not None else None
         if done.status != "ok" and edge is None:
             frame.error = f"node {visit.path!r}: {done.error}"
         state.steps += 1
@@ -284,12 +290,21 @@ class Walk:
         return levels
 
 
-def _action(node: Node, done: Done, scope: Scope) -> str:
-    """Where it goes from here."""
-    if done.action is not None:
-        return done.action
-    handler = None
-    if done.status != "ok":
-        handler = (node.on_timeout if done.status == "timeout" else None) or node.on_error
-    result = done.output if done.status == "ok" else None
-    return handler or node.post.action(result, scope) or node.default_action or "default"
+def _next(graph: Graph, visit: Visit[Any], done: Done) -> tuple[str, Edge | None]:
+    """The action that a node takes, and its edge. A failure without an edge fails the flow."""
+    node = visit.node
+    if done.status == "ok":
+        action = done.action or _own_action(node, done.output, visit.scope)
+        return action, graph.edge(visit.key, action)
+    handler = (node.on_timeout if done.status == "timeout" else None) or node.on_error
+    if handler is not None:
+        return handler, graph.edge(visit.key, handler)
+    edge = graph.error_edge(visit.key)
+    if edge is not None:
+        return ERROR_ACTION, edge
+    action = _own_action(node, None, visit.scope)
+    return action, graph.edge(visit.key, action) if visit.unhandled_errors == "continue" else None
+
+
+def _own_action(node: Node, output: Any, scope: Scope) -> str:
+    return node.post.action(output, scope) or node.default_action or DEFAULT_ACTION

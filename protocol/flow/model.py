@@ -30,6 +30,12 @@ Strategy = Literal["fail_fast", "collect_errors", "ignore_errors"]
 
 DEFAULT_ACTION = "default"
 
+ERROR_ACTION = "error"
+"""The action of an edge that handles the errors of a node which has no `on_error`."""
+
+UnhandledErrors = Literal["fail", "continue"]
+"""What an error does that nothing handles: fail the flow, or take the edge that a success would take."""
+
 
 @attrs.frozen
 class Prep:
@@ -229,11 +235,12 @@ class Edge:
 
 @attrs.frozen(slots=False)
 class Graph:
-    """A flow."""
+    """A flow. Without `unhandled_errors`, a subflow does as the graph around it, and a flow fails."""
 
     start: str
     nodes: dict[str, Node]
     edges: tuple[Edge, ...] = ()
+    unhandled_errors: UnhandledErrors | None = None
 
     def edge(self, node: str, action: str) -> Edge | None:
         """The edge that an action takes from a node: its own, else the one for the default action."""
@@ -243,6 +250,10 @@ class Graph:
         """The node that an action leads to; None if the flow ends there."""
         edge = self.edge(node, action)
         return edge.to or None if edge is not None else None
+
+    def error_edge(self, node: str) -> Edge | None:
+        """The edge for the errors of a node. The one for the default action is none."""
+        return self._edges.get((node, ERROR_ACTION))
 
     @cached_property
     def _edges(self) -> dict[tuple[str, str], Edge]:

@@ -21,7 +21,18 @@ from ..values import shown
 from . import fields
 from .documents import parse
 from .expressions import read_expression
-from .model import KINDS, ChoiceCase, Edge, ExecType, ExecutorType, Graph, Node, Post, Prep
+from .model import (
+    KINDS,
+    ChoiceCase,
+    Edge,
+    ExecType,
+    ExecutorType,
+    Graph,
+    Node,
+    Post,
+    Prep,
+    UnhandledErrors,
+)
 from .paths import parse_path, parse_target
 
 MAX_NODES = 10_000
@@ -150,6 +161,7 @@ _BY_NAME: dict[str, _Read] = {
     "flow": fields.name,
     "version": fields.version,
     "expr": read_expression,
+    "unhandled_errors": fields.optional(fields.one_of(*get_args(UnhandledErrors), older={})),
 }
 _BY_TYPE: dict[Any, _Read] = {int: fields.whole, float: fields.milliseconds, bool: fields.truth}
 

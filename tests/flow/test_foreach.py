@@ -25,7 +25,9 @@ def each(func: str = "even", **fields: Any) -> Definition:
     return node("foreach", "$params.items", "out", exec_type="local", func=func, **fields)
 
 
-async def walked(each: Definition, items: Any, jobs: Jobs | None = None, edges: str = "f end") -> Walked:
+async def walked(
+    each: Definition, items: Any, jobs: Jobs | None = None, edges: str = "f end, f:error end"
+) -> Walked:
     async with open_engine(jobs or Calls().jobs) as engine:
         return await walk(engine, flow(edges, f=each, end=END), {"items": items})
 
@@ -112,7 +114,7 @@ async def test_fail_fast_cancels_those_that_are_in_flight(autojump_clock: MockCl
     assert trio.current_time() - began == pytest.approx(3, abs=0.1)
     assert done.result["out"] == [2, 0]
     assert sorted(done.story[:5]) == ["f[0] ok", "f[1] canceled", "f[2] error", "f[3] ok", "f[4] canceled"]
-    assert done.story[5:] == ["f error default", "end ok default"]
+    assert done.story[5:] == ["f error error", "end ok default"]
 
 
 async def test_fail_fast_begins_none_of_those_that_wait_for_their_turn(autojump_clock: MockClock) -> None:

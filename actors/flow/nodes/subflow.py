@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....protocol.flow.model import Graph, Subflow
+from ....protocol.flow.model import Graph, Subflow, UnhandledErrors
 from ....protocol.values import copied
 from ...pause import Pause
 from ..state import Frame, result_of
@@ -21,7 +21,7 @@ MAX_DEPTH = 20
 async def subflow(visit: Visit[Subflow]) -> Done | Pause:
     """Walk the embedded graph."""
     graph = visit.node.subflow
-    return await walk_within(visit, graph, enter(visit, graph, None))
+    return await walk_within(visit, graph, enter(visit, graph, None), visit.unhandled_errors)
 
 
 def enter(visit: Visit[Any], graph: Graph, version: str | None) -> Frame:
@@ -37,12 +37,14 @@ def enter(visit: Visit[Any], graph: Graph, version: str | None) -> Frame:
     return frame
 
 
-async def walk_within(visit: Visit[Any], graph: Graph, frame: Frame) -> Done | Pause:
-    """Walk a graph within another."""
+async def walk_within(
+    visit: Visit[Any], graph: Graph, frame: Frame, around: UnhandledErrors = "fail"
+) -> Done | Pause:
+    """Walk a graph within another, whose rule for unhandled errors an embedded one inherits."""
     depth = visit.depth + 1
     if depth > MAX_DEPTH:
         return visit.failed("too_deep", f"flows may stand in each other {MAX_DEPTH} deep")
-    pause = await visit.walk.walk(graph, frame, visit.params, visit.path + "/", depth)
+    pause = await visit.walk.walk(graph, frame, visit.params, visit.path + "/", depth, around)
     if pause is not None:
         return pause
     if frame.error is not None:
