@@ -37,7 +37,7 @@ _LAST_WORD = 5.0
 
 
 class FlowFailed(Failure):
-    """A node failed, and no edge leads on from there."""
+    """A node failed, and nothing handles its error."""
 
 
 class Walk:

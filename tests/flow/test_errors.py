@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from tests.support import open_engine
 from .definitions import Definition, flow, goes_on
 from .restarts import Lives
 from .walking import Calls, Walked, ended, local, node, start, walk
+
+README = Path(__file__).parents[2] / "README.md"
 
 SHIP = local("echo", {"x": "shipped"}, "shipped")
 SORRY = local("echo", {"x": "sorry"}, "sorry")
@@ -213,6 +217,15 @@ async def test_a_script_that_fails_fails_the_flow() -> None:
     failing = node("executor", exec_type="local_script", script=["greenroom-no-such-program"])
     done = await walked(flow("a ship", a=failing, ship=SHIP))
     assert done.error.startswith("node 'a': service_error: ")
+
+
+async def test_the_flow_of_the_readme_fails_without_a_worker(autojump_clock: MockClock) -> None:
+    [definition] = re.findall(r"```yaml\n(start:.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    async with open_engine(Calls().jobs) as engine:
+        await engine.flows.publish("order", definition)
+        done = await ended(engine, await engine.flows.start("order", params={"prices": [60, 80]}))
+        assert done.error.startswith("node 'total': no_worker: ")
+        assert done.story == ["total error default"]
 
 
 # Definitions.
