@@ -127,6 +127,7 @@ class Flows:
     async def version(self, id: str) -> VersionRow:
         """One version, with its definition."""
         check_text("id", id)
+        self._door.check_open()
         row = await self._store.version(id)
         if row is None:
             raise NotFound(f"no version of a flow has the id {id!r}", value=id)
@@ -177,6 +178,7 @@ class Flows:
     async def task(self, run_id: str) -> FlowTask:
         """One run of a flow, with what its nodes share as of now."""
         check_text("run_id", run_id)
+        self._door.check_open()
         record, stored = await self._store.run(run_id), await self._store.flow(run_id)
         if record is None or stored is None:
             raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id)
@@ -196,6 +198,7 @@ class Flows:
         `Engine.list_runs`."""
         check_page(limit, offset)
         statuses: frozenset[Status] | None = check_statuses(status)
+        self._door.check_open()
         page = await self._store.flow_runs(FlowRunQuery(statuses, version, limit, offset, within))
         by_version = await self._by_version()
         requests = await self._store.request_ids([run.id for run, _ in page.runs])
@@ -207,6 +210,7 @@ class Flows:
     async def node_runs(self, run_id: str) -> Sequence[NodeRun]:
         """Every try of the nodes of a run, in order."""
         check_text("run_id", run_id)
+        self._door.check_open()
         rows = await self._store.node_runs(run_id)
         if not rows and await self._store.flow(run_id) is None:
             raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id)
