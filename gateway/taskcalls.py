@@ -15,7 +15,8 @@ import msgspec
 
 from ..actors.jobs import FLOW
 from ..protocol.errors import Conflict, Invalid, NotFound, Unavailable
-from ..protocol.flow.records import VersionStatus
+from ..protocol.flow.records import VersionStatus, WorkerKind
+from ..protocol.names import check_name
 from . import taskforms as forms
 from .entries import Context
 from .responses import Response, answer, refusal
@@ -46,16 +47,24 @@ from .tokens import Role
 
 async def _register(context: Context, given: RegisterWorker) -> Response:
     """Be a worker that is called (`http`), or that takes its work from the queue (`queue`)."""
-    kind = _KINDS.get(given.type, given.type)
-    url = "" if kind == "queue" and "://" not in given.url else given.url
+    kind = _KINDS.get(given.type)
+    if kind is None:
+        text = f"type: {given.type[:100]!r} is no kind of worker: it must be 'http', 'queue' or 'async'"
+        raise Invalid(text, path="type")
+    url = given.url
+    if kind == "queue" and "://" not in url:
+        check_name("url", url or "none")
+        url = ""
     if kind != "queue":
         context.engine.workers.permit(url)
+    listed_as = (given.type or kind, given.url)
     await context.engine.workers.register(
         given.id,
         url,
         given.services,
-        kind=kind,  # type: ignore[arg-type]  # the engine checks it
+        kind=kind,
         load=given.load,
+        listed_as=None if listed_as == (kind, url) else listed_as,
         by=context.by,
     )
     return _DONE
@@ -105,11 +114,12 @@ async def _list_flows(context: Context, given: Paged) -> Response:
 
 
 async def _add_version(context: Context, given: NewVersion) -> Response:
-    """Make a version of a flow."""
+    """Make a version of a flow. A version that is there with another definition stays, and this becomes the
+    next one; the same definition again is the same version."""
     definition = given.definition_yaml or given.definition_json
     if definition == "":
         raise Invalid("definition_json: there is none, nor a definition_yaml", path="definition_json")
-    row = await context.engine.flows.add_version(
+    row = await context.engine.flows.put_version(
         given.flow_id,
         definition,
         version=given.version or None,
@@ -135,10 +145,16 @@ async def _version(context: Context, given: ById) -> Response:
 
 
 async def _create_task(context: Context, given: NewTask) -> Response:
-    """Start a run of a flow."""
+    """Start a run of a flow, or of the version that an id names."""
+    flow, version = given.flow_id, given.version
+    if given.flow_version_id:
+        row = await context.engine.flows.version(given.flow_version_id)
+        flow, version = row.flow, row.version
+    elif not flow:
+        raise Invalid("flow_id: there is none, nor a flow_version_id", path="flow_id")
     ticket = await context.engine.flows.start(
-        given.flow_id,
-        version=given.version,
+        flow,
+        version=version,
         params=json_object("params_json", given.params_json),
         request_id=given.request_id or None,
         by=context.by,
@@ -218,8 +234,8 @@ async def _extend(context: Context, given: ExtendItem) -> Response:
 
 _DONE = answer(forms.Done())
 
-_KINDS = {"": "http", "async": "queue"}
-"""What some workers call the kinds."""
+_KINDS: dict[str, WorkerKind] = {"": "http", "http": "http", "queue": "queue", "async": "queue"}
+"""What workers call the kinds."""
 
 
 def _page(given: Paged) -> tuple[int, int]:

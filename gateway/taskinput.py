@@ -147,10 +147,11 @@ class ById(msgspec.Struct):
 
 
 class NewTask(msgspec.Struct):
-    """A task to make, of a version or, as 0, of the latest that is published. The same `request_id` twice is
-    one task."""
+    """A task to make, of a version or, as 0, of the latest that is published; the version may be named by its
+    id instead. The same `request_id` twice is one task."""
 
-    flow_id: str
+    flow_id: str = ""
+    flow_version_id: str = ""
     version: Annotated[int, msgspec.Meta(ge=0)] = 0
     params_json: str | dict[str, Any] = ""
     request_id: str = ""

@@ -29,7 +29,7 @@ class FlowState(msgspec.Struct, frozen=True, gc=False):
 
 
 class WorkerRow(msgspec.Struct, frozen=True, gc=False):
-    """A worker as it registered. Its heartbeats are not stored."""
+    """A worker as it registered. Its heartbeats are not stored. `listed_as` is its `WorkerState`'s."""
 
     id: str
     url: str
@@ -37,6 +37,7 @@ class WorkerRow(msgspec.Struct, frozen=True, gc=False):
     kind: WorkerKind
     load: float
     registered_at: float
+    listed_as: tuple[str, str] | None = None
 
 
 class WorkerGone(msgspec.Struct, frozen=True, gc=False):

@@ -7,6 +7,7 @@ graphs themselves stay in the store.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,7 +33,13 @@ class MakeFlow(msgspec.Struct):
 
 class AddVersion(msgspec.Struct):
     """From a caller: add a version to a flow, given by name or id, or replace a draft. `make` a flow of that
-    name where there is none. Without a `version`, it gets the next number."""
+    name where there is none. Without a `version`, it gets the next number.
+
+    With `known`, and the `digest` of this definition, a published version of this number is left as it is:
+    the answer is that version if its definition is the same, else the latest one if it is, else this becomes
+    the next version. `known` has digests of definitions by the ids of their versions; the answer may be that
+    another one is `Needed`.
+    """
 
     flow: str
     version: int | None
@@ -40,7 +47,15 @@ class AddVersion(msgspec.Struct):
     definition: str
     make: bool
     by: str
-    reply: Reply[VersionRow]
+    reply: Reply[VersionRow | Needed]
+    known: dict[str, bytes] | None = None
+    digest: bytes = b""
+
+
+class Needed(msgspec.Struct, frozen=True):
+    """The catalog has to know the digest of this version's definition, which is in the store."""
+
+    version: str
 
 
 class Resolve(msgspec.Struct):
@@ -75,6 +90,7 @@ class Catalog(Actor):
         self._by_name: dict[str, str] = {}
         self._versions: dict[str, dict[int, VersionRow]] = {}  # by flow and number
         self._coming: dict[str, FlowRow | VersionRow] = {}  # by id: not committed yet
+        self._digests: dict[str, bytes] = {}  # of definitions by version: those that were asked for
 
     def restore(self, stored: Stored) -> None:
         """Know what the store holds."""
@@ -113,6 +129,19 @@ class Catalog(Actor):
         versions = self._versions[flow.id]
         number = message.version or max(versions, default=0) + 1
         before = versions.get(number)
+        if message.known is not None and before is not None and before.status == "published":
+            for id, known in message.known.items():
+                self._digests.setdefault(id, known)
+            for there in (before, versions[max(versions)]):
+                digest = self._digests.get(there.id)
+                if digest is None:
+                    message.reply.set(Needed(there.id))
+                    return
+                if digest == message.digest and there.status == "published":
+                    self._journal.tell(Change((), reply=message.reply, answer=there))  # once it is committed
+                    return
+            number = max(versions) + (versions[max(versions)].status == "published")
+            before = versions.get(number)
         if before is not None and before.status == "published":
             raise Conflict(
                 f"version {number} of flow {flow.name!r} is published, which can't be changed: "
@@ -130,6 +159,9 @@ class Catalog(Actor):
         known = msgspec.structs.replace(row, definition="")
         versions[number] = known
         self._coming[row.id] = known
+        self._digests.pop(row.id, None)
+        if message.digest:
+            self._digests[row.id] = message.digest
         changed = FlowChanged(
             seq=0,
             at=0,
@@ -191,6 +223,12 @@ class Catalog(Actor):
                 if id not in self._coming
             ]
         )
+
+
+def digest_of(definition: str) -> bytes:
+    """The same for definitions that say the same, however they are written."""
+    plain = msgspec.json.encode(msgspec.json.decode(definition), order="sorted")
+    return hashlib.blake2b(plain, digest_size=16).digest()
 
 
 def _unknown(flow: str) -> NotFound:

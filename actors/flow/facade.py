@@ -22,7 +22,7 @@ from ..door import Door
 from ..jobs import FLOW
 from ..messages import OnConflict
 from ..ticket import Ticket
-from .catalog import AddVersion, ListFlows, MakeFlow
+from .catalog import AddVersion, ListFlows, MakeFlow, Needed, digest_of
 from .tools import Tools
 from .view import as_of_now
 
@@ -87,6 +87,32 @@ class Flows:
         check_text("flow", flow)
         return await self._add(flow, definition, version, status, by, make=False)
 
+    async def put_version(
+        self,
+        flow: str,
+        definition: Mapping[str, Any] | str,
+        *,
+        version: int | None = None,
+        status: VersionStatus = "published",
+        by: str = "app",
+    ) -> VersionRow:
+        """The same for programs that don't know which versions there are, and pass over errors. A published
+        version of this number stays as it is: if its definition, or that of the latest, is the same, then it
+        is the answer (without the definition), else this becomes the next one. Where the definition doesn't
+        say what becomes of unhandled errors, `continue` is written into it."""
+        check_text("flow", flow)
+        plain = await self._checked(definition, version, status)
+        text = _json({**plain, "unhandled_errors": plain.get("unhandled_errors") or "continue"})
+        known: dict[str, bytes] = {}
+        digest = digest_of(text)
+        while True:
+            reply: Reply[VersionRow | Needed] = Reply()
+            add = AddVersion(flow, version, status, text, False, check_name("by", by), reply, known, digest)
+            found: VersionRow | Needed = await self._door.ask(add, self._catalog)
+            if isinstance(found, VersionRow):
+                return found
+            known[found.version] = digest_of((await self.version(found.version)).definition)
+
     async def _add(
         self,
         flow: str,
@@ -97,6 +123,15 @@ class Flows:
         *,
         make: bool,
     ) -> VersionRow:
+        text = _json(await self._checked(definition, version, status))
+        add = AddVersion(flow, version, status, text, make, check_name("by", by), Reply())
+        row: VersionRow = await self._door.ask(add, self._catalog)
+        return row
+
+    async def _checked(
+        self, definition: Mapping[str, Any] | str, version: int | None, status: VersionStatus
+    ) -> dict[str, Any]:
+        """The definition as a plain object, if all of it is in order."""
         check_version(version)
         check_version_status(status)
         checked = await self.check(definition)
@@ -104,11 +139,8 @@ class Flows:
             raise Invalid("the definition has mistakes: " + "; ".join(checked.errors), errors=checked.errors)
         from ...protocol.flow.documents import parse
 
-        plain, _ = parse(definition)
-        text = msgspec.json.encode(plain).decode()
-        add = AddVersion(flow, version, status, text, make, check_name("by", by), Reply())
-        row: VersionRow = await self._door.ask(add, self._catalog)
-        return row
+        plain: dict[str, Any] = parse(definition)[0]
+        return plain
 
     async def list(self, limit: int = 20, offset: int = 0) -> tuple[Sequence[FlowRow], int]:
         """A page of the flows, in the order in which they were made, and how many there are."""
@@ -239,3 +271,7 @@ class Flows:
             steps=walked.steps,
             request_id=requests.get(run.id),
         )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
