@@ -17,7 +17,7 @@ from ...persistence.flows import FlowState
 from ...persistence.store import Memo, MessagesTaken
 from ...protocol.errors import Invalid, TooLarge
 from ...protocol.events import NodeRan, NodeStarted, RunLog
-from ...protocol.flow.model import DEFAULT_ACTION, ERROR_ACTION, Edge, Graph, Node, UnhandledErrors
+from ...protocol.flow.model import DEFAULT_ACTION, ERROR_ACTION, Edge, Graph, Node
 from ...protocol.flow.paths import Scope, parse_target
 from ...protocol.flow.records import NodeRun
 from ...protocol.values import copied
@@ -27,10 +27,12 @@ from ..pause import Pause, Question
 from .nodes import KINDS
 from .state import Frame, Waits, WalkState, nested, result_of, to_text
 from .tools import Tools
-from .visit import Done, Visit, is_cancelled
+from .visit import Done, Level, Visit, is_cancelled
 
 MAX_STEPS = 10_000
 """Steps that one run may make: enough for any flow that ends."""
+
+_TOP = Level()
 
 _LAST_WORD = 5.0
 """Seconds in which a node that is cancelled must have been written down."""
@@ -77,23 +79,21 @@ class Walk:
         return result_of(frame.shared)
 
     async def walk(
-        self,
-        graph: Graph,
-        frame: Frame,
-        params: dict[str, Any],
-        prefix: str = "",
-        depth: int = 0,
-        around: UnhandledErrors = "fail",
+        self, graph: Graph, frame: Frame, params: dict[str, Any], level: Level = _TOP
     ) -> Pause | None:
-        """Walk one level to its end. `around` is the rule for unhandled errors of the level around it."""
-        unhandled = graph.unhandled_errors or around
+        """Walk one level to its end."""
+        execs = {exec.node: exec for exec in level.execs}
+        level = Level(level.prefix, level.depth, graph.unhandled_errors or level.unhandled_errors)
         while frame.curr is not None:
             if not self._in_batch:  # its branches that have ended belong to the input as it was
                 self._take_signals()
             if self.state.steps >= MAX_STEPS:
                 raise FlowFailed(f"too_many_steps: a flow may make {MAX_STEPS:,} steps")
             key = frame.curr
-            visit = Visit(self, frame, key, prefix + key, graph.nodes[key], params, depth, unhandled)
+            node, given = graph.nodes[key], params
+            if key in execs:
+                node, given = execs[key].of(node), {**params, **execs[key].params}
+            visit = Visit(self, frame, key, node, given, level)
             try:
                 done = await KINDS[type(visit.node)](visit)
             except TooLarge as error:
@@ -172,6 +172,8 @@ class Walk:
         node, frame, state = visit.node, visit.frame, self.state
         if done.status == "ok" or done.keeps_output:
             try:
+                for post, output in done.places:
+                    post.write(frame.shared, output)
                 node.post.write(frame.shared, done.output)
             except Invalid as error:
                 done.fail("bad_output", error.message)
@@ -258,7 +260,7 @@ class Walk:
         if self.run.end_is_written or frame.curr is None:
             self.run.end_is_written = True  # or there is no node any more
             return
-        visit = Visit(self, frame, frame.curr, frame.curr, graph.nodes[frame.curr], {}, 0)
+        visit = Visit(self, frame, frame.curr, graph.nodes[frame.curr], {}, _TOP)
         done = visit.ok()
         done.attempt += self._tries[visit.path, visit.number]
         await self.record_canceled(visit, done, None)
@@ -303,7 +305,7 @@ def _next(graph: Graph, visit: Visit[Any], done: Done) -> tuple[str, Edge | None
     if edge is not None:
         return ERROR_ACTION, edge
     action = _own_action(node, None, visit.scope)
-    return action, graph.edge(visit.key, action) if visit.unhandled_errors == "continue" else None
+    return action, graph.edge(visit.key, action) if visit.level.unhandled_errors == "continue" else None
 
 
 def _own_action(node: Node, output: Any, scope: Scope) -> str:

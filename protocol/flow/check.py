@@ -102,7 +102,7 @@ class _Checker:
         if kind == "flow_ref":
             self._check_reference(node, keys)
         needed = _BROUGHT_BY_RUNS.get(kind) if isinstance(kind, str) else None
-        if kind == "parallel" and not node.get("parallel_services"):
+        if kind == "parallel" and not node.get("parallel_services") and not node.get("parallel_execs"):
             needed = "services"
         if needed is not None and _object(node.get("params")).get(needed) in (None, "", []):
             self._warn((*keys, "params", needed), "is not given, so each run has to bring it")
