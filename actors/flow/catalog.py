@@ -67,9 +67,28 @@ class Resolve(msgspec.Struct):
 
 
 class ListFlows(msgspec.Struct):
-    """From a caller: all flows with their versions, in the order in which they were made."""
+    """From a caller: a page of the flows, in the order in which they were made, and how many there are."""
 
-    reply: Reply[list[tuple[FlowRow, list[VersionRow]]]]
+    limit: int
+    offset: int
+    reply: Reply[tuple[list[FlowRow], int]]
+
+
+class ListVersions(msgspec.Struct):
+    """From a caller: the latest versions of a flow, given by name or id, in the order of their numbers; but
+    for the very latest, `offset` of them."""
+
+    flow: str
+    limit: int
+    offset: int
+    reply: Reply[list[VersionRow]]
+
+
+class FindVersions(msgspec.Struct):
+    """From a caller: some versions, by their ids, with their flows."""
+
+    ids: Sequence[str]
+    reply: Reply[dict[str, tuple[FlowRow, VersionRow]]]
 
 
 class Stands(msgspec.Struct):
@@ -89,6 +108,7 @@ class Catalog(Actor):
         self._flows: dict[str, FlowRow] = {}  # by id, and those that are coming, too
         self._by_name: dict[str, str] = {}
         self._versions: dict[str, dict[int, VersionRow]] = {}  # by flow and number
+        self._by_id: dict[str, VersionRow] = {}
         self._coming: dict[str, FlowRow | VersionRow] = {}  # by id: not committed yet
         self._digests: dict[str, bytes] = {}  # of definitions by version: those that were asked for
 
@@ -97,7 +117,7 @@ class Catalog(Actor):
         for flow in stored.flows:
             self._add_flow(flow)
         for version in stored.versions:
-            self._versions[version.flow][version.version] = version
+            self._versions[version.flow][version.version] = self._by_id[version.id] = version
 
     def report(self) -> dict[str, Any]:
         return super().report() | {"flows": len(self._flows), "coming": len(self._coming)}
@@ -157,7 +177,7 @@ class Catalog(Actor):
             definition=message.definition,
         )
         known = msgspec.structs.replace(row, definition="")
-        versions[number] = known
+        versions[number] = self._by_id[row.id] = known
         self._coming[row.id] = known
         self._digests.pop(row.id, None)
         if message.digest:
@@ -216,13 +236,20 @@ class Catalog(Actor):
         message.reply.set((flow, version))
 
     def _list(self, message: ListFlows) -> None:
-        message.reply.set(
-            [
-                (flow, [v for _, v in sorted(self._versions[id].items()) if v.id not in self._coming])
-                for id, flow in self._flows.items()
-                if id not in self._coming
-            ]
-        )
+        flows = [flow for id, flow in self._flows.items() if id not in self._coming]
+        message.reply.set((flows[message.offset : message.offset + message.limit], len(flows)))
+
+    def _list_versions(self, message: ListVersions) -> None:
+        id = message.flow if message.flow in self._flows else self._by_name.get(message.flow)
+        if id is None or id in self._coming:
+            raise NotFound(f"no flow has the name or id {message.flow!r}", value=message.flow)
+        versions = [v for _, v in sorted(self._versions[id].items()) if v.id not in self._coming]
+        end = max(0, len(versions) - message.offset)
+        message.reply.set(versions[max(0, end - message.limit) : end])
+
+    def _find_versions(self, message: FindVersions) -> None:
+        found = [self._by_id[id] for id in message.ids if id in self._by_id]
+        message.reply.set({version.id: (self._flows[version.flow], version) for version in found})
 
 
 def digest_of(definition: str) -> bytes:
@@ -241,4 +268,6 @@ _HANDLERS: dict[type, Callable[[Catalog, Any], None]] = {
     Stands: Catalog._stands,
     Resolve: Catalog._resolve,
     ListFlows: Catalog._list,
+    ListVersions: Catalog._list_versions,
+    FindVersions: Catalog._find_versions,
 }

@@ -17,12 +17,19 @@ from ...protocol.patterns import Within
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
 from ..actor import Reply
-from ..arguments import check_page, check_statuses, check_text, check_version, check_version_status
+from ..arguments import (
+    check_limit,
+    check_page,
+    check_statuses,
+    check_text,
+    check_version,
+    check_version_status,
+)
 from ..door import Door
 from ..jobs import FLOW
 from ..messages import OnConflict
 from ..ticket import Ticket
-from .catalog import AddVersion, ListFlows, MakeFlow, Needed, digest_of
+from .catalog import AddVersion, FindVersions, ListFlows, ListVersions, MakeFlow, Needed, digest_of
 from .tools import Tools
 from .view import as_of_now
 
@@ -145,16 +152,25 @@ class Flows:
     async def list(self, limit: int = 20, offset: int = 0) -> tuple[Sequence[FlowRow], int]:
         """A page of the flows, in the order in which they were made, and how many there are."""
         check_page(limit, offset)
-        flows = [flow for flow, _ in await self._all()]
-        return flows[offset : offset + limit], len(flows)
+        page: tuple[Sequence[FlowRow], int] = await self._door.ask(
+            ListFlows(limit, offset, Reply()), self._catalog
+        )
+        return page
 
-    async def versions(self, flow: str) -> Sequence[VersionRow]:
-        """The versions of a flow, without their definitions."""
+    async def versions(self, flow: str, *, limit: int = 1000, offset: int = 0) -> Sequence[VersionRow]:
+        """A page of the versions of a flow, without their definitions: the latest ones, but for `offset`
+        later ones, in the order of their numbers."""
         check_text("flow", flow)
-        for row, versions in await self._all():
-            if flow in (row.id, row.name):
-                return versions
-        raise NotFound(f"no flow has the name or id {flow!r}", value=flow)
+        check_page(limit, offset)
+        versions: Sequence[VersionRow] = await self._door.ask(
+            ListVersions(flow, limit, offset, Reply()), self._catalog
+        )
+        return versions
+
+    async def definitions(self, flow: str, *, limit: int = 100, offset: int = 0) -> Sequence[VersionRow]:
+        """The same with their definitions, the latest first, and not more than have 16 MiB together."""
+        rows = await self.versions(flow, limit=limit, offset=offset)
+        return await self._store.versions([row.id for row in reversed(rows)]) if rows else []
 
     async def version(self, id: str) -> VersionRow:
         """One version, with its definition."""
@@ -164,12 +180,6 @@ class Flows:
         if row is None:
             raise NotFound(f"no version of a flow has the id {id!r}", value=id)
         return row
-
-    async def _all(self) -> Sequence[tuple[FlowRow, Sequence[VersionRow]]]:
-        found: Sequence[tuple[FlowRow, Sequence[VersionRow]]] = await self._door.ask(
-            ListFlows(Reply()), self._catalog
-        )
-        return found
 
     # Runs of them.
 
@@ -215,7 +225,7 @@ class Flows:
         if record is None or stored is None:
             raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id)
         requests = await self._store.request_ids([run_id])
-        return await self._task(record, stored, await self._by_version(), requests)
+        return await self._task(record, stored, await self._versions_of([stored.state]), requests)
 
     async def tasks(
         self,
@@ -232,24 +242,29 @@ class Flows:
         statuses: frozenset[Status] | None = check_statuses(status)
         self._door.check_open()
         page = await self._store.flow_runs(FlowRunQuery(statuses, version, limit, offset, within))
-        by_version = await self._by_version()
+        by_version = await self._versions_of([state for _, state in page.runs])
         requests = await self._store.request_ids([run.id for run, _ in page.runs])
         tasks = [
             await self._task(run, StoredFlow(state, [], []), by_version, requests) for run, state in page.runs
         ]
         return tasks, page.total
 
-    async def node_runs(self, run_id: str) -> Sequence[NodeRun]:
-        """Every try of the nodes of a run, in order."""
+    async def node_runs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[NodeRun]:
+        """The tries of the nodes of a run, in order: those with a higher number than `after`. Not more than
+        `limit`, or than together have 16 MiB; for the next ones, `after` is the number of the last."""
         check_text("run_id", run_id)
+        check_page(limit)
+        check_limit("after", after)
         self._door.check_open()
-        rows = await self._store.node_runs(run_id)
+        rows = await self._store.node_runs(run_id, after, limit)
         if not rows and await self._store.flow(run_id) is None:
             raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id)
         return rows
 
-    async def _by_version(self) -> dict[str, tuple[FlowRow, VersionRow]]:
-        return {version.id: (flow, version) for flow, versions in await self._all() for version in versions}
+    async def _versions_of(self, states: Iterable[FlowState]) -> dict[str, tuple[FlowRow, VersionRow]]:
+        find = FindVersions(sorted({state.version for state in states}), Reply())
+        found: dict[str, tuple[FlowRow, VersionRow]] = await self._door.ask(find, self._catalog)
+        return found
 
     async def _task(
         self,
@@ -260,7 +275,7 @@ class Flows:
     ) -> FlowTask:
         state: FlowState = stored.state
         flow, version = by_version[state.version]
-        walked = await as_of_now(stored, self._tools.graphs)
+        walked = await as_of_now(stored, self._tools.graphs, self._door.max_value_bytes)
         return FlowTask(
             run=run,
             flow=flow,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -223,6 +224,105 @@ async def put(home: House, flow: str, definition: Any, **fields: Any) -> str:
     answer = await home.http("POST", "/flows/version", body | fields)
     assert answer.status == 200, answer.json
     return str(answer.json["id"])
+
+
+class Counting(MemoryStore):
+    """Counts what is asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    async def version(self, id: str) -> Any:
+        self.asked += 1
+        return await super().version(id)
+
+    async def versions(self, ids: Any) -> Any:
+        self.asked += 1
+        return await super().versions(ids)
+
+
+async def test_versions_come_in_pages_with_one_query_each(prefix):
+    store = Counting()
+    async with flow_house(store=store) as home:
+        flow = (await home.http("POST", "/flows", {"Name": "f"})).json["id"]
+        for n in range(5):
+            await put(
+                home,
+                flow,
+                DOUBLES | {"start": "a", "nodes": {"a": {"kind": "timer", "wait_ms": n}}},
+                Version=0,
+            )
+
+        async def numbers(query: str) -> list[int]:
+            answer = await home.http("GET", f"{prefix}/flows/version?flow_id={flow}{query}")
+            assert answer.status == 200
+            return [row["version"] for row in answer.json]
+
+        store.asked = 0
+        assert await numbers("") == [5, 4, 3, 2, 1]
+        assert store.asked == 1
+        assert await numbers("&page=1&page_size=2") == [5, 4]
+        assert await numbers("&page=2&page_size=2") == [3, 2]
+        assert await numbers("&page=3&page_size=2") == [1]
+        assert await numbers("&page=4&page_size=2") == []
+
+
+async def test_a_page_is_bounded_in_bytes(home, monkeypatch):
+    monkeypatch.setattr("greenroom.persistence.flows.PAGE_BYTES", 900)
+    flow = (await home.http("POST", "/flows", {"Name": "f"})).json["id"]
+    for n in range(3):
+        params = {"text": f"{n}" * 300, "delay_ms": 0}
+        await put(home, flow, {"start": "a", "nodes": {"a": {"kind": "timer", "params": params}}}, Version=0)
+    listed = (await home.http("GET", f"/flows/version?flow_id={flow}")).json
+    assert [row["version"] for row in listed] == [3, 2]
+    answer = await home.http("GET", f"/flows/version?flow_id={flow}&page_size=3")
+    assert refused(answer) == (413, "too_large")
+    assert "page_size" in answer.json["error"]
+    for page, number in ((1, 3), (2, 2), (3, 1)):
+        listed = (await home.http("GET", f"/flows/version?flow_id={flow}&page_size=1&page={page}")).json
+        assert [row["version"] for row in listed] == [number]
+
+
+EACH: dict[str, Any] = {
+    "start": "f",
+    "nodes": {
+        "f": {
+            "kind": "foreach",
+            "exec_type": "local",
+            "func": "double",
+            "prep": {"input_key": "$params.items"},
+        }
+    },
+}
+"""Doubles items."""
+
+
+async def test_node_runs_come_in_pages(home, prefix, monkeypatch):
+    task = await make_task(home, EACH, items=list(range(9)))
+    await until_run(home, task, "succeeded")
+
+    async def branches(query: str) -> list[str]:
+        answer = await home.http("GET", f"{prefix}/tasks/runs?task_id={task}{query}")
+        assert answer.status == 200, answer.json
+        return [row["branch_id"] for row in answer.json]
+
+    every = [str(number) for number in range(9)]
+    assert await branches("") == [*every, ""]
+    assert await branches("&page_size=4") == every[:4]
+    assert await branches("&page_size=4&page=2") == every[4:8]
+    assert await branches("&page_size=4&page=3") == [every[8], ""]
+    assert await branches("&page_size=4&page=4") == []
+    monkeypatch.setattr("greenroom.persistence.flows.PAGE_BYTES", 1000)
+    assert 1 <= len(await branches("")) < 9
+    answer = await home.http("GET", f"/tasks/runs?task_id={task}&page_size=9")
+    assert refused(answer) == (413, "too_large")
+    assert await branches("&page_size=1&page=9") == ["8"]
+    rows, last = [], 0
+    while page := (await home.http("GET", f"/api/runs/{task}/nodes?after={last}&limit=9")).json["node_runs"]:
+        rows += page
+        last = page[-1]["number"]
+    assert [row["number"] for row in rows] == list(range(1, 11))
 
 
 async def test_what_is_published_stays_and_another_definition_becomes_the_next_version(home):
@@ -773,6 +873,82 @@ async def test_a_wrong_value_is_named(home, path, body, where):
     answer = await home.http("POST", path, body)
     assert refused(answer) == (400, "invalid")
     assert where in answer.json["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/flows?page_size=1001", "page_size"),
+        ("/tasks?page_size=5000", "page_size"),
+        ("/flows/version?flow_id=f&page_size=1001", "page_size"),
+        ("/tasks/runs?task_id=t&page_size=1001", "page_size"),
+        ("/flows?page=99999999999", "page"),
+        ("/tasks?page=2000001", "page"),
+        ("/flows?page=x", "page"),
+        ("/list?ttl=-1", "ttl"),
+        ("/list?ttl=nan", "ttl"),
+        ("/list?ttl=x", "ttl"),
+        ("/list?service=%00", "service"),
+        ("/flows/version?flow_id=%00", "flow_id"),
+        ("/flows/version/get?id=%00", "id"),
+        ("/tasks/get?id=%00", "id"),
+        ("/tasks/runs?task_id=%00", "task_id"),
+    ],
+)
+async def test_texts_name_the_field_of_a_query_and_nothing_of_ours(home, path, field):
+    answer = await home.http("GET", path)
+    assert refused(answer) == (400, "invalid")
+    in_words_of_the_caller(answer, field)
+
+
+def in_words_of_the_caller(answer: Answer, field: str) -> None:
+    text = answer.json["error"]
+    assert text.startswith((f"{field}:", f"{field} ", f"{field}.", f"{field}[")), text
+    found = re.findall(r"\b(limit|offset|math|inf|None|str|int|float|bool|dict|list|run_id|params)\b", text)
+    assert found == [], text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/tasks", {"FlowID": "f", "ParamsJSON": "[1]"}, "params_json"),
+        ("/tasks", {"FlowID": "f", "ParamsJSON": '"text"'}, "params_json"),
+        ("/tasks", {"FlowID": "f", "ParamsJSON": 5}, "params_json"),
+        ("/tasks", {"FlowID": "f", "Version": "1"}, "version"),
+        ("/tasks", {"FlowID": "f", "Version": -1}, "version"),
+        ("/tasks", {"FlowID": 5}, "flow_id"),
+        ("/tasks", {"FlowVersionID": "\0"}, "flow_version_id"),
+        ("/flows", {"Name": 5}, "name"),
+        ("/flows/version", {"FlowID": "\0", "DefinitionJSON": WAITS}, "flow_id"),
+        ("/flows/version", {"FlowID": "f", "DefinitionJSON": True}, "definition_json"),
+        ("/register", {"id": "w", "url": "http://x:1", "services": "s"}, "services"),
+        ("/register", {"id": "w", "url": "http://x:1", "services": ["s"], "load": "x"}, "load"),
+        ("/register", {"id": "w", "url": "\0", "services": ["s"], "type": "async"}, "url"),
+        ("/tasks/cancel?id=%00", {}, "id"),
+        ("/tasks/signal", {"task_id": "\0", "key": "k"}, "task_id"),
+        ("/queue/complete", {"queue_id": "q", "error": 5}, "error"),
+    ],
+)
+async def test_texts_name_the_field_of_a_body_and_nothing_of_ours(home, path, body, field):
+    answer = await home.http("POST", path, body)
+    assert refused(answer) == (400, "invalid")
+    in_words_of_the_caller(answer, field)
+
+
+@pytest.mark.parametrize("key", ["$params.x", "_rt.x", "a[", "$shared"])
+async def test_a_key_that_can_not_be_written_is_named(home, key):
+    task = await make_task(home, WAITS)
+    answer = await home.http("POST", "/tasks/signal", {"task_id": task, "key": key, "value": 1})
+    assert refused(answer) == (400, "invalid")
+    assert answer.json["error"].startswith("key: ")
+
+
+async def test_parameters_that_are_too_large_are_named(home):
+    flow = await make_flow(home, WAITS)
+    body = {"FlowID": flow, "ParamsJSON": json.dumps({"text": "x" * 1_100_000})}
+    answer = await home.http("POST", "/tasks", body)
+    assert answer.json["code"] == "too_large"
+    in_words_of_the_caller(answer, "params_json")
 
 
 @pytest.mark.parametrize("kind", [None, "", "text/plain", "application/x-www-form-urlencoded", "text/json"])

@@ -42,6 +42,8 @@ CALLS: dict[str, Callable[[Engine, str], Coroutine[Any, Any, Any]]] = {
     "flows.list": lambda engine, run: engine.flows.list(),
     "flows.versions": lambda engine, run: engine.flows.versions("flow"),
     "flows.version": lambda engine, run: engine.flows.version("id"),
+    "flows.put_version": lambda engine, run: engine.flows.put_version("flow", FLOW),
+    "flows.definitions": lambda engine, run: engine.flows.definitions("flow"),
     "flows.start": lambda engine, run: engine.flows.start("flow"),
     "flows.task": lambda engine, run: engine.flows.task(run),
     "flows.tasks": lambda engine, run: engine.flows.tasks(),
