@@ -150,8 +150,7 @@ class Catalog(Actor):
         number = message.version or max(versions, default=0) + 1
         before = versions.get(number)
         if message.known is not None and before is not None and before.status == "published":
-            for id, known in message.known.items():
-                self._digests.setdefault(id, known)
+            self._digests = message.known | self._digests  # a draft may have been replaced since it was read
             for there in (before, versions[max(versions)]):
                 digest = self._digests.get(there.id)
                 if digest is None:

@@ -203,9 +203,9 @@ class NodeExec(Exec):
             if exec_type != "local":
                 raise ValueError("is a node of kind 'local', which calls no service")
             return attrs.evolve(node, func=target)
-        called = {"func": target} if exec_type == "local" else {"func": None, "service": target}
-        script = {"script": ()} if isinstance(node, Executor) else {}
-        return attrs.evolve(node, exec_type=exec_type, **called, **script)
+        func, service = (target, node.service) if exec_type == "local" else (None, target)
+        changed = attrs.evolve(node, exec_type=exec_type, func=func, service=service)
+        return attrs.evolve(changed, script=()) if isinstance(changed, Executor) else changed
 
 
 @attrs.frozen(kw_only=True)

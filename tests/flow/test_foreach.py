@@ -242,3 +242,21 @@ async def test_its_node_run_begins_with_its_first_item_also_over_a_restart(
     first, *_, whole = done.rows
     assert whole.branch is None
     assert whole.started_at == first.started_at
+
+
+async def test_what_is_shown_of_the_branches_of_a_node_at_work_is_bounded(autojump_clock: MockClock) -> None:
+    jobs = Calls().jobs
+
+    @jobs.function("long")
+    async def long(item: int) -> str:
+        if item == 9:
+            await trio.sleep_forever()
+        return "x" * 300
+
+    definition = flow("", f=node("foreach", "$params.items", exec_type="local", func="long"))
+    async with open_engine(jobs, max_value_bytes=1000) as engine:
+        ticket = await start(engine, definition, {"items": list(range(10))})
+        await trio.sleep(1)
+        kept = (await engine.flows.task(ticket.id)).shared["_rt.fe:f"]
+        assert (kept["idx"], list(kept["done"])) == (9, ["0", "1", "2"])
+        await ticket.cancel()

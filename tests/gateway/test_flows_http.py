@@ -247,12 +247,7 @@ async def test_versions_come_in_pages_with_one_query_each(prefix):
     async with flow_house(store=store) as home:
         flow = (await home.http("POST", "/flows", {"Name": "f"})).json["id"]
         for n in range(5):
-            await put(
-                home,
-                flow,
-                DOUBLES | {"start": "a", "nodes": {"a": {"kind": "timer", "wait_ms": n}}},
-                Version=0,
-            )
+            await put(home, flow, {"start": "a", "nodes": {"a": {"kind": "timer", "wait_ms": n}}}, Version=0)
 
         async def numbers(query: str) -> list[int]:
             answer = await home.http("GET", f"{prefix}/flows/version?flow_id={flow}{query}")
