@@ -35,6 +35,7 @@ CALLS: dict[str, Callable[[Engine, str], Coroutine[Any, Any, Any]]] = {
     "get_run": lambda engine, run: engine.get_run(run),
     "list_runs": lambda engine, run: engine.list_runs(),
     "history": lambda engine, run: engine.history(run),
+    "history_page": lambda engine, run: engine.history_page(run, 0, 10),
     "look": lambda engine, run: engine.look(lambda committed: committed.seq),
     "flows.create": lambda engine, run: engine.flows.create("new"),
     "flows.publish": lambda engine, run: engine.flows.publish("flow", FLOW),
