@@ -62,8 +62,7 @@ class Door:
 
     async def ask(self, message: Any, actor: Actor | None = None) -> Any:
         """Tell the supervisor (or another actor) a message; wait for its reply, or for the engine to end."""
-        if self._closed:
-            raise Unavailable("the engine has stopped")
+        self.check_open()
         by = getattr(message, "by", None)
         if by is not None:
             check_name("by", by)
@@ -77,6 +76,11 @@ class Door:
             raise
         finally:
             self._asked.pop(reply, None)
+
+    def check_open(self) -> None:
+        """Raise `Unavailable` if the engine has stopped: for who asks the store, which may still answer."""
+        if self._closed:
+            raise Unavailable("the engine has stopped")
 
     async def look(self, read: Callable[[Projection], T]) -> T:
         """Ask the journal about what is committed."""
@@ -148,7 +152,7 @@ class Door:
             fingerprint = _fingerprint(job, given, lane, kind, plain)
         memos: tuple[Memo, ...] = ()
         if registered.special is not None:
-            prepared = await registered.special.prepare(id, plain)
+            prepared = await registered.special.prepare(id, plain, self.ask)
             plain, memos = prepared.params, prepared.memos
         terms = Terms(
             request_id=request_id,

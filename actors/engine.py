@@ -270,6 +270,7 @@ class Engine:
             if name is not None:
                 check_text(what, name)
         check_page(limit)
+        self._door.check_open()
         return await self._store.runs(RunQuery(handle, lane, check_statuses(status), limit, before, within))
 
     async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import typing
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import attrs
@@ -42,12 +42,16 @@ class Prepared(msgspec.Struct):
     memos: tuple[Memo, ...]
 
 
+Ask = Callable[[Any, Any], Awaitable[Any]]
+"""Tells an actor a message, and waits for its reply. Raises `Unavailable` once the engine has stopped."""
+
+
 class Special(Protocol):
     """What a job of the engine's own, a flow's, does beyond executing. Its runs take signals, and may be
     submitted without a handle: each then gets one of its own."""
 
-    async def prepare(self, run: str, params: Any) -> Prepared:
-        """Look at a submission, or refuse it."""
+    async def prepare(self, run: str, params: Any, ask: Ask) -> Prepared:
+        """Look at a submission, or refuse it. Actors are asked by `ask`, which ends with the engine."""
 
     async def ends_waiting(
         self, submission: Submission, status: Status

@@ -58,7 +58,8 @@ async def _list(context: Context, command: wire.ListFlows) -> Fields:
 
 
 async def _versions(context: Context, command: wire.ListFlowVersions) -> Fields:
-    return {"versions": await context.engine.flows.versions(command.flow)}
+    versions = await context.engine.flows.versions(command.flow, limit=command.limit, offset=command.offset)
+    return {"versions": versions}
 
 
 async def _version(context: Context, command: wire.GetFlowVersion) -> Fields:
@@ -96,7 +97,8 @@ async def _tasks(context: Context, command: wire.ListTasks) -> Fields:
 
 
 async def _node_runs(context: Context, command: wire.NodeRuns) -> Fields:
-    return {"node_runs": await context.engine.flows.node_runs(command.run_id)}
+    flows = context.engine.flows
+    return {"node_runs": await flows.node_runs(command.run_id, after=command.after, limit=command.limit)}
 
 
 # Workers.

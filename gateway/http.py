@@ -158,7 +158,7 @@ class Http:
             raise RateLimited(f"more than {limits.rate:g} requests per second: slow down")
         caller = self._caller(route, request)
         if has_body:
-            self._check_body(request)
+            self._check_body(request, route)
             body = await self._requests.body()
         call = Call(shared, caller, request, names, body)
         return await (self._wait_for(route, call) if route.waits else route.run(call))
@@ -227,14 +227,14 @@ class Http:
                 return
             self._machine.receive_data(bytes(data))
 
-    def _check_body(self, request: Request) -> None:
+    def _check_body(self, request: Request, route: Route) -> None:
         """See before it is read whether the body could be taken at all."""
         length = request.header("content-length")
         most = self._shared.limits.max_message_bytes
         if length is not None and int(length) > most:
             raise BadRequest(413, f"the body has {length} bytes; at most {most} are allowed")
         kind = (request.header("content-type") or "").partition(";")[0].strip().lower()
-        if kind != "application/json":
+        if kind != "application/json" and not (route.any_type and _is_no_page(request)):
             raise BadRequest(415, f"the body must be application/json, not {kind[:100] or 'of no type'}")
         if request.tokens("content-encoding") not in ([], ["identity"]):
             raise BadRequest(415, "the body must not be compressed")
@@ -303,6 +303,12 @@ class Http:
             if patience.cancelled_caught:
                 self._shared.metrics.stalled.inc()
                 raise trio.BrokenResourceError("the client takes nothing of what is sent to it")
+
+
+def _is_no_page(request: Request) -> bool:
+    """Whether a request comes from no web page. Pages elsewhere may send bodies of a few types without asking
+    first; browsers say so in one of these headers."""
+    return "origin" not in request.headers and request.header("sec-fetch-site") in (None, "none")
 
 
 _PIECE = 1 << 16

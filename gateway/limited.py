@@ -177,9 +177,13 @@ class _LimitedFlows(_Denied):
         self._scope.check_job(FLOW)
         return await self._engine.flows.list(limit, offset)
 
-    async def versions(self, flow: str) -> Sequence[VersionRow]:
+    async def versions(self, flow: str, **page: int) -> Sequence[VersionRow]:
         self._scope.check_job(FLOW)
-        return await self._engine.flows.versions(flow)
+        return await self._engine.flows.versions(flow, **page)
+
+    async def definitions(self, flow: str, **page: int) -> Sequence[VersionRow]:
+        self._scope.check_job(FLOW)
+        return await self._engine.flows.definitions(flow, **page)
 
     async def version(self, id: str) -> VersionRow:
         self._scope.check_job(FLOW)

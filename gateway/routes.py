@@ -51,6 +51,8 @@ class Route:
     """Whether workers may do it, too; by `workers_without_token`, those on this machine without a token."""
     limited: bool = False
     """Whether it keeps to the limits of a token; else it needs one that has none."""
+    any_type: bool = False
+    """Whether programs may leave out that the body is JSON."""
     waits: bool = False
     """Whether the answer may take long: it is given up when the client goes away."""
 
@@ -219,7 +221,8 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
             add(entry.http.method, entry.http.path, Route(entry.role, partial(run, entry), limited=True))
     for task in TASK_CALLS:
         act = partial(_task_call, task)
-        route = Route(task.role, act, workers=task.workers, limited=True, waits=task.waits)
+        workers, waits = task.workers, task.waits
+        route = Route(task.role, act, workers=workers, limited=True, any_type=True, waits=waits)
         add(task.method, task.path, route)
         add(task.method, f"/api{task.path}", route)
     add("GET", "/api/events", Route(Role.VIEWER, _events, tickets=True, limited=True))

@@ -7,19 +7,24 @@ text under `error`, too.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import attrs
 import msgspec
 
 from ..actors.jobs import FLOW
-from ..protocol.errors import Conflict, Invalid, NotFound, Unavailable
-from ..protocol.flow.records import VersionStatus
+from ..persistence.flows import PAGE_BYTES
+from ..protocol.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
+from ..protocol.flow.paths import parse_target
+from ..protocol.flow.records import VersionStatus, WorkerKind
+from ..protocol.names import check_name
 from . import taskforms as forms
 from .entries import Context
 from .responses import Response, answer, refusal
 from .taskinput import (
+    MAX_PAGE_SIZE,
     PAGE_SIZE,
     AllocateWorker,
     ById,
@@ -38,6 +43,9 @@ from .taskinput import (
     TaskSignal,
     WorkerHeartbeat,
     json_object,
+    named,
+    offset_of,
+    size_of,
 )
 from .tokens import Role
 
@@ -46,16 +54,24 @@ from .tokens import Role
 
 async def _register(context: Context, given: RegisterWorker) -> Response:
     """Be a worker that is called (`http`), or that takes its work from the queue (`queue`)."""
-    kind = _KINDS.get(given.type, given.type)
-    url = "" if kind == "queue" and "://" not in given.url else given.url
+    kind = _KINDS.get(given.type)
+    if kind is None:
+        text = f"type: {given.type[:100]!r} is no kind of worker: it must be 'http', 'queue' or 'async'"
+        raise Invalid(text, path="type")
+    url = given.url
+    if kind == "queue" and "://" not in url:
+        check_name("url", url or "none")
+        url = ""
     if kind != "queue":
         context.engine.workers.permit(url)
+    listed_as = (given.type or kind, given.url)
     await context.engine.workers.register(
         given.id,
         url,
         given.services,
-        kind=kind,  # type: ignore[arg-type]  # the engine checks it
+        kind=kind,
         load=given.load,
+        listed_as=None if listed_as == (kind, url) else listed_as,
         by=context.by,
     )
     return _DONE
@@ -69,6 +85,8 @@ async def _heartbeat(context: Context, given: WorkerHeartbeat) -> Response:
 
 async def _list_workers(context: Context, given: FindWorkers) -> Response:
     """The workers."""
+    if given.ttl is not None and not given.ttl >= 0:
+        raise Invalid(f"ttl: must be a number of seconds, 0 or more (got {given.ttl:g})", path="ttl")
     workers = await context.engine.workers.list(given.service, given.ttl or None)
     return answer([forms.Worker.of(worker) for worker in workers])
 
@@ -95,34 +113,41 @@ async def _create_flow(context: Context, given: NewFlow) -> Response:
 
 async def _list_flows(context: Context, given: Paged) -> Response:
     """The flows, the newest first."""
-    page, size = _page(given)
-    flows = context.engine.flows
-    _, total = await flows.list(size, (page - 1) * size)
-    end = total - (page - 1) * size
+    page, size = max(given.page, 1), size_of(given, PAGE_SIZE)
+    flows, skipped = context.engine.flows, offset_of(given, size)
+    _, total = await flows.list(size, skipped)
+    end = total - skipped
     start = max(0, end - size)
     rows = (await flows.list(end - start, start))[0] if end > 0 else []
     return answer(forms.Page([forms.Flow.of(row) for row in reversed(rows)], total, page, size))
 
 
 async def _add_version(context: Context, given: NewVersion) -> Response:
-    """Make a version of a flow."""
+    """Make a version of a flow. A version that is there with another definition stays, and this becomes the
+    next one; the same definition again is the same version."""
     definition = given.definition_yaml or given.definition_json
     if definition == "":
         raise Invalid("definition_json: there is none, nor a definition_yaml", path="definition_json")
-    row = await context.engine.flows.add_version(
-        given.flow_id,
-        definition,
-        version=given.version or None,
-        status=cast(VersionStatus, given.status or "published"),  # the engine checks it
-        by=context.by,
-    )
+    with _named(flow="flow_id"):
+        row = await context.engine.flows.put_version(
+            given.flow_id,
+            definition,
+            version=given.version or None,
+            status=cast(VersionStatus, given.status or "published"),  # the engine checks it
+            by=context.by,
+        )
     return answer(forms.Made(row.id))
 
 
 async def _versions(context: Context, given: OfFlow) -> Response:
-    """The versions of a flow, the newest first."""
-    flows = context.engine.flows
-    rows = [await flows.version(row.id) for row in reversed(await flows.versions(given.flow_id))]
+    """The versions of a flow, the newest first: the first 100, or a page. All of its definitions have at most
+    16 MiB together."""
+    flows, size = context.engine.flows, size_of(given, 100)
+    with _named(flow="flow_id"):
+        rows = await flows.definitions(given.flow_id, limit=size, offset=offset_of(given, size))
+        if given.is_page and len(rows) < size:
+            there = await flows.versions(given.flow_id, limit=size, offset=offset_of(given, size))
+            _check_whole(len(rows) >= len(there))
     return answer([forms.Version.of(row) for row in rows])
 
 
@@ -135,50 +160,69 @@ async def _version(context: Context, given: ById) -> Response:
 
 
 async def _create_task(context: Context, given: NewTask) -> Response:
-    """Start a run of a flow."""
-    ticket = await context.engine.flows.start(
-        given.flow_id,
-        version=given.version,
-        params=json_object("params_json", given.params_json),
-        request_id=given.request_id or None,
-        by=context.by,
-    )
+    """Start a run of a flow, or of the version that an id names."""
+    flow, version = given.flow_id, given.version
+    params = json_object("params_json", given.params_json)
+    if given.flow_version_id:
+        with _named(id="flow_version_id"):
+            row = await context.engine.flows.version(given.flow_version_id)
+        flow, version = row.flow, row.version
+    elif not flow:
+        raise Invalid("flow_id: there is none, nor a flow_version_id", path="flow_id")
+    with _named(**{"params.params": "params_json", "params.flow": "flow_id", "params": "params_json"}):
+        ticket = await context.engine.flows.start(
+            flow, version=version, params=params, request_id=given.request_id or None, by=context.by
+        )
     return answer(forms.Made(ticket.id))
 
 
 async def _list_tasks(context: Context, given: FindTasks) -> Response:
     """The tasks, the newest first."""
-    page, size = _page(given)
+    page, size = max(given.page, 1), size_of(given, PAGE_SIZE)
     tasks, total = await context.engine.flows.tasks(
         status=forms.statuses(given.status) if given.status else None,
         version=given.flow_version_id,
         limit=size,
-        offset=(page - 1) * size,
+        offset=offset_of(given, size),
     )
-    return answer(forms.Page([forms.Task.of(task) for task in tasks], total, page, size))
+    shown = [forms.Task.of(task) for task in tasks]
+    _check_whole(sum(len(task.shared_json) + len(task.params_json) for task in shown) <= PAGE_BYTES)
+    return answer(forms.Page(shown, total, page, size))
 
 
 async def _get_task(context: Context, given: ById) -> Response:
     """A task."""
-    return answer(forms.Task.of(await context.engine.flows.task(given.id)))
+    with _named(run_id="id"):
+        return answer(forms.Task.of(await context.engine.flows.task(given.id)))
 
 
 async def _cancel_task(context: Context, given: ById) -> Response:
     """Cancel a task."""
-    await _check_task(context, given.id)
-    await context.engine.cancel(given.id, by=context.by)
+    with _named(run_id="id"):
+        await _check_task(context, given.id)
+        await context.engine.cancel(given.id, by=context.by)
     return _DONE
 
 
 async def _node_runs(context: Context, given: OfTask) -> Response:
-    """What was tried at the nodes of a task, in order."""
-    rows = await context.engine.flows.node_runs(given.task_id)
+    """What was tried at the nodes of a task, in order: the first 1,000, or a page. All of it has at most
+    16 MiB together."""
+    flows, size = context.engine.flows, size_of(given, MAX_PAGE_SIZE)
+    with _named(run_id="task_id"):
+        rows = await flows.node_runs(given.task_id, after=offset_of(given, size), limit=size)
+        if given.is_page and rows and len(rows) < size:
+            _check_whole(not await flows.node_runs(given.task_id, after=rows[-1].number, limit=1))
     return answer([forms.NodeTry.of(row) for row in rows])
 
 
 async def _signal(context: Context, given: TaskSignal) -> Response:
     """Put a value into what a task shares; what waits for it goes on."""
-    await _check_task(context, given.task_id)
+    with _named(run_id="task_id"):
+        await _check_task(context, given.task_id)
+    try:
+        parse_target(given.key)
+    except Invalid as error:
+        raise Invalid(f"key: {error.message}", path="key") from None
     await context.engine.signal(given.task_id, given.key, given.value, by=context.by)
     return _DONE
 
@@ -218,12 +262,23 @@ async def _extend(context: Context, given: ExtendItem) -> Response:
 
 _DONE = answer(forms.Done())
 
-_KINDS = {"": "http", "async": "queue"}
-"""What some workers call the kinds."""
+_KINDS: dict[str, WorkerKind] = {"": "http", "http": "http", "queue": "queue", "async": "queue"}
+"""What workers call the kinds."""
 
 
-def _page(given: Paged) -> tuple[int, int]:
-    return max(given.page, 1), given.page_size if given.page_size > 0 else PAGE_SIZE
+@contextmanager
+def _named(**names: str) -> Iterator[None]:
+    """Have refusals name what the caller sent, not what the engine calls it."""
+    try:
+        yield
+    except (Invalid, TooLarge) as error:
+        raise named(error, **names) from None
+
+
+def _check_whole(whole: bool) -> None:
+    """A page that isn't whole would hide what it leaves out from who asks for the next one."""
+    if not whole:
+        raise TooLarge("page_size: this page would have more than 16 MiB: ask for fewer", path="page_size")
 
 
 @attrs.frozen

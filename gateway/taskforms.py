@@ -53,14 +53,15 @@ class Worker(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, worker: WorkerState) -> Worker:
+        type, url = worker.listed_as or (worker.kind, worker.url)
         return cls(
             id=worker.id,
-            url=worker.url,
+            url=url,
             services=worker.services,
             load=int(worker.load) if worker.load.is_integer() else worker.load,
             last_heartbeat=int(worker.last_heartbeat),
             status=worker.status,
-            type=worker.kind,
+            type=type,
         )
 
 
@@ -105,6 +106,9 @@ class Task(msgspec.Struct, frozen=True):
     current_node_key: str
     last_action: str
     step_count: int
+    retry_state_json: str
+    lease_owner: str
+    lease_expiry: int
     request_id: str
     created_at: int
     updated_at: int
@@ -124,6 +128,9 @@ class Task(msgspec.Struct, frozen=True):
             current_node_key=task.node or "",
             last_action=task.last_action or "",
             step_count=task.steps,
+            retry_state_json="{}",  # tries are node runs, and one engine has all tasks: no leases
+            lease_owner="",
+            lease_expiry=0,
             request_id=task.request_id or "",
             created_at=int(run.created_at),
             updated_at=int(run.updated_at),
@@ -138,6 +145,7 @@ class NodeTry(msgspec.Struct, frozen=True):
     node_key: str
     attempt_no: int
     status: str
+    sub_status: str
     branch_id: str
     prep_json: str
     exec_input_json: str
@@ -148,6 +156,7 @@ class NodeTry(msgspec.Struct, frozen=True):
     finished_at: int
     worker_id: str
     worker_url: str
+    log_path: str
 
     @classmethod
     def of(cls, row: NodeRun) -> NodeTry:
@@ -157,6 +166,7 @@ class NodeTry(msgspec.Struct, frozen=True):
             node_key=row.node,
             attempt_no=row.attempt,
             status=row.status,
+            sub_status="branch_complete" if row.branch is not None and row.last else "",
             branch_id=row.branch or "",
             prep_json=_json(row.prep),
             exec_input_json=_json(None if row.input is None else row.input["input"]),
@@ -167,6 +177,7 @@ class NodeTry(msgspec.Struct, frozen=True):
             finished_at=int(row.finished_at),
             worker_id=row.worker or "",
             worker_url=row.worker_url or "",
+            log_path="",
         )
 
 

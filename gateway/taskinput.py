@@ -3,19 +3,30 @@ underscores, what is null or unknown is taken as absent, and names may stand in 
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from ..protocol.codec import JSON, place_and_reason
-from ..protocol.errors import Invalid
+from ..protocol.errors import GreenroomError, Invalid
+from ..protocol.values import shown
 from .head import Request
 
 PAGE_SIZE = 10
 """How much of a list a page holds, unless it is said."""
 
+MAX_PAGE_SIZE = 1000
+_MAX_PAGE = 2_000_000
+
 _Given = TypeVar("_Given", bound=msgspec.Struct)
+_Refused = TypeVar("_Refused", bound=GreenroomError)
+
+_IN_JSON = {"str": "string", "int": "whole number", "float": "number", "bool": "true or false"}
+"""What messages call types, in the words of those who write JSON."""
+
+_TYPES = re.compile(rf"\b({'|'.join(_IN_JSON)})\b")
 
 
 def read(kind: type[_Given], request: Request, body: bytes) -> _Given:
@@ -29,7 +40,33 @@ def read(kind: type[_Given], request: Request, body: bytes) -> _Given:
     except msgspec.ValidationError as error:
         place, reason = place_and_reason(error)
         path = place.lstrip(".")
+        reason = _TYPES.sub(lambda found: _IN_JSON[found[0]], reason)
         raise Invalid(f"{path or 'the request'}: {reason}", path=path) from None
+
+
+def named(error: _Refused, **names: str) -> _Refused:
+    """The same refusal in the words of who asked: the engine's name of a value, with which a text begins, is
+    replaced by that of the field which it was sent in."""
+    for ours, theirs in names.items():
+        rest = error.message.removeprefix(ours)
+        if rest != error.message and rest[:1] in (" ", ":", ".", "["):
+            return type(error)(f"{theirs}{rest}", **{**error.details, "path": theirs})
+    return error
+
+
+def size_of(given: Paged, usual: int) -> int:
+    """How many entries a page has."""
+    if given.page_size > MAX_PAGE_SIZE:
+        text = f"page_size: must be at most {MAX_PAGE_SIZE} (got {given.page_size})"
+        raise Invalid(text, path="page_size")
+    return given.page_size if given.page_size > 0 else usual
+
+
+def offset_of(given: Paged, size: int) -> int:
+    """How many entries are on the pages before."""
+    if given.page > _MAX_PAGE:
+        raise Invalid(f"page: must be at most {_MAX_PAGE:,} (got {given.page})", path="page")
+    return (max(given.page, 1) - 1) * size
 
 
 def json_object(what: str, written: str | dict[str, Any]) -> dict[str, Any]:
@@ -45,7 +82,7 @@ def json_object(what: str, written: str | dict[str, Any]) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Invalid(f"{what}: it must hold an object, not {type(value).__name__}", path=what)
+        raise Invalid(f"{what}: must hold a JSON object, not {shown(value)}", path=what)
     return value
 
 
@@ -116,6 +153,11 @@ class Paged(msgspec.Struct):
     page: int = 1
     page_size: int = PAGE_SIZE
 
+    @property
+    def is_page(self) -> bool:
+        """Whether a certain page is asked for."""
+        return self.page > 1 or self.page_size > 0
+
 
 class NewFlow(msgspec.Struct):
     """A flow to make."""
@@ -134,10 +176,11 @@ class NewVersion(msgspec.Struct):
     status: str = ""
 
 
-class OfFlow(msgspec.Struct):
-    """A flow, by its id."""
+class OfFlow(Paged, kw_only=True):
+    """A page of what belongs to a flow, by its id."""
 
     flow_id: str
+    page_size: int = 0
 
 
 class ById(msgspec.Struct):
@@ -147,10 +190,11 @@ class ById(msgspec.Struct):
 
 
 class NewTask(msgspec.Struct):
-    """A task to make, of a version or, as 0, of the latest that is published. The same `request_id` twice is
-    one task."""
+    """A task to make, of a version or, as 0, of the latest that is published; the version may be named by its
+    id instead. The same `request_id` twice is one task."""
 
-    flow_id: str
+    flow_id: str = ""
+    flow_version_id: str = ""
     version: Annotated[int, msgspec.Meta(ge=0)] = 0
     params_json: str | dict[str, Any] = ""
     request_id: str = ""
@@ -163,10 +207,11 @@ class FindTasks(Paged):
     flow_version_id: str | None = None
 
 
-class OfTask(msgspec.Struct):
-    """A task, by its id."""
+class OfTask(Paged, kw_only=True):
+    """A page of what belongs to a task, by its id."""
 
     task_id: str
+    page_size: int = 0
 
 
 class TaskSignal(msgspec.Struct):

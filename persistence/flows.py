@@ -8,7 +8,8 @@ without any may be written twice, after a commit whose outcome was unknown.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +17,23 @@ from ..protocol.flow.records import FlowRow, NodeRun, VersionRow, WorkerKind
 from ..protocol.patterns import Within
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
+
+T = TypeVar("T")
+
+PAGE_BYTES = 16 * 2**20
+"""How large a page of what may be large can be; one entry is always there."""
+
+
+def page_of(sized: Iterable[tuple[T, int]], most: int | None = None) -> list[T]:
+    """The first of these, as far as there is room, but one at least; each comes with its size."""
+    page: list[T] = []
+    most = PAGE_BYTES if most is None else most
+    for entry, size in sized:
+        most -= size
+        if most < 0 and page:
+            break
+        page.append(entry)
+    return page
 
 
 class FlowState(msgspec.Struct, frozen=True, gc=False):
@@ -29,7 +47,7 @@ class FlowState(msgspec.Struct, frozen=True, gc=False):
 
 
 class WorkerRow(msgspec.Struct, frozen=True, gc=False):
-    """A worker as it registered. Its heartbeats are not stored."""
+    """A worker as it registered. Its heartbeats are not stored. `listed_as` is its `WorkerState`'s."""
 
     id: str
     url: str
@@ -37,6 +55,7 @@ class WorkerRow(msgspec.Struct, frozen=True, gc=False):
     kind: WorkerKind
     load: float
     registered_at: float
+    listed_as: tuple[str, str] | None = None
 
 
 class WorkerGone(msgspec.Struct, frozen=True, gc=False):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -31,7 +32,7 @@ from ..protocol.events import (
 from ..protocol.flow.records import NodeRun, VersionRow
 from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
 from .failures import StoreBroken
-from .flows import FlowRunPage, FlowRunQuery, StoredFlow
+from .flows import FlowRunPage, FlowRunQuery, StoredFlow, page_of
 from .memory_flows import FlowsInMemory
 from .store import (
     Batch,
@@ -198,8 +199,16 @@ class MemoryStore:
     async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
         return self._flows.runs(self._newest_first(None), query)
 
-    async def node_runs(self, run: str) -> list[NodeRun]:
-        return self._flows.node_runs(run)
+    async def versions(self, ids: Sequence[str]) -> list[VersionRow]:
+        found = [row for row in map(self._flows.version, ids) if row is not None]
+        return page_of((row, len(row.definition)) for row in found)
+
+    async def node_runs(self, run: str, after: int = 0, limit: int | None = None) -> list[NodeRun]:
+        rows = self._flows.node_runs(run, after)
+        if limit is None:
+            return rows
+        rows = rows[:limit]
+        return page_of((row, len(msgspec.json.encode(row))) for row in rows)
 
     async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
         wanted = frozenset(runs)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Select, func, select
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.records import RunRecord
 from . import schema
-from .flows import FlowRunPage, FlowRunQuery, FlowState, StoredFlow, WorkerRow
+from .flows import FlowRunPage, FlowRunQuery, FlowState, StoredFlow, WorkerRow, page_of
 from .store import Stored
 from .within import conditions_within
 
@@ -42,6 +42,14 @@ def read_version(connection: Connection, id: str) -> VersionRow | None:
     return None if row is None else VersionRow(*row)
 
 
+def read_versions(connection: Connection, ids: Sequence[str]) -> list[VersionRow]:
+    """Some versions with their definitions, in this order, as far as there is room."""
+    versions = schema.flow_versions
+    found = {row.id: row for row in connection.execute(select(versions).where(versions.c.id.in_(ids)))}
+    rows = (VersionRow(*found[id]) for id in ids if id in found)
+    return page_of((row, len(row.definition)) for row in rows)
+
+
 def read_flow(connection: Connection, run: str) -> StoredFlow | None:
     """How far a run has walked its flow."""
     flow_runs, messages = schema.flow_runs, schema.messages
@@ -53,11 +61,16 @@ def read_flow(connection: Connection, run: str) -> StoredFlow | None:
     return StoredFlow(_state(row), signals, read_node_runs(connection, run, after=row.numbered))
 
 
-def read_node_runs(connection: Connection, run: str, after: int = 0) -> list[NodeRun]:
-    """The node runs whose number is higher than `after`, in order."""
+def read_node_runs(
+    connection: Connection, run: str, after: int = 0, limit: int | None = None
+) -> list[NodeRun]:
+    """The node runs whose number is higher than `after`, in order; with a limit, as far as there is room."""
     rows = schema.node_runs.c
-    found = select(rows.record).where(rows.run == run, rows.number > after).order_by(rows.number)
-    return [_node_run.decode(text) for text in connection.scalars(found)]
+    found = select(rows.record).where(rows.run == run, rows.number > after).order_by(rows.number).limit(limit)
+    texts = connection.scalars(found)
+    if limit is not None:
+        return [_node_run.decode(text) for text in page_of((text, len(text)) for text in texts)]
+    return [_node_run.decode(text) for text in texts]
 
 
 def read_flow_runs(connection: Connection, query: FlowRunQuery) -> FlowRunPage:

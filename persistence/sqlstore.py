@@ -37,7 +37,14 @@ from .reading import (
     read_run,
     read_runs,
 )
-from .reading_flows import read_flow, read_flow_runs, read_node_runs, read_request_ids, read_version
+from .reading_flows import (
+    read_flow,
+    read_flow_runs,
+    read_node_runs,
+    read_request_ids,
+    read_version,
+    read_versions,
+)
 from .statements import Statements
 from .store import Batch, Checkpoint, Retention, RunQuery, Stored
 from .traces import LockTrace, Trace, Witness, contradiction
@@ -214,8 +221,11 @@ class SqlStore:
     async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
         return await self._database.read(lambda connection: read_flow_runs(connection, query))
 
-    async def node_runs(self, run: str) -> list[NodeRun]:
-        return await self._database.read(lambda connection: read_node_runs(connection, run))
+    async def versions(self, ids: Sequence[str]) -> list[VersionRow]:
+        return await self._database.read(lambda connection: read_versions(connection, ids))
+
+    async def node_runs(self, run: str, after: int = 0, limit: int | None = None) -> list[NodeRun]:
+        return await self._database.read(lambda connection: read_node_runs(connection, run, after, limit))
 
     async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
         return await self._database.read(lambda connection: read_request_ids(connection, runs))

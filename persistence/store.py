@@ -268,8 +268,12 @@ class Store(Protocol):
     async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
         """The runs of flows that fit, newest first."""
 
-    async def node_runs(self, run: str) -> list[NodeRun]:
-        """The tries of a run's nodes, in the order of their numbers."""
+    async def versions(self, ids: Sequence[str]) -> list[VersionRow]:
+        """Some versions with their definitions, in this order: the first ones, as far as `PAGE_BYTES` go."""
+
+    async def node_runs(self, run: str, after: int = 0, limit: int | None = None) -> list[NodeRun]:
+        """The tries of a run's nodes whose number is higher than `after`, in order; with a `limit`, not more,
+        and as far as `PAGE_BYTES` go."""
 
     async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
         """Under which request ids runs were submitted; those without one are left out."""

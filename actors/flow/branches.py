@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from ...protocol.flow.model import Foreach, Parallel
+from ...protocol.flow.model import Foreach, Parallel, Post
 from ...protocol.flow.records import NodeRun
 from .calls import Call
 from .tries import carry_out
@@ -70,6 +70,14 @@ class Batch:
         """What went well, in the order of the branches."""
         return [output for _, (output, error) in sorted(self._ended.items()) if error is None]
 
+    def places(self, posts: Sequence[Post]) -> list[tuple[Post, Any]]:
+        """Where the outputs of those that went well go, besides into that of the node."""
+        return [
+            (posts[branch], output)
+            for branch, (output, error) in sorted(self._ended.items())
+            if error is None and branch < len(posts)
+        ]
+
     def all(self) -> list[Any]:
         """The result of each branch, or its error."""
         return [
@@ -88,8 +96,8 @@ def at_once(node: Parallel | Foreach) -> int:
     return (node.max_parallel or _MOST_AT_ONCE) if node.parallel_mode == "concurrent" else 1
 
 
-async def carry_out_all(visit: Visit[Any], calls: Sequence[Call]) -> Done:
-    """Make all branches, or as many as the strategy wants."""
+async def carry_out_all(visit: Visit[Any], calls: Sequence[Call], posts: Sequence[Post] = ()) -> Done:
+    """Make all branches, or as many as the strategy wants; `posts` say where their own outputs go."""
     node: Parallel | Foreach = visit.node
     before = visit.walk.tries_of(visit)
     if before:
@@ -102,9 +110,11 @@ async def carry_out_all(visit: Visit[Any], calls: Sequence[Call]) -> Done:
     batch.recall(before)
     await batch.make(at_once(node), fail_fast=strategy == "fail_fast")
     if not batch.failed or strategy == "ignore_errors":
-        return visit.ok(batch.results())
-    if strategy == "collect_errors":
-        return visit.ok(batch.all())
-    done = visit.failed("branch_failed", batch.first_error())
-    done.output, done.keeps_output = batch.results(), True
+        done = visit.ok(batch.results())
+    elif strategy == "collect_errors":
+        done = visit.ok(batch.all())
+    else:
+        done = visit.failed("branch_failed", batch.first_error())
+        done.output, done.keeps_output = batch.results(), True
+    done.places = batch.places(posts)
     return done

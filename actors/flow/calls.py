@@ -6,7 +6,7 @@ Each is one try: it returns a `Done`, and never raises but for what ends the wal
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ import msgspec
 import trio
 
 from ...protocol.errors import GreenroomError
+from ...protocol.flow.model import Script
 from ...protocol.values import copied, json_value
 from ..failuretext import error_text
 from ..workers.states import Work, WorkFailed
@@ -40,6 +41,7 @@ class ServiceCall(msgspec.Struct, frozen=True):
     service: str
     kind: Literal["http", "queue"]
     input: Any
+    params: dict[str, Any]
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
@@ -47,37 +49,41 @@ class FunctionCall(msgspec.Struct, frozen=True):
 
     name: str
     input: Any
+    params: dict[str, Any]
 
 
 class ScriptCall(msgspec.Struct, frozen=True):
     """A program with its arguments."""
 
-    arguments: Sequence[str]
+    script: Script
     input: Any
+    params: dict[str, Any]
 
 
 Call = ServiceCall | FunctionCall | ScriptCall
 
 
-def service_or_function(exec_type: str, name: str, input: Any) -> Call:
+def service_or_function(exec_type: str, name: str, input: Any, params: dict[str, Any]) -> Call:
     """A branch's call."""
     if exec_type == "local":
-        return FunctionCall(name, input)
-    return ServiceCall(name, "queue" if exec_type == "queue" else "http", input)
+        return FunctionCall(name, input, params)
+    return ServiceCall(name, "queue" if exec_type == "queue" else "http", input, params)
 
 
 async def make(visit: Visit[Any], call: Call, branch: str | None, done: Done, tried: Tried) -> None:
     """One try. `done` is filled in on the way, so that one which is cancelled can tell how far it came."""
     match call:
         case ServiceCall():
-            done.input = {"input": call.input, "params": visit.params}
+            done.input = {"input": call.input, "params": call.params}
             await _call_service(visit, call, branch, done, tried)
         case FunctionCall():
             done.input = {"input": call.input}
             await _in_time(visit, None, done, partial(_call_function, visit, call))
         case ScriptCall():
-            done.input = {"arguments": list(call.arguments), "input": call.input}
-            await _in_time(visit, _TIMEOUT, done, partial(_call_script, visit, call))
+            script, own = call.script, call.script.timeout_ms
+            done.input = {"arguments": [script.cmd, *script.args], "input": call.input}
+            limit = _TIMEOUT if own is None else own / 1000
+            await _in_time(visit, limit, done, partial(_call_script, visit, call), shortest=own is not None)
 
 
 async def _call_service(
@@ -92,7 +98,7 @@ async def _call_service(
         node=visit.path,
         key=f"{run}:{visit.path}:{visit.number}:{branch or ''}",
         input=call.input,
-        params=visit.params,
+        params=call.params,
         timeout=default if timeout_ms is None else timeout_ms / 1000,
     )
     crew = visit.walk.tools.crew
@@ -119,11 +125,19 @@ async def _call_service(
 
 
 async def _in_time(
-    visit: Visit[Any], default: float | None, done: Done, call: Callable[[], Awaitable[Any]]
+    visit: Visit[Any],
+    default: float | None,
+    done: Done,
+    call: Callable[[], Awaitable[Any]],
+    *,
+    shortest: bool = False,
 ) -> None:
-    """Call what runs here, for as long as the node allows. Whatever it raises is its failure."""
+    """Call what runs here, for as long as the node allows, and with `shortest` not longer than the default.
+    Whatever it raises is its failure."""
     timeout_ms = visit.node.timeout_ms
     seconds = default if timeout_ms is None else timeout_ms / 1000
+    if shortest and seconds is not None and default is not None:
+        seconds = min(seconds, default)
     with trio.move_on_after(math.inf if seconds is None else seconds) as scope:
         try:
             output = await call()
@@ -148,7 +162,7 @@ async def _call_function(visit: Visit[Any], call: FunctionCall) -> Any:
         raise LookupError(f"no function is registered as {call.name!r}")
     arguments = [copied(call.input)]
     if found.takes_params:
-        arguments.append(copied(visit.params))
+        arguments.append(copied(call.params))
     if found.in_thread:
         return await trio.to_thread.run_sync(found.function, *arguments, limiter=_UNLIMITED)
     return await found.function(*arguments)
@@ -157,5 +171,5 @@ async def _call_function(visit: Visit[Any], call: FunctionCall) -> Any:
 async def _call_script(visit: Visit[Any], call: ScriptCall) -> Any:
     if not visit.walk.tools.allow_scripts:
         raise PermissionError("scripts are not allowed here: the operator has to say allow_scripts")
-    given = {"input": call.input, "params": visit.params}
-    return await run_script(call.arguments, given, visit.walk.run.max_value_bytes)
+    given = {"input": call.input, "params": call.params}
+    return await run_script(call.script, given, visit.walk.run.max_value_bytes)

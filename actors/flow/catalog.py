@@ -7,6 +7,7 @@ graphs themselves stay in the store.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,7 +33,13 @@ class MakeFlow(msgspec.Struct):
 
 class AddVersion(msgspec.Struct):
     """From a caller: add a version to a flow, given by name or id, or replace a draft. `make` a flow of that
-    name where there is none. Without a `version`, it gets the next number."""
+    name where there is none. Without a `version`, it gets the next number.
+
+    With `known`, and the `digest` of this definition, a published version of this number is left as it is:
+    the answer is that version if its definition is the same, else the latest one if it is, else this becomes
+    the next version. `known` has digests of definitions by the ids of their versions; the answer may be that
+    another one is `Needed`.
+    """
 
     flow: str
     version: int | None
@@ -40,7 +47,15 @@ class AddVersion(msgspec.Struct):
     definition: str
     make: bool
     by: str
-    reply: Reply[VersionRow]
+    reply: Reply[VersionRow | Needed]
+    known: dict[str, bytes] | None = None
+    digest: bytes = b""
+
+
+class Needed(msgspec.Struct, frozen=True):
+    """The catalog has to know the digest of this version's definition, which is in the store."""
+
+    version: str
 
 
 class Resolve(msgspec.Struct):
@@ -52,9 +67,28 @@ class Resolve(msgspec.Struct):
 
 
 class ListFlows(msgspec.Struct):
-    """From a caller: all flows with their versions, in the order in which they were made."""
+    """From a caller: a page of the flows, in the order in which they were made, and how many there are."""
 
-    reply: Reply[list[tuple[FlowRow, list[VersionRow]]]]
+    limit: int
+    offset: int
+    reply: Reply[tuple[list[FlowRow], int]]
+
+
+class ListVersions(msgspec.Struct):
+    """From a caller: the latest versions of a flow, given by name or id, in the order of their numbers; but
+    for the very latest, `offset` of them."""
+
+    flow: str
+    limit: int
+    offset: int
+    reply: Reply[list[VersionRow]]
+
+
+class FindVersions(msgspec.Struct):
+    """From a caller: some versions, by their ids, with their flows."""
+
+    ids: Sequence[str]
+    reply: Reply[dict[str, tuple[FlowRow, VersionRow]]]
 
 
 class Stands(msgspec.Struct):
@@ -74,14 +108,16 @@ class Catalog(Actor):
         self._flows: dict[str, FlowRow] = {}  # by id, and those that are coming, too
         self._by_name: dict[str, str] = {}
         self._versions: dict[str, dict[int, VersionRow]] = {}  # by flow and number
+        self._by_id: dict[str, VersionRow] = {}
         self._coming: dict[str, FlowRow | VersionRow] = {}  # by id: not committed yet
+        self._digests: dict[str, bytes] = {}  # of definitions by version: those that were asked for
 
     def restore(self, stored: Stored) -> None:
         """Know what the store holds."""
         for flow in stored.flows:
             self._add_flow(flow)
         for version in stored.versions:
-            self._versions[version.flow][version.version] = version
+            self._versions[version.flow][version.version] = self._by_id[version.id] = version
 
     def report(self) -> dict[str, Any]:
         return super().report() | {"flows": len(self._flows), "coming": len(self._coming)}
@@ -113,6 +149,18 @@ class Catalog(Actor):
         versions = self._versions[flow.id]
         number = message.version or max(versions, default=0) + 1
         before = versions.get(number)
+        if message.known is not None and before is not None and before.status == "published":
+            self._digests = message.known | self._digests  # a draft may have been replaced since it was read
+            for there in (before, versions[max(versions)]):
+                digest = self._digests.get(there.id)
+                if digest is None:
+                    message.reply.set(Needed(there.id))
+                    return
+                if digest == message.digest and there.status == "published":
+                    self._journal.tell(Change((), reply=message.reply, answer=there))  # once it is committed
+                    return
+            number = max(versions) + (versions[max(versions)].status == "published")
+            before = versions.get(number)
         if before is not None and before.status == "published":
             raise Conflict(
                 f"version {number} of flow {flow.name!r} is published, which can't be changed: "
@@ -128,8 +176,11 @@ class Catalog(Actor):
             definition=message.definition,
         )
         known = msgspec.structs.replace(row, definition="")
-        versions[number] = known
+        versions[number] = self._by_id[row.id] = known
         self._coming[row.id] = known
+        self._digests.pop(row.id, None)
+        if message.digest:
+            self._digests[row.id] = message.digest
         changed = FlowChanged(
             seq=0,
             at=0,
@@ -184,13 +235,26 @@ class Catalog(Actor):
         message.reply.set((flow, version))
 
     def _list(self, message: ListFlows) -> None:
-        message.reply.set(
-            [
-                (flow, [v for _, v in sorted(self._versions[id].items()) if v.id not in self._coming])
-                for id, flow in self._flows.items()
-                if id not in self._coming
-            ]
-        )
+        flows = [flow for id, flow in self._flows.items() if id not in self._coming]
+        message.reply.set((flows[message.offset : message.offset + message.limit], len(flows)))
+
+    def _list_versions(self, message: ListVersions) -> None:
+        id = message.flow if message.flow in self._flows else self._by_name.get(message.flow)
+        if id is None or id in self._coming:
+            raise NotFound(f"no flow has the name or id {message.flow!r}", value=message.flow)
+        versions = [v for _, v in sorted(self._versions[id].items()) if v.id not in self._coming]
+        end = max(0, len(versions) - message.offset)
+        message.reply.set(versions[max(0, end - message.limit) : end])
+
+    def _find_versions(self, message: FindVersions) -> None:
+        found = [self._by_id[id] for id in message.ids if id in self._by_id]
+        message.reply.set({version.id: (self._flows[version.flow], version) for version in found})
+
+
+def digest_of(definition: str) -> bytes:
+    """The same for definitions that say the same, however they are written."""
+    plain = msgspec.json.encode(msgspec.json.decode(definition), order="sorted")
+    return hashlib.blake2b(plain, digest_size=16).digest()
 
 
 def _unknown(flow: str) -> NotFound:
@@ -203,4 +267,6 @@ _HANDLERS: dict[type, Callable[[Catalog, Any], None]] = {
     Stands: Catalog._stands,
     Resolve: Catalog._resolve,
     ListFlows: Catalog._list,
+    ListVersions: Catalog._list_versions,
+    FindVersions: Catalog._find_versions,
 }

@@ -17,12 +17,19 @@ from ...protocol.patterns import Within
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
 from ..actor import Reply
-from ..arguments import check_page, check_statuses, check_text, check_version, check_version_status
+from ..arguments import (
+    check_limit,
+    check_page,
+    check_statuses,
+    check_text,
+    check_version,
+    check_version_status,
+)
 from ..door import Door
 from ..jobs import FLOW
 from ..messages import OnConflict
 from ..ticket import Ticket
-from .catalog import AddVersion, ListFlows, MakeFlow
+from .catalog import AddVersion, FindVersions, ListFlows, ListVersions, MakeFlow, Needed, digest_of
 from .tools import Tools
 from .view import as_of_now
 
@@ -87,6 +94,32 @@ class Flows:
         check_text("flow", flow)
         return await self._add(flow, definition, version, status, by, make=False)
 
+    async def put_version(
+        self,
+        flow: str,
+        definition: Mapping[str, Any] | str,
+        *,
+        version: int | None = None,
+        status: VersionStatus = "published",
+        by: str = "app",
+    ) -> VersionRow:
+        """The same for programs that don't know which versions there are, and pass over errors. A published
+        version of this number stays as it is: if its definition, or that of the latest, is the same, then it
+        is the answer (without the definition), else this becomes the next one. Where the definition doesn't
+        say what becomes of unhandled errors, `continue` is written into it."""
+        check_text("flow", flow)
+        plain = await self._checked(definition, version, status)
+        text = _json({**plain, "unhandled_errors": plain.get("unhandled_errors") or "continue"})
+        known: dict[str, bytes] = {}
+        digest = digest_of(text)
+        while True:
+            reply: Reply[VersionRow | Needed] = Reply()
+            add = AddVersion(flow, version, status, text, False, check_name("by", by), reply, known, digest)
+            found: VersionRow | Needed = await self._door.ask(add, self._catalog)
+            if isinstance(found, VersionRow):
+                return found
+            known[found.version] = digest_of((await self.version(found.version)).definition)
+
     async def _add(
         self,
         flow: str,
@@ -97,6 +130,15 @@ class Flows:
         *,
         make: bool,
     ) -> VersionRow:
+        text = _json(await self._checked(definition, version, status))
+        add = AddVersion(flow, version, status, text, make, check_name("by", by), Reply())
+        row: VersionRow = await self._door.ask(add, self._catalog)
+        return row
+
+    async def _checked(
+        self, definition: Mapping[str, Any] | str, version: int | None, status: VersionStatus
+    ) -> dict[str, Any]:
+        """The definition as a plain object, if all of it is in order."""
         check_version(version)
         check_version_status(status)
         checked = await self.check(definition)
@@ -104,39 +146,40 @@ class Flows:
             raise Invalid("the definition has mistakes: " + "; ".join(checked.errors), errors=checked.errors)
         from ...protocol.flow.documents import parse
 
-        plain, _ = parse(definition)
-        text = msgspec.json.encode(plain).decode()
-        add = AddVersion(flow, version, status, text, make, check_name("by", by), Reply())
-        row: VersionRow = await self._door.ask(add, self._catalog)
-        return row
+        plain: dict[str, Any] = parse(definition)[0]
+        return plain
 
     async def list(self, limit: int = 20, offset: int = 0) -> tuple[Sequence[FlowRow], int]:
         """A page of the flows, in the order in which they were made, and how many there are."""
         check_page(limit, offset)
-        flows = [flow for flow, _ in await self._all()]
-        return flows[offset : offset + limit], len(flows)
+        page: tuple[Sequence[FlowRow], int] = await self._door.ask(
+            ListFlows(limit, offset, Reply()), self._catalog
+        )
+        return page
 
-    async def versions(self, flow: str) -> Sequence[VersionRow]:
-        """The versions of a flow, without their definitions."""
+    async def versions(self, flow: str, *, limit: int = 1000, offset: int = 0) -> Sequence[VersionRow]:
+        """A page of the versions of a flow, without their definitions: the latest ones, but for `offset`
+        later ones, in the order of their numbers."""
         check_text("flow", flow)
-        for row, versions in await self._all():
-            if flow in (row.id, row.name):
-                return versions
-        raise NotFound(f"no flow has the name or id {flow!r}", value=flow)
+        check_page(limit, offset)
+        versions: Sequence[VersionRow] = await self._door.ask(
+            ListVersions(flow, limit, offset, Reply()), self._catalog
+        )
+        return versions
+
+    async def definitions(self, flow: str, *, limit: int = 100, offset: int = 0) -> Sequence[VersionRow]:
+        """The same with their definitions, the latest first, and not more than have 16 MiB together."""
+        rows = await self.versions(flow, limit=limit, offset=offset)
+        return await self._store.versions([row.id for row in reversed(rows)]) if rows else []
 
     async def version(self, id: str) -> VersionRow:
         """One version, with its definition."""
         check_text("id", id)
+        self._door.check_open()
         row = await self._store.version(id)
         if row is None:
             raise NotFound(f"no version of a flow has the id {id!r}", value=id)
         return row
-
-    async def _all(self) -> Sequence[tuple[FlowRow, Sequence[VersionRow]]]:
-        found: Sequence[tuple[FlowRow, Sequence[VersionRow]]] = await self._door.ask(
-            ListFlows(Reply()), self._catalog
-        )
-        return found
 
     # Runs of them.
 
@@ -177,11 +220,12 @@ class Flows:
     async def task(self, run_id: str) -> FlowTask:
         """One run of a flow, with what its nodes share as of now."""
         check_text("run_id", run_id)
+        self._door.check_open()
         record, stored = await self._store.run(run_id), await self._store.flow(run_id)
         if record is None or stored is None:
             raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id)
         requests = await self._store.request_ids([run_id])
-        return await self._task(record, stored, await self._by_version(), requests)
+        return await self._task(record, stored, await self._versions_of([stored.state]), requests)
 
     async def tasks(
         self,
@@ -196,24 +240,31 @@ class Flows:
         `Engine.list_runs`."""
         check_page(limit, offset)
         statuses: frozenset[Status] | None = check_statuses(status)
+        self._door.check_open()
         page = await self._store.flow_runs(FlowRunQuery(statuses, version, limit, offset, within))
-        by_version = await self._by_version()
+        by_version = await self._versions_of([state for _, state in page.runs])
         requests = await self._store.request_ids([run.id for run, _ in page.runs])
         tasks = [
             await self._task(run, StoredFlow(state, [], []), by_version, requests) for run, state in page.runs
         ]
         return tasks, page.total
 
-    async def node_runs(self, run_id: str) -> Sequence[NodeRun]:
-        """Every try of the nodes of a run, in order."""
+    async def node_runs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[NodeRun]:
+        """The tries of the nodes of a run, in order: those with a higher number than `after`. Not more than
+        `limit`, or than together have 16 MiB; for the next ones, `after` is the number of the last."""
         check_text("run_id", run_id)
-        rows = await self._store.node_runs(run_id)
+        check_page(limit)
+        check_limit("after", after)
+        self._door.check_open()
+        rows = await self._store.node_runs(run_id, after, limit)
         if not rows and await self._store.flow(run_id) is None:
             raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id)
         return rows
 
-    async def _by_version(self) -> dict[str, tuple[FlowRow, VersionRow]]:
-        return {version.id: (flow, version) for flow, versions in await self._all() for version in versions}
+    async def _versions_of(self, states: Iterable[FlowState]) -> dict[str, tuple[FlowRow, VersionRow]]:
+        find = FindVersions(sorted({state.version for state in states}), Reply())
+        found: dict[str, tuple[FlowRow, VersionRow]] = await self._door.ask(find, self._catalog)
+        return found
 
     async def _task(
         self,
@@ -224,7 +275,7 @@ class Flows:
     ) -> FlowTask:
         state: FlowState = stored.state
         flow, version = by_version[state.version]
-        walked = await as_of_now(stored, self._tools.graphs)
+        walked = await as_of_now(stored, self._tools.graphs, self._door.max_value_bytes)
         return FlowTask(
             run=run,
             flow=flow,
@@ -235,3 +286,7 @@ class Flows:
             steps=walked.steps,
             request_id=requests.get(run.id),
         )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

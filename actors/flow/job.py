@@ -15,10 +15,12 @@ from ...protocol.errors import Invalid
 from ...protocol.events import Event, NodeRan
 from ...protocol.flow.records import NodeRun, NodeStatus
 from ...protocol.states import Status
+from ..actor import Reply
 from ..body import Run
-from ..jobs import FLOW, Job, Prepared, exponential
+from ..jobs import FLOW, Ask, Job, Prepared, exponential
 from ..messages import Submission
 from ..pause import Pause
+from .catalog import Resolve
 from .state import Waits, WalkState, begin, from_text, to_text
 from .tools import Tools
 from .view import at_work
@@ -69,11 +71,12 @@ class FlowJob:
             special=self,
         )
 
-    async def prepare(self, run: str, params: Any) -> Prepared:
+    async def prepare(self, run: str, params: Any, ask: Ask) -> Prepared:
         """Find the version that is to be walked: it stays the same, whatever is published later."""
         if params is None:
             raise Invalid(f"a run of the job {FLOW!r} needs parameters: flow, version, params")
-        flow, row = await self._tools.resolve(params["flow"], params.get("version", 0))
+        resolve = Resolve(params["flow"], params.get("version", 0), Reply())
+        flow, row = await ask(resolve, self._tools.catalog)
         graph = await self._tools.graphs.get(row.id)
         state = to_text(begin(graph.start), self._max_value_bytes)
         kept = {"flow": flow.name, "version": row.version, "params": params.get("params", {})}

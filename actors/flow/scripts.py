@@ -1,40 +1,45 @@
 """Scripts: programs on this machine, where the operator allows them. They get arguments, and never a shell.
 
-A program reads its input as JSON from stdin. What it prints is the output: JSON, or else a text.
+A program may read its input as JSON from stdin. What it prints is the output: a text, or JSON where it can be
+read as that.
 """
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import trio
 
+from ...protocol.flow.model import Script
+
 _LONGEST_COMPLAINT = 1000
 
 
-async def run_script(arguments: Sequence[str], given: Any, max_bytes: int) -> Any:
+async def run_script(script: Script, given: Any, max_bytes: int) -> Any:
     """Run it to its end, or kill it. Raises `OSError` for one that can't be run, or fails."""
     said: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
     async with trio.open_nursery() as nursery:
-        process: trio.Process = await nursery.start(_start, list(arguments))
+        process: trio.Process = await nursery.start(_start, [script.cmd, *script.args])
         assert process.stdin is not None, "it was started with pipes"
         assert process.stdout is not None, "it was started with pipes"
         assert process.stderr is not None, "it was started with pipes"
         nursery.start_soon(_listen, process.stdout, said["stdout"], max_bytes, process)
         nursery.start_soon(_listen, process.stderr, said["stderr"], max_bytes, process)
-        nursery.start_soon(_tell, process.stdin, msgspec.json.encode(given))
+        told = msgspec.json.encode(given) if script.stdin_mode == "json" else b""
+        nursery.start_soon(_tell, process.stdin, told)
     if len(said["stdout"]) > max_bytes:
-        raise OSError(f"{arguments[0]} printed more than {max_bytes:,} bytes, and was ended")
+        raise OSError(f"{script.cmd} printed more than {max_bytes:,} bytes, and was ended")
     if process.returncode:
         complaint = bytes(said["stderr"][-_LONGEST_COMPLAINT:]).decode(errors="backslashreplace").strip()
-        raise OSError(f"{arguments[0]} ended with {process.returncode}: {complaint}")
-    try:
-        return msgspec.json.decode(said["stdout"])
-    except msgspec.DecodeError:
-        return said["stdout"].decode(errors="backslashreplace").rstrip("\n")
+        raise OSError(f"{script.cmd} ended with {process.returncode}: {complaint}")
+    if script.output_mode == "json":
+        try:
+            return msgspec.json.decode(said["stdout"])
+        except msgspec.DecodeError:
+            pass  # it is a text, then
+    return said["stdout"].decode(errors="backslashreplace").rstrip("\n")
 
 
 async def _start(arguments: list[str], task_status: trio.TaskStatus[trio.Process]) -> None:

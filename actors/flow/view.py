@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ...persistence.flows import StoredFlow
+from ...persistence.flows import StoredFlow, page_of
 from ...protocol.errors import Invalid
 from ...protocol.flow.model import Foreach, Graph, Node, Parallel, Subflow
 from ...protocol.flow.paths import parse_target
@@ -17,8 +17,9 @@ from .state import Frame, WalkState, from_text, nested, runtime_key
 from .tools import Graphs
 
 
-async def as_of_now(stored: StoredFlow, graphs: Graphs) -> WalkState:
-    """The state with the signals that wait to be taken, and with the branches that have ended."""
+async def as_of_now(stored: StoredFlow, graphs: Graphs, max_bytes: int) -> WalkState:
+    """The state with the signals that wait to be taken, and with the branches that have ended: the first of
+    them, as far as their outputs have `max_bytes` together."""
     state = from_text(stored.state.state)
     for _, signal in stored.signals:
         try:
@@ -27,7 +28,7 @@ async def as_of_now(stored: StoredFlow, graphs: Graphs) -> WalkState:
             continue
     ended = [row for row in stored.later if row.branch is not None and row.last]
     if ended:
-        await _show_branches(state.frame, await graphs.get(stored.state.version), graphs, ended)
+        await _show_branches(state.frame, await graphs.get(stored.state.version), graphs, ended, max_bytes)
         state.frame.shared = msgspec.to_builtins(state.frame.shared)  # frames, too
     return state
 
@@ -47,7 +48,9 @@ async def at_work(
     return None
 
 
-async def _show_branches(frame: Frame, graph: Graph, graphs: Graphs, ended: list[NodeRun]) -> None:
+async def _show_branches(
+    frame: Frame, graph: Graph, graphs: Graphs, ended: list[NodeRun], max_bytes: int
+) -> None:
     """A node with branches shows which have ended: what it keeps is never written, but rebuilt here."""
     found = await at_work(frame, graph, graphs.get)
     if found is None:
@@ -56,8 +59,9 @@ async def _show_branches(frame: Frame, graph: Graph, graphs: Graphs, ended: list
     if not isinstance(node, Parallel | Foreach):
         return
     assert frame.curr is not None, "the walk is at this node"
-    done = {row.branch: row.output for row in ended if row.status == "ok"}
-    errors = {row.branch: row.error for row in ended if row.error is not None}
+    shown = page_of(((row, len(msgspec.json.encode([row.output, row.error]))) for row in ended), max_bytes)
+    done = {row.branch: row.output for row in shown if row.status == "ok"}
+    errors = {row.branch: row.error for row in shown if row.error is not None}
     kept: dict[str, Any] = {
         "done": done,
         "errs": errors,

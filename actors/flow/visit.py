@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 import trio
 
-from ...protocol.flow.model import Node
+from ...protocol.flow.model import Node, NodeExec, Post, UnhandledErrors
 from ...protocol.flow.paths import Scope
 from ...protocol.flow.records import NodeStatus
 from ...protocol.values import copied
@@ -28,7 +29,8 @@ N = TypeVar("N", bound=Node, covariant=True)
 
 class Done(msgspec.Struct, kw_only=True):
     """How a visit, or one try of it, has ended. `code` names the error. `action` is one that the node itself
-    chose. An error with `keeps_output` has its output written all the same."""
+    chose. An error with `keeps_output` has its output written all the same. `places` has the outputs of
+    branches that go to places of their own."""
 
     status: NodeStatus = "ok"
     output: Any = None
@@ -41,6 +43,7 @@ class Done(msgspec.Struct, kw_only=True):
     input: Any = None
     started_at: float
     keeps_output: bool = False
+    places: list[tuple[Post, Any]] = []
     workers_fault: bool = False
     outcome: Worked | WorkFailed | None = None  # a worker waits to hear that it is committed
 
@@ -55,25 +58,35 @@ class Done(msgspec.Struct, kw_only=True):
         self.worker, self.worker_url = worker, url or None
 
 
+class Level(msgspec.Struct, frozen=True):
+    """Which of the graphs within each other is walked: what its nodes' paths begin with, how deep it is, what
+    becomes of errors that nothing handles (unless it says so itself), and which of its nodes are executed
+    otherwise."""
+
+    prefix: str = ""
+    depth: int = 0
+    unhandled_errors: UnhandledErrors = "fail"
+    execs: Sequence[NodeExec] = ()
+
+    def within(
+        self, path: str, unhandled_errors: UnhandledErrors = "fail", execs: Sequence[NodeExec] = ()
+    ) -> Level:
+        """That of a graph within the node at this path."""
+        return Level(path + "/", self.depth + 1, unhandled_errors, execs)
+
+
 class Visit(Generic[N]):
     """See the module's text. `number` says how often the walk has come to this node."""
 
     def __init__(
-        self,
-        walk: Walk,
-        frame: Frame,
-        key: str,
-        path: str,
-        node: N,
-        params: dict[str, Any],
-        depth: int,
+        self, walk: Walk, frame: Frame, key: str, node: N, params: dict[str, Any], level: Level
     ) -> None:
         self.walk = walk
-        self.depth = depth
+        self.level = level
         self._marks: list[str] = []
         self.frame = frame
         self.key = key
-        self.path = path
+        self.path = path = level.prefix + key
         self.node = node
         self.number = walk.state.visits.get(path, 0) + 1
         self.params = {**node.params, **params} if node.params else params

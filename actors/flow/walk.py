@@ -17,7 +17,7 @@ from ...persistence.flows import FlowState
 from ...persistence.store import Memo, MessagesTaken
 from ...protocol.errors import Invalid, TooLarge
 from ...protocol.events import NodeRan, NodeStarted, RunLog
-from ...protocol.flow.model import Graph, Node
+from ...protocol.flow.model import DEFAULT_ACTION, ERROR_ACTION, Edge, Graph, Node
 from ...protocol.flow.paths import Scope, parse_target
 from ...protocol.flow.records import NodeRun
 from ...protocol.values import copied
@@ -27,17 +27,19 @@ from ..pause import Pause, Question
 from .nodes import KINDS
 from .state import Frame, Waits, WalkState, nested, result_of, to_text
 from .tools import Tools
-from .visit import Done, Visit, is_cancelled
+from .visit import Done, Level, Visit, is_cancelled
 
 MAX_STEPS = 10_000
 """Steps that one run may make: enough for any flow that ends."""
+
+_TOP = Level()
 
 _LAST_WORD = 5.0
 """Seconds in which a node that is cancelled must have been written down."""
 
 
 class FlowFailed(Failure):
-    """A node failed, and no edge leads on from there."""
+    """A node failed, and nothing handles its error."""
 
 
 class Walk:
@@ -77,16 +79,21 @@ class Walk:
         return result_of(frame.shared)
 
     async def walk(
-        self, graph: Graph, frame: Frame, params: dict[str, Any], prefix: str = "", depth: int = 0
+        self, graph: Graph, frame: Frame, params: dict[str, Any], level: Level = _TOP
     ) -> Pause | None:
         """Walk one level to its end."""
+        execs = {exec.node: exec for exec in level.execs}
+        level = Level(level.prefix, level.depth, graph.unhandled_errors or level.unhandled_errors)
         while frame.curr is not None:
             if not self._in_batch:  # its branches that have ended belong to the input as it was
                 self._take_signals()
             if self.state.steps >= MAX_STEPS:
                 raise FlowFailed(f"too_many_steps: a flow may make {MAX_STEPS:,} steps")
             key = frame.curr
-            visit = Visit(self, frame, key, prefix + key, graph.nodes[key], params, depth)
+            node, given = graph.nodes[key], params
+            if key in execs:
+                node, given = execs[key].of(node), {**params, **execs[key].params}
+            visit = Visit(self, frame, key, node, given, level)
             try:
                 done = await KINDS[type(visit.node)](visit)
             except TooLarge as error:
@@ -165,13 +172,14 @@ class Walk:
         node, frame, state = visit.node, visit.frame, self.state
         if done.status == "ok" or done.keeps_output:
             try:
+                for post, output in done.places:
+                    post.write(frame.shared, output)
                 node.post.write(frame.shared, done.output)
             except Invalid as error:
                 done.fail("bad_output", error.message)
-        action = _action(node, done, visit.scope)
+        action, edge = _next(graph, visit, done)
         visit.forget()
-        edge = graph.edge(visit.key, action)
-        frame.last, frame.curr = action, graph.follow(visit.key, action)
+        frame.last, frame.curr = action, edge.to or None if edge is not None else None
         if done.status != "ok" and edge is None:
             frame.error = f"node {visit.path!r}: {done.error}"
         state.steps += 1
@@ -252,7 +260,7 @@ class Walk:
         if self.run.end_is_written or frame.curr is None:
             self.run.end_is_written = True  # or there is no node any more
             return
-        visit = Visit(self, frame, frame.curr, frame.curr, graph.nodes[frame.curr], {}, 0)
+        visit = Visit(self, frame, frame.curr, graph.nodes[frame.curr], {}, _TOP)
         done = visit.ok()
         done.attempt += self._tries[visit.path, visit.number]
         await self.record_canceled(visit, done, None)
@@ -284,12 +292,21 @@ class Walk:
         return levels
 
 
-def _action(node: Node, done: Done, scope: Scope) -> str:
-    """Where it goes from here."""
-    if done.action is not None:
-        return done.action
-    handler = None
-    if done.status != "ok":
-        handler = (node.on_timeout if done.status == "timeout" else None) or node.on_error
-    result = done.output if done.status == "ok" else None
-    return handler or node.post.action(result, scope) or node.default_action or "default"
+def _next(graph: Graph, visit: Visit[Any], done: Done) -> tuple[str, Edge | None]:
+    """The action that a node takes, and its edge. A failure without an edge fails the flow."""
+    node = visit.node
+    if done.status == "ok":
+        action = done.action or _own_action(node, done.output, visit.scope)
+        return action, graph.edge(visit.key, action)
+    handler = (node.on_timeout if done.status == "timeout" else None) or node.on_error
+    if handler is not None:
+        return handler, graph.edge(visit.key, handler)
+    edge = graph.error_edge(visit.key)
+    if edge is not None:
+        return ERROR_ACTION, edge
+    action = _own_action(node, None, visit.scope)
+    return action, graph.edge(visit.key, action) if visit.level.unhandled_errors == "continue" else None
+
+
+def _own_action(node: Node, output: Any, scope: Scope) -> str:
+    return node.post.action(output, scope) or node.default_action or DEFAULT_ACTION

@@ -65,10 +65,12 @@ class Workers:
         *,
         kind: Literal["http", "queue"] = "http",
         load: float = 0,
+        listed_as: tuple[str, str] | None = None,
         by: str = "app",
     ) -> WorkerState:
         """A worker is there. One of this id that was registered before is replaced. It is called under `url`
-        if its kind is `http`, and polls otherwise."""
+        if its kind is `http`, and polls otherwise. `listed_as` is the type and the URL that clients of tasks
+        are shown."""
         kind = check_kind(kind)
         checked = check_url(url, kind)
         _refuse_url(url, refusal_of_url(checked))
@@ -79,6 +81,7 @@ class Workers:
             kind,
             check_load(load),
             self._clock(),
+            listed_as,
         )
         state: WorkerState = await self._door.ask(Register(row, by, Reply()), self._registry)
         return state

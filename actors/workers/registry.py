@@ -61,10 +61,7 @@ class _Worker(msgspec.Struct):
     last_until: float = -math.inf  # it has failed: until then the others come first
 
     def state(self) -> WorkerState:
-        row = self.row
-        return WorkerState(
-            row.id, row.url, row.services, row.kind, self.load, self.last_heartbeat, self.status
-        )
+        return _state(self.row, self.load, self.last_heartbeat, self.status)
 
 
 class Registry(Actor):
@@ -139,7 +136,7 @@ class Registry(Actor):
         if known is not None:
             self._is_heard(known)
             known.told = "online"
-        state = WorkerState(row.id, row.url, row.services, row.kind, row.load, row.registered_at, "online")
+        state = _state(row, row.load, row.registered_at, "online")
         self._journal.tell(
             Change(
                 (_changed(row, "online", message.by),),
@@ -364,6 +361,10 @@ def _until(times: dict[str, float], seconds: float, now: float) -> Iterable[str]
 
 def _change(row: WorkerRow, status: Literal["online", "offline", "forgotten"], by: str) -> Change:
     return Change((_changed(row, status, by),), tells=(("registry", "", Stands(row.id, status)),))
+
+
+def _state(row: WorkerRow, load: float, heartbeat: float, status: WorkerStatus) -> WorkerState:
+    return WorkerState(row.id, row.url, row.services, row.kind, load, heartbeat, status, row.listed_as)
 
 
 def _changed(row: WorkerRow, status: str, by: str) -> NodeWorkerChanged:

@@ -108,10 +108,13 @@ class ClientFlows:
         )
         return [flow for part in parts for flow in part.flows or ()], parts[-1].total or 0
 
-    async def versions(self, flow: str) -> Sequence[VersionRow]:
+    async def versions(self, flow: str, *, limit: int = 1000, offset: int = 0) -> Sequence[VersionRow]:
         """See `Flows.versions`."""
         check_text("flow", flow)
-        parts = await self._link.ask_for_parts(wire.ListFlowVersions(id=self._link.number(), flow=flow))
+        check_page(limit, offset)
+        parts = await self._link.ask_for_parts(
+            wire.ListFlowVersions(id=self._link.number(), flow=flow, limit=limit, offset=offset)
+        )
         return [version for part in parts for version in part.versions or ()]
 
     async def version(self, id: str) -> VersionRow:
@@ -196,10 +199,13 @@ class ClientFlows:
         parts = await self._link.ask_for_parts(command)
         return [task for part in parts for task in part.tasks or ()], parts[-1].total or 0
 
-    async def node_runs(self, run_id: str) -> Sequence[NodeRun]:
+    async def node_runs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[NodeRun]:
         """See `Flows.node_runs`."""
         check_text("run_id", run_id)
-        parts = await self._link.ask_for_parts(wire.NodeRuns(id=self._link.number(), run_id=run_id))
+        check_page(limit)
+        parts = await self._link.ask_for_parts(
+            wire.NodeRuns(id=self._link.number(), run_id=run_id, after=after, limit=limit)
+        )
         return [row for part in parts for row in part.node_runs or ()]
 
 

@@ -533,7 +533,8 @@ export class Client {
       const { flows, total } = await this.#ask({ ...query, type: "list_flows" }, true);
       return { flows, total };
     },
-    versions: async (flow) => (await this.#ask({ type: "list_flow_versions", flow }, true)).versions,
+    versions: async (flow, query = {}) =>
+      (await this.#ask({ ...query, type: "list_flow_versions", flow }, true)).versions,
     version: async (id) => (await this.#ask({ type: "get_flow_version", version_id: id }, true)).version,
     start: async (flow, options = {}) => this.#start({ type: "start_flow", flow }, options),
     task: async (runId) => (await this.#ask({ type: "get_task", run_id: runId }, true)).task,
@@ -541,7 +542,8 @@ export class Client {
       const { tasks, total } = await this.#ask({ ...query, type: "list_tasks" }, true);
       return { tasks, total };
     },
-    nodeRuns: async (runId) => (await this.#ask({ type: "node_runs", run_id: runId }, true)).node_runs,
+    nodeRuns: async (runId, query = {}) =>
+      (await this.#ask({ ...query, type: "node_runs", run_id: runId }, true)).node_runs,
   };
 
   /** Workers: `engine.workers`. One that fetches its work can be written with it. */

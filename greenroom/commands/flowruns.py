@@ -15,7 +15,7 @@ from ..protocol.records import RunRecord, Snapshot
 from ..protocol.states import ENDED, Status
 from .exits import end_with
 from .flowtree import FlowTree
-from .noderuns import show_node_runs
+from .noderuns import all_node_runs, show_node_runs
 from .showing import age, brief, console, fields, moment, parsed, say_json, span, status, table
 from .submit import json_given, submission
 from .talking import Server, find_last_run, find_run, for_server
@@ -62,7 +62,7 @@ def run(server: Server, flow: str, params: str | None, watch: bool, **options: A
         ticket = await client.flows.start(flow, params=given, **options)
         if watch:
             ended = await _watch(client, ticket.id, begin, server.as_json)
-            return ended, await client.flows.node_runs(ticket.id)
+            return ended, await all_node_runs(client.flows, ticket.id)
         if server.as_json:
             say_json({"run_id": ticket.id, "joined": ticket.joined})
         else:
@@ -192,7 +192,7 @@ def show(server: Server, run: str) -> None:
 
     async def talk(client: Client) -> tuple[FlowTask, Sequence[NodeRun], dict[str, Any]]:
         id = await find_last_run(client, run)
-        task, rows = await client.flows.task(id), await client.flows.node_runs(id)
+        task, rows = await client.flows.task(id), await all_node_runs(client.flows, id)
         asked = (await client.snapshot()).interrupts
         return task, rows, {key: question.data for key, question in asked.items() if question.run == id}
 

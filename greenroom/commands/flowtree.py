@@ -237,11 +237,21 @@ def _planned(graph: Mapping[str, Any], above: str = "") -> dict[str, _Node]:
     nodes: dict[str, _Node] = {}
     for key, node in graph.get("nodes", {}).items():
         called = node.get("func") or node.get("service") or node.get("flow")
-        several = ", ".join(node.get("parallel_services") or node.get("script") or ())
+        several = ", ".join(_several(node))
         nodes[key] = _Node(f"{above}{key}", node["kind"], called or several, node.get("params") or {})
         if node["kind"] == "subflow":
             nodes[key].inner = _planned(node["subflow"], f"{above}{key}/")
     return nodes
+
+
+def _several(node: Mapping[str, Any]) -> Sequence[str]:
+    """The names of what a node executes that doesn't execute one service."""
+    script = node.get("script") or ()
+    if isinstance(script, Mapping):
+        script = [script.get("cmd") or "", *(script.get("args") or ())]
+    named = [each.get("service") or each.get("func") or "" for each in node.get("parallel_execs") or ()]
+    services = node.get("parallel_services") or ()
+    return [*services, *(name for name in named if name not in services)] or script
 
 
 def _cropped(rows: Sequence[_Row], room: int) -> Sequence[_Row]:

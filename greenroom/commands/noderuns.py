@@ -6,12 +6,22 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
+from ..gateway.client.interface import RunFlows
 from ..protocol.flow.records import NodeRun
 from .showing import brief, clean, console, table, took
 
 _STYLES = {"ok": "green", "error": "bold red", "timeout": "bold red", "canceled": "bright_black"}
 _SHORT = 60
 """How much of an output is shown on a terminal."""
+
+
+async def all_node_runs(flows: RunFlows, run: str) -> Sequence[NodeRun]:
+    """Every page of them."""
+    rows = list(page := await flows.node_runs(run))
+    while page:
+        page = await flows.node_runs(run, after=page[-1].number)
+        rows += page
+    return rows
 
 
 def show_node_runs(rows: Sequence[NodeRun]) -> None:

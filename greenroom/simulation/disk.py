@@ -256,8 +256,11 @@ class DiskStore:
     async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
         return copied(await (await self._reach()).flow_runs(query), FlowRunPage)
 
-    async def node_runs(self, run: str) -> list[NodeRun]:
-        return copied(await (await self._reach()).node_runs(run), list[NodeRun])
+    async def versions(self, ids: Sequence[str]) -> list[VersionRow]:
+        return copied(await (await self._reach()).versions(ids), list[VersionRow])
+
+    async def node_runs(self, run: str, after: int = 0, limit: int | None = None) -> list[NodeRun]:
+        return copied(await (await self._reach()).node_runs(run, after, limit), list[NodeRun])
 
     async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
         return await (await self._reach()).request_ids(runs)

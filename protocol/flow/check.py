@@ -12,13 +12,16 @@ from typing import Any, NamedTuple
 
 from ..structuring import MAX_MISTAKES, Fault, Keys, suggestion
 from ..values import shown
-from .model import DEFAULT_ACTION, Graph
+from .model import DEFAULT_ACTION, ERROR_ACTION, Graph
 from .reading import read, rendered
 
 HasFlow = Callable[[str, int], bool]
 """Whether there is a published flow of this name, in this version (0: in any)."""
 
 _MOST_NODES_SHOWN = 8
+
+_MAY_FAIL = frozenset({"executor", "local", "parallel", "foreach", "subflow", "flow_ref"})
+"""The kinds of nodes that execute something, or walk what does."""
 
 _BROUGHT_BY_RUNS = {"timer": "delay_ms", "wait_event": "signal_key", "approval": "approval_key"}
 """The parameter without which a node can't do anything. A run may bring it."""
@@ -53,11 +56,14 @@ class _Checker:
         self._allow_scripts = allow_scripts
         self._flows = flows
 
-    def check(self, graph: Any, keys: Keys) -> bool:
-        """Look at a graph; returns whether nothing in it ever waits or executes."""
+    def check(self, graph: Any, keys: Keys, unhandled_errors: Any = "fail") -> bool:
+        """Look at a graph; returns whether nothing in it ever waits or executes. `unhandled_errors` is the
+        rule of the graph around it."""
         nodes = _object(_object(graph).get("nodes"))
         edges = list(self._edges(graph, nodes, keys))
-        idle = [key for key, node in nodes.items() if self._node(_object(node), (*keys, "nodes", key))]
+        rule = _object(graph).get("unhandled_errors") or unhandled_errors
+        idle = [key for key, node in nodes.items() if self._node(_object(node), (*keys, "nodes", key), rule)]
+        self._check_errors(graph, nodes, keys, rule)
         start = _object(graph).get("start")
         if isinstance(start, str) and start and nodes:
             if start in nodes:
@@ -88,7 +94,7 @@ class _Checker:
             if source in nodes and isinstance(target, str) and target in nodes:
                 yield source, target
 
-    def _node(self, node: Mapping[str, Any], keys: Keys) -> bool:
+    def _node(self, node: Mapping[str, Any], keys: Keys, unhandled_errors: Any) -> bool:
         """Look at a node; returns whether it neither waits nor executes."""
         kind = node.get("kind")
         if node.get("exec_type") == "local_script" and not self._allow_scripts:
@@ -96,13 +102,37 @@ class _Checker:
         if kind == "flow_ref":
             self._check_reference(node, keys)
         needed = _BROUGHT_BY_RUNS.get(kind) if isinstance(kind, str) else None
-        if kind == "parallel" and not node.get("parallel_services"):
+        if kind == "parallel" and not node.get("parallel_services") and not node.get("parallel_execs"):
             needed = "services"
         if needed is not None and _object(node.get("params")).get(needed) in (None, "", []):
             self._warn((*keys, "params", needed), "is not given, so each run has to bring it")
         if kind == "subflow":
-            return self.check(node.get("subflow"), (*keys, "subflow"))
+            return self.check(node.get("subflow"), (*keys, "subflow"), unhandled_errors)
         return kind == "choice"
+
+    def _check_errors(self, graph: Any, nodes: Mapping[str, Any], keys: Keys, unhandled_errors: Any) -> None:
+        """Warn of errors that take the edge of a success, and of actions for errors that have no edge."""
+        leads = _leads(graph)
+        for key, written in nodes.items():
+            node, plain = _object(written), leads.get((key, DEFAULT_ACTION))
+            for field in ("on_error", "on_timeout"):
+                action = node.get(field)
+                if isinstance(action, str) and action and (key, action) not in leads:
+                    then = (
+                        "the flow fails" if plain is None else f"the error leads {_to(plain)} like a success"
+                    )
+                    text = f"no edge from {shown(key)} has the action {shown(action)}: {then}"
+                    self._warn((*keys, "nodes", key, field), text)
+            if unhandled_errors != "continue" or node.get("kind") not in _MAY_FAIL:
+                continue
+            if node.get("on_error") or (key, ERROR_ACTION) in leads:
+                continue
+            own = _object(node.get("post")).get("action_static") or node.get("default_action")
+            to = leads.get((key, own), plain) if isinstance(own, str) else plain
+            if to is not None:
+                text = f"an error is passed over and leads {_to(to)} like a success"
+                remedy = "add on_error, or an edge for the action 'error'"
+                self._warn((*keys, "nodes", key), f"{text} (unhandled_errors is 'continue'): {remedy}")
 
     def _check_reference(self, node: Mapping[str, Any], keys: Keys) -> None:
         flow, version = node.get("flow"), node.get("version") or 0
@@ -150,6 +180,22 @@ class _Checker:
 
 def _object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _leads(graph: Any) -> dict[tuple[str, str], str]:
+    """Where the edges lead, by node and action."""
+    leads: dict[tuple[str, str], str] = {}
+    written = _object(graph).get("edges")
+    for edge in written if isinstance(written, list) else []:
+        source, action, target = (_object(edge).get(field) for field in ("from", "action", "to"))
+        action = action or DEFAULT_ACTION
+        if isinstance(source, str) and isinstance(action, str):
+            leads.setdefault((source, action), target if isinstance(target, str) else "")
+    return leads
+
+
+def _to(node: str) -> str:
+    return f"to {shown(node)}" if node else "to the end of the flow"
 
 
 def _following(edges: list[tuple[str, str]]) -> dict[str, list[str]]:

@@ -60,9 +60,12 @@ class ListFlows(CommandBase, frozen=True, kw_only=True, tag="list_flows"):
 
 
 class ListFlowVersions(CommandBase, frozen=True, kw_only=True, tag="list_flow_versions"):
-    """The versions of a flow, given by its id or name, without their definitions."""
+    """A page of the versions of a flow, given by its id or name, without their definitions: the latest ones,
+    but for `offset` later ones, in the order of their numbers."""
 
     flow: str
+    limit: int = 1000
+    offset: int = 0
 
 
 class GetFlowVersion(CommandBase, frozen=True, kw_only=True, tag="get_flow_version"):
@@ -104,9 +107,12 @@ class ListTasks(CommandBase, frozen=True, kw_only=True, tag="list_tasks"):
 
 
 class NodeRuns(CommandBase, frozen=True, kw_only=True, tag="node_runs"):
-    """Every try of the nodes of a run, in order."""
+    """The tries of the nodes of a run, in order: those with a higher number than `after`. There may be fewer
+    than `limit` if they are large; the last ones have come when there are none any more."""
 
     run_id: str
+    after: int = 0
+    limit: int = 1000
 
 
 # Workers.

@@ -115,6 +115,13 @@ def every(read: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
     return lambda value: tuple(each(read, dict(enumerate(listed(value)))).values())
 
 
+def program(value: Any) -> str:
+    """A program to start."""
+    if not text(value).strip():
+        raise ValueError("must name a program")
+    return text(value)
+
+
 def arguments(value: Any) -> tuple[str, ...]:
     """A program and its arguments. One text would need a shell to take it apart."""
     if isinstance(value, str | Mapping):

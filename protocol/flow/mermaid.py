@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .model import DEFAULT_ACTION, Executor, FlowRef, Foreach, Graph, Local, Node, Parallel, Subflow
+from .model import DEFAULT_ACTION, Executor, FlowRef, Foreach, Graph, Local, Node, Parallel, Script, Subflow
 
 _LONGEST_LABEL = 60
 
@@ -55,11 +55,12 @@ def _about(node: Node) -> str:
     """The second line of a label: the kind, and what is called."""
     match node:
         case Executor(exec_type="local_script"):
-            called = node.script[0]
+            called = Script.of(node.script).cmd
         case Executor() | Local() | Foreach():
             called = node.target
         case Parallel():
-            called = ", ".join(node.parallel_services)
+            branches = node.branches(node.parallel_services)
+            called = ", ".join(branch.service or branch.func or "" for branch in branches)
         case FlowRef():
             called = f"{node.flow} {node.version}" if node.version else node.flow
         case _:

@@ -10,6 +10,7 @@ Times are in milliseconds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -29,6 +30,12 @@ Mode = Literal["sequential", "concurrent"]
 Strategy = Literal["fail_fast", "collect_errors", "ignore_errors"]
 
 DEFAULT_ACTION = "default"
+
+ERROR_ACTION = "error"
+"""The action of an edge that handles the errors of a node which has no `on_error`."""
+
+UnhandledErrors = Literal["fail", "continue"]
+"""What an error does that nothing handles: fail the flow, or take the edge that a success would take."""
 
 
 @attrs.frozen
@@ -120,12 +127,94 @@ class _Calling(Node):
 
 
 @attrs.frozen(kw_only=True)
+class Script:
+    """A program, as an object tells of it: what it reads from stdin, and what its output is taken for."""
+
+    cmd: str
+    args: tuple[str, ...] = ()
+    output_mode: Literal["text", "json"] = "text"
+    stdin_mode: Literal["none", "json"] = "none"
+    timeout_ms: float | None = None
+
+    @classmethod
+    def of(cls, written: tuple[str, ...] | Script) -> Script:
+        """One that may be written as a list: that reads JSON, and may write it."""
+        if isinstance(written, Script):
+            return written
+        return cls(cmd=written[0], args=written[1:], output_mode="json", stdin_mode="json")
+
+
+@attrs.frozen(kw_only=True)
+class Exec:
+    """What is executed otherwise than a node says: other parameters, which win over all, another service or
+    function, or one that is executed elsewhere."""
+
+    service: str | None = None
+    exec_type: ExecType | None = None
+    func: str | None = None
+    params: dict[str, Any] = attrs.field(factory=dict)
+
+    def elsewhere(self, otherwise: ExecType) -> ExecType:
+        """Where it is executed; `otherwise` is what the node says."""
+        return self.exec_type or ("local" if self.func else otherwise)
+
+    def target(self, exec_type: ExecType, service: str | None, func: str | None) -> str:
+        """The name of what is called there; `service` and `func` are the node's."""
+        if exec_type == "local":
+            return self.func or func or self.service or service or ""
+        return self.service or service or ""
+
+
+@attrs.frozen(kw_only=True)
+class BranchExec(Exec):
+    """A branch of a `parallel` node, with an input and places for its output of its own."""
+
+    prep: Prep | None = None
+    post: Post = Post()
+
+
+@attrs.frozen(kw_only=True)
+class ItemExec(Exec):
+    """How one item of a `foreach` is executed, by its index."""
+
+    index: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class NodeExec(Exec):
+    """How one node of an embedded graph is executed, by its key."""
+
+    node: str
+
+    def of(self, node: Node) -> Node:
+        """That node, with what it executes changed. Raises `ValueError` if it executes nothing by a name."""
+        if not (self.service or self.func or self.exec_type):
+            return node
+        if not isinstance(node, Executor | Local | Foreach):
+            raise ValueError(f"is a node of kind {node.kind!r}, of which only params can be changed")
+        stays = "local" if isinstance(node, Local) else node.exec_type
+        if stays == "local_script" and not (self.service or self.func):
+            raise ValueError("is a script, of which only params can be changed")
+        exec_type = self.elsewhere("http" if stays == "local_script" else stays)
+        target = self.target(exec_type, node.service, node.func)
+        if not target:
+            raise ValueError(f"has no service, which exec_type {exec_type!r} would call")
+        if isinstance(node, Local):
+            if exec_type != "local":
+                raise ValueError("is a node of kind 'local', which calls no service")
+            return attrs.evolve(node, func=target)
+        func, service = (target, node.service) if exec_type == "local" else (None, target)
+        changed = attrs.evolve(node, exec_type=exec_type, func=func, service=service)
+        return attrs.evolve(changed, script=()) if isinstance(changed, Executor) else changed
+
+
+@attrs.frozen(kw_only=True)
 class Executor(_Calling):
-    """Calls a service, or a function, or starts a program: `script` is the list of its arguments."""
+    """Calls a service, or a function, or starts a program: `script` is it and its arguments, or an object."""
 
     kind = "executor"
     exec_type: ExecutorType = "http"
-    script: tuple[str, ...] = ()
+    script: tuple[str, ...] | Script = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -171,6 +260,19 @@ class Parallel(_Branching):
 
     kind = "parallel"
     parallel_services: tuple[str, ...] = ()
+    parallel_execs: tuple[BranchExec, ...] = ()
+
+    def branches(self, services: Sequence[str]) -> list[BranchExec]:
+        """The branches in their order: of each service, the first exec that names it, if there is one left;
+        then the execs that are left."""
+        left = list(self.parallel_execs)
+        found: list[BranchExec] = []
+        for service in services:
+            own = next((each for each in left if each.service == service), None)
+            if own is not None:
+                left.remove(own)
+            found.append(own or BranchExec(service=service, exec_type=self.exec_type))
+        return found + left
 
 
 @attrs.frozen(kw_only=True)
@@ -178,6 +280,7 @@ class Foreach(_Calling, _Branching):
     """Calls one service for each item of its input."""
 
     kind = "foreach"
+    foreach_execs: tuple[ItemExec, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -186,6 +289,7 @@ class Subflow(Node):
 
     kind = "subflow"
     subflow: Graph
+    subflow_execs: tuple[NodeExec, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -229,11 +333,12 @@ class Edge:
 
 @attrs.frozen(slots=False)
 class Graph:
-    """A flow."""
+    """A flow. Without `unhandled_errors`, a subflow does as the graph around it, and a flow fails."""
 
     start: str
     nodes: dict[str, Node]
     edges: tuple[Edge, ...] = ()
+    unhandled_errors: UnhandledErrors | None = None
 
     def edge(self, node: str, action: str) -> Edge | None:
         """The edge that an action takes from a node: its own, else the one for the default action."""
@@ -243,6 +348,10 @@ class Graph:
         """The node that an action leads to; None if the flow ends there."""
         edge = self.edge(node, action)
         return edge.to or None if edge is not None else None
+
+    def error_edge(self, node: str) -> Edge | None:
+        """The edge for the errors of a node. The one for the default action is none."""
+        return self._edges.get((node, ERROR_ACTION))
 
     @cached_property
     def _edges(self) -> dict[tuple[str, str], Edge]:

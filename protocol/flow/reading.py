@@ -20,8 +20,24 @@ from ..structuring import MAX_MISTAKES, Fault, Keys, Several, suggestion, told, 
 from ..values import shown
 from . import fields
 from .documents import parse
+from .execs import misfits
 from .expressions import read_expression
-from .model import KINDS, ChoiceCase, Edge, ExecType, ExecutorType, Graph, Node, Post, Prep
+from .model import (
+    KINDS,
+    BranchExec,
+    ChoiceCase,
+    Edge,
+    ExecType,
+    ExecutorType,
+    Graph,
+    ItemExec,
+    Node,
+    NodeExec,
+    Post,
+    Prep,
+    Script,
+    UnhandledErrors,
+)
 from .paths import parse_path, parse_target
 
 MAX_NODES = 10_000
@@ -125,6 +141,10 @@ def _structured(cls: type[Any]) -> _Read:
     return lambda value: _converter.structure(value, cls)
 
 
+def _script(value: Any) -> Any:
+    return _converter.structure(value, Script) if isinstance(value, Mapping) else fields.arguments(value)
+
+
 _BY_NAME: dict[str, _Read] = {
     "from": fields.name,
     "to": fields.destination,
@@ -144,12 +164,19 @@ _BY_NAME: dict[str, _Read] = {
     "timeout_ms": fields.limit,
     "service": fields.optional(fields.name),
     "func": fields.optional(fields.name),
-    "script": fields.arguments,
+    "script": _script,
+    "cmd": fields.program,
+    "args": fields.every(fields.text),
+    "parallel_execs": fields.every(_structured(BranchExec)),
+    "foreach_execs": fields.every(_structured(ItemExec)),
+    "subflow_execs": fields.every(_structured(NodeExec)),
+    "node": fields.name,
     "choice_cases": fields.every(_structured(ChoiceCase)),
     "parallel_services": fields.every(fields.name),
     "flow": fields.name,
     "version": fields.version,
     "expr": read_expression,
+    "unhandled_errors": fields.optional(fields.one_of(*get_args(UnhandledErrors), older={})),
 }
 _BY_TYPE: dict[Any, _Read] = {int: fields.whole, float: fields.milliseconds, bool: fields.truth}
 
@@ -161,6 +188,9 @@ def _reader(cls: type, name: str, hint: Any) -> _Read:
         return _BY_NAME[name]
     if get_origin(hint) is Literal:
         return fields.one_of(*get_args(hint), older=_OLDER)
+    for option in get_args(hint):
+        if get_origin(option) is Literal:
+            return fields.optional(fields.one_of(*get_args(option), older=_OLDER))
     return _BY_TYPE.get(hint) or _structured(hint)
 
 
@@ -185,9 +215,9 @@ def _callee(kind: str, given: dict[str, Any]) -> list[Fault]:
             faults.append((("func",), f"is of no use with exec_type {exec_type!r}: that calls a service"))
     elif exec_type == "local" and not given.get("func") and not given.get("service"):
         faults.append((("func",), "is missing: exec_type 'local' calls a function"))
-    if exec_type == "local_script" and not given.get("script"):
+    if exec_type == "local_script" and _is_empty(given.get("script")):
         faults.append((("script",), "is missing: exec_type 'local_script' starts a program"))
-    elif exec_type != "local_script" and given.get("script"):
+    elif exec_type != "local_script" and not _is_empty(given.get("script")):
         faults.append((("script",), "is of no use without exec_type 'local_script'"))
     return faults
 
@@ -220,6 +250,18 @@ _PARAMS: dict[str, dict[str, _Read]] = {
 # Whole classes.
 
 _ALL_FIELDS = frozenset(field.name for cls in KINDS.values() for field in attrs.fields(cls))
+_EXECS = (BranchExec, ItemExec, NodeExec)
+_EXEC_FIELDS = frozenset(field.name for cls in _EXECS for field in attrs.fields(cls)) | {"script"}
+_ELSEWHERE: dict[type, frozenset[str]] = {
+    **dict.fromkeys(_EXECS, _EXEC_FIELDS),
+    Script: frozenset({"code", "language", "env", "work_dir"}),
+    **dict.fromkeys(KINDS.values(), _ALL_FIELDS),
+}
+"""Fields of others, which may be there if they are empty."""
+
+
+def _is_empty(value: Any) -> bool:
+    return all(_is_empty(part) for part in value.values()) if isinstance(value, Mapping) else not value
 
 
 def _teach(cls: type, kind: str | None = None) -> None:
@@ -236,16 +278,21 @@ def _teach(cls: type, kind: str | None = None) -> None:
         given = {key: part for key, part in fields.mapping(value).items() if part is not None}
         if kind is not None:
             given.pop("kind", None)
+            if "script" in given and _is_empty(given["script"]):
+                del given["script"]
         faults = _together(kind, given)
         for key in islice((key for key in given if key not in own), MAX_MISTAKES + 1):
-            if kind is None or key not in _ALL_FIELDS:
+            if key not in _ELSEWHERE.get(cls, ()):
                 faults.append(((key,), f"unknown field{suggestion(key, own)}"))
-            elif given[key] and (key,) not in [keys for keys, _ in faults]:
-                faults.append(((key,), f"is of no use in a node of kind {kind!r}"))
+            elif not _is_empty(given[key]) and (key,) not in [keys for keys, _ in faults]:
+                where = "here" if kind is None else f"in a node of kind {kind!r}"
+                faults.append(((key,), f"is of no use {where}"))
         try:
             made = make(given, cls)
         except Exception as error:  # what the fields raise, collected by cattrs
             faults = [*told(error), *faults]
+        else:
+            faults += misfits(made)
         if faults:
             raise Several(faults)
         return made
@@ -258,7 +305,7 @@ def _hook(read: _Read) -> Callable[[Any, Any], Any]:
 
 
 _converter = cattrs.Converter(detailed_validation=True)
-for _class in (Graph, Edge, Prep, Post, ChoiceCase, Node):
+for _class in (Graph, Edge, Prep, Post, ChoiceCase, Script, *_EXECS, Node):
     _teach(_class)
 for _kind, _class in KINDS.items():
     _teach(_class, _kind)

@@ -76,8 +76,9 @@ class FlowTask(msgspec.Struct, frozen=True):
     request_id: str | None = None
 
 
-class WorkerState(msgspec.Struct, frozen=True):
-    """A worker, as it stands. `last_heartbeat` is in Unix seconds."""
+class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A worker, as it stands. `last_heartbeat` is in Unix seconds. `listed_as` is the type and the URL under
+    which clients of tasks know it, if these are others than `kind` and `url`."""
 
     id: str
     url: str
@@ -86,6 +87,7 @@ class WorkerState(msgspec.Struct, frozen=True):
     load: float
     last_heartbeat: float
     status: WorkerStatus
+    listed_as: tuple[str, str] | None = None
 
 
 class QueueItem(msgspec.Struct, frozen=True):

@@ -22,6 +22,11 @@ def flow(edges: str = "", /, **nodes: Definition) -> Definition:
     }
 
 
+def goes_on(definition: Definition) -> Definition:
+    """The same, but what nothing handles is passed over."""
+    return {**definition, "unhandled_errors": "continue"}
+
+
 def edge(text: str) -> Definition:
     source, target = text.split()
     source, _, action = source.partition(":")
@@ -54,7 +59,9 @@ expressions = st.sampled_from(
 _amounts = st.integers(0, 10**6)
 
 _common = {
-    "params": st.dictionaries(names.filter(lambda name: not name.endswith(("_ms", "_key"))), json_values),
+    "params": st.dictionaries(
+        names.filter(lambda name: not name.endswith(("_ms", "_key", "services"))), json_values
+    ),
     "prep": st.fixed_dictionaries(
         {},
         optional={

@@ -166,7 +166,7 @@ async def test_a_question_is_closed_when_the_walk_goes_on_without_an_answer(
 ) -> None:
     ask = {**ASK, "timeout_ms": 5000}
     timer = node("timer", params={"delay_ms": 60_000})
-    async with asking(flow("ask t, ask:approved t", ask=ask, t=timer)) as (engine, ticket):
+    async with asking(flow("ask:error t, ask:approved t", ask=ask, t=timer)) as (engine, ticket):
         id, _ = await question(engine)
         if decided:
             await engine.signal(ticket.id, "approval", True)

@@ -182,7 +182,7 @@ async def test_a_batch_that_failed_before_does_not_hide_a_cancel(
     async with open_engine(calls.jobs) as engine:
         ticket = await start(
             engine,
-            flow("p a, a b", p=batch, a=local("stubborn"), b=HANG),
+            flow("p a, p:error a, a b", p=batch, a=local("stubborn"), b=HANG),
             {"services": ["fail", "hang"] if strategy == "fail_fast" else ["fail", "echo"]},
         )
         await trio.sleep(1)

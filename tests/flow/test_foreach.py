@@ -25,7 +25,9 @@ def each(func: str = "even", **fields: Any) -> Definition:
     return node("foreach", "$params.items", "out", exec_type="local", func=func, **fields)
 
 
-async def walked(each: Definition, items: Any, jobs: Jobs | None = None, edges: str = "f end") -> Walked:
+async def walked(
+    each: Definition, items: Any, jobs: Jobs | None = None, edges: str = "f end, f:error end"
+) -> Walked:
     async with open_engine(jobs or Calls().jobs) as engine:
         return await walk(engine, flow(edges, f=each, end=END), {"items": items})
 
@@ -112,7 +114,7 @@ async def test_fail_fast_cancels_those_that_are_in_flight(autojump_clock: MockCl
     assert trio.current_time() - began == pytest.approx(3, abs=0.1)
     assert done.result["out"] == [2, 0]
     assert sorted(done.story[:5]) == ["f[0] ok", "f[1] canceled", "f[2] error", "f[3] ok", "f[4] canceled"]
-    assert done.story[5:] == ["f error default", "end ok default"]
+    assert done.story[5:] == ["f error error", "end ok default"]
 
 
 async def test_fail_fast_begins_none_of_those_that_wait_for_their_turn(autojump_clock: MockClock) -> None:
@@ -240,3 +242,21 @@ async def test_its_node_run_begins_with_its_first_item_also_over_a_restart(
     first, *_, whole = done.rows
     assert whole.branch is None
     assert whole.started_at == first.started_at
+
+
+async def test_what_is_shown_of_the_branches_of_a_node_at_work_is_bounded(autojump_clock: MockClock) -> None:
+    jobs = Calls().jobs
+
+    @jobs.function("long")
+    async def long(item: int) -> str:
+        if item == 9:
+            await trio.sleep_forever()
+        return "x" * 300
+
+    definition = flow("", f=node("foreach", "$params.items", exec_type="local", func="long"))
+    async with open_engine(jobs, max_value_bytes=1000) as engine:
+        ticket = await start(engine, definition, {"items": list(range(10))})
+        await trio.sleep(1)
+        kept = (await engine.flows.task(ticket.id)).shared["_rt.fe:f"]
+        assert (kept["idx"], list(kept["done"])) == (9, ["0", "1", "2"])
+        await ticket.cancel()

@@ -22,7 +22,7 @@ def several(*names: str, **fields: Any) -> Definition:
     return node("parallel", "$params.n", "out", exec_type="local", parallel_services=list(names), **fields)
 
 
-async def walked(parallel: Definition, edges: str = "p end", **params: Any) -> Walked:
+async def walked(parallel: Definition, edges: str = "p end, p:error end", **params: Any) -> Walked:
     async with open_engine(Calls().jobs) as engine:
         return await walk(engine, flow(edges, p=parallel, end=END), params)
 

@@ -9,6 +9,7 @@ from trio.testing import MockClock
 
 from tests.support import open_engine
 
+from .definitions import goes_on
 from .walking import Calls, Walked, ended, flow, local, node, start, walk
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -176,8 +177,8 @@ async def test_an_error_takes_on_error_then_the_usual_action_and_then_an_edge(
         sorry = local("fail", on_error="sorry", **fields)
         assert (await walked(flow("a:sorry b", a=sorry, b=b))).story == ["a error sorry", "b ok default"]
     assert (await walked(flow("a b", a=local("fail", on_error="sorry"), b=b))).result
-    assert (await walked(flow("a b", a=local("fail"), b=b))).result
-    assert (await walked(flow("a:calm b", a=local("fail", default_action="calm"), b=b))).result
+    assert (await walked(goes_on(flow("a b", a=local("fail"), b=b)))).result
+    assert (await walked(goes_on(flow("a:calm b", a=local("fail", default_action="calm"), b=b)))).result
     done = await walked(flow("a:sorry -", a=local("fail", on_error="sorry")))
     assert done.result == {}
     assert done.story == ["a error sorry"]
@@ -187,7 +188,7 @@ async def test_an_action_key_is_not_looked_for_in_a_result_that_failed(autojump_
     first = local("echo", {"way": "shared"})
     first["post"] = {"output_map": {"way": "way"}}
     b, c = local("fail", action_key="way"), local("echo", {}, "c")
-    done = await walked(flow("a b, b:shared c", a=first, b=b, c=c))
+    done = await walked(goes_on(flow("a b, b:shared c", a=first, b=b, c=c)))
     assert done.of("b")[0].action == "shared"
     assert "c" in done.result
 
@@ -206,7 +207,7 @@ async def test_a_time_out_takes_on_timeout_and_without_it_on_error(autojump_cloc
 
 
 async def test_what_a_failed_node_gives_is_not_written(autojump_clock: MockClock) -> None:
-    done = await walked(flow("a b", a=local("fail", out="x"), b=local("echo", {"y": 1}, "b")))
+    done = await walked(flow("a:error b", a=local("fail", out="x"), b=local("echo", {"y": 1}, "b")))
     assert done.result == {"b": {"y": 1}}
 
 
@@ -273,11 +274,11 @@ async def test_a_result_that_is_too_large_is_an_error_of_its_node(autojump_clock
     )
     assert done.of("a")[0].status == "ok"
     done = await walked(
-        flow("a b", a=local("double", "$params.x"), b=local("echo", {}, "b")),
+        flow("a:error b", a=local("double", "$params.x"), b=local("echo", {}, "b")),
         {"x": "x" * 300},
         max_value_bytes=500,
     )
-    assert done.story == ["a error default", "b ok default"]
+    assert done.story == ["a error error", "b ok default"]
     assert (done.of("a")[0].error or "").startswith("bad_answer:")
 
 

@@ -84,13 +84,17 @@ class House:
 
 @asynccontextmanager
 async def house(
-    bodies: Bodies | None = None, limits: Limits | None = None, listen: bool = True, **config: Any
+    bodies: Bodies | None = None,
+    limits: Limits | None = None,
+    listen: bool = True,
+    store: Any = "memory:",
+    **config: Any,
 ) -> AsyncIterator[House]:
     """An open gateway; without `listen`, only for connections in memory."""
     bodies = bodies or Bodies()
     settings = GatewayConfig(port=0, limits=limits or Limits(), **config)
     async with (
-        open_engine(bodies.jobs, shutdown_timeout=0) as engine,
+        open_engine(bodies.jobs, store, shutdown_timeout=0) as engine,
         trio.open_nursery() as nursery,
         open_gateway(engine, settings, listeners=None if listen else []) as gateway,
     ):

@@ -10,6 +10,7 @@ from typing import Any
 
 import trio
 
+from greenroom.persistence.memory import MemoryStore
 from tests.workers.support import read_request, response, serving
 
 from .flowing import QUEUED, flow_house
@@ -110,6 +111,114 @@ async def demonstrate(home: House) -> None:
             ("decide", "ok", action, "worker-17"),
             (node, "ok", "default", "worker-17"),
         ]
+
+
+async def test_the_command_line_runs_the_file_as_it_is_now():
+    """It makes a flow by the file's name, sends version 1 again, and starts the version that was answered."""
+    failing: dict[str, Any] = {
+        "start": "charge",
+        "nodes": {
+            "charge": {"kind": "executor", "exec_type": "local_func", "func": "double"},
+            "ship": {"kind": "choice", "prep": {"input_map": {"x": "first"}}, "post": {"output_key": "out"}},
+        },
+        "edges": [{"from": "charge", "action": "default", "to": "ship"}],
+    }
+    edited = json.loads(json.dumps(failing).replace("first", "second"))
+    async with flow_house() as home:
+        files = [(failing, "first"), (edited, "second"), (edited, "second"), (failing, "first")]
+        for definition, text in files:
+            flow = (await said(home, "POST", "/api/flows", {"Name": "order.json"})).json["id"]
+            version = {
+                "DefinitionJSON": json.dumps(definition, indent=1),
+                "FlowID": flow,
+                "Status": "published",
+                "Version": 1,
+            }
+            made = (await said(home, "POST", "/api/flows/version", version)).json["id"]
+            task = {"FlowID": flow, "FlowVersionID": made, "ParamsJSON": "{}"}
+            id = (await said(home, "POST", "/api/tasks", task)).json["id"]
+            shown = await ended(home, id)
+            # as its own server does, it goes on after an error
+            assert (shown["status"], json.loads(shown["shared_json"])) == ("completed", {"out": {"x": text}})
+            runs = (await said(home, "GET", f"/api/tasks/runs?task_id={id}")).json
+            assert [f"{run['status']} {run['action']}" for run in runs] == ["error default", "ok default"]
+        listed = (await said(home, "GET", f"/api/flows/version?flow_id={flow}")).json
+        assert [row["version"] for row in listed] == [2, 1]
+
+
+async def ended(home: House, task: str) -> Any:
+    with trio.fail_after(10):
+        shown = (await said(home, "GET", f"/api/tasks/get?id={task}")).json
+        while shown["status"] not in ("completed", "failed", "canceled"):
+            await trio.sleep(0.01)
+            shown = (await said(home, "GET", f"/api/tasks/get?id={task}")).json
+    return shown
+
+
+async def test_a_worker_is_listed_with_the_type_and_the_url_that_it_sent():
+    store = MemoryStore()
+    sent = [
+        {"id": "a", "url": "queue", "services": ["s"], "type": "async"},
+        {"id": "b", "url": "", "services": ["s"], "type": "queue"},
+        {"id": "c", "url": "http://127.0.0.1:9", "services": ["s"], "type": ""},
+        {"id": "d", "url": "queue", "services": ["s"], "type": "queue"},
+    ]
+    expected = [
+        ("a", "async", "queue"),
+        ("b", "queue", ""),
+        ("c", "http", "http://127.0.0.1:9"),
+        ("d", "queue", "queue"),
+    ]
+
+    async def listed(home: House) -> list[tuple[str, str, str]]:
+        rows = (await said(home, "GET", "/api/workers/list?service=s")).json
+        return sorted((row["id"], row["type"], row["url"]) for row in rows)
+
+    async with flow_house(store=store) as home:
+        for worker in sent:
+            assert (await said(home, "POST", "/api/register", worker)).status == 200
+        assert await listed(home) == expected
+        native = (await said(home, "GET", "/api/workers")).json["workers"]
+        assert [(row["kind"], row["url"]) for row in native if row["id"] == "a"] == [("queue", "")]
+    async with flow_house(store=store) as home:
+        assert await listed(home) == expected
+
+
+async def test_a_foreach_over_nothing_and_an_approval_by_truth_values():
+    definition = {
+        "start": "each",
+        "nodes": {
+            "each": {
+                "kind": "foreach",
+                "service": "nobody",
+                "prep": {"input_key": "$params.items"},
+                "post": {"output_key": "mapped", "action_static": "next"},
+            },
+            "ask": {
+                "kind": "approval",
+                "params": {"approval_key": "$shared.approval"},
+                "post": {"action_key": "approval"},
+            },
+            "yes": {"kind": "choice", "prep": {"input_map": {"x": "yes"}}, "post": {"output_key": "out"}},
+            "no": {"kind": "choice", "prep": {"input_map": {"x": "no"}}, "post": {"output_key": "out"}},
+        },
+        "edges": [
+            {"from": "each", "action": "next", "to": "ask"},
+            {"from": "ask", "action": "approved", "to": "yes"},
+            {"from": "ask", "action": "rejected", "to": "no"},
+        ],
+    }
+    async with flow_house() as home:
+        flow = (await said(home, "POST", "/api/flows", {"Name": "f"})).json["id"]
+        version = {"FlowID": flow, "Version": 1, "DefinitionJSON": json.dumps(definition)}
+        assert (await said(home, "POST", "/api/flows/version", version)).status == 200
+        for value, text in ((True, "yes"), (False, "no")):
+            body = {"FlowID": flow, "ParamsJSON": '{"items": []}'}
+            task = (await said(home, "POST", "/api/tasks", body)).json["id"]
+            signal = {"task_id": task, "key": "approval", "value": value}
+            assert (await said(home, "POST", "/api/tasks/signal", signal)).status == 200
+            shared = json.loads((await ended(home, task))["shared_json"])
+            assert shared == {"mapped": [], "approval": value, "out": {"x": text}}
 
 
 async def test_a_worker_that_polls_works_unchanged():

@@ -246,6 +246,10 @@ async def test_the_calls_of_tasks_keep_to_the_limits(tokens):
         assert ([task["id"] for task in listed["data"]], listed["total"]) == ([mine.id], 1)
         [flow] = (await home.http("GET", "/flows", **mark)).json["data"]
         assert (await home.http("GET", f"/tasks/get?id={mine.id}", **mark)).status == 200
+        [version] = (await home.http("GET", f"/flows/version?flow_id={flow['id']}&page_size=1", **mark)).json
+        assert version["version"] == 1
+        again = {"FlowID": flow["id"], "Version": 1, "DefinitionJSON": WAITS}
+        assert (await home.http("POST", "/flows/version", again, **mark)).status == 403
         for method, path, body in (
             ("GET", f"/tasks/get?id={theirs.id}", None),
             ("GET", f"/tasks/runs?task_id={theirs.id}", None),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....protocol.flow.model import Executor
+from ....protocol.flow.model import Executor, Script
 from ..calls import Call, FunctionCall, ScriptCall, ServiceCall
 from ..tries import carry_out
 from ..visit import Done, Visit
@@ -18,7 +18,7 @@ def _call(visit: Visit[Executor]) -> Call:
     node = visit.node
     match node.exec_type:
         case "local":
-            return FunctionCall(node.target, visit.input)
+            return FunctionCall(node.target, visit.input, visit.params)
         case "local_script":
-            return ScriptCall(node.script, visit.input)
-    return ServiceCall(node.target, node.exec_type, visit.input)
+            return ScriptCall(Script.of(node.script), visit.input, visit.params)
+    return ServiceCall(node.target, node.exec_type, visit.input, visit.params)

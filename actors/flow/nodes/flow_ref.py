@@ -28,4 +28,4 @@ async def flow_ref(visit: Visit[FlowRef]) -> Done | Pause:
     frame = enter(visit, graph, version)
     if new and not node.version:
         await visit.walk.save()  # or after a crash it might be another version
-    return await walk_within(visit, graph, frame)
+    return await walk_within(visit, graph, frame, visit.level.within(visit.path))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from ....protocol.flow.model import Foreach
+from typing import Any
+
+from ....protocol.flow.model import Foreach, ItemExec
 from ..branches import carry_out_all
-from ..calls import service_or_function
+from ..calls import Call, service_or_function
 from ..visit import Done, Visit
 
 
@@ -13,5 +15,15 @@ async def foreach(visit: Visit[Foreach]) -> Done:
     node, items = visit.node, visit.input
     if not isinstance(items, list):
         return visit.failed("bad_input", f"the input must be an array, not {items!r:.100}")
-    calls = [service_or_function(node.exec_type, node.target, item) for item in items]
+    own = {exec.index: exec for exec in node.foreach_execs}
+    calls = [_call(visit, item, own.get(index)) for index, item in enumerate(items)]
     return await carry_out_all(visit, calls)
+
+
+def _call(visit: Visit[Foreach], item: Any, own: ItemExec | None) -> Call:
+    node = visit.node
+    if own is None:
+        return service_or_function(node.exec_type, node.target, item, visit.params)
+    exec_type = own.elsewhere(node.exec_type)
+    target = own.target(exec_type, node.service, node.func)
+    return service_or_function(exec_type, target, item, {**visit.params, **own.params})

@@ -10,4 +10,4 @@ from ..visit import Done, Visit
 
 async def local(visit: Visit[Local]) -> Done:
     """Call it, and try again as the node says."""
-    return await carry_out(visit, FunctionCall(visit.node.target, visit.input))
+    return await carry_out(visit, FunctionCall(visit.node.target, visit.input, visit.params))

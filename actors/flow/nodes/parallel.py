@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from ....protocol.flow.model import Parallel
+from ....protocol.flow.model import BranchExec, Parallel
+from ....protocol.flow.paths import Scope
+from ....protocol.values import copied
 from ..branches import carry_out_all
-from ..calls import service_or_function
+from ..calls import Call, service_or_function
 from ..visit import Done, Visit
 
 
 async def parallel(visit: Visit[Parallel]) -> Done:
     """The output is an array of the results, in the order of the services."""
     node = visit.node
-    services = node.parallel_services or visit.params.get("services")
+    services = node.parallel_services or (() if node.parallel_execs else visit.params.get("services"))
     if not isinstance(services, list | tuple) or not all(isinstance(name, str) for name in services):
         return visit.failed("bad_params", f"params.services must be a list of names, not {services!r:.100}")
-    calls = [service_or_function(node.exec_type, name, visit.input) for name in services]
-    return await carry_out_all(visit, calls)
+    branches = node.branches(services)
+    return await carry_out_all(
+        visit,
+        [_call(visit, branch) for branch in branches],
+        [branch.post for branch in branches],
+    )
+
+
+def _call(visit: Visit[Parallel], branch: BranchExec) -> Call:
+    params = {**visit.params, **branch.params} if branch.params else visit.params
+    input = visit.input
+    if branch.prep is not None:
+        input = copied(branch.prep.input(Scope(params, visit.frame.shared, visit.input)))
+    exec_type = branch.elsewhere(visit.node.exec_type)
+    return service_or_function(exec_type, branch.target(exec_type, None, None), input, params)

@@ -12,7 +12,7 @@ from ....protocol.flow.model import Graph, Subflow
 from ....protocol.values import copied
 from ...pause import Pause
 from ..state import Frame, result_of
-from ..visit import Done, Visit
+from ..visit import Done, Level, Visit
 
 MAX_DEPTH = 20
 """How many flows may stand in each other."""
@@ -20,8 +20,9 @@ MAX_DEPTH = 20
 
 async def subflow(visit: Visit[Subflow]) -> Done | Pause:
     """Walk the embedded graph."""
-    graph = visit.node.subflow
-    return await walk_within(visit, graph, enter(visit, graph, None))
+    node, graph = visit.node, visit.node.subflow
+    level = visit.level.within(visit.path, visit.level.unhandled_errors, node.subflow_execs)
+    return await walk_within(visit, graph, enter(visit, graph, None), level)
 
 
 def enter(visit: Visit[Any], graph: Graph, version: str | None) -> Frame:
@@ -37,12 +38,11 @@ def enter(visit: Visit[Any], graph: Graph, version: str | None) -> Frame:
     return frame
 
 
-async def walk_within(visit: Visit[Any], graph: Graph, frame: Frame) -> Done | Pause:
+async def walk_within(visit: Visit[Any], graph: Graph, frame: Frame, level: Level) -> Done | Pause:
     """Walk a graph within another."""
-    depth = visit.depth + 1
-    if depth > MAX_DEPTH:
+    if level.depth > MAX_DEPTH:
         return visit.failed("too_deep", f"flows may stand in each other {MAX_DEPTH} deep")
-    pause = await visit.walk.walk(graph, frame, visit.params, visit.path + "/", depth)
+    pause = await visit.walk.walk(graph, frame, visit.params, level)
     if pause is not None:
         return pause
     if frame.error is not None:

@@ -30,7 +30,9 @@ def draw_graph(random: Random, others: tuple[str, ...] = (), depth: int = 0) -> 
         if node.get("service") == "turn":
             edges.append({"from": name, "action": "again", "to": random.choice(names[: number + 1])})
         edges += _draw_edges(random, name, [*names[number + 1 :], ""])
-    return {"start": names[0], "nodes": nodes, "edges": edges}
+    graph = {"start": names[0], "nodes": nodes, "edges": edges}
+    rule = random.choice((None, None, "continue", "continue", "fail"))
+    return graph if rule is None else graph | {"unhandled_errors": rule}
 
 
 def draw_node(random: Random, others: tuple[str, ...], depth: int, *, loops: bool = False) -> dict[str, Any]:
@@ -86,7 +88,7 @@ def draw_node(random: Random, others: tuple[str, ...], depth: int, *, loops: boo
 
 
 def _draw_edges(random: Random, name: str, ahead: list[str]) -> list[dict[str, str]]:
-    actions = [action for action in _ACTIONS if random.random() < 0.35]
+    actions = [action for action in (*_ACTIONS, "error") if random.random() < 0.35]
     if random.random() < 0.5 and "default" not in actions:
         actions.append("default")
     return [{"from": name, "action": action, "to": _draw_next(random, ahead)} for action in actions]

@@ -29,10 +29,16 @@ class Walk:
         self._levels: list[dict[str, Any]] = []
 
     def walk(
-        self, graph: Graph, params: dict[str, Any], shared: dict[str, Any], within: str = ""
+        self,
+        graph: Graph,
+        params: dict[str, Any],
+        shared: dict[str, Any],
+        within: str = "",
+        unhandled_errors: str = "fail",
     ) -> str | None:
         """Walk a graph to its end. What the nodes share is in `shared`; returns the error that it ended
-        with, as `node: code`."""
+        with, as `node: code`. `unhandled_errors` is the rule of the graph around it."""
+        rule = graph.get("unhandled_errors") or unhandled_errors
         self._levels.append(shared)
         edges = {(e["from"], e.get("action") or "default"): e.get("to") for e in graph.get("edges", ())}
         key: str | None = graph["start"]
@@ -42,12 +48,17 @@ class Walk:
             enters = node["kind"] in ("subflow", "flow_ref")
             self._take(self._facts.signals(before_entering=enters))
             visit = self._visits[path] + 1
-            done, action = self._visit(node, path, visit, {**node.get("params", {}), **params}, shared)
+            done, at = self._visit(node, path, visit, {**node.get("params", {}), **params}, shared, rule)
             self._visits[path] = visit
+            action, handled = at.action(done), True
+            if done.code is not None and at.handler(done) is None:
+                handled = (key, "error") in edges
+                action = "error" if handled else action
             self._facts.visited(Visited(path, visit, done, action))
             way = (key, action) if (key, action) in edges else (key, "default")
-            if done.code is not None and way not in edges:
+            if done.code is not None and (way not in edges or not (handled or rule == "continue")):
                 error = f"{path}: {done.code}"
+                break
             key = edges.get(way)
         if within:  # a restart may come between the last node and the one around it
             self._take(self._facts.signals(before_entering=False))
@@ -61,13 +72,13 @@ class Walk:
                 _put(shared, path, value)
 
     def _visit(
-        self, node: Graph, path: str, visit: int, params: dict[str, Any], shared: dict[str, Any]
-    ) -> tuple[Done, str]:
-        at = _At(node, path, visit, params, shared)
+        self, node: Graph, path: str, visit: int, params: dict[str, Any], shared: dict[str, Any], rule: str
+    ) -> tuple[Done, _At]:
+        at = _At(node, path, visit, params, shared, rule)
         done = _KINDS[node["kind"]](self, at)
         if done.writes:
             done = at.write(done)
-        return done, at.action(done)
+        return done, at
 
     # The kinds of nodes.
 
@@ -124,16 +135,16 @@ class Walk:
         return Done(results, code)
 
     def _subflow(self, at: _At) -> Done:
-        return self._within(at, at.node["subflow"])
+        return self._within(at, at.node["subflow"], at.rule)
 
     def _flow_ref(self, at: _At) -> Done:
         graph = self._facts.flow(at.node["flow"], at.node.get("version", 0))
         return _failed("unknown_flow") if graph is None else self._within(at, graph)
 
-    def _within(self, at: _At, graph: Graph) -> Done:
+    def _within(self, at: _At, graph: Graph, rule: str = "fail") -> Done:
         input = at.input
         shared: dict[str, Any] = copied(input) if isinstance(input, dict) else {}
-        error = self.walk(graph, at.params, shared, at.path + "/")
+        error = self.walk(graph, at.params, shared, at.path + "/", rule)
         return Done(shared) if error is None else _failed("subflow_failed")
 
     # Those that wait.
@@ -185,8 +196,9 @@ class _At:
     """A node that is visited."""
 
     def __init__(
-        self, node: Graph, path: str, visit: int, params: dict[str, Any], shared: dict[str, Any]
+        self, node: Graph, path: str, visit: int, params: dict[str, Any], shared: dict[str, Any], rule: str
     ) -> None:
+        self.rule = rule
         self.node, self.path, self.visit, self.params, self.shared = node, path, visit, params, shared
         self._post = node.get("post", {})
         self.look()
@@ -219,13 +231,15 @@ class _At:
         """Which edge is taken."""
         if done.action is not None:
             return done.action
-        handler = None
-        if done.code is not None:
-            handler = (self.node.get("on_timeout") if done.code == "timeout" else None) or self.node.get(
-                "on_error"
-            )
         output = None if done.code is not None else done.output
-        return handler or self.own_action(output) or self.node.get("default_action") or "default"
+        return self.handler(done) or self.own_action(output) or self.node.get("default_action") or "default"
+
+    def handler(self, done: Done) -> str | None:
+        """The action that the node names for its error."""
+        if done.code is None:
+            return None
+        late = self.node.get("on_timeout") if done.code == "timeout" else None
+        return late or self.node.get("on_error")
 
     def own_action(self, output: Any) -> str | None:
         """What the node's `post` says."""

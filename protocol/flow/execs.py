@@ -1,0 +1,83 @@
+"""Execs: what is wrong with the parts of a node that say how a branch, an item or an inner node is executed.
+
+`model` says what they mean. Their fields were read before; here they are looked at beside the node that they
+belong to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..structuring import Fault, suggestion
+from ..values import shown
+from .model import Exec, ExecType, Foreach, NodeExec, Parallel, Subflow
+
+
+def misfits(made: Any) -> list[Fault]:
+    """What doesn't fit in the execs of a node."""
+    match made:
+        case Parallel():
+            return _of_branches(made)
+        case Foreach():
+            return _of_items(made)
+        case Subflow():
+            return _of_nodes(made)
+    return []
+
+
+def _of_branches(node: Parallel) -> list[Fault]:
+    faults: list[Fault] = []
+    for number, branch in enumerate(node.parallel_execs):
+        keys = ("parallel_execs", number)
+        faults += [((*keys, field), text) for field, text in _callee(branch, node.exec_type, None, None)]
+        for field in ("action_static", "action_key"):
+            if getattr(branch.post, field) is not None:
+                faults.append(((*keys, "post", field), "is of no use here: a branch takes no edge"))
+    return faults
+
+
+def _of_items(node: Foreach) -> list[Fault]:
+    faults: list[Fault] = []
+    first: dict[int, int] = {}
+    for number, item in enumerate(node.foreach_execs):
+        keys = ("foreach_execs", number)
+        earlier = first.setdefault(item.index, number)
+        if earlier != number:
+            faults.append(((*keys, "index"), f"is {item.index} as in foreach_execs[{earlier}]"))
+        called = _callee(item, node.exec_type, node.service, node.func)
+        faults += [((*keys, field), text) for field, text in called]
+    return faults
+
+
+def _of_nodes(node: Subflow) -> list[Fault]:
+    faults: list[Fault] = []
+    first: dict[str, int] = {}
+    for number, exec in enumerate(node.subflow_execs):
+        keys = ("subflow_execs", number)
+        faults += [((*keys, field), text) for field, text in _of_node(exec, node)]
+        earlier = first.setdefault(exec.node, number)
+        if earlier != number:
+            faults.append(((*keys, "node"), f"is {shown(exec.node)} as in subflow_execs[{earlier}]"))
+    return faults
+
+
+def _of_node(exec: NodeExec, node: Subflow) -> list[tuple[str, str]]:
+    inner = node.subflow.nodes.get(exec.node)
+    if inner is None:
+        return [("node", f"there is no node {shown(exec.node)}{suggestion(exec.node, node.subflow.nodes)}")]
+    try:
+        exec.of(inner)
+    except ValueError as error:
+        return [("node", f"{shown(exec.node)} {error}")]
+    return []
+
+
+def _callee(exec: Exec, otherwise: ExecType, service: str | None, func: str | None) -> list[tuple[str, str]]:
+    """What is said in vain, or not said, of what is called; `service` and `func` are the node's."""
+    exec_type = exec.elsewhere(otherwise)
+    if exec_type != "local" and exec.func is not None:
+        return [("func", f"is of no use with exec_type {exec_type!r}: that calls a service")]
+    if not exec.target(exec_type, service, func):
+        field, what = ("func", "a function") if exec_type == "local" else ("service", "a service")
+        return [(field, f"is missing: exec_type {exec_type!r} calls {what}")]
+    return []
