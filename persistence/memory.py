@@ -115,6 +115,10 @@ class MemoryStore:
         return stored
 
     @property
+    def lease(self) -> None:
+        return None
+
+    @property
     def check_every(self) -> float:
         return math.inf
 
