@@ -32,6 +32,7 @@ async def suspend(run: RunState, message: Suspend) -> None:
         message.reply.fail(_second_wait(run))
     else:
         at, now = message.wakes_at, run.services.wall_clock()
+        run.waits_until = at
         memos = () if at is None else (run.wakes_at(at, max(0.0, at - now)),)
         await _release_slot(run, message.waiting_for, memos)
         message.reply.set(None)

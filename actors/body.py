@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -113,6 +113,7 @@ class Run:
         """The wake time, in Unix seconds, that has come for a run without a body."""
         self._naps: set[trio.CancelScope] | None = None  # made when first needed
         self._pending: dict[Reply[Any], None] = {}
+        self._shields: dict[trio.CancelScope, None] = {}  # what holds up a cancel until the engine answers
         self._closed: str | None = None  # why nothing is taken from this body any more
 
     @property
@@ -273,7 +274,7 @@ class Run:
         await self.check_open()
         # A body that is resumed and calls again, in the same order, gets the children that it had.
         limits.setdefault("request_id", f"{self.id}.{self.attempt}.{self._calls + 1}")
-        with trio.CancelScope(shield=True):  # or a child might be let in that nobody knows of
+        with self._shielded():  # or a child might be let in that nobody knows of
             accepted, ended = await self._services.door.submit(
                 job,
                 handle=handle,
@@ -404,6 +405,12 @@ class Run:
             reply.fail(self._abandoned())
         return self._inbox
 
+    def lapse(self, why: str) -> None:
+        """Take nothing more from this body, and let it wait for nothing more."""
+        self.close(why)
+        for shield in self._shields:
+            shield.cancel()
+
     def go_on_later(self) -> None:
         """The body is being stopped, but its run and its children go on at the engine's next start."""
         self._goes_on_later = True
@@ -439,6 +446,18 @@ class Run:
         self._check()
         await trio.lowlevel.checkpoint()
         self._check()
+
+    @contextmanager
+    def _shielded(self) -> Iterator[None]:
+        """Not cancelled, unless the engine itself must let go of the body."""
+        with trio.CancelScope(shield=True) as shield:
+            self._shields[shield] = None
+            try:
+                yield
+            finally:
+                del self._shields[shield]
+        if shield.cancelled_caught:
+            raise self._abandoned()
 
     def _value(self, value: Any, where: str) -> Any:
         return json_value(value, where, self._services.door.max_value_bytes)

@@ -1,6 +1,7 @@
 """How a run comes back after a restart: what it was, whether it may go on, and what it waits for.
 
-Its last body is gone with the process. If its author said that it may go on, it waits for what that body
+Its last body is gone with the process; or it had to go because the engine lost its lease, which comes to the
+same. If its author said that it may go on, it waits for what that body
 waited for, and then stands in its lane for a slot for a new one; else it ends here.
 """
 
@@ -16,8 +17,9 @@ from ..persistence.store import Deaths, StoredRun
 from ..protocol.events import RunChanged
 from ..protocol.states import Status
 from . import errands
-from .actor import Countdown, Reply
+from .actor import Countdown, Reply, TellWhenSet
 from .ending import end
+from .execution import Execution
 from .jobs import unknown_job
 from .journal import WatchEnd
 from .messages import Recover
@@ -112,7 +114,39 @@ async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[N
         run.enter_lane()
     else:
         await ledger.note(ledger.without_body())
-        _wait_again(run, stored, message.children, children_ended)
+        _wait_again(run, record.waiting_for, stored.wakes_at, message.children, children_ended)
+
+
+async def lapsed(run: RunState, execution: Execution, *, in_lane: bool) -> None:
+    """Its body had to go, because the engine lost its lease. `in_lane`: it stood there for a slot again."""
+    job, ledger = run.submission.job, run.ledger
+    run.lapsed = True
+    run.orphans = execution.children
+    run.timers.drop("run_timeout")
+    run.run_clock.reset()
+    run.next_attempt = ledger.attempt if job.resumable else ledger.attempt + 1
+    if not job.resumable and ledger.attempt >= job.max_attempts:
+        why = "the engine lost its lease on the store while it executed"
+        await end(run, Status.FAILED, reason="lease_lost", error=why)
+    elif ledger.status is Status.RUNNING:
+        await ledger.move(
+            Status.SUSPENDED,
+            *run.questions.closing("ended", None, "engine"),
+            live_body=False,
+            reason="lease_lost",
+            waiting_for="slot",
+            interactive=False,
+            enters_again=True,
+        )
+        run.questions.forget()
+    else:
+        id = run.id
+        run.questions.body_is_gone()
+        await ledger.note(ledger.without_body())
+        if not in_lane:
+            record = await run.journal.look(lambda committed: committed.runs[id])
+            children_ended = TellWhenSet(execution.actor, ChildrenEnded())
+            _wait_again(run, record.waiting_for, run.waits_until, list(execution.children), children_ended)
 
 
 async def _remove_parts(run: RunState) -> list[str]:
@@ -127,9 +161,14 @@ async def _without_parts(run: RunState, unfinished: list[str]) -> None:
     run.files = [path for path in run.files if path not in unfinished]
 
 
-def _wait_again(run: RunState, stored: StoredRun, children: list[str], children_ended: Reply[None]) -> None:
+def _wait_again(
+    run: RunState,
+    waiting_for: str | None,
+    wakes_at: float | None,
+    children: list[str],
+    children_ended: Reply[None],
+) -> None:
     """Wait for what the run waited for, and then for a slot for a new body."""
-    waiting_for, wakes_at = stored.record.waiting_for, stored.wakes_at
     within = run.submission.terms.waits
     left = 0.0 if wakes_at is None else _seconds_until(run, wakes_at, within)
     if waiting_for == "retry" and not left:
@@ -139,10 +178,10 @@ def _wait_again(run: RunState, stored: StoredRun, children: list[str], children_
     elif waiting_for == "time" and left:
         run.timers.set("wake", trio.current_time() + left)
     elif waiting_for == "answer":
-        until = stored.wakes_at if run.submission.job.special is not None else None
+        until = wakes_at if run.submission.job.special is not None else None
         wait(run, Pause("answer", until, within=within))
     elif waiting_for == "signal":
-        wait(run, Pause("signal", stored.wakes_at, within=within))
+        wait(run, Pause("signal", wakes_at, within=within))
     elif waiting_for == "child" and children:
         run.orphans = children
         each = Countdown([children_ended], len(children))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -53,8 +53,11 @@ class LiveBodies:
     """The executions that have code running. `ends` is called when one has ended, before its run hears."""
 
     def __init__(self, ends: Callable[[Execution], None] = lambda _: None) -> None:
+        self.may_begin: Callable[[], Awaitable[None]] | None = None
+        """Waited for before the first step of each body: until it may execute."""
         self._ends = ends
         self._executions: dict[Execution, None] = {}
+        self._begun: dict[Execution, None] = {}  # those that have taken their first step
         self._abandoned: dict[Execution, None] = {}
         self._none = trio.lowlevel.ParkingLot()
 
@@ -68,10 +71,19 @@ class LiveBodies:
         """A body begins."""
         self._executions[execution] = None
 
+    def begin(self, execution: Execution) -> None:
+        """A body takes its first step."""
+        self._begun[execution] = None
+
+    def begun(self) -> Sequence[Execution]:
+        """Those that have taken their first step, and not their last. It may be called from any thread."""
+        return list(self._begun)
+
     def remove(self, execution: Execution) -> None:
         """A body has ended."""
         self._ends(execution)
         del self._executions[execution]
+        self._begun.pop(execution, None)
         self._abandoned.pop(execution, None)
         self._look()
 
@@ -102,10 +114,14 @@ class Execution:
         interrupt: Callable[[BaseException], None],
     ) -> None:
         self.run = run
+        self.actor = actor
         self.scope = trio.CancelScope()
+        self.lapsed = False
+        """Whether it had to end because the engine lost its lease; nothing that comes of it counts."""
+        self.children: Sequence[str] = ()
+        """Those that it waited for then."""
         self._job = job
         self._params = params
-        self._actor = actor
         self._interrupt = interrupt
 
     @property
@@ -125,12 +141,24 @@ class Execution:
         patience = 2 * job.grace if job.cancel == "cooperative" else job.grace
         return LiveBody(self.run.id, self.run.attempt, patience)
 
+    def lapse(self, why: str) -> None:
+        """End the body at once, without its run's actor, which decides afterwards what becomes of the run."""
+        self.lapsed = True
+        self.children = tuple(self.run.children)
+        self.run.request_cancel()
+        self.run.go_on_later()
+        self.run.lapse(why)
+        self.scope.cancel()
+
     @trio.lowlevel.enable_ki_protection
     async def __call__(self, living: LiveBodies) -> None:
         """Execute the body, and tell the run's actor how it ended. It stands in `living` meanwhile."""
         outcome: Returned | Raised | Stopped | Pause = Stopped()
         try:
             with self.scope:
+                if living.may_begin is not None:
+                    await living.may_begin()
+                living.begin(self)
                 value = await self._body()
                 outcome = value if isinstance(value, Pause) else Returned(self.run.as_result(value))
         except Exception as error:
@@ -143,7 +171,7 @@ class Execution:
             outcome = Raised(error)
         finally:
             living.remove(self)
-        self._actor.tell(BodyEnded(outcome))
+        self.actor.tell(BodyEnded(Stopped() if self.lapsed else outcome))
 
     @trio.lowlevel.disable_ki_protection
     async def _body(self) -> Any:

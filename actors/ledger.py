@@ -14,7 +14,7 @@ from ..protocol.states import ENDED, Status, allowed_from
 from .actor import Kind
 from .change import REPORTING, Change, Outcome
 from .journal import Journal
-from .messages import Cancelling, Done, Leave, Left, Submission
+from .messages import Cancelling, Done, Enter, EntersAgain, Leave, Left, Submission
 
 
 class Ledger:
@@ -49,8 +49,10 @@ class Ledger:
         error: str | None = None,
         holds_handle: bool = False,
         memos: tuple[Memo, ...] = (),
+        enters_again: bool = False,
     ) -> Outcome:
-        """Commit a transition, together with the events `before` it, and tell those whom it concerns."""
+        """Commit a transition, together with the events `before` it, and tell those whom it concerns. A run
+        that `enters_again` stands in its lane's queue before anyone can get its slot."""
         submission = self.submission
         attempt = self.attempt if attempt is None else attempt
         event = RunStateChanged(
@@ -77,7 +79,7 @@ class Ledger:
             expect=allowed_from(to, live_body=live_body),
             generation=generation,
             memos=memos,
-            tells=self._tells(to, holds_handle),
+            tells=self._tells(to, holds_handle, enters_again),
             submission=submission if to in ENDED else None,
         )
         outcome = await self._journal.ask(change)
@@ -103,7 +105,9 @@ class Ledger:
         """The event that the run has no body now, and so is in no phase of one."""
         return self.changed(interactive=False, streaming=False, compacting=False)
 
-    def _tells(self, to: Status, holds_handle: bool) -> tuple[tuple[Kind, str, object], ...]:
+    def _tells(
+        self, to: Status, holds_handle: bool, enters_again: bool
+    ) -> tuple[tuple[Kind, str, object], ...]:
         """Who must hear of it before anyone else: the lane and the supervisor, when the run gives back its
         slot or its place in the queue; the handle, when it may be freed or can't be joined any more."""
         id, lane, handle = self.submission.id, self.submission.lane, self.submission.handle
@@ -120,4 +124,9 @@ class Ledger:
             return (*leaves, ("handle", handle, Done(id, holds_handle)))
         if to is Status.CANCELLING:
             return (*leaves, ("handle", handle, Cancelling(id)))
+        if enters_again:
+            place = self.submission.place
+            assert place is not None, "a run that executed has a place"
+            enter = Enter(self.submission, place, True)
+            return (*leaves, ("lane", lane, enter), ("supervisor", "", EntersAgain(lane, place)))
         return leaves

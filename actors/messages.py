@@ -396,6 +396,14 @@ class Left(msgspec.Struct, gc=False):
     unused: bool = False
 
 
+class EntersAgain(msgspec.Struct, gc=False):
+    """To the supervisor, with `Enter` to the lane: a run that has given its slot back wants another one at
+    its place, before runs that have higher ones."""
+
+    lane: str
+    place: int
+
+
 class Retry(msgspec.Struct, gc=False):
     """To the supervisor: the run wants a new place in its lane."""
 

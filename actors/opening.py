@@ -10,6 +10,7 @@ import random as random_module
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Literal
 
 import trio
 
@@ -53,6 +54,7 @@ async def open_engine(
     allow_scripts: bool = False,
     worker_networks: Sequence[str] | None = None,
     accept_store: bool = False,
+    on_lease_lost: Literal["cancel", "exit"] = "cancel",
 ) -> AsyncIterator[Engine]:
     """Run an engine for as long as the block lasts.
 
@@ -75,6 +77,10 @@ async def open_engine(
 
     A store that is emptier or older than what lies beside it knows of (its lock file, `runs_dir`) is refused:
     `accept_store` takes it as it is.
+
+    An engine that can't renew its lease on the store cancels its bodies before the lease ends.
+    `on_lease_lost` says what happens if one still executes then: `"cancel"` leaves it at that, and `"exit"`
+    ends the process with the code 6.
     """
     watched = clock is None and real_time()
     suspends = Suspends() if watched else None
@@ -103,6 +109,7 @@ async def open_engine(
         allow_scripts=allow_scripts,
         networks=Networks(LOOPBACK if worker_networks is None else worker_networks),
         suspends=suspends,
+        exits_on_lease_lost=_exits(on_lease_lost),
     )
     if isinstance(opened, SqlStore):
         opened.when_damaged(system.store_is_damaged)
@@ -126,6 +133,14 @@ async def open_engine(
         raise system.failure
     if error is not None:
         raise error
+
+
+def _exits(on_lease_lost: str) -> bool:
+    if on_lease_lost not in ("cancel", "exit"):
+        raise Invalid(
+            f'on_lease_lost must be "cancel" or "exit", not {on_lease_lost!r}', value=repr(on_lease_lost)
+        )
+    return on_lease_lost == "exit"
 
 
 def _wall_clock() -> Clock:

@@ -14,7 +14,7 @@ import trio
 from ..protocol.errors import RunCancelled
 from ..protocol.states import Status
 from .body import Run
-from .comeback import wait
+from .comeback import lapsed, wait
 from .ending import end, suspend_for_shutdown
 from .execution import BodyEnded, Raised, Returned
 from .failuretext import error_text, log_failure
@@ -32,7 +32,7 @@ async def body_ended(run: RunState, message: BodyEnded) -> None:
     assert execution is not None, "a run has one body at a time"
     run.inbox = execution.run.close("its body has ended")
     run.files = (*run.files, *execution.run.finished_files)
-    run.resuming = None
+    in_lane, run.resuming = run.resuming is not None, None
     run.doorstep.no_body()
     run.timers.drop("cancel_scope")
     run.timers.drop("abandon")
@@ -42,6 +42,9 @@ async def body_ended(run: RunState, message: BodyEnded) -> None:
         run.delivery.tell("handle", run.submission.handle, BodyGone(run.id))
         return
     outcome, verdict = message.outcome, run.verdict
+    if execution.lapsed and verdict is None:
+        await lapsed(run, execution, in_lane=in_lane)
+        return
     unsaid = not execution.run.end_is_written
     if verdict is not None and verdict.to is Status.TIMED_OUT:
         await end(run, Status.TIMED_OUT, reason=verdict.reason, unsaid=unsaid)

@@ -141,6 +141,11 @@ class Questions:
             if question.answer is not None:
                 question.answer.set(answer)
 
+    def body_is_gone(self) -> None:
+        """No body waits for the answers; the next one may ask again."""
+        for question in self._open.values():
+            question.answer = None
+
     def forget(self) -> None:
         """All of them are closed, and nobody waits for an answer any more."""
         self._open.clear()

@@ -215,7 +215,8 @@ class RunActor(Actor):
 def _begins_afresh(run: RunState) -> bool:
     """Whether nothing can have been saved that the body could go on from."""
     submission = run.submission
-    return submission.kind == "start" and run.ledger.attempt == 1 and submission.stored is None
+    first = run.ledger.attempt == 1 and submission.stored is None and not run.lapsed
+    return submission.kind == "start" and first
 
 
 async def _load_checkpoint(run: RunState) -> Any:

@@ -53,6 +53,7 @@ class RunState:
         "id",
         "inbox",
         "journal",
+        "lapsed",
         "late_cancels",
         "ledger",
         "live_bodies",
@@ -71,6 +72,7 @@ class RunState:
         "unwanted",
         "verdict",
         "waits_for",
+        "waits_until",
         "woken_at",
     )
 
@@ -93,10 +95,12 @@ class RunState:
         self.verdict: Verdict | None = None
         self.unwanted = False  # it was to make way, and only its post-processing is awaited
         self.abandoned = False
+        self.lapsed = False  # a body of it had to go because the engine lost its lease
         self.stopping: Stop | None = None
         self.resuming: Reply[None] | None = None  # of a body whose wait is over, and that needs a slot
         self.inbox: Sequence[Any] = ()  # the messages or signals that the last body left
         self.waits_for: Pause | None = None  # without a body
+        self.waits_until: float | None = None  # with a body, in Unix seconds
         self.woken_at: float | None = None  # the wake time, in Unix seconds, that brings the next body
         self.files: Sequence[str] = ()  # those that this run has finished
         self.files_doomed = False  # whether they are deleted unless the run succeeds

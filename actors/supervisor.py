@@ -30,6 +30,7 @@ from .messages import (
     Closing,
     Drop,
     Entering,
+    EntersAgain,
     Hold,
     Inject,
     Joined,
@@ -105,6 +106,7 @@ class Supervisor(Actor):
             Recovered: self._recovered,
             LaneReport: self._lane_report,
             Left: self._left,
+            EntersAgain: self._enters_again,
             LongWait: self._long_wait,
             Cancel: self._cancel,
             AnswerInterrupt: self._route_to_run,
@@ -219,6 +221,9 @@ class Supervisor(Actor):
         if message.ended:
             self.slots.suspects.forget(message.run)
             self._intake.ended(message.run)
+
+    def _enters_again(self, message: EntersAgain) -> None:
+        self.slots.entering(message.lane, message.place)
 
     def _store_is_down(self, message: StoreIsDown) -> None:
         self._intake.store_is(down=message.down)

@@ -32,6 +32,7 @@ from .ids import Uuid7
 from .jobs import EngineJobs, Jobs
 from .journal import Answer, Journal, StoreIsDamaged
 from .lane import Lane
+from .leasing import Leasing
 from .messages import Closing, Stop, WaitForActive
 from .ownership import LocalOwnership
 from .recovery import consequences, picture, submissions
@@ -84,6 +85,7 @@ class System:
         allow_scripts: bool,
         networks: Networks,
         suspends: Suspends | None,
+        exits_on_lease_lost: bool,
     ) -> None:
         self.failure: BaseException | None = None
         self._store = store
@@ -99,6 +101,7 @@ class System:
         self._stop: Stop | None = None
         self._watch = Watch()
         self._live_bodies = LiveBodies(self._watch.ends)
+        self._leasing = Leasing(store, self._live_bodies, exits_on_lease_lost, self._fail)
         self._watched = watched
         self._settled = trio.Event()  # nothing more will be committed
         self._alarms = Alarms()
@@ -161,6 +164,8 @@ class System:
                     try:
                         async with trio.open_nursery() as self._actors:
                             self._actors.start_soon(self._alarms.run)
+                            if self._leasing.needs_task:
+                                self._actors.start_soon(self._leasing.keep)
                             await self._recover()
                             self._begin_beside()
                             task_status.started()
@@ -342,6 +347,15 @@ class System:
             self._silence()
             self._block.cancel()
             raise
+
+    def _fail(self, error: Exception) -> None:
+        """Something outside of the actors makes it impossible to go on: stop at once."""
+        if self.failure is None:
+            self.failure = error
+            logger.critical("%s", error)
+        self._silence()
+        self._block.cancel()
+        self._actors.cancel_scope.cancel()
 
     def _spawn_helper(self, call: Callable[[], Awaitable[object]]) -> None:
         self._actors.start_soon(self._help, call)

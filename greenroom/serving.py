@@ -108,6 +108,7 @@ class Server:
             allow_scripts=settings.allow_scripts,
             worker_networks=settings.worker_networks,
             accept_store=self._accept_store,
+            on_lease_lost="exit",
         ) as engine:
             self._gateway = await nursery.start(self._open_gateway, engine)
             self._engine = engine

@@ -7,6 +7,8 @@ per transaction can't hold one.
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -31,6 +33,7 @@ class ServerLock:
         self._dialect: _PostgresqlLock | _MysqlLock
         self._dialect = _PostgresqlLock() if addresses[0].kind == "postgresql" else _MysqlLock()
         self._connection: Any = None
+        self._held = False  # whether the connection has the lock, as far as is known
         self._session: int | None = None  # what the server calls the connection, also after it is lost
 
     def acquire(self) -> None:
@@ -42,6 +45,7 @@ class ServerLock:
             with self._limited():
                 holder = self._dialect.acquire(self._connection)
                 self._session = self._dialect.session(self._connection)
+            self._held = holder is None
         except Exception as error:
             self.release()
             failed = failure(error, self._name, committing=False)
@@ -73,6 +77,32 @@ class ServerLock:
         if not held:
             self.release()
         return held
+
+    def connection(self) -> Any:
+        """The connection that holds it, for short statements, each of which is a transaction. A lost one is
+        made anew. It may be without the lock then, if somebody else has that: the lease decides."""
+        if self._connection is None:
+            connection = connect(self._addresses, name=self._holder)
+            self._held = self._dialect.acquire(connection) is None
+            self._session = self._dialect.session(connection)
+            self._connection = connection
+        elif not self._held:
+            self._held = self._dialect.acquire(self._connection) is None
+        return self._connection
+
+    def drop(self) -> None:
+        """Its connection has failed: make another one next time."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):  # it is of no use any more, whatever it says
+                connection.close()
+
+    def abort(self) -> None:
+        """Let a call that waits for the server fail at once. It may be called from another thread."""
+        connection = self._connection
+        if connection is not None:
+            with suppress(Exception), self._dialect.line(connection) as line:  # or it ends just now by itself
+                line.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
         """Give it back, rather than let the server find out from the connection's end a moment later."""
@@ -145,6 +175,9 @@ class _PostgresqlLock:
     def session(self, connection: Any) -> int:
         return int(connection.info.backend_pid)
 
+    def line(self, connection: Any) -> socket.socket:
+        return socket.socket(fileno=os.dup(connection.pgconn.socket))
+
     @staticmethod
     def _key(connection: Any) -> int:
         [schema] = connection.execute("SELECT current_schema()").fetchone()
@@ -185,6 +218,9 @@ class _MysqlLock:
 
     def session(self, connection: Any) -> int:
         return int(connection.thread_id())
+
+    def line(self, connection: Any) -> socket.socket:
+        return socket.socket(fileno=os.dup(connection._sock.fileno()))
 
     @staticmethod
     def _name(cursor: Any) -> str:

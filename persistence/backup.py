@@ -65,6 +65,10 @@ def _copy(address: Address, part: Path) -> None:
             if found.fetchone() is None:
                 raise StoreBroken(f"{address.path} is not a Greenroom store: it has none of its tables")
             source.backup(copy)  # in one step: in several, each write of the engine would begin it anew
+            if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'leases'").fetchone() is not None:
+                # The engine has the original, and nobody the copy.
+                copy.execute("UPDATE leases SET holder = NULL, expires_at = 0")
+                copy.commit()
     except sqlite3.Error as error:
         raise failure(error, address, committing=False) or error from error
 

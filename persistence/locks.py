@@ -1,4 +1,6 @@
-"""Exactly one engine per store: the lock that an engine holds as long as it lives.
+"""One engine per store: the lock that an engine holds as long as it lives. It is the quick first check. The
+lease in the store decides (`persistence/lease.py`): it also holds where a lock's file is deleted, or where a
+server drops the session of an engine that lives on.
 
 For SQLite it is a lock on `<file>.lock` beside the database. It is never on the database itself, whose locks
 would be dropped whenever any handle of it is closed. The file tells who holds it, for the one who is refused;
@@ -21,7 +23,7 @@ import trio
 
 from .addresses import Address, parse_addresses
 from .advisory import ServerLock
-from .failures import beside_the_file, in_use
+from .failures import StoreBroken, beside_the_file, in_use
 from .traces import HOLDER_ENDS
 
 T = TypeVar("T")
@@ -57,6 +59,17 @@ class StoreLock:
         """Give it back; harmless if it isn't held."""
         with trio.CancelScope(shield=True):
             await self._call(self._lock.release)
+
+    @property
+    def identity(self) -> str:
+        """Which file is locked, by device and inode, so that two names of one are told from two files; empty
+        for a lock that is no file's."""
+        return self._lock.identity if isinstance(self._lock, _FileLock) else ""
+
+    @property
+    def server(self) -> ServerLock | None:
+        """The lock itself, if it is a server's. Its methods block."""
+        return self._lock if isinstance(self._lock, ServerLock) else None
 
     async def _call(self, function: Callable[[], T]) -> T:
         if self._in_threads:
@@ -98,6 +111,7 @@ class _FileLock:
         if self.check():
             return
         self.release()
+        self._refuse_other_names()
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
@@ -110,6 +124,20 @@ class _FileLock:
         self._file = file
         if not self.check():  # the file was deleted in this very moment: what was locked is nobody's any more
             self.acquire()
+
+    def _refuse_other_names(self) -> None:
+        """SQLite keeps its log beside the name that it is opened by: by two names it damages the database,
+        and neither engine would see the other's lock or lease."""
+        try:
+            names = os.stat(self._address.path).st_nlink
+        except OSError:
+            return  # it is not there yet, or whoever opens it says what is wrong
+        if names > 1:
+            raise StoreBroken(
+                f"the store {self._address} can't be used: its file has {names} names (hard links), and "
+                "SQLite damages a database that is opened by two of them; remove the other names, and make "
+                "copies with greenroom db backup"
+            )
 
     def _lock(self, file: int) -> None:
         try:
@@ -128,6 +156,13 @@ class _FileLock:
         else:
             os.ftruncate(file, 0)
             os.pwrite(file, f"{holder}\n".encode() if holder else b"", 0)
+
+    @property
+    def identity(self) -> str:
+        if self._file is None:
+            return ""
+        locked = os.fstat(self._file)
+        return f"{locked.st_dev}:{locked.st_ino}"
 
     def check(self) -> bool:
         if self._file is None:

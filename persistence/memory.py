@@ -116,6 +116,10 @@ class MemoryStore:
         return stored
 
     @property
+    def lease(self) -> None:
+        return None
+
+    @property
     def check_every(self) -> float:
         return math.inf
 

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import trio
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, inspect, select, update
 
 from ..protocol.errors import Invalid
 from . import schema
-from .addresses import Kind
+from .addresses import Address, Kind
 from .database import LONG_CALL, DatabaseManager
 from .failures import StoreBroken, newer_version
 from .locks import StoreLock
 from .pruning import prune
 from .store import Retention
+from .storelease import refuse_if_held
 from .traces import LockTrace, Trace, contradiction, fits
 from .versions import found_version, migrate_file, require_version
 
@@ -52,11 +54,19 @@ async def opened(
     try:
         await database.open()
         try:
+            if alone:
+                await database.read(partial(_refuse_beside_engine, address=first, lock=lock))
             yield database
         finally:
             await database.close()
     finally:
         await lock.release()
+
+
+def _refuse_beside_engine(connection: Connection, address: Address, lock: StoreLock) -> None:
+    """An engine's lease counts where its lock is not seen: it may be cut off from the server just now."""
+    if inspect(connection).has_table(schema.leases.name):
+        refuse_if_held(connection, address, lock)
 
 
 async def upgrade(stores: str | Iterable[str]) -> int | None:

@@ -60,7 +60,7 @@ meta = Table(
     Column("id", Integer, primary_key=True, autoincrement=False),  # there is one row, 1
     Column("schema_version", Integer, nullable=False),
     Column("epoch", String(32), nullable=False),
-    Column("engine", String(32)),  # the id of the engine that has the store; it changes at each opening
+    Column("engine", String(32)),  # the engine that has the store: its lease's term, and its id
     Column("holder", String(256)),  # who that is, for people
     Column("last_seq", BigInteger, nullable=False),
     Column("max_concurrent", Integer),

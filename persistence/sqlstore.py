@@ -1,23 +1,20 @@
 """The store on a SQL database: SQLite, PostgreSQL, MySQL or MariaDB.
 
-One engine has a store at a time. That is guarded twice: by a lock that is held as long as the store is open,
-and in every batch, which advances `last_seq` only under this engine's id.
+One engine has a store at a time. It holds a lease in it (`persistence/storelease.py`), and every batch
+advances `last_seq` only under the term of that. A lock is the quick first check.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import os
-import secrets
-import socket
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import trio
 from sqlalchemy import Connection, select, update
 
-from ..protocol.errors import Conflict
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.flow.records import NodeRun, VersionRow
 from ..protocol.records import RunRecord
@@ -26,6 +23,7 @@ from .database import LONG_CALL, Connect, DatabaseManager
 from .drivers import connect
 from .failures import StoreBroken
 from .flows import FlowRunPage, FlowRunQuery, StoredFlow
+from .lease import Wait
 from .locks import StoreLock
 from .pruning import prune
 from .reading import (
@@ -47,6 +45,7 @@ from .reading_flows import (
 )
 from .statements import Statements
 from .store import Batch, Checkpoint, Retention, RunQuery, Stored
+from .storelease import EngineLease
 from .traces import LockTrace, Trace, Witness, contradiction
 from .versions import migrate_file, require_version
 from .writing import write_batch
@@ -54,35 +53,33 @@ from .writing import write_batch
 logger = logging.getLogger("greenroom")
 
 _CHECKED_EVERY = 5.0
-"""Seconds after which an idle engine looks whether it still has its lock, which dies with its connection."""
+"""Seconds after which an idle engine looks whether its SQLite file is still there."""
 
 _LARGE = 1000
 """A batch of so many events and memos may take as long again as a small one."""
 
-_TRUSTED_FOR = 1.0
-"""Seconds for which a commit relies on the last look."""
-
-
-def _new_engine_id() -> str:
-    return secrets.token_hex(16)
+_A_MOMENT = 0.05
+"""Seconds that are waited for a lease beyond its expiry, so that it has expired by every clock's reading."""
 
 
 class SqlStore:
-    """A store whose addresses are `stores`, primary first. For simulation, connections and the ids that tell
-    engines apart can be made in another way."""
+    """A store whose addresses are `stores`, primary first, and whose lease lasts `lease_ttl` seconds (15).
+    For simulation, connections can be made in another way, and a lease be given."""
 
     def __init__(
         self,
         stores: str | Sequence[str],
         *,
+        lease_ttl: float | None = None,
         in_threads: bool = True,
         connect: Connect = connect,
-        new_engine_id: Callable[[], str] = _new_engine_id,
+        make_lease: Callable[..., EngineLease] = EngineLease,
     ) -> None:
         self._database = DatabaseManager(stores, in_threads=in_threads, connect=connect)
-        self._new_engine_id = new_engine_id
         self._lock = StoreLock(self._database.addresses, in_threads=in_threads)
-        self._engine = ""
+        self._lease = make_lease(
+            self._database.addresses, self._lock, ttl=lease_ttl, in_threads=in_threads, wall_clock=time.time
+        )
         self._epoch = ""
         self._witnesses: list[Witness] = []
         self._accepts = False
@@ -93,7 +90,6 @@ class SqlStore:
             # With less than full syncing, the last commits may be lost with the machine.
             if first.parameters.get("synchronous") != "normal":
                 self._witnesses.append(self._trace)
-        self._checked = -math.inf  # when it was sure to have the store for itself
 
     def when_damaged(self, tell: Callable[[StoreBroken], None]) -> None:
         """Have it told when a call, a read also, finds that what is stored can't be relied on."""
@@ -110,23 +106,47 @@ class SqlStore:
         """Whether it works in threads, and so what is beside it may do so too."""
         return self._database.in_threads
 
+    @property
+    def engine_lease(self) -> EngineLease:
+        """The lease, also where it is endless, because nobody else can open the store."""
+        return self._lease
+
+    @property
+    def lease(self) -> EngineLease | None:
+        return None if self._lease.ttl == math.inf else self._lease
+
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
         await self._lock.acquire()
         await self._database.open()
-        self._engine = self._new_engine_id()
+        self._lease.begin()
 
-        def begin(connection: Connection) -> Stored:
+        def take(connection: Connection, *, patient: bool = True) -> Wait | None:
             if self._database.kind == "sqlite":
                 migrate_file(connection, self._database.name)
             require_version(connection, self._database.name)
+            wait = self._lease.look(connection, patient=patient)
+            if wait is not None:
+                return wait
             self._compare(connection, epoch)
             if connection.execute(select(schema.meta.c.id)).first() is None:
                 connection.execute(schema.meta.insert(), _first_row(epoch, max_concurrent))
-            holder = f"process {os.getpid()} on {socket.gethostname()}"
-            connection.execute(update(schema.meta).values(engine=self._engine, holder=holder))
-            return read_all(connection, now)
+            self._lease.take(connection)
+            return None
 
-        stored = await self._database.with_retry(begin, limit=LONG_CALL)
+        wait = await self._database.with_retry(take, limit=LONG_CALL)
+        if wait is not None:
+            logger.warning(
+                "the store %s is leased to %s, which may have died: waiting %.1f s for the lease to expire",
+                self._database.name,
+                wait.holder,
+                wait.seconds,
+            )
+            await trio.sleep(wait.seconds + _A_MOMENT)
+            await self._database.with_retry(partial(take, patient=False), limit=LONG_CALL)
+        self._lease.start()  # from here on it is kept, however long it takes to read what is there
+        stored = await self._database.with_retry(
+            lambda connection: read_all(connection, now), limit=LONG_CALL
+        )
         self._epoch = stored.epoch
         await self._database.read(lambda _: self._note(stored.last_seq))
         return stored
@@ -150,30 +170,19 @@ class SqlStore:
 
     @property
     def check_every(self) -> float:
-        if self._database.addresses[0].in_memory or not self.in_threads:
+        if self._database.kind != "sqlite" or self._database.addresses[0].in_memory or not self.in_threads:
             return math.inf
         return _CHECKED_EVERY
 
     async def check(self) -> None:
         if self._database.kind == "sqlite":
-            await self._database.check()  # the lock on its file lasts as long as the process
-            return
-        if not await self._lock.check():
-            try:
-                await self._lock.acquire()
-            except Conflict as error:
-                raise StoreBroken(
-                    f"the connection that held the store was lost, and meanwhile: {error.message}"
-                ) from error
-        self._checked = trio.current_time()
+            await self._database.check()  # whoever keeps the lease tells of its loss
 
     async def commit(self, batch: Batch) -> None:
-        is_server = self._database.kind != "sqlite"  # a file is looked at in the commit itself
-        if is_server and trio.current_time() >= self._checked + _TRUSTED_FOR:
-            await self.check()
+        engine, term = self._lease.fence
 
         def write(connection: Connection) -> None:
-            write_batch(batch, self._engine, Statements(self._database.kind, connection))
+            write_batch(batch, engine, term, Statements(self._database.kind, connection))
 
         def write_unless_done(connection: Connection) -> None:
             if not self._is_committed(connection, batch):
@@ -237,18 +246,21 @@ class SqlStore:
 
     async def close(self) -> None:
         try:
-            await self._database.close()
+            await self._lease.stop()
         finally:
-            if self._trace is not None:
-                self._trace.close()
-            await self._lock.release()
+            try:
+                await self._database.close()
+            finally:
+                if self._trace is not None:
+                    self._trace.close()
+                await self._lock.release()
 
     def _is_committed(self, connection: Connection, batch: Batch) -> bool:
         """Whether the batch is there. A seq that fits neither before nor after it, or another engine's id,
         means that this is not the store that the batch was meant for any more."""
         meta = select(schema.meta.c.last_seq, schema.meta.c.engine).with_for_update()
         row = connection.execute(meta).one()
-        if row.engine != self._engine or row.last_seq not in (batch.before, batch.after):
+        if row.engine != self._lease.fence[0] or row.last_seq not in (batch.before, batch.after):
             raise StoreBroken(
                 f"the store {self._database.name} is at seq {row.last_seq}, and this engine knows of "
                 f"{batch.before}: another engine has written to it, or it is a copy that lags behind"

@@ -220,11 +220,51 @@ class Retention(msgspec.Struct, frozen=True):
     keep_events_for: float | None = None
 
 
+class LeaseWatch(Protocol):
+    """What an engine does about the lease of its store. All but `executing` is called in the engine's own
+    thread."""
+
+    exits: bool
+    """Whether the process ends when the lease is over and a body still executes."""
+
+    def lease_lapses(self, why: str) -> None:
+        """The lease could not be renewed and is about to end, or somebody else has it: no body may go on."""
+
+    def lease_over(self, executing: Sequence[str]) -> None:
+        """It has ended, and the bodies of these runs still execute."""
+
+    def lease_renewed(self) -> None:
+        """It is good: bodies may begin."""
+
+    def lease_taken(self, why: str) -> None:
+        """Somebody else has it, for good."""
+
+    def executing(self) -> Sequence[str]:
+        """The runs whose bodies execute. It may be called from any thread."""
+
+
+class StoreLease(Protocol):
+    """A store's lease, which its engine holds as long as it has the store. Bodies execute only under it."""
+
+    def is_good(self) -> bool:
+        """Whether bodies may execute just now. Where it says no, `lease_renewed` is called when they may."""
+
+    def watch(self, watch: LeaseWatch) -> None:
+        """Have somebody told, from now on."""
+
+    async def keep(self) -> None:
+        """Renew it for as long as this is not cancelled, where no thread does. Begun before the opening."""
+
+
 class Store(Protocol):
     """Where the journal writes, and where everyone reads what is no longer in the engine's memory."""
 
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
         """Open, for this engine alone; a new store takes the epoch and the limit that are offered."""
+
+    @property
+    def lease(self) -> StoreLease | None:
+        """The lease that is held while the store is open; `None` where nobody else can open it."""
 
     @property
     def check_every(self) -> float:

@@ -30,6 +30,7 @@ from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from . import schema
 from .failures import StoreBroken
 from .flows import FlowMemo, FlowState, WorkerGone, WorkerRow
+from .lease import FENCE
 from .statements import Row, Statements, status_in
 from .store import (
     Batch,
@@ -75,15 +76,17 @@ def json_text(value: Any) -> str:
     return _encoder.encode(value).decode()
 
 
-def write_batch(batch: Batch, engine: str, statements: Statements) -> None:
-    """Write all of a batch, or raise."""
+def write_batch(batch: Batch, engine: str, term: int, statements: Statements) -> None:
+    """Write all of a batch, or raise. The engine's name stands in the row that is updated, so that somebody
+    who takes the store while this waits for the row is seen; the term stands in the lease."""
     advanced = statements.one(
-        "UPDATE meta SET last_seq = ? WHERE id = 1 AND last_seq = ? AND engine = ?",
-        (batch.after, batch.before, engine),
+        f"UPDATE meta SET last_seq = ? WHERE id = 1 AND last_seq = ? AND engine = ? AND {FENCE}",
+        (batch.after, batch.before, engine, term),
     )
     if advanced != 1:
         raise StoreBroken(
-            f"the store's last seq is not {batch.before} any more: another engine has written to it"
+            f"another engine has taken the store, or has written to it: its last seq is not {batch.before} "
+            f"any more, or the term of its lease is not {term}"
         )
     _write_runs(batch.runs, statements)
     _write_events(batch.events, statements)

@@ -34,6 +34,8 @@ class Exit(IntEnum):
     """The server wants a token, or the token's role does not permit this."""
     RUN_NOT_SUCCEEDED = 5
     """The run that was waited for has ended, but has not succeeded."""
+    LEASE_LOST = 6
+    """The server's lease on the store was over, and a body still executed."""
     INTERRUPTED = 130
     """Ctrl-C."""
 

@@ -195,6 +195,9 @@ class Conduct:
         if any(changed.values()) and not self.witness.executes(run.id):
             self._fault(event, f"{run} has no body")
         run.flags.update(changed)
+        suspended = run.status is Status.SUSPENDED and not run.restored
+        if suspended and changed == dict.fromkeys(_FLAGS, False) and not self.witness.executes(run.id):
+            run.next_attempts = (run.attempt + self.restarts.costs_attempt(run, "lease_lost"),)
 
     def _draws_place(self, event: RunChanged, run: ToldRun, place: int) -> None:
         handle = self.told.handle(run.handle)

@@ -18,14 +18,16 @@ import trio
 
 from ..persistence.failures import StoreDown
 from ..persistence.flows import FlowRunPage, FlowRunQuery, StoredFlow
-from ..persistence.store import Batch, Checkpoint, Retention, RunQuery, Store, Stored
+from ..persistence.leasekeeping import Failed, Told
+from ..persistence.sqlstore import SqlStore
+from ..persistence.store import Batch, Checkpoint, LeaseWatch, Retention, RunQuery, Store, Stored
 from ..protocol.errors import Conflict
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.flow.records import NodeRun, VersionRow
 from ..protocol.records import RunRecord
 from .crash import cancelled
 from .files import DiskFiles, StoredFile
-from .medium import Medium, Trouble, copied, copied_batch
+from .medium import Medium, SqliteMedium, Trouble, copied, copied_batch
 from .rules import Rules
 
 
@@ -56,6 +58,12 @@ class SimulatedDisk:
         """Nothing can be read or written."""
         self.full = False
         """Nothing can be written."""
+        self.cut_off: set[Owner] = set()
+        """The processes that can't reach it."""
+        self.no_renewals = False
+        """No lease can be renewed, though all else works."""
+        self.late_answers = 0.0
+        """Seconds from a renewal to its answer."""
         self.delay: tuple[float, float] | None = None
         """Seconds that an operation takes, from and to."""
         self.delete_delay: tuple[float, float] | None = None
@@ -92,10 +100,20 @@ class SimulatedDisk:
 
     def repair(self) -> None:
         """From now on everything works, at once."""
-        self.down = self.full = False
+        self.down = self.full = self.no_renewals = False
         self.delay = self.delete_delay = None
+        self.late_answers = 0.0
         self.rates = {}
         self._planned.clear()
+
+    @property
+    def leased(self) -> bool:
+        """Whether whoever uses it holds a lease that can be lost."""
+        return isinstance(self._medium, SqliteMedium) and self._medium.ttl < math.inf
+
+    def is_of(self, owner: Owner) -> bool:
+        """Whether the disk is this process's, and no other has taken it since."""
+        return self._holder is None or self._holder._owner is owner
 
     @property
     def at_rest(self) -> bool:
@@ -177,20 +195,29 @@ class DiskStore:
         self._disk = disk
         self._owner = owner
         self._store: Store | None = None
+        self._lease = DiskLease(disk, owner) if disk.leased else None
 
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
         disk = self._disk
         disk.injured = False
         await self._come()
-        if disk._holder is None or disk._holder._owner.dead:
-            disk._holder = self
+        holder = disk._holder
+        if holder is None or holder._owner.dead or (disk.leased and holder._owner in disk.cut_off):
             self._store = await disk._medium.store()
         else:
             raise Conflict("this simulated disk is in use by another engine: one engine per store")
-        stored = copied(await self._store.open(epoch, max_concurrent, now), Stored)
+        opened = await self._store.open(epoch, max_concurrent, now)
+        disk._holder = self
+        stored = copied(opened, Stored)
         disk._outage = False
         self._owner.opened(stored)
+        if self._lease is not None:
+            self._lease.begin(self._store)
         return stored
+
+    @property
+    def lease(self) -> DiskLease | None:
+        return self._lease
 
     @property
     def check_every(self) -> float:
@@ -283,9 +310,53 @@ class DiskStore:
 
     async def _come(self, *, stops: bool = False) -> None:
         await self._disk.reach(self._owner)
-        if self._disk.down:
+        if self._disk.down or self._owner in self._disk.cut_off:
             self._disk._outage |= stops
             raise self._disk.refuse("the disk is down")
+
+
+class DiskLease:
+    """What one engine sees of its lease (`persistence.store.StoreLease`). Renewals go the way of everything
+    else on the disk."""
+
+    def __init__(self, disk: SimulatedDisk, owner: Owner) -> None:
+        self._disk = disk
+        self._owner = owner
+        self._store: Store | None = None
+        self._watch: LeaseWatch | None = None
+        self._begun = trio.Event()
+
+    def begin(self, store: Store) -> None:
+        """The store is open."""
+        self._store = store
+        self._begun.set()
+
+    def is_good(self) -> bool:
+        return self._store is not None and self._store.lease is not None and self._store.lease.is_good()
+
+    def watch(self, watch: LeaseWatch) -> None:
+        self._watch = watch
+
+    async def keep(self) -> None:
+        await self._begun.wait()
+        assert isinstance(self._store, SqlStore), "only such a one has a lease"
+        lease = self._store.engine_lease
+        assert self._watch is not None, "the engine watches it"
+        lease.watch(self._watch)
+        await lease.keep(self._renew)
+
+    async def _renew(self, sent: float) -> Told:
+        disk, medium = self._disk, self._disk._medium
+        await disk.reach(self._owner)
+        if disk.down or disk.no_renewals or self._owner in disk.cut_off:
+            return Failed("the simulated disk is down")
+        assert self._store is not None, "it has been opened"
+        assert isinstance(medium, SqliteMedium), "only such a one has a lease"
+        told = medium.renew(self._store, sent)
+        if disk.late_answers:
+            await trio.sleep(disk.late_answers)
+        await disk.reach(self._owner)
+        return told
 
 
 class _Moments:
@@ -297,6 +368,8 @@ class _Moments:
         self._batch = batch
 
     def made(self) -> None:
+        if not self._disk.is_of(self._owner):
+            self._disk.rules.faults.append("an engine commits, though another one has taken its lease")
         self._disk._outage = False
         self._disk._committed(self._batch)
 

@@ -7,17 +7,24 @@ is simulated as well.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterable
 from random import Random
 from typing import Any, Literal, NoReturn, Protocol, Self, TypeVar
 
 import msgspec
+import trio
 
+from ..persistence.addresses import Address
 from ..persistence.failures import StoreBroken, StoreDown
+from ..persistence.holders import Holder
+from ..persistence.leasekeeping import Told
+from ..persistence.locks import StoreLock
 from ..persistence.memory import MemoryStore
 from ..persistence.sqlstore import SqlStore
 from ..persistence.store import Batch, RunWrite, Store
+from ..persistence.storelease import EngineLease
 from ..protocol.events import Event
 from ..protocol.records import RunRecord
 
@@ -87,27 +94,66 @@ class MemoryMedium:
 class SqliteMedium:
     """A database of SQLite that lives in memory, through all lives of its engines."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, ttl: float = math.inf) -> None:
+        self.ttl = ttl
+        """Of the lease. Where it has an end, nobody can know of a holder whether it lives."""
         self._random = random
         self._connection = sqlite3.connect(":memory:", isolation_level=None, factory=_Connection)
         self._connection.executescript("PRAGMA foreign_keys=ON; PRAGMA cache_size=-64000")
 
     async def store(self) -> Store:
-        self._connection.errand = None
         self._connection.rollback()
         return SqlStore(
             "sqlite:///:memory:",
             in_threads=False,
             connect=lambda _: self._connection,
-            new_engine_id=lambda: f"{self._random.getrandbits(128):032x}",
+            make_lease=self._lease,
+        )
+
+    def renew(self, store: Store, sent: float) -> Told:
+        """Renew the lease of a process on its store."""
+        assert isinstance(store, SqlStore), "it was made here"
+        return store.engine_lease.renew_now(sent)
+
+    def _lease(self, addresses: tuple[Address, ...], lock: StoreLock, **_: object) -> EngineLease:
+        return EngineLease(
+            addresses,
+            lock,
+            ttl=self.ttl,
+            in_threads=False,
+            wall_clock=trio.current_time,
+            name=lambda _: Holder(f"{self._random.getrandbits(128):032x}"[:16]),
+            alive=lambda *_: None if self.ttl < math.inf else False,
+            connection=_LeaseConnection(self._connection),
         )
 
     async def commit(self, store: Store, batch: Batch, trouble: Trouble | None, moments: Moments) -> None:
-        self._connection.errand = _Errand(trouble, self._random.randrange(_MOST_STATEMENTS), moments)
+        task = trio.lowlevel.current_task()
+        errand = _Errand(trouble, self._random.randrange(_MOST_STATEMENTS), moments)
+        self._connection.errands[task] = errand
         try:
             await store.commit(batch)
         finally:
-            self._connection.errand = None
+            del self._connection.errands[task]
+
+
+class _LeaseConnection:
+    """The one connection, for the lease."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def cursor(self) -> Any:
+        return self._connection.cursor()
+
+    def drop(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 class _Errand:
@@ -159,7 +205,13 @@ _ERRORS = {
 class _Connection(sqlite3.Connection):
     """The one connection to the database. Closing it does nothing: it is the disk, not the process."""
 
-    errand: _Errand | None = None
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.errands: dict[trio.lowlevel.Task, _Errand] = {}  # by the task that commits a batch
+
+    @property
+    def errand(self) -> _Errand | None:
+        return self.errands.get(trio.lowlevel.current_task()) if trio.lowlevel.in_trio_task() else None
 
     def cursor(self, factory: Any = None) -> Any:
         return super().cursor(factory or _Cursor)

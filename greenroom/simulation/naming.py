@@ -16,6 +16,7 @@ NAMED = {
     "commands": BUILT_IN,
     "connected": "greenroom.simulation.connected:connected",
     "flows": "greenroom.simulation.flows.scenario:flows",
+    "leases": "greenroom.simulation.leases:leases",
 }
 """Those that come with Greenroom."""
 

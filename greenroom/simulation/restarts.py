@@ -113,7 +113,7 @@ class Restarts:
 
     def costs_attempt(self, run: ToldRun, reason: str | None) -> bool:
         """Whether what comes after a suspension is another attempt."""
-        if reason in ("recovered", "shutdown"):
+        if reason in ("recovered", "shutdown", "lease_lost"):
             return not self.job(run).resumable
         return reason == "retry"
 

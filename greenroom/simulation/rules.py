@@ -77,6 +77,7 @@ class Rules:
     def opened(self, *args: Any, **options: Any) -> None:
         """An engine has opened the store; see `Restarts.opened`."""
         self.is_left = False
+        self.witness.takes_over()
         self.witness.new_life()
         self.flows.new_life()
         self.restarts.opened(*args, **options)

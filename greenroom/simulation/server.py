@@ -69,6 +69,18 @@ class Server:
         return self._life.engine
 
     @property
+    def cut_off(self) -> bool:
+        """Whether its process, as long as that lives, can't reach the disk. It may be set."""
+        return self._life in self.disk.cut_off
+
+    @cut_off.setter
+    def cut_off(self, cut_off: bool) -> None:
+        if self._life is not None and cut_off:
+            self.disk.cut_off.add(self._life)
+        elif self._life is not None:
+            self.disk.cut_off.discard(self._life)
+
+    @property
     def serves(self) -> bool:
         """Whether its gateway lets clients in."""
         listener = None if self._life is None else self._life.listener
@@ -117,6 +129,8 @@ class Server:
 
     def end_instant(self, now: float) -> None:
         """For the rules: everything has had its effect."""
+        if self._life is not None and not self._life.has_disk:
+            return
         self._show_files(at_rest=False)
         self.judge(self.rules.end_instant, now)
 
@@ -189,6 +203,11 @@ class Life:
     def running(self) -> bool:
         """Whether the engine is up."""
         return self.engine is not None
+
+    @property
+    def has_disk(self) -> bool:
+        """Whether no other engine has taken the disk since."""
+        return self._server.disk.is_of(self)
 
     @property
     def ending(self) -> bool:
@@ -280,12 +299,17 @@ class Life:
         """A body takes its first step."""
         if not self.dead:
             self._world.trace.add("body", run.id, f"attempt {run.attempt} begins")
+            self._world.check(
+                self.has_disk, f"a body of {run.id} begins, though another engine has the store"
+            )
             self._server.judge(self._server.rules.body_begins, run)
 
     def body_ends(self, run: Run, how: str) -> None:
         """A body has taken its last step."""
         if not self.dead:
             self._world.trace.add("body", run.id, f"attempt {run.attempt} {how}")
+            if not self.has_disk:
+                return
             self._server.judge(self._server.rules.body_ends, run.id)
 
     def _ends_with(self, error: BaseException) -> None:
@@ -294,6 +318,8 @@ class Life:
         server = self._server
         server.failure = error
         server.say(f"ends with {type(error).__name__}: {error}")
+        if not self.has_disk:
+            return  # another engine has taken it, as the error says, and is the one that is judged
         server.judge(server.rules.crashed)
         disk_is_to_blame = isinstance(error, GreenroomError) and server.disk.injured
         if self.begun.is_set() and isinstance(error, Exception) and not disk_is_to_blame:

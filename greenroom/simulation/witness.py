@@ -60,6 +60,11 @@ class Witness:
         self._just_ended.clear()
         self._waits.clear()
 
+    def takes_over(self) -> None:
+        """An engine has opened the store, perhaps one that could not know whether the last one lives."""
+        if self._executing:
+            self._fault(f"the store has another engine, and the bodies of {self._executing} execute still")
+
     def stopped(self) -> None:
         """The engine has ended in order."""
         if self._executing:

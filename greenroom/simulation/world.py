@@ -7,6 +7,7 @@ words as the reason.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -28,7 +29,7 @@ from .disk import SimulatedDisk
 from .flows.calls import Work
 from .flows.network import Network
 from .flows.workers import Worker
-from .medium import MemoryMedium, SqliteMedium
+from .medium import Medium, MemoryMedium, SqliteMedium
 from .remote import RemoteClient, connected
 from .rules import Rules
 from .schedule import SeededChooser
@@ -300,7 +301,11 @@ class World:
             cut_off(self._task, self._scope)
             self.spawn(partial(bury, self._task, self._scope))
 
-    def _make_disk(self, name: str) -> SimulatedDisk:
+    def leased_disk(self, name: str = "disk", ttl: float = 15.0) -> SimulatedDisk:
+        """A disk for `serve`, on which an engine holds a lease that it can lose."""
+        return self._make_disk(name, ttl)
+
+    def _make_disk(self, name: str, lease_ttl: float = math.inf) -> SimulatedDisk:
         rules = Rules(lambda: self.ticking.now)
 
         def committed(batch: Batch) -> None:
@@ -310,7 +315,9 @@ class World:
                 self.trace.add("event", name, event)
             self.judge(rules, rules.commit, batch)
 
-        medium = MemoryMedium() if self._store == "memory" else SqliteMedium(self.derived("sqlite", name))
+        medium: Medium = MemoryMedium()
+        if self._store == "sqlite" or lease_ttl < math.inf:
+            medium = SqliteMedium(self.derived("sqlite", name), lease_ttl)
         return SimulatedDisk(medium, self.derived("disk", name), rules, committed, partial(self.fault, name))
 
     def _end_instant(self) -> None:

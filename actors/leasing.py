@@ -1,0 +1,82 @@
+"""What an engine does about the lease of its store: bodies execute only under it.
+
+When the lease could not be renewed, each live body is cancelled before it ends, in the turn in which the
+engine hears of it: not by its run's actor, which may be waiting for the very store that can't be reached. A
+body that is to begin waits until the lease is good again. When somebody else has taken it, the engine stops.
+
+What becomes of the runs stands in `comeback.py`: what becomes of those whose process has died.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import trio
+
+from ..persistence.failures import StoreBroken
+from ..persistence.store import Store, StoreLease
+from .execution import LiveBodies
+
+logger = logging.getLogger("greenroom")
+
+
+class Leasing:
+    """See the module's text (`store.LeaseWatch`). `exits`: the process ends when the lease is over and a body
+    still executes. `fail` stops the engine."""
+
+    def __init__(
+        self, store: Store, live_bodies: LiveBodies, exits: bool, fail: Callable[[Exception], None]
+    ) -> None:
+        self.exits = exits
+        # A store that a program has made itself may know of no lease.
+        self._lease: StoreLease | None = getattr(store, "lease", None)
+        self._live_bodies = live_bodies
+        self._fail = fail
+        self._renewed = trio.Event()
+        if self._lease is not None:
+            self._lease.watch(self)
+            live_bodies.may_begin = self._may_begin
+
+    @property
+    def needs_task(self) -> bool:
+        """Whether there is a lease to keep."""
+        return self._lease is not None
+
+    async def keep(self) -> None:
+        """Renew the lease, where no thread does."""
+        if self._lease is not None:
+            await self._lease.keep()
+
+    def lease_lapses(self, why: str) -> None:
+        logger.error(
+            "the lease on the store ends, because it could not be renewed (%s): bodies are cancelled, "
+            "and none begins until it is renewed",
+            why or "not in time",
+        )
+        for execution in self._live_bodies.begun():
+            execution.lapse("the engine has lost its lease on the store")
+
+    def lease_over(self, executing: Sequence[str]) -> None:
+        if executing:
+            logger.error(
+                "the lease on the store is over, and the bodies of these runs still execute: %s; another "
+                "engine may begin them, too",
+                ", ".join(executing),
+            )
+
+    def lease_renewed(self) -> None:
+        logger.warning("the lease on the store is renewed: bodies may begin")
+        renewed, self._renewed = self._renewed, trio.Event()
+        renewed.set()
+
+    def lease_taken(self, why: str) -> None:
+        self._fail(StoreBroken(f"{why}: this engine stops"))
+
+    def executing(self) -> Sequence[str]:
+        return [execution.run.id for execution in self._live_bodies.begun()]
+
+    async def _may_begin(self) -> None:
+        assert self._lease is not None, "only a lease makes a body wait"
+        while not self._lease.is_good():
+            await self._renewed.wait()

@@ -1,0 +1,388 @@
+"""The lease of a store: who gets it, how long it lasts, and what its holder makes of it."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from greenroom.persistence import migrating
+from greenroom.persistence.backup import back_up
+from greenroom.persistence.database import DatabaseManager
+from greenroom.persistence.failures import StoreBroken
+from greenroom.persistence.holders import Holder, begins, ends, is_alive, this_process
+from greenroom.persistence.lease import ENGINE, Free, Lease, Leases, Refused, Wait, may_take
+from greenroom.persistence.leasekeeping import Asked, Do, Failed, Keeping, Renewed, Taken
+from greenroom.persistence.schema import metadata
+from greenroom.persistence.sqlstore import SqlStore
+from greenroom.persistence.store import Batch, Retention, Stored
+from greenroom.protocol.errors import Conflict
+from tests.servers import Server
+
+HOLD = """
+import sys, trio
+from greenroom.persistence.sqlstore import SqlStore
+
+async def hold():
+    store = SqlStore(sys.argv[1], lease_ttl=float(sys.argv[2]))
+    await store.open("epoch", 3, 0.0)
+    print("held", flush=True)
+    await trio.sleep_forever()
+
+trio.run(hold)
+"""
+
+
+# The holder's machine.
+
+
+def test_a_lease_is_renewed_after_a_third_of_its_time():
+    keeping = Keeping(15, sent=100)
+    assert keeping.turn(104.9) == []
+    assert keeping.next() == 105
+    assert keeping.turn(105) == [Do.RENEW]
+    assert keeping.turn(105.2, Renewed(105)) == []
+    assert keeping.until == 120
+    assert keeping.next() == 110
+
+
+def test_a_lease_lasts_from_when_the_renewal_was_sent_not_from_when_it_was_answered():
+    keeping = Keeping(15, sent=0)
+    assert keeping.turn(5) == [Do.RENEW]
+    keeping.turn(9.9, Renewed(5))
+    assert keeping.until == 20
+    assert keeping.acts_until == 17
+
+
+def test_who_can_not_renew_cancels_before_the_end_and_then_ends_what_is_left():
+    keeping = Keeping(15, sent=0)
+    assert keeping.turn(5) == [Do.RENEW]
+    assert keeping.turn(5.1, Failed("no line")) == []
+    assert keeping.turn(6.1) == [Do.RENEW]
+    assert keeping.turn(6.2, Failed("no line")) == []
+    assert keeping.turn(12) == [Do.CANCEL, Do.RENEW]
+    assert keeping.turn(15, Failed("no line")) == [Do.END]
+    assert keeping.turn(16) == [Do.RENEW]
+    assert keeping.turn(16.1, Renewed(16)) == [Do.GO_ON]
+    assert keeping.acts_until == 28
+
+
+def test_a_renewal_without_an_answer_is_given_up_once():
+    keeping = Keeping(15, sent=0)
+    assert keeping.turn(5) == [Do.RENEW]
+    assert keeping.next() == 10
+    assert keeping.turn(10) == [Do.GIVE_UP]
+    assert keeping.turn(11) == []
+    assert keeping.turn(11.1, Failed("given up")) == []
+
+
+def test_a_late_answer_does_not_bring_back_what_is_over():
+    keeping = Keeping(15, sent=0)
+    assert keeping.turn(5) == [Do.RENEW]
+    assert keeping.turn(14) == [Do.CANCEL, Do.GIVE_UP]
+    assert keeping.turn(15) == [Do.END]
+    assert keeping.turn(18.5, Renewed(5)) == [Do.RENEW]
+    assert keeping.state == "over"
+
+
+def test_a_machine_that_slept_finds_its_lease_over_at_once_and_its_bodies_get_a_moment_to_go():
+    keeping = Keeping(15, sent=0)
+    assert keeping.turn(3600) == [Do.CANCEL, Do.RENEW]
+    assert keeping.next() == 3601
+    assert keeping.turn(3601) == [Do.END]
+
+
+def test_who_hears_that_another_has_the_lease_stops_and_its_bodies_have_a_moment_to_go():
+    keeping = Keeping(15, sent=0)
+    keeping.turn(5)
+    assert keeping.turn(5.1, Taken("another")) == [Do.STOP, Do.CANCEL]
+    assert keeping.next() == 8.1
+    assert keeping.turn(8.1) == [Do.END]
+    assert keeping.next() == float("inf")
+
+
+def test_who_asks_hears_that_the_lease_is_good_though_nobody_had_said_that_it_was_not():
+    keeping = Keeping(15, sent=0)
+    assert keeping.turn(1, Asked()) == [Do.GO_ON]
+    assert keeping.turn(13, Asked()) == [Do.CANCEL, Do.RENEW]
+    assert keeping.turn(13.1, Renewed(13)) == [Do.GO_ON]
+
+
+# Who lives.
+
+
+def test_a_process_is_alive_as_long_as_it_holds_its_lease():
+    me = this_process()
+    assert is_alive(me) is False
+    begins(me)
+    assert is_alive(me) is True
+    ends(me)
+    assert is_alive(me) is False
+
+
+def test_a_process_that_has_ended_is_not_alive_and_one_elsewhere_is_not_known():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    mine = this_process()
+    started = int(Path(f"/proc/{child.pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    other = msgspec.structs.replace(mine, id="x", pid=child.pid, started=started)
+    assert is_alive(other) is True
+    assert is_alive(msgspec.structs.replace(other, started=started + 1)) is False
+    child.kill()
+    child.communicate()
+    assert is_alive(other) is False
+    assert is_alive(msgspec.structs.replace(other, machine="another")) is None
+    assert is_alive(msgspec.structs.replace(other, machine="another", lock="1:2"), "1:2") is False
+
+
+SOMEBODY = Holder("x", "elsewhere", 1)
+
+
+@pytest.mark.parametrize(
+    ("lease", "alive", "patient", "verdict"),
+    [
+        (None, None, True, Free()),
+        (Lease(None, 3, None, -100.0), None, True, Free()),
+        (Lease(SOMEBODY, 3, None, -0.1), True, True, Free()),
+        (Lease(SOMEBODY, 3, None, 7.0), False, True, Free()),
+        (Lease(SOMEBODY, 3, None, 7.0), True, True, Refused(SOMEBODY, 7.0)),
+        (Lease(SOMEBODY, 3, None, 7.0), None, True, Wait(7.0, SOMEBODY)),
+        (Lease(SOMEBODY, 3, None, 7.0), None, False, Refused(SOMEBODY, 7.0)),
+    ],
+)
+def test_a_lease_may_be_taken_that_is_free_has_expired_or_whose_holder_has_died(
+    lease: Lease | None, alive: bool | None, patient: bool, verdict: object
+):
+    assert may_take(lease, lambda holder: alive, patient=patient) == verdict
+
+
+# In the store.
+
+
+@pytest.fixture
+async def database(url: str):
+    database = DatabaseManager(url)
+    await database.open()
+    metadata.create_all(database.engine)
+    yield database
+    await database.close()
+
+
+async def test_a_term_is_higher_than_any_before_it_and_only_its_holder_renews_it(database: DatabaseManager):
+    leases = Leases(database.kind, lambda: 1000.0)
+    ann, bob = Holder("ann"), Holder("bob")
+
+    async def call(function: Callable[..., object], *arguments: object) -> object:
+        return await database.run(lambda connection: function(connection.connection.cursor(), *arguments))
+
+    assert (await call(leases.look, ENGINE)).holder is None
+    assert await call(leases.acquire, ENGINE, ann, 15) == 1
+    held = await call(leases.read, ENGINE)
+    assert (held.holder, held.term) == (ann, 1)
+    assert 10 < held.left <= 15
+    assert await call(leases.renew, ENGINE, ann, 1, 30)
+    assert 20 < (await call(leases.read, ENGINE)).left <= 30
+    assert not await call(leases.renew, ENGINE, bob, 1, 15)
+    assert not await call(leases.renew, ENGINE, ann, 2, 15)
+    assert await call(leases.acquire, ENGINE, bob, 15) == 2
+    assert not await call(leases.renew, ENGINE, ann, 1, 15)
+    assert not await call(leases.release, ENGINE, ann, 1)
+    assert await call(leases.release, ENGINE, bob, 2)
+    assert not (await call(leases.read, ENGINE)).is_held
+    assert await call(leases.acquire, ENGINE, ann, 15) == 3
+
+
+async def opened(url: str, ttl: float = 15) -> SqlStore:
+    store = SqlStore(url, lease_ttl=ttl)
+    stored: Stored = await store.open("epoch", 3, 0.0)
+    assert stored.epoch == "epoch"
+    return store
+
+
+def row(path: Path) -> tuple[str | None, int, float]:
+    connection = sqlite3.connect(path)
+    [found] = connection.execute("SELECT holder, term, expires_at FROM leases").fetchall()
+    connection.close()
+    return found
+
+
+async def test_a_clean_end_releases_the_lease_and_the_next_one_has_a_higher_term(tmp_path: Path):
+    for term in (1, 2):
+        store = await opened(f"sqlite:///{tmp_path}/x.db")
+        holder, found, _ = row(tmp_path / "x.db")
+        assert found == term
+        assert f'"pid":{os.getpid()}' in (holder or "")
+        await store.close()
+        assert row(tmp_path / "x.db")[0] is None
+
+
+async def test_a_lease_is_renewed_while_the_event_loop_is_blocked(tmp_path: Path):
+    store = await opened(f"sqlite:///{tmp_path}/x.db", ttl=1.5)
+    _, _, before = row(tmp_path / "x.db")
+    subprocess.run(["sleep", "2"], check=True)  # noqa: ASYNC221  # blocking it is the matter
+    assert store.lease is not None
+    assert store.lease.is_good()
+    assert row(tmp_path / "x.db")[2] > before + 1
+    await store.close()
+
+
+async def hold(url: str, ttl: float) -> "subprocess.Popen[bytes]":
+    def start() -> "subprocess.Popen[bytes]":
+        process = subprocess.Popen([sys.executable, "-c", HOLD, url, str(ttl)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        return process
+
+    return await trio.to_thread.run_sync(start)
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.communicate()
+
+
+async def test_a_second_engine_is_refused_though_the_lock_s_file_was_deleted(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/x.db"
+    process = await hold(url, 15)
+    (tmp_path / "x.db.lock").unlink()
+    store = SqlStore(url)
+    with pytest.raises(Conflict, match=rf"pid {process.pid} on .*, whose lease on the store lasts"):
+        await store.open("epoch", 3, 0.0)
+    await store.close()
+    end(process)
+    (tmp_path / "x.db.lock").unlink()
+    with trio.fail_after(10):
+        await (await opened(url)).close()  # it has died, so nobody waits
+
+
+async def test_a_second_engine_in_the_same_process_is_refused_likewise(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/x.db"
+    first, second = await opened(url), SqlStore(url)
+    (tmp_path / "x.db.lock").unlink()
+    with pytest.raises(Conflict, match=f"pid {os.getpid()} on "):
+        await second.open("epoch", 3, 0.0)
+    await second.close()
+    await first.close()
+    await (await opened(url)).close()
+
+
+async def test_a_killed_process_s_lease_is_taken_at_once(tmp_path: Path, postgresql: Server):
+    server_url = postgresql.fresh_database()
+    await migrating.upgrade(server_url)
+    for url in (f"sqlite:///{tmp_path}/x.db", server_url):
+        end(await hold(url, 60))
+        with trio.fail_after(20):
+            while True:  # a server notices it a moment later
+                try:
+                    store = await opened(url)
+                except Conflict:
+                    await trio.sleep(0.05)
+                else:
+                    break
+        assert store.lease is not None
+        assert store.lease.term == 2
+        await store.close()
+
+
+def claim(path: Path, seconds: float) -> None:
+    """Somebody on another machine has the lease."""
+    connection = sqlite3.connect(path)
+    sets = "holder = ?, term = term + 1, expires_at = (julianday('now') - 2440587.5) * 86400 + ?"
+    connection.execute(f"UPDATE leases SET {sets}", (Holder("x", "elsewhere", 7, 1, "m").text(), seconds))
+    connection.commit()
+    connection.close()
+
+
+async def test_a_lease_from_another_machine_is_waited_for_until_it_expires(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    await (await opened(f"sqlite:///{tmp_path}/x.db")).close()
+    claim(tmp_path / "x.db", 1.0)
+    began = trio.current_time()
+    store = await opened(f"sqlite:///{tmp_path}/x.db")
+    assert trio.current_time() - began > 0.9
+    assert "is leased to pid 7 on elsewhere, which may have died: waiting" in caplog.text
+    assert row(tmp_path / "x.db")[1] == 3
+    await store.close()
+
+
+async def test_a_lease_from_another_machine_that_is_renewed_meanwhile_is_refused(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/x.db"
+    await (await opened(url)).close()
+    claim(tmp_path / "x.db", 1.0)
+    store = SqlStore(url)
+    async with trio.open_nursery() as nursery:
+
+        async def renew() -> None:
+            await trio.sleep(0.5)
+            claim(tmp_path / "x.db", 60)
+
+        nursery.start_soon(renew)
+        with pytest.raises(Conflict, match="pid 7 on elsewhere, whose lease on the store lasts"):
+            await store.open("epoch", 3, 0.0)
+    await store.close()
+
+
+async def test_who_has_lost_the_lease_can_not_commit(tmp_path: Path):
+    store = await opened(f"sqlite:///{tmp_path}/x.db")
+    await store.commit(Batch(0, [], {}, []))
+    claim(tmp_path / "x.db", 60)
+    with pytest.raises(StoreBroken, match="another engine has taken the store"):
+        await store.commit(Batch(0, [], {}, []))
+    await store.close()
+    assert "elsewhere" in (row(tmp_path / "x.db")[0] or "")
+
+
+async def test_a_file_with_two_names_is_refused(tmp_path: Path):
+    await (await opened(f"sqlite:///{tmp_path}/x.db")).close()
+    os.link(tmp_path / "x.db", tmp_path / "y.db")
+    store = SqlStore(f"sqlite:///{tmp_path}/y.db")
+    with pytest.raises(StoreBroken, match="its file has 2 names"):
+        await store.open("epoch", 3, 0.0)
+    await store.close()
+
+
+async def test_a_copy_of_a_live_store_can_be_opened_though_the_lease_was_copied_with_it(tmp_path: Path):
+    store = await opened(f"sqlite:///{tmp_path}/x.db", ttl=1.5)
+    for name in ("x.db", "x.db-wal", "x.db-shm"):
+        shutil.copy(tmp_path / name, tmp_path / name.replace("x", "y", 1))
+    copy = SqlStore(f"sqlite:///{tmp_path}/y.db")
+    with pytest.raises(Conflict):  # it can't be told from the one that lives
+        await copy.open("epoch", 3, 0.0)
+    await copy.close()
+    await trio.sleep(1.5)
+    await (await opened(f"sqlite:///{tmp_path}/y.db")).close()
+    await store.close()
+
+
+async def test_nobody_has_the_lease_of_a_backup(tmp_path: Path):
+    store = await opened(f"sqlite:///{tmp_path}/x.db")
+    back_up(f"sqlite:///{tmp_path}/x.db", tmp_path / "y.db")
+    await (await opened(f"sqlite:///{tmp_path}/y.db")).close()
+    assert store.lease is not None
+    assert row(tmp_path / "x.db")[0] is not None
+    await store.close()
+
+
+async def test_a_command_that_needs_the_store_alone_is_refused_while_the_lease_lasts(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/x.db"
+    await (await opened(url)).close()
+    assert await migrating.prune_all(url, Retention(keep_runs=1), 0.0) == 0
+    claim(tmp_path / "x.db", 60)
+    with pytest.raises(Conflict, match="pid 7 on elsewhere, whose lease on the store lasts"):
+        await migrating.prune_all(url, Retention(keep_runs=1), 0.0)
+
+
+async def test_many_writes_beside_the_renewals_meet_no_locked_database(tmp_path: Path):
+    store = await opened(f"sqlite:///{tmp_path}/x.db?synchronous=normal", ttl=0.3)
+    until = trio.current_time() + 2
+    while trio.current_time() < until:
+        await store.commit(Batch(0, [], {}, []))
+    assert store.lease is not None
+    assert store.lease.is_good()
+    await store.close()
