@@ -7,13 +7,13 @@ Others send it messages and answers. Each of these functions handles one such me
 
 from __future__ import annotations
 
-from ..persistence.store import Memo, MessagesTaken
+from ..persistence.store import AnswersSpent, Checkpoint, Memo, MessagesTaken
 from ..protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun, NotInteractive, QueueFull
 from ..protocol.events import Event, RunMessage, RunSignal
 from ..protocol.states import PENDING, Status
 from ..protocol.values import copied
-from .bodymessages import Ask, Flag, Resume, Suspend, Taken, Unask
-from .change import Change
+from .bodymessages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
+from .change import REPORTING, Change
 from .comeback import look_for_answers, look_for_signals
 from .doorstep import MAX_MESSAGES
 from .messages import AnswerInterrupt, Inject, SendSignal
@@ -74,8 +74,8 @@ async def ask(run: RunState, message: Ask) -> None:
     if run.verdict is not None or stopping:
         message.answer.set({"approved": False, "reason": "shutdown" if stopping else "cancelled"})
         message.reply.set(False)
-    elif message.key in questions.answers:
-        message.answer.set(questions.answers[message.key])
+    elif (kept := questions.recall(message)) is not None:
+        message.answer.set(kept.answer)
         message.reply.set(False)
     elif (refusal := _refuses_question(run, message)) is not None:
         message.reply.fail(refusal)
@@ -110,6 +110,29 @@ async def unask(run: RunState, message: Unask) -> None:
     event = run.questions.withdraw(message.key)
     if event is not None and not run.ledger.ended:
         await run.ledger.note(event)
+
+
+async def save(run: RunState, message: Save) -> None:
+    """The body saves a checkpoint. The answers that it was given until now are not for what comes after it."""
+    if run.abandoned or run.execution is None:
+        return  # the body, if there is one, has been told
+    events, spent = run.questions.pass_checkpoint()
+    counts = (message.interrupts, message.calls)
+    memos: tuple[Memo, ...] = (
+        Checkpoint(run.submission.handle, run.submission.job.name, run.id, message.value, *counts),
+    )
+    if spent:
+        memos = (*memos, AnswersSpent(run.id, spent))
+    run.journal.tell(
+        Change(
+            tuple(events),
+            run=run.id,
+            expect=REPORTING,
+            attempt=message.attempt,
+            memos=memos,
+            reply=message.reply,
+        )
+    )
 
 
 async def answer(run: RunState, message: AnswerInterrupt) -> None:

@@ -36,6 +36,16 @@ class Ask(msgspec.Struct):
     answer: Reply[Any]
 
 
+class Save(msgspec.Struct):
+    """From a body: a checkpoint, with the counts of its interrupts and calls. Answered by the journal."""
+
+    value: Any
+    interrupts: int
+    calls: int
+    attempt: int
+    reply: Reply[Any]
+
+
 class Unask(msgspec.Struct, gc=False):
     """From a body: it doesn't wait for the answer any more."""
 

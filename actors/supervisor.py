@@ -30,6 +30,7 @@ from .messages import (
     Closing,
     Drop,
     Entering,
+    FindRequest,
     Hold,
     Inject,
     Joined,
@@ -95,6 +96,7 @@ class Supervisor(Actor):
         intake = self._intake
         self._handlers: dict[type, Callable[[Any], None]] = {
             Submit: intake.submit,
+            FindRequest: intake.find_request,
             Entering: intake.entering,
             Waiting: intake.waiting,
             Joined: intake.joined,
