@@ -113,7 +113,7 @@ async def unask(run: RunState, message: Unask) -> None:
 
 
 async def save(run: RunState, message: Save) -> None:
-    """The body saves a checkpoint. The answers that it was given until now are not for what comes after it."""
+    """The body saves a checkpoint. Answers given until now are spent: a later body asks anew."""
     if run.abandoned or run.execution is None:
         return  # the body, if there is one, has been told
     events, spent = run.questions.pass_checkpoint()

@@ -74,6 +74,11 @@ class BlockingRun:
         """See `Run.interrupt`."""
         return self._call(partial(self._run.interrupt, data, **options))
 
+    def confirm(self, data: Any, **options: Any) -> bool:
+        """See `Run.confirm`."""
+        confirmed: bool = self._call(partial(self._run.confirm, data, **options))
+        return confirmed
+
     def sleep(self, seconds: float, release_slot: bool = True) -> None:
         """See `Run.sleep`."""
         self._call(partial(self._run.sleep, seconds, release_slot))

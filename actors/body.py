@@ -18,6 +18,7 @@ import trio
 from ..persistence.files import Files, PartFile
 from ..persistence.flows import FlowState
 from ..persistence.store import Checkpoint, FileFinished, FileGivenUp, Memo
+from ..protocol.answers import approves, with_truth
 from ..protocol.errors import Invalid, RunAbandoned
 from ..protocol.events import Event, RunLog
 from ..protocol.names import check_name
@@ -231,6 +232,8 @@ class Run:
     ) -> Any:
         """Ask people a question and wait for the answer; `None` when none came in time.
 
+        Whatever denies is false: besides `None`, an answer whose `approved` is not `True`, as a cancel and
+        the engine's end give it.
         A body that asks the same under a key that was answered since the last checkpoint (default: the
         position of the question) gets that answer at once.
         """
@@ -249,10 +252,23 @@ class Run:
             if over:
                 self._interrupts.end(position)
 
+    async def confirm(
+        self,
+        data: Any,
+        timeout: float | None = 300,
+        key: str | None = None,
+        release_slot: bool = False,
+    ) -> bool:
+        """Ask people for a yes or no: whether the answer is `True` or has `"approved": True`.
+
+        Everything else is a no: another answer, none in time, a cancel, the engine's end.
+        """
+        return approves(await self.interrupt(data, timeout, key, release_slot))
+
     async def _answer_to(self, ask: Ask) -> Any:
         released = await self._ask_actor(ask)
         try:
-            return copied(await self._wait(ask.answer))
+            return with_truth(copied(await self._wait(ask.answer)))
         except trio.Cancelled:
             self._actor.tell(Unask(ask.key))
             raise

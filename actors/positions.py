@@ -29,7 +29,7 @@ class Positions:
         self._open.remove(position)
 
     def save(self) -> int:
-        """The count for a checkpoint that is saved now. From here on this body counts as the next one will."""
+        """The count for a checkpoint saved now. From here on this body counts as the next one will."""
         if not self._open:
             return self._last
         self._last = max(self._open)

@@ -1,7 +1,7 @@
 """The open questions of one run, and the answers that were given.
 
-An answer is kept until the body saves its next checkpoint, for a body that asks the same under the same key: a
-retry, or one that goes on after a restart. What is asked with other data is another question: it never gets
+An answer is kept until the body saves its next checkpoint, for a body that asks the same under the same key:
+a retry, or one that goes on after a restart. What is asked with other data is another question: it never gets
 the answer that is stored under its key.
 """
 
@@ -101,8 +101,8 @@ class Questions:
         return kept if kept is not None and same_json(kept.data, ask.data) else None
 
     def open(self, ask: Ask) -> list[Event]:
-        """A question, and the event that opens it; none, if it was open before a restart and still is. What is
-        stored under its key and has other data is withdrawn."""
+        """A question, and the event that opens it; none, if it was open before a restart and still is. What
+        is stored under its key and has other data is withdrawn."""
         before, withdrawn = self._open.get(ask.key), []
         if before is not None and same_json(before.data, ask.data):
             before.answer = ask.answer
@@ -140,8 +140,8 @@ class Questions:
         )
 
     def open_without_body(self, question: PausedQuestion) -> list[Event]:
-        """A question that is open while the run waits without a body. Its key is unique, so one that is stored
-        under it is the same, whatever became of its data."""
+        """A question that is open while the run waits without a body. Its key is unique, so one that is
+        stored under it is the same, whatever became of its data."""
         key = question.key
         if key in self.kept or key in self._open:
             return []
@@ -183,8 +183,8 @@ class Questions:
         return None if question is None else self._closed(question, "withdrawn", None, "body")
 
     def pass_checkpoint(self) -> tuple[list[Event], tuple[str, ...]]:
-        """The body saves a checkpoint, and goes on from there: the events that close what nobody waits for any
-        more, and the questions whose answers are not kept any longer."""
+        """The body saves a checkpoint, and goes on from there: the events that close what nobody waits for
+        any more, and the questions whose answers are not kept any longer."""
         left = [question for question in self._open.values() if question.answer is None]
         for question in left:
             del self._open[question.key]

@@ -1,7 +1,7 @@
 """Request ids: the same one twice is one run, for as long as that run is pending and a day longer.
 
-Those of a run's children begin with the id of that run. They are kept for as long as it is pending, too: it may
-make its calls again.
+Those of a run's children begin with the id of that run. They are kept for as long as it is pending, too: it
+may make its calls again.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class AnswersSpent(msgspec.Struct, frozen=True, gc=False):
-    """The body has saved a checkpoint after these interrupts were closed: no later body gets their answers."""
+    """The body saved a checkpoint after these interrupts were closed: no later body gets their answers."""
 
     run: str
     interrupts: tuple[str, ...]

@@ -1,5 +1,5 @@
-"""What a body that goes on from a checkpoint gets again: the answers and the children of what it asks for again,
-and never those of anything else."""
+"""What a body that goes on from a checkpoint gets again: the answers and the children of what it asks for
+again, and never those of anything else."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ async def test_a_run_that_continues_does_not_count_from_the_checkpoint_of_anothe
 
 
 def shop(charged: list[Any], leave_at: int | None, total: int = 3, **options: Any) -> Jobs:
-    """A parent that charges a number of times and saves a checkpoint after each; it stays where it is told to."""
+    """A parent that charges a number of times, with a checkpoint after each; it stays where it is told to."""
     jobs = Jobs()
 
     @jobs.job("charge")
@@ -285,6 +285,7 @@ async def test_a_call_of_other_terms_gets_a_child_of_its_own_and_the_stored_one_
             await trio.testing.wait_all_tasks_blocked(0.01)
             accepted, _ = await run._child_calls.call(1, "child", terms(run))
             run.children[accepted.run] = None
+        return None
 
     def terms(run: Run) -> dict[str, Any]:
         return {
@@ -322,7 +323,7 @@ async def test_a_child_that_was_given_up_is_called_anew(lives: Lives, clock: Clo
     async def parent(run: Run) -> Any:
         with trio.move_on_after(0.2):
             return await run.call("child", handle="c")
-        await trio.sleep_forever()
+        return await trio.sleep_forever()
 
     async with lives.crash(jobs) as engine:
         run = await engine.submit("parent", handle="h")
