@@ -103,7 +103,7 @@ class Run:
         self._inbox = inbox  # messages that it hasn't taken; at most as many as the doorstep lets in
         self._news: trio.lowlevel.ParkingLot | None = None  # made when first needed: few bodies are told
         self._progress: ProgressReport | None = None  # likewise
-        self._parts: dict[PartFile, None] = {}
+        self._parts: dict[PartFile, bool] = {}  # and whether it is recorded as finished, for the first time
         own = checkpoint is not None and checkpoint.run == self.id
         self._interrupts = Positions(checkpoint.interrupts if own and checkpoint is not None else 0)
         self._calls = Positions(checkpoint.calls if own and checkpoint is not None else 0)
@@ -351,20 +351,19 @@ class Run:
         await self.check_open()
         with trio.CancelScope(shield=True):  # or a file might be created that nobody knows of
             part = await self._services.files.create(self.handle, path, self.id, overwrite=overwrite)
-        self._parts[part] = None
-        recorded = False
+        self._parts[part] = False
         try:
             yield RunFile(self, part)
             await self.check_open()
-            recorded = True
+            self._parts[part] = part.path not in self.finished_files
             await self._commit(Change((), memos=(FileFinished(self.id, part.path),)))
             with trio.CancelScope(shield=True):
                 await part.finish()
             self.finished_files.append(part.path)
         except BaseException:
+            if self._parts[part]:
+                await self._give_up([part])
             await self._discard(part)
-            if recorded:
-                self._journal.tell(Change((), run=self.id, memos=(FileGivenUp(self.id, part.path),)))
             raise
         finally:
             del self._parts[part]
@@ -464,8 +463,19 @@ class Run:
         except OSError:  # what made the body give the file up matters more
             logger.exception("run %s left %s unfinished, and it could not be deleted", self.id, part.path)
 
+    async def _give_up(self, parts: Sequence[PartFile]) -> None:
+        """Commit that these files didn't get their names, before the parts are gone: they show it."""
+        reply: Reply[Outcome] = Reply()
+        memos = tuple(FileGivenUp(self.id, part.path) for part in parts)
+        self._journal.tell(Change((), run=self.id, memos=memos, reply=reply))
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
+            await reply.get()
+
     async def discard_parts(self) -> None:
         """Delete what is unfinished: the body can't be relied on to do it."""
+        recorded = [part for part, recorded in self._parts.items() if recorded]
+        if recorded:
+            await self._give_up(recorded)
         for part in list(self._parts):
             await part.discard()
 

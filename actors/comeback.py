@@ -12,11 +12,12 @@ from functools import partial
 import msgspec
 import trio
 
-from ..persistence.store import Deaths, StoredRun
+from ..persistence.store import Deaths, FileGivenUp, StoredRun
 from ..protocol.events import RunChanged
 from ..protocol.states import Status
 from . import errands
 from .actor import Countdown, Reply
+from .change import Change
 from .ending import end
 from .jobs import unknown_job
 from .journal import WatchEnd
@@ -63,7 +64,7 @@ async def recover(run: RunState, message: Recover, children_ended: Reply[None]) 
     """The run had begun: let it go on if its author said that it may, else end it. `children_ended` is set
     when all of the runs have ended that it waits for. What the last body left unfinished is deleted before
     the next one begins, or the run has ended."""
-    errands.send(run, partial(_remove_parts, run), partial(_without_parts, run))
+    errands.send(run, partial(_tidy_up_files, run), partial(_without_parts, run))
     await _go_on_or_end(run, message, children_ended)
     stored = run.submission.stored
     if run.ending and stored is not None and holds_slot(stored.record):
@@ -115,16 +116,29 @@ async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[N
         _wait_again(run, stored, message.children, children_ended)
 
 
-async def _remove_parts(run: RunState) -> list[str]:
+async def _tidy_up_files(run: RunState) -> list[str] | None:
+    """Find out which files the last body left unfinished, and remove them; returns their paths, or `None` if
+    they are not known. A file that was recorded as finished and has not got its name may stand in an older
+    run's place: that it isn't this run's is committed before the part is gone, which shows it."""
+    files, handle = run.services.files, run.submission.handle
+    unfinished = None
     try:
-        return await run.services.files.remove_parts(run.submission.handle, run.id)
+        unfinished = await files.unfinished(handle, run.id)
+        given_up = tuple(FileGivenUp(run.id, path) for path in unfinished if path in run.files)
+        if given_up:
+            await run.journal.ask(Change((), run=run.id, memos=given_up))
+        if unfinished:
+            await files.remove_parts(handle, run.id)
     except OSError:  # the run can go on, or end, all the same
-        logger.exception("what run %s left of unfinished files could not be deleted", run.id)
-        return []
+        logger.exception("what run %s left of unfinished files could not be found or deleted", run.id)
+    return unfinished
 
 
-async def _without_parts(run: RunState, unfinished: list[str]) -> None:
-    run.files = [path for path in run.files if path not in unfinished]
+async def _without_parts(run: RunState, unfinished: list[str] | None) -> None:
+    if unfinished is None:
+        run.files = []  # rather keep what it has finished than delete what an older run has
+    else:
+        run.files = [path for path in run.files if path not in unfinished]
 
 
 def _wait_again(run: RunState, stored: StoredRun, children: list[str], children_ended: Reply[None]) -> None:

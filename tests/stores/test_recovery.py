@@ -13,6 +13,7 @@ from trio.abc import Clock
 
 from greenroom import Jobs, Run
 from greenroom.errors import Conflict
+from greenroom.persistence import files
 from greenroom.persistence.files import DiskFiles
 from greenroom.protocol.events import InterruptOpened, RunStateChanged
 from tests.support import Bodies
@@ -869,9 +870,9 @@ class SlowDeletes(DiskFiles):
         await self.goes_on.wait()
         await super().delete(handle, paths)
 
-    async def remove_parts(self, handle: str, run: str) -> list[str]:
+    async def remove_parts(self, handle: str, run: str) -> None:
         await self.goes_on.wait()
-        return await super().remove_parts(handle, run)
+        await super().remove_parts(handle, run)
 
 
 async def test_slow_deletes_after_a_crash_delay_only_the_runs_whose_files_they_are(
@@ -902,8 +903,8 @@ async def test_slow_deletes_after_a_crash_delay_only_the_runs_whose_files_they_a
     (lives.folder / "j" / f"y.txt.{crashed.id}.part").write_bytes(b"ha")
     diary.hold = False
     diary.begun.clear()
-    files = SlowDeletes(lives.folder)
-    async with lives.clean(diary.jobs, data_dir=files) as engine:
+    disk = SlowDeletes(lives.folder)
+    async with lives.clean(diary.jobs, data_dir=disk) as engine:
         with trio.fail_after(PATIENCE):
             for handle in "abcde":
                 await (await engine.submit("quick", handle=handle)).result()
@@ -911,13 +912,70 @@ async def test_slow_deletes_after_a_crash_delay_only_the_runs_whose_files_they_a
         assert {id for id, *_ in diary.begun}.isdisjoint({cancelled.id, resumed.id, crashed.id})
         runs = (await engine.snapshot()).runs
         assert (runs[cancelled.id].status, runs[crashed.id].status) == ("cancelling", "running")
-        files.goes_on.set()
+        disk.goes_on.set()
         assert (await ended(engine, cancelled)).status == "cancelled"
         assert (await ended(engine, crashed)).reason == "crashed"
         assert (await ended(engine, resumed)).status == "succeeded"
     assert sorted(path.name for path in (lives.folder / "i").iterdir()) == ["x.txt"]
     assert not list((lives.folder / "h").rglob("*.txt"))
     assert not list(lives.folder.rglob("*.part"))
+
+
+async def hang(lives: Lives, monkeypatch: pytest.MonkeyPatch, name: str) -> trio.Event:
+    """From here on this method of unfinished files hangs until the process dies. The event: one does."""
+    hangs = trio.Event()
+
+    async def method(part: Any) -> None:
+        hangs.set()
+        part._file.close()
+        await lives.cling()
+
+    monkeypatch.setattr(files._DiskPart, name, method)
+    return hangs
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+@pytest.mark.parametrize("where", ["before the new name", "while it is given up"])
+async def test_a_file_of_an_older_run_that_a_kill_kept_from_being_replaced_is_never_deleted(
+    lives: Lives, clock: Clock, restarts: int, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("writes", resumable=True, grace=math.inf)
+    async def writes(run: Run, params: dict[str, bool]) -> None:
+        if run.checkpoint is None:
+            await run.save_checkpoint("begun")
+            async with run.open_file("a.txt", overwrite=True) as file:
+                await file.write(b"whole")
+        diary.begin(run)
+        if params["stay"]:
+            await run.sleep(1000)
+
+    async with lives.clean(diary.jobs) as engine:
+        await ended(engine, await engine.submit("writes", handle="h", params={"stay": False}))
+    async with lives.crash(diary.jobs) as engine:
+        with monkeypatch.context() as patched:
+            hangs = await hang(lives, patched, "discard" if where == "while it is given up" else "finish")
+            if where == "while it is given up":
+                patched.setattr(files._DiskPart, "_close_and_rename", fail)
+            run = await engine.submit("writes", handle="h", params={"stay": True})
+            with trio.fail_after(20):
+                await hangs.wait()
+    if where == "while it is given up":  # its body had come that far
+        for part in lives.folder.rglob("*.part"):
+            part.unlink()
+    for _ in range(restarts):
+        async with lives.crash(diary.jobs) as engine:
+            await wait_for(engine, run, "suspended")
+    async with lives.clean(diary.jobs) as engine:
+        await wait_for(engine, run, "suspended")
+        await engine.cancel(run.id, files="delete")
+        assert (await ended(engine, run)).status == "cancelled"
+    assert left(lives) == ["a.txt"], "it was the older run's"
+
+
+def fail(part: Any) -> None:
+    raise OSError("as asked")
 
 
 # Requests and deadlines.
