@@ -14,7 +14,7 @@ from ..protocol.states import PENDING, Status
 from ..protocol.values import copied
 from .bodymessages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
 from .change import REPORTING, Change
-from .comeback import look_for_answers, look_for_signals
+from .comeback import look_for_answers, look_for_messages, look_for_signals
 from .doorstep import MAX_MESSAGES
 from .messages import AnswerInterrupt, Inject, SendSignal
 from .outage import unavailable
@@ -159,15 +159,18 @@ async def inject(run: RunState, message: Inject) -> None:
     if run.submission.job.special is not None:
         message.reply.fail(NotInteractive(f"run {run.id} walks a flow, which takes signals, no messages"))
         return
-    refusal = run.doorstep.refusal(ending=run.verdict is not None)
+    refusal = run.doorstep.refusal(ending=run.verdict is not None or run.ending)
     if refusal is not None:
         message.reply.fail(refusal)
         return
-    assert run.execution is not None, "an interactive run has a body"
     event = RunMessage(by=message.by, message=message.message, **run.submission.about())
     outcome = await run.ledger.note(event)
     run.doorstep.add(outcome.seq)
-    run.execution.run.deliver(copied(message.message))
+    if run.execution is not None:
+        run.execution.run.deliver(copied(message.message))
+    else:
+        run.inbox = (*run.inbox, copied(message.message))
+        look_for_messages(run)
     message.reply.set("accepted")
 
 

@@ -66,9 +66,9 @@ class BlockingRun:
         taken: list[Any] = self._call(self._run.messages)
         return taken
 
-    def next_message(self) -> Any:
+    def next_message(self, release_slot: bool = False) -> Any:
         """See `Run.next_message`."""
-        return self._call(self._run.next_message)
+        return self._call(partial(self._run.next_message, release_slot))
 
     def interrupt(self, data: Any, **options: Any) -> Any:
         """See `Run.interrupt`."""

@@ -179,17 +179,28 @@ class Run:
             self._actor.tell(Taken(len(taken)))
         return taken
 
-    async def next_message(self) -> Any:
-        """The oldest message that waits, or the next one to come."""
+    async def next_message(self, release_slot: bool = False) -> Any:
+        """The oldest message that waits, or the next one to come: until then without a slot, if it is to be
+        released."""
         await self.check_open()
         while not self._inbox:
-            if self._news is None:
-                self._news = trio.lowlevel.ParkingLot()
-            await self._news.park()
-            self._check()
+            if release_slot:
+                async with self._released("message", None):
+                    await self._news_of_messages()
+                await self._look_up()
+            else:
+                await self._news_of_messages()
         message, *self._inbox = self._inbox
         self._actor.tell(Taken(1))
         return message
+
+    async def _news_of_messages(self) -> None:
+        """Wait until there is a message."""
+        if self._news is None:
+            self._news = trio.lowlevel.ParkingLot()
+        while not self._inbox:
+            await self._news.park()
+            self._check()
 
     @asynccontextmanager
     async def streaming(self) -> AsyncIterator[None]:
@@ -553,7 +564,7 @@ class Run:
 
     @asynccontextmanager
     async def _released(
-        self, waiting_for: Literal["time", "child"], wakes_at: float | None
+        self, waiting_for: Literal["time", "child", "message"], wakes_at: float | None
     ) -> AsyncIterator[None]:
         await self._ask_actor(Suspend(waiting_for, wakes_at, Reply()))
         try:

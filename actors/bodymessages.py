@@ -13,7 +13,7 @@ from .messages import Cancel
 class Suspend(msgspec.Struct):
     """From a body: it waits for `waiting_for` without needing its slot."""
 
-    waiting_for: Literal["time", "child"]
+    waiting_for: Literal["time", "child", "message"]
     wakes_at: float | None
     reply: Reply[None]
 

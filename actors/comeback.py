@@ -112,7 +112,9 @@ async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[N
         run.questions.forget()
         run.enter_lane()
     else:
-        await ledger.note(ledger.without_body())
+        awaits_message = stored.record.waiting_for == "message"
+        await ledger.note(ledger.without_body(awaits_message=awaits_message))
+        run.doorstep.awaited = awaits_message
         _wait_again(run, stored, message.children, children_ended)
 
 
@@ -157,6 +159,8 @@ def _wait_again(run: RunState, stored: StoredRun, children: list[str], children_
         wait(run, Pause("answer", until, within=within))
     elif waiting_for == "signal":
         wait(run, Pause("signal", stored.wakes_at, within=within))
+    elif waiting_for == "message":
+        wait(run, Pause("message"))
     elif waiting_for == "child" and children:
         run.orphans = children
         each = Countdown([children_ended], len(children))
@@ -174,6 +178,7 @@ def wait(run: RunState, pause: Pause) -> None:
         run.timers.set("wake", trio.current_time() + left)
     look_for_answers(run)
     look_for_signals(run)
+    look_for_messages(run)
 
 
 def _seconds_until(run: RunState, wall: float, within: float | None) -> float:
@@ -199,6 +204,12 @@ def look_for_signals(run: RunState) -> None:
     if len(run.inbox) >= _MANY or any(
         pause.key is None or concerns(pause.key, signal.key) for signal in run.inbox
     ):
+        run.stop_waiting()
+
+
+def look_for_messages(run: RunState) -> None:
+    """A run without a body that waits for a message goes on when there is one, for its next body to take."""
+    if run.waits_for is not None and run.waits_for.waiting_for == "message" and run.inbox:
         run.stop_waiting()
 
 

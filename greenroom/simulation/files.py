@@ -71,8 +71,13 @@ class DiskFiles:
             self._disk.files.pop((handle, path), None)
 
     async def unfinished(self, handle: str, run: str) -> list[str]:
-        finished = [key for key, file in self._disk.files.items() if file.run == run]
-        await self.reach_to_delete(f"list the parts of {run}", [*finished, *self._parts_of(handle, run)], [])
+        try:
+            await self.reach(f"list the parts of {run}")
+        except BaseException:  # what is not known to be the run's is not deleted with it
+            if not self._owner.dead:
+                finished = [key for key, file in self._disk.files.items() if file.run == run]
+                self._disk.undeleted.update([*finished, *self._parts_of(handle, run)])
+            raise
         return [path for _, path, _ in self._parts_of(handle, run)]
 
     async def remove_parts(self, handle: str, run: str) -> None:

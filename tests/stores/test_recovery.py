@@ -672,6 +672,60 @@ async def test_messages_that_were_not_taken_wait_for_the_next_body(lives: Lives,
         assert (await ended(engine, run)).result == [{"two": 2}, "three"]
 
 
+@pytest.mark.parametrize("leave", ["crash", "clean"])
+@pytest.mark.parametrize("accepts", ["interactive", "streaming"])
+@pytest.mark.parametrize("early", [False, True])
+async def test_a_run_that_waited_for_a_message_waits_on_without_a_body_and_is_woken_by_one(
+    lives: Lives, clock: Clock, leave: str, accepts: str, early: bool
+) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("chat", resumable=True, accepts=accepts)
+    async def chat(run: Run) -> Any:
+        diary.begin(run)
+        async with run.streaming():
+            if run.checkpoint is None:
+                await run.save_checkpoint(await run.next_message(release_slot=True))
+            return [run.checkpoint, await run.next_message(release_slot=True)]
+
+    async with getattr(lives, leave)(diary.jobs) as engine:
+        run = await engine.submit("chat", handle="h")
+        await wait_until(engine, lambda now: now.runs[run.id].waiting_for == "message")
+        await engine.inject("h", "one")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        await wait_until(engine, lambda now: now.runs[run.id].waiting_for == "message")
+        if early:
+            await engine.set_max_concurrent(0)
+            await engine.inject("h", "two")
+    for _ in range(2):
+        async with lives.crash(diary.jobs, max_concurrent=0) as engine:
+            now = await engine.snapshot()
+            assert (now.runs[run.id].status, now.runs[run.id].waiting_for) == ("suspended", "message")
+            assert now.runs[run.id].interactive
+    assert len(diary.begun) == 1
+    async with lives.clean(diary.jobs, max_concurrent=1) as engine:
+        if not early:
+            assert await engine.inject("h", "two") == "accepted"
+        assert (await ended(engine, run)).result == ["one", "two"]
+    assert [checkpoint for _, _, checkpoint in diary.begun] == [None, "one"]
+
+
+async def test_a_run_that_waits_for_a_message_without_a_body_can_be_cancelled(
+    lives: Lives, clock: Clock
+) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("chat", resumable=True)
+    async def chat(run: Run) -> None:
+        await run.next_message(release_slot=True)
+
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("chat", handle="h")
+        await wait_for(engine, run, "suspended")
+    async with lives.clean(diary.jobs) as engine:
+        assert (await engine.cancel(run.id)).status == "cancelled"
+
+
 async def test_drafts_and_locks_are_as_they_were(lives: Lives, clock: Clock) -> None:
     bodies = Bodies()
     async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
