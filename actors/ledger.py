@@ -100,8 +100,8 @@ class Ledger:
         return RunChanged(by="body", **(self.submission.about() | flags))
 
     def without_body(self, *, awaits_message: bool = False) -> RunChanged:
-        """The event that the run has no body now, and so is in no phase of one; it can be talked to only if it
-        waits for a message to get a body."""
+        """The event that the run has no body now, and so is in no phase of one; it can be talked to only if
+        it waits for a message to get a body."""
         return self.changed(interactive=awaits_message, streaming=False, compacting=False)
 
     def _tells(self, to: Status, holds_handle: bool) -> tuple[tuple[Kind, str, object], ...]:

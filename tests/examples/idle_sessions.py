@@ -1,7 +1,7 @@
 """A chat session that waits for the next message without a slot, so that idle sessions cost next to nothing.
 
-With `next_message(release_slot=True)` the run is suspended until somebody injects a message; then it gets a slot
-at its place. A hundred sessions are open here, and two slots are enough for them.
+With `next_message(release_slot=True)` the run is suspended until somebody injects a message; then it gets a
+slot at its place. A hundred sessions are open here, and two slots are enough for them.
 """
 
 import trio
