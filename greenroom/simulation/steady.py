@@ -119,7 +119,7 @@ def _draw_step(random: Random) -> list[Any]:
 
 async def submit_steady(caller: Caller, random: Random) -> None:
     """Submit such a run."""
-    options = {
+    options: dict[str, Any] = {
         "handle": random.choice(HANDLES),
         "on_conflict": "queue",
         "params": {"stages": draw_stages(random)},

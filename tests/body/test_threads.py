@@ -138,6 +138,18 @@ async def test_it_asks_people(release_slot, mock_clock):
         assert await ticket.result() == {"approved": True}
 
 
+async def test_it_waits_for_a_message_without_its_slot(mock_clock):
+    def body(run: BlockingRun):
+        return run.next_message(release_slot=True)
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        snapshot = await until_status(engine, ticket, "suspended")
+        assert (snapshot.runs[ticket.id].waiting_for, snapshot.engine.executing) == ("message", 0)
+        assert await engine.inject("alice", "hello") == "accepted"
+        assert await ticket.result() == "hello"
+
+
 async def test_it_asks_for_a_yes_or_no(mock_clock):
     def body(run: BlockingRun):
         denied = run.interrupt("may I?", timeout=60)
