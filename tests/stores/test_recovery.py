@@ -678,7 +678,7 @@ async def test_messages_that_were_not_taken_wait_for_the_next_body(lives: Lives,
 async def test_a_run_that_waited_for_a_message_waits_on_without_a_body_and_is_woken_by_one(
     lives: Lives, clock: Clock, leave: str, accepts: str, early: bool
 ) -> None:
-    diary = Diary()
+    diary, heard = Diary(), []
 
     @diary.jobs.job("chat", resumable=True, accepts=accepts)
     async def chat(run: Run) -> Any:
@@ -686,14 +686,14 @@ async def test_a_run_that_waited_for_a_message_waits_on_without_a_body_and_is_wo
         async with run.streaming():
             if run.checkpoint is None:
                 await run.save_checkpoint(await run.next_message(release_slot=True))
+                heard.append(run.checkpoint)
             return [run.checkpoint, await run.next_message(release_slot=True)]
 
     async with getattr(lives, leave)(diary.jobs) as engine:
         run = await engine.submit("chat", handle="h")
         await wait_until(engine, lambda now: now.runs[run.id].waiting_for == "message")
         await engine.inject("h", "one")
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        await wait_until(engine, lambda now: now.runs[run.id].waiting_for == "message")
+        await wait_until(engine, lambda now: heard and now.runs[run.id].waiting_for == "message")
         if early:
             await engine.set_max_concurrent(0)
             await engine.inject("h", "two")

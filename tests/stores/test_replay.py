@@ -281,8 +281,8 @@ async def test_a_call_of_other_terms_gets_a_child_of_its_own_and_the_stored_one_
         if life[0] > 1:
             return await run.call("child", handle="c", params={"n": 2}, on_conflict=on_conflict)
         async with trio.open_nursery() as nursery:  # it is suspended for its sleep, and not for its child
-            nursery.start_soon(run.sleep, 0.5)
-            await trio.testing.wait_all_tasks_blocked(0.01)
+            nursery.start_soon(run.sleep, 3)
+            await trio.sleep(0.2)
             accepted, _ = await run._child_calls.call(1, "child", terms(run))
             run.children[accepted.run] = None
         return None
