@@ -7,14 +7,14 @@ Others send it messages and answers. Each of these functions handles one such me
 
 from __future__ import annotations
 
-from ..persistence.store import Memo, MessagesTaken
+from ..persistence.store import AnswersSpent, Checkpoint, Memo, MessagesTaken
 from ..protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun, NotInteractive, QueueFull
 from ..protocol.events import Event, RunMessage, RunSignal
 from ..protocol.states import PENDING, Status
 from ..protocol.values import copied
-from .bodymessages import Ask, Flag, Resume, Suspend, Taken, Unask
-from .change import Change
-from .comeback import look_for_answers, look_for_signals
+from .bodymessages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
+from .change import REPORTING, Change
+from .comeback import look_for_answers, look_for_messages, look_for_signals
 from .doorstep import MAX_MESSAGES
 from .messages import AnswerInterrupt, Inject, SendSignal
 from .outage import unavailable
@@ -75,8 +75,8 @@ async def ask(run: RunState, message: Ask) -> None:
     if run.verdict is not None or stopping:
         message.answer.set({"approved": False, "reason": "shutdown" if stopping else "cancelled"})
         message.reply.set(False)
-    elif message.key in questions.answers:
-        message.answer.set(questions.answers[message.key])
+    elif (kept := questions.recall(message)) is not None:
+        message.answer.set(kept.answer)
         message.reply.set(False)
     elif (refusal := _refuses_question(run, message)) is not None:
         message.reply.fail(refusal)
@@ -113,6 +113,29 @@ async def unask(run: RunState, message: Unask) -> None:
         await run.ledger.note(event)
 
 
+async def save(run: RunState, message: Save) -> None:
+    """The body saves a checkpoint. Answers given until now are spent: a later body asks anew."""
+    if run.abandoned or run.execution is None:
+        return  # the body, if there is one, has been told
+    events, spent = run.questions.pass_checkpoint()
+    counts = (message.interrupts, message.calls)
+    memos: tuple[Memo, ...] = (
+        Checkpoint(run.submission.handle, run.submission.job.name, run.id, message.value, *counts),
+    )
+    if spent:
+        memos = (*memos, AnswersSpent(run.id, spent))
+    run.journal.tell(
+        Change(
+            tuple(events),
+            run=run.id,
+            expect=REPORTING,
+            attempt=message.attempt,
+            memos=memos,
+            reply=message.reply,
+        )
+    )
+
+
 async def answer(run: RunState, message: AnswerInterrupt) -> None:
     """Somebody answers a question."""
     message.reply.set(await run.questions.answer(message))
@@ -137,15 +160,18 @@ async def inject(run: RunState, message: Inject) -> None:
     if run.submission.job.special is not None:
         message.reply.fail(NotInteractive(f"run {run.id} walks a flow, which takes signals, no messages"))
         return
-    refusal = run.doorstep.refusal(ending=run.verdict is not None)
+    refusal = run.doorstep.refusal(ending=run.verdict is not None or run.ending)
     if refusal is not None:
         message.reply.fail(refusal)
         return
-    assert run.execution is not None, "an interactive run has a body"
     event = RunMessage(by=message.by, message=message.message, **run.submission.about())
     outcome = await run.ledger.note(event)
     run.doorstep.add(outcome.seq)
-    run.execution.run.deliver(copied(message.message))
+    if run.execution is not None:
+        run.execution.run.deliver(copied(message.message))
+    else:
+        run.inbox = (*run.inbox, copied(message.message))
+        look_for_messages(run)
     message.reply.set("accepted")
 
 

@@ -66,13 +66,18 @@ class BlockingRun:
         taken: list[Any] = self._call(self._run.messages)
         return taken
 
-    def next_message(self) -> Any:
+    def next_message(self, release_slot: bool = False) -> Any:
         """See `Run.next_message`."""
-        return self._call(self._run.next_message)
+        return self._call(partial(self._run.next_message, release_slot))
 
     def interrupt(self, data: Any, **options: Any) -> Any:
         """See `Run.interrupt`."""
         return self._call(partial(self._run.interrupt, data, **options))
+
+    def confirm(self, data: Any, **options: Any) -> bool:
+        """See `Run.confirm`."""
+        confirmed: bool = self._call(partial(self._run.confirm, data, **options))
+        return confirmed
 
     def sleep(self, seconds: float, release_slot: bool = True) -> None:
         """See `Run.sleep`."""

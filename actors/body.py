@@ -18,19 +18,22 @@ import trio
 from ..persistence.files import Files, PartFile
 from ..persistence.flows import FlowState
 from ..persistence.store import Checkpoint, FileFinished, FileGivenUp, Memo
+from ..protocol.answers import approves, with_truth
 from ..protocol.errors import Invalid, RunAbandoned
 from ..protocol.events import Event, RunLog
 from ..protocol.names import check_name
-from ..protocol.records import RunRecord
 from ..protocol.values import copied, json_value
 from .actor import Actor, Reply
-from .bodymessages import Ask, Flag, Resume, Suspend, Taken, Unask, cancel_child
-from .change import REPORTING, Change, ProgressReport
+from .bodymessages import Ask, Flag, Resume, Save, Suspend, Taken, Unask, cancel_child
+from .change import REPORTING, Change, Outcome, ProgressReport
+from .children import Children
 from .door import Door
 from .jobs import check_seconds
 from .journal import Journal, Mention
 from .messages import OnConflict, Submission
 from .pause import Signal
+from .positions import Positions
+from .questions import Kept
 from .results import raise_unless_succeeded
 
 T = TypeVar("T")
@@ -77,11 +80,11 @@ class Run:
         self,
         submission: Submission,
         attempt: int,
-        checkpoint: Any,
+        checkpoint: Checkpoint | None,
         inbox: Sequence[Any],
         actor: Actor,
         services: Services,
-        answers: Mapping[str, Any],
+        kept: Mapping[str, Kept],
     ) -> None:
         self.id = submission.id
         self.handle = submission.handle
@@ -92,17 +95,18 @@ class Run:
         self.finished_files: list[str] = []
         self.children: dict[str, None] = {}  # the runs that it has called and waits for
         self._submission = submission
-        self._checkpoint = checkpoint
+        self._checkpoint = None if checkpoint is None else copied(checkpoint.value)
         self._actor = actor
         self._services = services
         self._journal = services.journal
-        self._answers = answers
+        self._kept = kept
         self._inbox = inbox  # messages that it hasn't taken; at most as many as the doorstep lets in
         self._news: trio.lowlevel.ParkingLot | None = None  # made when first needed: few bodies are told
         self._progress: ProgressReport | None = None  # likewise
-        self._parts: dict[PartFile, None] = {}
-        self._questions = 0
-        self._calls = 0
+        self._parts: dict[PartFile, bool] = {}  # and whether it is recorded as finished, for the first time
+        own = checkpoint is not None and checkpoint.run == self.id
+        self._interrupts = Positions(checkpoint.interrupts if own and checkpoint is not None else 0)
+        self._calls = Positions(checkpoint.calls if own and checkpoint is not None else 0)
         self._phases = {"streaming": 0, "compacting": 0}  # how many tasks of the body are in each
         self._cancel_requested = False
         self._saw_cancel_request = False
@@ -155,11 +159,16 @@ class Run:
         await self._commit(Change((event,)))
 
     async def save_checkpoint(self, value: Any) -> None:
-        """Keep a value to go on from. Returns when it is committed."""
+        """Keep a value to go on from. Returns when it is committed.
+
+        A body that goes on from it makes none of the interrupts and calls again that were made before it.
+        """
         await self.check_open()
         kept = self._value(value, "checkpoint")
-        memo = Checkpoint(self.handle, self._submission.job.name, self.id, kept)
-        await self._commit(Change((), memos=(memo,)))
+        counts = (self._interrupts.save(), self._calls.save())
+        reply: Reply[Outcome] = Reply()
+        self._actor.tell(Save(kept, *counts, self.attempt, reply))
+        await self._committed(reply)
         self._checkpoint = copied(kept)
 
     async def messages(self) -> list[Any]:
@@ -170,17 +179,28 @@ class Run:
             self._actor.tell(Taken(len(taken)))
         return taken
 
-    async def next_message(self) -> Any:
-        """The oldest message that waits, or the next one to come."""
+    async def next_message(self, release_slot: bool = False) -> Any:
+        """The oldest message that waits, or the next one to come: until then without a slot, if it is to be
+        released."""
         await self.check_open()
         while not self._inbox:
-            if self._news is None:
-                self._news = trio.lowlevel.ParkingLot()
-            await self._news.park()
-            self._check()
+            if release_slot:
+                async with self._released("message", None):
+                    await self._news_of_messages()
+                await self._look_up()
+            else:
+                await self._news_of_messages()
         message, *self._inbox = self._inbox
         self._actor.tell(Taken(1))
         return message
+
+    async def _news_of_messages(self) -> None:
+        """Wait until there is a message."""
+        if self._news is None:
+            self._news = trio.lowlevel.ParkingLot()
+        while not self._inbox:
+            await self._news.park()
+            self._check()
 
     @asynccontextmanager
     async def streaming(self) -> AsyncIterator[None]:
@@ -223,19 +243,45 @@ class Run:
     ) -> Any:
         """Ask people a question and wait for the answer; `None` when none came in time.
 
-        A body that asks under a key that was answered before (default: the number of the question) gets
-        that answer at once.
+        Whatever denies is false: besides `None`, an answer whose `approved` is not `True`, as a cancel and
+        the engine's end give it.
+        A body that asks the same under a key that was answered since the last checkpoint (default: the
+        position of the question) gets that answer at once.
         """
         await self.check_open()
-        self._questions += 1
-        key = str(self._questions) if key is None else check_name("key", key)
-        seconds = check_seconds("timeout", timeout, 300)
-        ask = Ask(self._value(data, "interrupt"), seconds, key, release_slot, Reply(), Reply())
+        position = self._interrupts.begin()
+        over = True
+        try:
+            key = str(position) if key is None else check_name("key", key)
+            seconds = check_seconds("timeout", timeout, 300)
+            ask = Ask(self._value(data, "interrupt"), seconds, key, release_slot, Reply(), Reply())
+            return await self._answer_to(ask)
+        except trio.Cancelled:
+            over = not self._goes_on_later  # else the next body asks it again
+            raise
+        finally:
+            if over:
+                self._interrupts.end(position)
+
+    async def confirm(
+        self,
+        data: Any,
+        timeout: float | None = 300,
+        key: str | None = None,
+        release_slot: bool = False,
+    ) -> bool:
+        """Ask people for a yes or no: whether the answer is `True` or has `"approved": True`.
+
+        Everything else is a no: another answer, none in time, a cancel, the engine's end.
+        """
+        return approves(await self.interrupt(data, timeout, key, release_slot))
+
+    async def _answer_to(self, ask: Ask) -> Any:
         released = await self._ask_actor(ask)
         try:
-            return copied(await self._wait(ask.answer))
+            return with_truth(copied(await self._wait(ask.answer)))
         except trio.Cancelled:
-            self._actor.tell(Unask(key))
+            self._actor.tell(Unask(ask.key))
             raise
         finally:
             if released:
@@ -272,27 +318,37 @@ class Run:
         this run, or by one that waits for this run, is a conflict.
         """
         await self.check_open()
-        # A body that is resumed and calls again, in the same order, gets the children that it had.
-        limits.setdefault("request_id", f"{self.id}.{self.attempt}.{self._calls + 1}")
-        with self._shielded():  # or a child might be let in that nobody knows of
-            accepted, ended = await self._services.door.submit(
-                job,
-                handle=handle,
-                params=params,
-                kind=kind,
-                lane=lane,
-                on_conflict=on_conflict,
-                by=f"run:{self.id}",
-                parent=self.id,
-                ancestors=(*self._submission.terms.ancestors, self.handle),
-                **limits,
-            )
-        self._calls += 1
+        terms = {
+            "handle": handle,
+            "params": params,
+            "kind": kind,
+            "lane": lane,
+            "on_conflict": on_conflict,
+            "by": f"run:{self.id}",
+            "parent": self.id,
+            "ancestors": (*self._submission.terms.ancestors, self.handle),
+        }
+        position = self._calls.begin()
+        over = True
+        try:
+            return await self._result_of_child(position, job, on_conflict, limits | terms)
+        except trio.Cancelled:
+            over = not self._goes_on_later  # else the next body calls it again
+            raise
+        finally:
+            if over:
+                self._calls.end(position)
+
+    async def _result_of_child(self, position: int, job: str, on_conflict: str, terms: dict[str, Any]) -> Any:
+        # Made for each call: kept, it would be a cycle, and the run would wait for the garbage collector.
+        calls = Children(self.id, self.attempt, self._services.door, self._journal, self._shielded)
+        accepted, ended = await calls.call(position, job, terms)
         if not accepted.joined or on_conflict != "join":
             self.children[accepted.run] = None
         try:
             async with self._released("child", None):
-                child: RunRecord | None = await self._wait(ended)
+                await self._wait(ended)
+                child = await calls.record(accepted, ended)
         except BaseException:
             if accepted.run in self.children and not self._goes_on_later:
                 self._services.door.tell(cancel_child(accepted.run))
@@ -308,20 +364,19 @@ class Run:
         await self.check_open()
         with trio.CancelScope(shield=True):  # or a file might be created that nobody knows of
             part = await self._services.files.create(self.handle, path, self.id, overwrite=overwrite)
-        self._parts[part] = None
-        recorded = False
+        self._parts[part] = False
         try:
             yield RunFile(self, part)
             await self.check_open()
-            recorded = True
+            self._parts[part] = part.path not in self.finished_files
             await self._commit(Change((), memos=(FileFinished(self.id, part.path),)))
             with trio.CancelScope(shield=True):
                 await part.finish()
             self.finished_files.append(part.path)
         except BaseException:
+            if self._parts[part]:
+                await self._give_up([part])
             await self._discard(part)
-            if recorded:
-                self._journal.tell(Change((), run=self.id, memos=(FileGivenUp(self.id, part.path),)))
             raise
         finally:
             del self._parts[part]
@@ -336,7 +391,7 @@ class Run:
     @property
     def answers(self) -> Mapping[str, Any]:
         """The answers that were given so far, by the keys of the questions."""
-        return self._answers
+        return {key: kept.answer for key, kept in self._kept.items()}
 
     @property
     def wall_clock(self) -> Callable[[], float]:
@@ -427,8 +482,19 @@ class Run:
         except OSError:  # what made the body give the file up matters more
             logger.exception("run %s left %s unfinished, and it could not be deleted", self.id, part.path)
 
+    async def _give_up(self, parts: Sequence[PartFile]) -> None:
+        """Commit that these files didn't get their names, before the parts are gone: they show it."""
+        reply: Reply[Outcome] = Reply()
+        memos = tuple(FileGivenUp(self.id, part.path) for part in parts)
+        self._journal.tell(Change((), run=self.id, memos=memos, reply=reply))
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
+            await reply.get()
+
     async def discard_parts(self) -> None:
         """Delete what is unfinished: the body can't be relied on to do it."""
+        recorded = [part for part, recorded in self._parts.items() if recorded]
+        if recorded:
+            await self._give_up(recorded)
         for part in list(self._parts):
             await part.discard()
 
@@ -466,7 +532,10 @@ class Run:
         change.run, change.expect, change.attempt = self.id, REPORTING, self.attempt
         change.reply = Reply()
         self._journal.tell(change)
-        outcome = await self._wait(change.reply)
+        await self._committed(change.reply)
+
+    async def _committed(self, reply: Reply[Outcome]) -> None:
+        outcome = await self._wait(reply)
         if not outcome.held:
             raise RunAbandoned(f"run {self.id}, attempt {self.attempt}: the run goes on without this body")
 
@@ -515,7 +584,7 @@ class Run:
 
     @asynccontextmanager
     async def _released(
-        self, waiting_for: Literal["time", "child"], wakes_at: float | None
+        self, waiting_for: Literal["time", "child", "message"], wakes_at: float | None
     ) -> AsyncIterator[None]:
         await self._ask_actor(Suspend(waiting_for, wakes_at, Reply()))
         try:

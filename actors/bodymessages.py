@@ -13,7 +13,7 @@ from .messages import Cancel
 class Suspend(msgspec.Struct):
     """From a body: it waits for `waiting_for` without needing its slot."""
 
-    waiting_for: Literal["time", "child"]
+    waiting_for: Literal["time", "child", "message"]
     wakes_at: float | None
     reply: Reply[None]
 
@@ -34,6 +34,16 @@ class Ask(msgspec.Struct):
     release_slot: bool
     reply: Reply[bool]
     answer: Reply[Any]
+
+
+class Save(msgspec.Struct):
+    """From a body: a checkpoint, with the counts of its interrupts and calls. Answered by the journal."""
+
+    value: Any
+    interrupts: int
+    calls: int
+    attempt: int
+    reply: Reply[Any]
 
 
 class Unask(msgspec.Struct, gc=False):

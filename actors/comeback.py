@@ -13,11 +13,12 @@ from functools import partial
 import msgspec
 import trio
 
-from ..persistence.store import Deaths, StoredRun
+from ..persistence.store import Deaths, FileGivenUp, StoredRun
 from ..protocol.events import RunChanged
 from ..protocol.states import Status
 from . import errands
 from .actor import Countdown, Reply, TellWhenSet
+from .change import Change
 from .ending import end
 from .execution import Execution
 from .jobs import unknown_job
@@ -65,7 +66,7 @@ async def recover(run: RunState, message: Recover, children_ended: Reply[None]) 
     """The run had begun: let it go on if its author said that it may, else end it. `children_ended` is set
     when all of the runs have ended that it waits for. What the last body left unfinished is deleted before
     the next one begins, or the run has ended."""
-    errands.send(run, partial(_remove_parts, run), partial(_without_parts, run))
+    errands.send(run, partial(_tidy_up_files, run), partial(_without_parts, run))
     await _go_on_or_end(run, message, children_ended)
     stored = run.submission.stored
     if run.ending and stored is not None and holds_slot(stored.record):
@@ -113,8 +114,15 @@ async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[N
         run.questions.forget()
         run.enter_lane()
     else:
-        await ledger.note(ledger.without_body())
+        await _without_body(run, record.waiting_for)
         _wait_again(run, record.waiting_for, stored.wakes_at, message.children, children_ended)
+
+
+async def _without_body(run: RunState, waiting_for: str | None) -> None:
+    """The run waits on without its body; it can be talked to if it waits for a message."""
+    awaits_message = waiting_for == "message"
+    await run.ledger.note(run.ledger.without_body(awaits_message=awaits_message))
+    run.doorstep.awaited = awaits_message
 
 
 async def lapsed(run: RunState, execution: Execution, *, in_lane: bool) -> None:
@@ -142,23 +150,36 @@ async def lapsed(run: RunState, execution: Execution, *, in_lane: bool) -> None:
     else:
         id = run.id
         run.questions.body_is_gone()
-        await ledger.note(ledger.without_body())
+        record = await run.journal.look(lambda committed: committed.runs[id])
+        await _without_body(run, None if in_lane else record.waiting_for)
         if not in_lane:
-            record = await run.journal.look(lambda committed: committed.runs[id])
             children_ended = TellWhenSet(execution.actor, ChildrenEnded())
             _wait_again(run, record.waiting_for, run.waits_until, list(execution.children), children_ended)
 
 
-async def _remove_parts(run: RunState) -> list[str]:
+async def _tidy_up_files(run: RunState) -> list[str] | None:
+    """Find out which files the last body left unfinished, and remove them; returns their paths, or `None` if
+    they are not known. A file that was recorded as finished and has not got its name may stand in an older
+    run's place: that it isn't this run's is committed before the part is gone, which shows it."""
+    files, handle = run.services.files, run.submission.handle
+    unfinished = None
     try:
-        return await run.services.files.remove_parts(run.submission.handle, run.id)
+        unfinished = await files.unfinished(handle, run.id)
+        given_up = tuple(FileGivenUp(run.id, path) for path in unfinished if path in run.files)
+        if given_up:
+            await run.journal.ask(Change((), run=run.id, memos=given_up))
+        if unfinished:
+            await files.remove_parts(handle, run.id)
     except OSError:  # the run can go on, or end, all the same
-        logger.exception("what run %s left of unfinished files could not be deleted", run.id)
-        return []
+        logger.exception("what run %s left of unfinished files could not be found or deleted", run.id)
+    return unfinished
 
 
-async def _without_parts(run: RunState, unfinished: list[str]) -> None:
-    run.files = [path for path in run.files if path not in unfinished]
+async def _without_parts(run: RunState, unfinished: list[str] | None) -> None:
+    if unfinished is None:
+        run.files = []  # rather keep what it has finished than delete what an older run has
+    else:
+        run.files = [path for path in run.files if path not in unfinished]
 
 
 def _wait_again(
@@ -182,6 +203,8 @@ def _wait_again(
         wait(run, Pause("answer", until, within=within))
     elif waiting_for == "signal":
         wait(run, Pause("signal", wakes_at, within=within))
+    elif waiting_for == "message":
+        wait(run, Pause("message"))
     elif waiting_for == "child" and children:
         run.orphans = children
         each = Countdown([children_ended], len(children))
@@ -199,6 +222,7 @@ def wait(run: RunState, pause: Pause) -> None:
         run.timers.set("wake", trio.current_time() + left)
     look_for_answers(run)
     look_for_signals(run)
+    look_for_messages(run)
 
 
 def _seconds_until(run: RunState, wall: float, within: float | None) -> float:
@@ -224,6 +248,12 @@ def look_for_signals(run: RunState) -> None:
     if len(run.inbox) >= _MANY or any(
         pause.key is None or concerns(pause.key, signal.key) for signal in run.inbox
     ):
+        run.stop_waiting()
+
+
+def look_for_messages(run: RunState) -> None:
+    """A run without a body that waits for a message goes on when there is one, for its next body to take."""
+    if run.waits_for is not None and run.waits_for.waiting_for == "message" and run.inbox:
         run.stop_waiting()
 
 

@@ -21,15 +21,24 @@ from ..protocol.parameters import plain_params
 from ..protocol.records import RunRecord
 from ..protocol.values import json_value
 from .actor import Actor, Reply
-from .jobs import Jobs, check_seconds
-from .journal import Journal, Look
-from .messages import Accepted, OnConflict, OnWait, Submission, Submit
+from .jobs import Job, Jobs, check_seconds
+from .journal import Journal, Look, WatchEnd
+from .messages import Accepted, FindRequest, OnConflict, OnWait, Submission, Submit
 from .supervisor import Supervisor
 
 T = TypeVar("T")
 
 _ON_CONFLICT = get_args(OnConflict)
 _KINDS = ("start", "continue")
+
+
+class Found(msgspec.Struct, frozen=True, gc=False):
+    """The run that a request id has made, whether it was of the `same` payload, and its parent if it is
+    pending."""
+
+    run: str
+    same: bool
+    parent: str | None
 
 
 class Door:
@@ -93,6 +102,32 @@ class Door:
         """The lane of a job's runs for which none is named."""
         return self._jobs.get(job).lane
 
+    async def find(
+        self,
+        job: str,
+        *,
+        handle: str,
+        params: Any,
+        kind: str,
+        lane: str | None,
+        request_id: str,
+        **_: Any,
+    ) -> Found | None:
+        """The run that the request id of a submission has made; `None` if it would make a new one. Takes what
+        `submit` takes."""
+        registered = self._jobs.get(job)
+        lane = registered.lane if lane is None else check_name("lane", lane_name(lane))
+        plain = self._plain(registered, params)
+        found = await self.ask(FindRequest(request_id, Reply()))
+        if found is None:
+            return None
+        run, fingerprint, parent = found
+        return Found(run, fingerprint == _fingerprint(job, handle, lane, kind, plain), parent)
+
+    async def end_of(self, run: str) -> None:
+        """Wait until a run has ended."""
+        await self.ask(WatchEnd(run, Reply()), self._journal)
+
     def close(self) -> None:
         """Nothing is answered any more."""
         self._closed = True
@@ -143,10 +178,7 @@ class Door:
                 f"handle {handle!r} is held by a run that waits for this one, so it could never start",
                 active_run=parent,
             )
-        plain = None
-        if params is not None:
-            plain = json_value(plain_params(params, registered.params_type), "params", self.max_value_bytes)
-            registered.check(plain)
+        plain = self._plain(registered, params)
         fingerprint = None
         if request_id is not None:
             fingerprint = _fingerprint(job, given, lane, kind, plain)
@@ -181,6 +213,14 @@ class Door:
         )
         accepted: Accepted = await self.ask(Submit(submission, on_conflict, Reply()))  # type: ignore[arg-type]  # checked above
         return accepted, accepted.ended or ended
+
+    def _plain(self, job: Job, params: Any) -> Any:
+        """Parameters as JSON values, checked."""
+        if params is None:
+            return None
+        plain = json_value(plain_params(params, job.params_type), "params", self.max_value_bytes)
+        job.check(plain)
+        return plain
 
 
 def _limit(what: str, given: float | None, default: float) -> float | None:

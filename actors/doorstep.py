@@ -22,6 +22,7 @@ class Doorstep(msgspec.Struct, gc=False):
     interactive: bool = False
     streaming: bool = False
     compacting: bool = False
+    awaited: bool = False  # there is no body, and a message is what the run waits for to get one
     waiting: tuple[int, ...] = ()  # the seqs of the messages that its body hasn't taken
 
     def add(self, seq: int) -> None:
@@ -36,6 +37,7 @@ class Doorstep(msgspec.Struct, gc=False):
     def new_body(self) -> None:
         """A body begins: it is interactive and in no other phase."""
         self.interactive, self.streaming, self.compacting = True, False, False
+        self.awaited = False
 
     def no_body(self) -> None:
         """There is no body now."""
@@ -48,9 +50,9 @@ class Doorstep(msgspec.Struct, gc=False):
     def refusal(self, *, ending: bool) -> GreenroomError | None:
         """Why no message is accepted, if none is; none is when the body has been told to end."""
         id = self.run
-        if ending or not self.interactive:
+        if ending or not (self.interactive or self.awaited):
             return NotInteractive(f"run {id} takes no messages now: it waits, is ending, or post-processes")
-        if self.accepts == "streaming" and not self.streaming:
+        if self.accepts == "streaming" and not (self.streaming or self.awaited):
             return NotStreaming(f"run {id} takes messages only while it streams")
         if self.compacting:
             return Compacting(f"run {id} is compacting and takes no messages meanwhile: try again later")

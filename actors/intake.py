@@ -26,6 +26,7 @@ from .messages import (
     Accepted,
     Enter,
     Entering,
+    FindRequest,
     Joined,
     KeepTime,
     NotStored,
@@ -67,7 +68,7 @@ class Intake:
         self._journal = journal
         self._slots = slots
         self._holding = holding
-        self._requests = Requests()
+        self._requests = Requests(lambda run: run in self.pending)
         self._last_place = 0
         self._children_held: list[Submit] = []  # submitted by bodies while the store is down
 
@@ -155,6 +156,16 @@ class Intake:
         else:
             request.repeats.append(message)
         return True
+
+    def find_request(self, message: FindRequest) -> None:
+        """Tell which run a request id has made."""
+        request = self._requests.find(message.request_id, trio.current_time())
+        found = None
+        if request is not None:
+            pending = self.pending.get(request.run)
+            parent = None if pending is None else pending.terms.parent
+            found = (request.run, request.fingerprint, parent)
+        self._journal.tell(Answer(message.reply, found))
 
     def _refusal(self, submission: Submission) -> GreenroomError | None:
         # The child of a run that is executing already is let in: without it, that run could not finish.

@@ -160,6 +160,10 @@ class Journal(Actor):
         """What was last saved for a handle and job."""
         return await self.read(partial(self._store.checkpoint, handle, job))
 
+    async def load_run(self, id: str) -> RunRecord | None:
+        """A run, however long ago it ended."""
+        return await self.read(partial(self._store.run, id))
+
     def hurry(self, until: float) -> None:
         """The engine is being left: a store that is down is not waited for beyond this time."""
         self._outage.patience = until

@@ -101,9 +101,10 @@ class Ledger:
         """The event that some of the run's flags have changed."""
         return RunChanged(by="body", **(self.submission.about() | flags))
 
-    def without_body(self) -> RunChanged:
-        """The event that the run has no body now, and so is in no phase of one."""
-        return self.changed(interactive=False, streaming=False, compacting=False)
+    def without_body(self, *, awaits_message: bool = False) -> RunChanged:
+        """The event that the run has no body now, and so is in no phase of one; it can be talked to only if
+        it waits for a message to get a body."""
+        return self.changed(interactive=awaits_message, streaming=False, compacting=False)
 
     def _tells(
         self, to: Status, holds_handle: bool, enters_again: bool

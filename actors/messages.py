@@ -89,6 +89,14 @@ class Submit(msgspec.Struct):
     reply: Reply[Accepted]
 
 
+class FindRequest(msgspec.Struct):
+    """Which run a request id has made: answered with its id, the fingerprint of what was submitted, and the
+    run's parent if it is a pending child; `None` if the request id is free."""
+
+    request_id: str
+    reply: Reply[tuple[str, str | None, str | None] | None]
+
+
 class Cancel(msgspec.Struct):
     """Cancel a run; passed on to it. Answered with the run as it then is, or `None` if it isn't pending."""
 

@@ -23,10 +23,10 @@ class Question(msgspec.Struct, frozen=True, gc=False):
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
     """What the run waits for: the time `until` (Unix seconds), a signal that concerns the path `key`, or an
-    answer. The time is at most `within` seconds away, whatever the clock says. `memos` are committed together
-    with the suspension."""
+    answer, or a message for its next body. The time is at most `within` seconds away, whatever the clock
+    says. `memos` are committed together with the suspension."""
 
-    waiting_for: Literal["time", "signal", "answer"]
+    waiting_for: Literal["time", "signal", "answer", "message"]
     until: float | None = None
     key: str | None = None
     question: Question | None = None

@@ -1,8 +1,13 @@
-"""Request ids: the same one twice is one run, for as long as that run is pending and a day longer."""
+"""Request ids: the same one twice is one run, for as long as that run is pending and a day longer.
+
+Those of a run's children begin with the id of that run. They are kept for as long as it is pending, too: it
+may make its calls again.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
@@ -10,6 +15,11 @@ from ..persistence.store import StoredRequest
 from .messages import Submit
 
 KEPT_AFTER_END = 24 * 3600.0
+
+
+def parent_of(request_id: str) -> str:
+    """The run whose child was submitted with this request id, if it is the id of a child."""
+    return request_id.partition(".")[0]
 
 
 class Request(msgspec.Struct):
@@ -24,7 +34,8 @@ class Request(msgspec.Struct):
 class Requests:
     """The request ids of pending runs and of those that ended within a day."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_pending: Callable[[str], bool]) -> None:
+        self._is_pending = is_pending
         self._requests: dict[str, Request] = {}
         self._of_run: dict[str, list[str]] = {}  # the accepted ids of each pending run
         self._expiring: deque[tuple[float, str]] = deque()
@@ -32,7 +43,11 @@ class Requests:
     def find(self, request_id: str, now: float) -> Request | None:
         """The request, if it was made before."""
         while self._expiring and self._expiring[0][0] <= now:
-            self._requests.pop(self._expiring.popleft()[1], None)
+            expired = self._expiring.popleft()[1]
+            if self._is_pending(parent_of(expired)):
+                self._expiring.append((now + KEPT_AFTER_END, expired))
+            else:
+                self._requests.pop(expired, None)
         return self._requests.get(request_id)
 
     def restore(self, request: StoredRequest, now: float, wall_now: float) -> None:

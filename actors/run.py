@@ -17,12 +17,12 @@ from typing import Any
 
 import trio
 
+from ..persistence.store import Checkpoint
 from ..protocol.states import Status
-from ..protocol.values import copied
 from . import asking, comeback, ending, errands, outcomes
 from .actor import Actor, Delivery, TellWhenSet
 from .body import Run, Services
-from .bodymessages import Ask, Flag, Resume, Suspend, Taken, Unask
+from .bodymessages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
 from .errands import ErrandDone
 from .execution import BodyEnded, Execution, LiveBodies
 from .messages import (
@@ -186,7 +186,7 @@ class RunActor(Actor):
             run.starting = True
             errands.send(run, partial(_load_checkpoint, run), self._go_on_from)
 
-    async def _go_on_from(self, checkpoint: Any) -> None:
+    async def _go_on_from(self, checkpoint: Checkpoint | None) -> None:
         run = self._state
         run.starting = False
         self._start_body(checkpoint)
@@ -194,7 +194,7 @@ class RunActor(Actor):
         for message in messages:
             await self._handle(message)
 
-    def _start_body(self, checkpoint: Any) -> None:
+    def _start_body(self, checkpoint: Checkpoint | None) -> None:
         run = self._state
         submission = run.submission
         body = Run(
@@ -204,7 +204,7 @@ class RunActor(Actor):
             tuple(run.inbox),
             self,
             run.services,
-            run.questions.answers,
+            run.questions.kept,
         )
         body.woken_at, run.woken_at = run.woken_at, None
         run.inbox = ()
@@ -219,7 +219,7 @@ def _begins_afresh(run: RunState) -> bool:
     return submission.kind == "start" and first
 
 
-async def _load_checkpoint(run: RunState) -> Any:
+async def _load_checkpoint(run: RunState) -> Checkpoint | None:
     """What the body goes on from: what this run has saved, or for a `continue` also what another has.
     Whatever was saved by then is committed, since the start is."""
     submission = run.submission
@@ -228,7 +228,7 @@ async def _load_checkpoint(run: RunState) -> Any:
     saved = await run.journal.checkpoint(submission.handle, submission.job.name)
     if saved is None or (submission.kind == "start" and saved.run != submission.id):
         return None
-    return copied(saved.value)
+    return saved
 
 
 async def _keep_time(run: RunState, message: KeepTime) -> None:
@@ -249,6 +249,7 @@ _HANDLERS: dict[type, Callable[[RunState, Any], Awaitable[None]]] = {
     Suspend: asking.suspend,
     Resume: asking.resume,
     Ask: asking.ask,
+    Save: asking.save,
     Unask: asking.unask,
     AnswerInterrupt: asking.answer,
     Flag: asking.flag,

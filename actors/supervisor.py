@@ -31,6 +31,7 @@ from .messages import (
     Drop,
     Entering,
     EntersAgain,
+    FindRequest,
     Hold,
     Inject,
     Joined,
@@ -96,6 +97,7 @@ class Supervisor(Actor):
         intake = self._intake
         self._handlers: dict[type, Callable[[Any], None]] = {
             Submit: intake.submit,
+            FindRequest: intake.find_request,
             Entering: intake.entering,
             Waiting: intake.waiting,
             Joined: intake.joined,

@@ -1,15 +1,16 @@
 """The files that runs write: each under its handle's folder, whole or not at all.
 
 A file grows as `<name>.<run id>.part` and gets its own name when it is complete. No path leaves the folder of
-its handle. On a disk beside a durable store the work is done in threads and a file is synced before it gets
-its name; beside a store in memory it is done at once, so that nothing there depends on threads.
+its handle. On a disk beside a durable store the work is done in threads, a file is synced before it gets its
+name, and a folder after names in it have changed, so that what was done survives a power cut; beside a store
+in memory it is done at once, so that nothing there depends on threads.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol, TypeVar
@@ -50,8 +51,11 @@ class Files(Protocol):
     async def delete(self, handle: str, paths: Sequence[str]) -> None:
         """Delete finished files; one that isn't there any more is no error."""
 
-    async def remove_parts(self, handle: str, run: str) -> list[str]:
-        """Delete whatever a run left unfinished; returns the paths that those files would have had."""
+    async def unfinished(self, handle: str, run: str) -> list[str]:
+        """The paths that the files would have had which a run left unfinished."""
+
+    async def remove_parts(self, handle: str, run: str) -> None:
+        """Delete whatever a run left unfinished."""
 
 
 def folder_name(handle: str) -> str:
@@ -63,6 +67,17 @@ def folder_name(handle: str) -> str:
         digest = hashlib.blake2b(handle.encode(), digest_size=8).hexdigest()
         name = f"{name[: _LONGEST_FOLDER - 20]}%~{digest}"
     return name
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable, where the system can do that."""
+    if os.name == "nt":
+        return  # folders can't be opened there
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def inside(path: str) -> PurePosixPath:
@@ -90,8 +105,11 @@ class DiskFiles:
     async def delete(self, handle: str, paths: Sequence[str]) -> None:
         await self._do(self._unlink_all, self._root / folder_name(handle), paths)
 
-    async def remove_parts(self, handle: str, run: str) -> list[str]:
-        return await self._do(self._unlink_parts, self._root / folder_name(handle), run)
+    async def unfinished(self, handle: str, run: str) -> list[str]:
+        return await self._do(self._list_parts, self._root / folder_name(handle), run)
+
+    async def remove_parts(self, handle: str, run: str) -> None:
+        await self._do(self._unlink_parts, self._root / folder_name(handle), run)
 
     def _open(self, handle: str, final: Path, part: Path, overwrite: bool) -> BinaryIO:
         if not overwrite and final.exists():
@@ -99,28 +117,45 @@ class DiskFiles:
         folder = (self._root / folder_name(handle)).resolve()
         if not part.parent.resolve().is_relative_to(folder):
             raise Invalid(f"path {final} leaves its handle's folder through a link", value=str(final))
-        part.parent.mkdir(parents=True, exist_ok=True)
+        self._make_folder(part.parent)
         return open(part, "xb")
 
-    @staticmethod
-    def _unlink_all(folder: Path, paths: Sequence[str]) -> None:
+    def _make_folder(self, folder: Path) -> None:
+        missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        self.sync_folders({made.parent for made in missing})
+
+    def _unlink_all(self, folder: Path, paths: Sequence[str]) -> None:
         errors: list[OSError] = []
+        changed: set[Path] = set()
         for path in paths:
             try:
-                (folder / path).unlink(missing_ok=True)
+                (folder / path).unlink()
+                changed.add((folder / path).parent)
+            except FileNotFoundError:
+                pass
             except OSError as error:
                 errors.append(error)
+        self.sync_folders(changed)
         if errors:
             raise OSError("; ".join(map(str, errors)))
 
     @staticmethod
-    def _unlink_parts(folder: Path, run: str) -> list[str]:
+    def _list_parts(folder: Path, run: str) -> list[str]:
         ending = f".{run}.part"
-        paths: list[str] = []
-        for part in folder.rglob(f"*{ending}"):
+        parts = folder.rglob(f"*{ending}")
+        return [part.relative_to(folder).as_posix().removesuffix(ending) for part in parts]
+
+    def _unlink_parts(self, folder: Path, run: str) -> None:
+        parts = list(folder.rglob(f"*.{run}.part"))
+        for part in parts:
             part.unlink(missing_ok=True)
-            paths.append(part.relative_to(folder).as_posix().removesuffix(ending))
-        return paths
+        self.sync_folders({part.parent for part in parts})
+
+    def sync_folders(self, folders: Collection[Path]) -> None:
+        """Make the names in these folders durable."""
+        for folder in folders if self._in_threads else ():
+            sync_folder(folder)
 
     async def _do(self, function: Callable[..., T], *args: object) -> T:
         if self._in_threads:
@@ -159,9 +194,11 @@ class _DiskPart:
         if not self._overwrite and self._final.exists():
             raise FileExistsError(f"{self._final} has come into being meanwhile: it is left as it is")
         self._part.replace(self._final)
+        self._files.sync_folders([self._final.parent])
 
     def _close_and_unlink(self) -> None:
         try:
             self._file.close()  # which may want to write, and find the disk full
         finally:
             self._part.unlink(missing_ok=True)
+            self._files.sync_folders([self._part.parent])

@@ -35,6 +35,7 @@ from .failures import StoreBroken
 from .flows import FlowRunPage, FlowRunQuery, StoredFlow, page_of
 from .memory_flows import FlowsInMemory
 from .store import (
+    AnswersSpent,
     Batch,
     Checkpoint,
     Deaths,
@@ -108,7 +109,11 @@ class MemoryStore:
                 StoredRequest(request.request_id, request.run, request.fingerprint, made.ended_at)
                 for request in self._requests.values()
                 if (made := self._runs.get(request.run)) is not None
-                and (made.ended_at is None or made.ended_at > now - _KEPT_REQUESTS)
+                and (
+                    made.ended_at is None
+                    or made.ended_at > now - _KEPT_REQUESTS
+                    or self._is_of_pending_parent(request)
+                )
             ],
             last_id=self._ids[-1] if self._ids else "",
         )
@@ -223,17 +228,23 @@ class MemoryStore:
         surplus = 0 if retention.keep_runs is None else max(0, len(self._ended) - retention.keep_runs)
         oldest = None if retention.keep_runs_for is None else now - retention.keep_runs_for
         repeatable = {request.run for request in self._requests.values()}
+        called = {request.run for request in self._requests.values() if self._is_of_pending_parent(request)}
         doomed: list[str] = []
         for position, id in enumerate(self._ended):
             ended_at = self._runs[id].ended_at or 0.0
             too_old = oldest is not None and ended_at < oldest
             if len(doomed) == most or not (too_old or position < surplus):
                 break
-            if id not in repeatable or ended_at < now - _KEPT_REQUESTS:
+            if id not in called and (id not in repeatable or ended_at < now - _KEPT_REQUESTS):
                 doomed.append(id)
         for id in doomed:
             self._forget(id)
         return len(doomed) + self._prune_events(retention, now, most)
+
+    def _is_of_pending_parent(self, request: Requested) -> bool:
+        """Whether it is that of a child whose parent may make its calls again: it begins with its id."""
+        parent = self._runs.get(request.request_id.partition(".")[0])
+        return parent is not None and not parent.ended
 
     def _prune_events(self, retention: Retention, now: float, most: int) -> int:
         first = 0 if retention.keep_events is None else self._last_seq - retention.keep_events
@@ -298,6 +309,10 @@ class MemoryStore:
     def _remember(self, memo: Memo) -> None:
         if isinstance(memo, Checkpoint):
             self._checkpoints[memo.handle, memo.job] = memo
+        elif isinstance(memo, AnswersSpent):
+            questions = self._questions[memo.run]
+            for id in memo.interrupts:
+                questions[id] = replace(questions[id], spent=True)
         elif isinstance(memo, MessagesTaken):
             for seq in memo.seqs:
                 self._messages[memo.run].pop(seq, None)
@@ -338,6 +353,9 @@ class MemoryStore:
         del self._ended[id]
         del self._ids[bisect_left(self._ids, id)]
         self._requests = {key: made for key, made in self._requests.items() if made.run != id}
+        about = (self._runs[id].handle, self._runs[id].job)
+        if about in self._checkpoints and self._checkpoints[about].run == id:
+            del self._checkpoints[about]
         for question in self._questions.pop(id, {}):
             self._closed.pop(question, None)
         by_run: tuple[dict[str, Any], ...] = (

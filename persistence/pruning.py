@@ -1,6 +1,8 @@
 """Forgetting what need not be kept: ended runs with all that belongs to them, and old events.
 
-A run that is pending is never touched, nor are its events; nor a run whose request id may still be repeated.
+A run that is pending is never touched, nor are its events; nor a run whose request id may still be repeated,
+as that of a child may be for as long as its parent is pending. With a run goes the checkpoint that it saved
+last for its handle and job, so that a run of kind `continue` begins afresh then.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, or_, select
 
 from ..protocol.states import PENDING
 from . import schema
-from .reading import KEPT_REQUESTS
+from .reading import KEPT_REQUESTS, is_of_pending_parent
 from .store import Retention
 
 
@@ -32,11 +34,12 @@ def _prune_runs(connection: Connection, retention: Retention, now: float, most: 
         surplus.append(runs.c.ended_at < now - retention.keep_runs_for)
     if not surplus:
         return 0
-    repeatable = select(requests.c.run).where(requests.c.run == runs.c.id).exists()
+    known = select(requests.c.run).where(requests.c.run == runs.c.id)
+    repeatable, called = known.exists(), known.where(is_of_pending_parent()).exists()
     ids = connection.scalars(
         select(runs.c.id)
         .where(runs.c.ended_seq.is_not(None), or_(*surplus))
-        .where(or_(runs.c.ended_at < now - KEPT_REQUESTS, ~repeatable))
+        .where(or_(runs.c.ended_at < now - KEPT_REQUESTS, ~repeatable), ~called)
         .order_by(runs.c.ended_seq)
         .limit(most)
     ).all()
@@ -46,6 +49,7 @@ def _prune_runs(connection: Connection, retention: Retention, now: float, most: 
             schema.messages,
             schema.interrupts,
             schema.files,
+            schema.checkpoints,
             schema.flow_runs,
             schema.node_runs,
             schema.deaths,

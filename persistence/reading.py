@@ -30,6 +30,8 @@ T = TypeVar("T")
 KEPT_REQUESTS = 24 * 3600.0
 """Seconds for which a request id is kept after its run's end."""
 
+_ID_LENGTH = 32  # characters of a run's id
+
 _json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _record = msgspec.json.Decoder(RunRecord)
 _terms = msgspec.json.Decoder(Terms)
@@ -80,7 +82,10 @@ def read_checkpoint(connection: Connection, handle: str, job: str) -> Checkpoint
     """The last checkpoint of a handle for a job."""
     found = select(schema.checkpoints).where(schema.checkpoints.c.id == key_of(handle, job))
     row = connection.execute(found).first()
-    return None if row is None else Checkpoint(row.handle, row.job, row.run, _json.decode(row.value))
+    if row is None:
+        return None
+    value = _json.decode(row.value)
+    return Checkpoint(row.handle, row.job, row.run, value, row.interrupts, row.calls)
 
 
 def read_closed_interrupt(connection: Connection, id: str) -> InterruptClosed | None:
@@ -158,12 +163,20 @@ def _as_asked(question: str, closed: str | None) -> Question:
     return replace(asked, outcome=how.outcome, answer=how.answer)
 
 
+def is_of_pending_parent() -> ColumnElement[bool]:
+    """Whether a request id is that of a child whose parent is pending and may make its calls again: it begins
+    with the parent's id."""
+    parents = schema.runs.alias("parents")
+    id = func.substr(schema.requests.c.request_id, 1, _ID_LENGTH)
+    return select(parents.c.id).where(parents.c.id == id, parents.c.status.in_(sorted(PENDING))).exists()
+
+
 def _read_requests(connection: Connection, now: float) -> list[StoredRequest]:
     runs, requests = schema.runs, schema.requests
     kept = (
         select(requests, runs.c.ended_at)
         .join(runs, runs.c.id == requests.c.run)
-        .where((runs.c.ended_at.is_(None)) | (runs.c.ended_at > now - KEPT_REQUESTS))
+        .where((runs.c.ended_at.is_(None)) | (runs.c.ended_at > now - KEPT_REQUESTS) | is_of_pending_parent())
         .order_by(runs.c.ended_at)
     )
     return [

@@ -20,6 +20,7 @@ import msgspec
 import trio
 
 from ..protocol.records import RunRecord
+from .files import sync_folder
 from .traces import Trace
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class RunFiles:
     async def mark(self, epoch: str, seq: int) -> None:
         """Remember that everything up to this seq is there."""
         content = msgspec.json.encode(Trace(epoch, seq))
-        await self._do(lambda: self._replace(self.folder / _MARK, content))
+        await self._do(lambda: self._replace_mark(content))
 
     async def write(self, runs: Sequence[RunRecord]) -> dict[str, OSError]:
         """Bring the files of these runs up to date; returns the ids of those for which it failed, and why."""
@@ -121,6 +122,11 @@ class RunFiles:
             is_ours = False  # somebody else's file, which only looks like one of these
         if is_ours:
             path.unlink(missing_ok=True)
+
+    def _replace_mark(self, content: bytes) -> None:
+        if self._in_threads and self.folder.exists():
+            sync_folder(self.folder)  # the mark must not survive a power cut that the files before it don't
+        self._replace(self.folder / _MARK, content)
 
     def _replace(self, path: Path, content: bytes) -> None:
         part = path.with_name(f".{path.name}{_UNFINISHED}")

@@ -38,12 +38,22 @@ class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):
-    """The last checkpoint that a run saved for its handle and job."""
+    """The last checkpoint that a run saved for its handle and job. `interrupts` and `calls` are how many of
+    them the body had made by then: a body that goes on from here counts on from there."""
 
     handle: str
     job: str
     run: str
     value: Any
+    interrupts: int = 0
+    calls: int = 0
+
+
+class AnswersSpent(msgspec.Struct, frozen=True, gc=False):
+    """The body saved a checkpoint after these interrupts were closed: no later body gets their answers."""
+
+    run: str
+    interrupts: tuple[str, ...]
 
 
 class MessagesTaken(msgspec.Struct, frozen=True, gc=False):
@@ -101,6 +111,7 @@ class Deaths(msgspec.Struct, frozen=True, gc=False):
 
 Memo = (
     Checkpoint
+    | AnswersSpent
     | MessagesTaken
     | FileFinished
     | FileGivenUp
@@ -153,7 +164,8 @@ class RunQuery(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True, gc=False):
-    """A question that was asked; `outcome` is `None` while it is open."""
+    """A question that was asked; `outcome` is `None` while it is open. Of one that is `spent` nothing else
+    need be kept: its answer is given to nobody any more."""
 
     id: str
     run: str
@@ -163,6 +175,7 @@ class Question(msgspec.Struct, frozen=True, gc=False):
     deadline: float | None
     outcome: str | None = None
     answer: Any = None
+    spent: bool = False
 
 
 class StoredRun(msgspec.Struct, gc=False):

@@ -33,6 +33,7 @@ from .flows import FlowMemo, FlowState, WorkerGone, WorkerRow
 from .lease import FENCE
 from .statements import Row, Statements, status_in
 from .store import (
+    AnswersSpent,
     Batch,
     Checkpoint,
     Deaths,
@@ -63,6 +64,7 @@ _RUN = (
     "record",
 )
 _VERSION = ("id", "flow", "version", "status", "created_at", "definition")
+_CHECKPOINT = ("id", "handle", "job", "run", "value", "interrupts", "calls")
 _RUN_UPDATE = ("status", "place", "ended_seq", "ended_at", "record")
 
 
@@ -181,10 +183,15 @@ def _write_events(events: Sequence[Event], statements: Statements) -> None:
     statements.delete(schema.held, "handle", freed)
 
 
+def _spent(id: str, run: str) -> Question:
+    return Question(id, run, key="", data=None, opened_at=0.0, deadline=None, spent=True)
+
+
 def _write_memos(batch: Batch, statements: Statements) -> None:
     if not batch.memos:
         return
     checkpoints: dict[tuple[str, str], Row] = {}
+    spent: list[Row] = []
     taken: list[int] = []
     finished: dict[tuple[str, str], Row | None] = {}
     doomed: list[Row] = []
@@ -196,7 +203,10 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     for memo in batch.memos:
         if isinstance(memo, Checkpoint):
             key = (memo.handle, memo.job)
-            checkpoints[key] = (key_of(*key), *key, memo.run, json_text(memo.value))
+            counts = (memo.interrupts, memo.calls)
+            checkpoints[key] = (key_of(*key), *key, memo.run, json_text(memo.value), *counts)
+        elif isinstance(memo, AnswersSpent):
+            spent += [(json_text(_spent(id, memo.run)), id) for id in memo.interrupts]
         elif isinstance(memo, MessagesTaken):
             taken += memo.seqs
         elif isinstance(memo, FileFinished):
@@ -217,7 +227,8 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
         else:
             flows.append(memo)
     by_id = {row[0]: row for row in checkpoints.values()}
-    statements.replace(schema.checkpoints, ("id", "handle", "job", "run", "value"), by_id)
+    statements.replace(schema.checkpoints, _CHECKPOINT, by_id)
+    statements.update(schema.interrupts, "id", ("question",), spent)
     statements.delete(schema.messages, "seq", taken)
     statements.delete(schema.files, "id", [key_of(*key) for key in finished])
     statements.insert(schema.files, ("id", "run", "path"), [row for row in finished.values() if row])

@@ -200,6 +200,17 @@ class _Copier:
         return Invalid(f"{path}: {why}", path=path)
 
 
+def same_json(one: Any, other: Any) -> bool:
+    """Whether two JSON values are the same: unlike in Python, `true` is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_json(part, other[key]) for key, part in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same_json, one, other))
+    return bool(one == other)
+
+
 def copied(value: Any) -> Any:
     """A deep copy of a JSON value, for handing out what must not be changed under whoever keeps it."""
     kind = type(value)

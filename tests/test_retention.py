@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 import greenroom
-from greenroom import Keep
+from greenroom import Jobs, Keep, Run
 from greenroom.errors import Invalid, NotFound
 from greenroom.persistence.failures import StoreDown
 from greenroom.persistence.memory import MemoryStore
@@ -118,6 +118,68 @@ async def test_a_run_whose_request_may_be_repeated_is_kept_for_a_day(autojump_cl
         assert await stored(engine) == [id]
         await trio.sleep(24 * 3600)
         assert await stored(engine) == []
+
+
+async def test_a_checkpoint_is_forgotten_with_the_run_that_saved_it(store: Store, autojump_clock: MockClock):
+    bodies, found = Bodies(), []
+
+    @bodies.jobs.job("saves")
+    async def saves(run: Run) -> None:
+        found.append((run.handle, run.kind, run.checkpoint))
+        if run.checkpoint is None:
+            await run.save_checkpoint("kept")
+
+    async with open_engine(bodies.jobs, store, keep_runs=3) as engine:
+        for handle in ("old", "new"):
+            await (await engine.submit("saves", handle=handle)).result()
+        await finish_some(engine, bodies, 2)
+        await trio.sleep(LONG)
+        assert [run.handle for run in await engine.list_runs()] == ["h1", "h0", "new"]
+        for handle in ("old", "new"):
+            await (await engine.submit("saves", handle=handle, kind="continue")).result()
+    assert found[2:] == [("old", "continue", None), ("new", "continue", "kept")]
+
+
+@pytest.mark.parametrize("leave", [False, True])
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_the_children_of_a_pending_run_are_kept_for_as_long_as_it_may_call_them_again(
+    kind: str, leave: bool, autojump_clock: MockClock, tmp_path: Path
+):
+    charged, memory = [], MemoryStore()
+
+    def store() -> Store:
+        return memory if kind == "memory" else SqlStore(f"sqlite:///{tmp_path}/kept.db", in_threads=False)
+
+    def jobs() -> Jobs:
+        jobs = Jobs()
+
+        @jobs.job("charge")
+        async def charge(run: Run) -> str:
+            charged.append(run.id)
+            return "charged"
+
+        @jobs.job("pays", resumable=True, run_timeout=math.inf)
+        async def pays(run: Run) -> Any:
+            result = await run.call("charge", handle="card")
+            await run.sleep(3 * 24 * 3600)
+            return result
+
+        return jobs
+
+    options: dict[str, Any] = {"keep_runs": 0, "clock": lambda: 1e9 + trio.current_time()}
+    async with open_engine(jobs(), store(), **options) as engine:
+        ticket = await engine.submit("pays", handle="h")
+        await trio.sleep(2 * 24 * 3600)
+        assert len(await stored(engine)) == 2
+        if not leave:
+            assert await ticket.result() == "charged"
+    if leave:
+        async with open_engine(jobs(), store(), **options) as engine:
+            await trio.sleep(2 * 24 * 3600)  # it calls again, two and more days after the child's end
+            assert await stored(engine) == [ticket.id, charged[0]]
+            await trio.sleep(3 * 24 * 3600)
+            assert await stored(engine) == []
+    assert len(charged) == 1
 
 
 async def test_old_events_are_forgotten_and_their_runs_stay(autojump_clock: MockClock):

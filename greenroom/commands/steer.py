@@ -77,7 +77,7 @@ def answer(server: Server, question: str, answer: str) -> None:
 
     \b
     Examples:
-      greenroom answer alice yes
+      greenroom answer alice true
       greenroom answer 01985a3c5f9d7f0e8a6d2b4c6e8f0a1b.1 '{"approved": true}'
     """
 

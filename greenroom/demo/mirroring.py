@@ -34,7 +34,8 @@ async def mirror(run: Run, params: Mirror) -> dict[str, int]:
     begin, done = run.checkpoint or (0, 0)
     for number, picture in enumerate(album[begin:], begin + 1):
         name = picture["name"]
-        if picture["private"] and not await may_mirror(run, name):
+        question = f"{name} is private: mirror it, too?"
+        if picture["private"] and not await run.confirm(question, timeout=120, key=name):
             await run.log(f"{name} is left out")
             total -= picture["size"]
             continue
@@ -50,14 +51,6 @@ async def mirror(run: Run, params: Mirror) -> dict[str, int]:
         await run.save_checkpoint((number, done))
         await run.progress(done, total, files=number)
     return {"files": len(run.finished_files), "bytes": done}
-
-
-async def may_mirror(run: Run, name: str) -> bool:
-    """Ask people; nobody's answer means no."""
-    answer = await run.interrupt(f"{name} is private: mirror it, too?", timeout=120, key=name)
-    if isinstance(answer, dict):
-        answer = answer.get("approved")
-    return answer is True or str(answer).lower() in ("y", "yes")
 
 
 async def get(site: str, path: str) -> AsyncGenerator[bytes, None]:

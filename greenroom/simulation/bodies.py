@@ -103,7 +103,7 @@ class Bodies:
         else:
             answer = await run.interrupt("?", timeout=timeout, key=key)
         refused = isinstance(answer, dict) and answer.get("approved") is False
-        if answer is not None and not refused and answer not in told.answers.values():
+        if answer is not None and not refused and answer not in (given for _, given in told.answers.values()):
             self.rules.faults.append(f"a body of {told} was answered {answer}, which nobody has said")
 
     async def _call(self, run: Run, handle: str, lane: str, plan: Plan, on_conflict: Any) -> None:

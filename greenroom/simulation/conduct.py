@@ -22,6 +22,7 @@ from ..protocol.events import (
     RunStateChanged,
 )
 from ..protocol.states import ENDED, Status, allowed_from, rank
+from ..protocol.values import same_json
 from .flows.rules import FlowRules
 from .order import Order
 from .restarts import Restarts
@@ -192,7 +193,8 @@ class Conduct:
                 self._fault(event, f"{run} holds no slot that it could lose")
             run.holds_slot = False
         changed = {name: value for name in _FLAGS if (value := getattr(event, name)) is not None}
-        if any(changed.values()) and not self.witness.executes(run.id):
+        awaits = run.reason == "message" and run.status is Status.SUSPENDED
+        if any(changed.values()) and not self.witness.executes(run.id) and not awaits:
             self._fault(event, f"{run} has no body")
         run.flags.update(changed)
         suspended = run.status is Status.SUSPENDED and not run.restored
@@ -219,8 +221,12 @@ class Conduct:
     def _question(self, event: InterruptOpened, run: ToldRun) -> None:
         if event.interrupt in self._interrupts:
             self._fault(event, "the question was asked before")
-        if event.key in run.answers or event.key in run.questions.values():
+        kept = run.answers.get(event.key)
+        same = kept is not None and same_json(run.data[kept[0]], event.data)
+        if same or event.key in run.questions.values():
             self._fault(event, f"{run} has asked under this key, and the answer is kept")
+        run.answers.pop(event.key, None)
+        run.data[event.interrupt] = event.data
         self._interrupts.add(event.interrupt)
         run.asked.append(event.interrupt)
         run.questions[event.interrupt] = event.key
@@ -230,12 +236,13 @@ class Conduct:
         if key is None:
             self._fault(event, "the question is not open")
         elif event.outcome == "answered":
-            run.answers[key] = event.answer
+            run.answers[key] = (event.interrupt, event.answer)
 
     def _message(self, event: RunMessage, run: ToldRun) -> None:
+        awaited = run.reason == "message" and not self.witness.executes(run.id)
         if not run.flags["interactive"] or run.flags["compacting"]:
             self._fault(event, f"{run} takes no messages now: {run.flags}")
-        if self.restarts.job(run).accepts == "streaming" and not run.flags["streaming"]:
+        if self.restarts.job(run).accepts == "streaming" and not (run.flags["streaming"] or awaited):
             self._fault(event, f"{run} takes messages only while it streams")
         run.messages[event.seq] = event.message
         self.witness.message(run.id, event.message)

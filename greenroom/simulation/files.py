@@ -70,12 +70,24 @@ class DiskFiles:
         for path in paths:
             self._disk.files.pop((handle, path), None)
 
-    async def remove_parts(self, handle: str, run: str) -> list[str]:
-        left = [key for key in self._disk.parts if (key[0], key[2]) == (handle, run)]
+    async def unfinished(self, handle: str, run: str) -> list[str]:
+        try:
+            await self.reach(f"list the parts of {run}")
+        except BaseException:  # what is not known to be the run's is not deleted with it
+            if not self._owner.dead:
+                finished = [key for key, file in self._disk.files.items() if file.run == run]
+                self._disk.undeleted.update([*finished, *self._parts_of(handle, run)])
+            raise
+        return [path for _, path, _ in self._parts_of(handle, run)]
+
+    async def remove_parts(self, handle: str, run: str) -> None:
+        left = self._parts_of(handle, run)
         await self.reach_to_delete(f"remove the parts of {run}", left, [run])
         for key in left:
             self._disk.parts.pop(key, None)
-        return [path for _, path, _ in left]
+
+    def _parts_of(self, handle: str, run: str) -> list[tuple[str, str, str]]:
+        return [key for key in self._disk.parts if (key[0], key[2]) == (handle, run)]
 
 
 class DiskPart:

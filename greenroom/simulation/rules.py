@@ -4,8 +4,8 @@
 lanes (`told.py`), and writes down whatever breaks a rule as a fault. What belongs together stands in one
 module each: in `conduct.py` the state machine, attempts, handles, questions and messages; in `order.py`
 limits and the order of places; in `timelimits.py` the limits of time; in `restarts.py` what a restart must
-bring back and make of it; in `witness.py` what bodies, files and clients show; in `flows/rules.py` what flows
-and workers do. Nothing here
+bring back and make of it; in `replays.py` what a body gets again that goes on; in `witness.py` what bodies,
+files and clients show; in `flows/rules.py` what flows and workers do. Nothing here
 knows trio, or the engine's code. Where the outcome is a race, every outcome is accepted that the rules allow,
 and no other.
 """
@@ -41,6 +41,7 @@ from ..protocol.states import Status
 from .conduct import Conduct
 from .flows.rules import FlowRules
 from .order import Order
+from .replays import Replays
 from .restarts import Restarts
 from .timelimits import TimeLimits
 from .told import Told, ToldRun
@@ -67,6 +68,7 @@ class Rules:
             self.time_limits,
             self.faults.append,
         )
+        self.replays = Replays(self.told, self.faults.append)
         self.cleared: dict[str, bool] = {}
         """Runs that someone has cleared, and whether only if they still wait in their handle."""
         self.is_left = False
@@ -177,6 +179,7 @@ class Rules:
         if event.seq != self.told.seq + 1:
             self._fault(event, f"the event before it was {self.told.seq}")
         self.told.events.append(event)
+        self.replays.take(event)
         if isinstance(event, RunEvent):
             self._conduct.take(event)
         elif isinstance(event, LaneChanged):
@@ -192,6 +195,7 @@ class Rules:
         told = self.told
         if isinstance(memo, Checkpoint):
             told.checkpoints[memo.handle, memo.job] = (memo.run, memo.value)
+            told.runs[memo.run].answers.clear()
         elif isinstance(memo, FileFinished):
             told.recorded.add((memo.run, memo.path))
         elif isinstance(memo, FilesDoomed):

@@ -18,11 +18,12 @@ import trio
 
 from ..gateway import GatewayConfig
 from ..protocol.errors import GreenroomError, Unavailable
-from . import bodies, controlling, looking, submitting
+from . import bodies, controlling, looking, steady, submitting
 from .bodies import LANES, Bodies
 from .callers import Caller, Deed, Desk
 from .followers import Follower
 from .medium import Trouble
+from .steady import Steady
 from .world import World
 
 MAX_CONCURRENT = 2
@@ -53,9 +54,21 @@ async def crowd(world: World) -> None:
             await play.hurry(step.random)
 
 
+async def resumed(world: World) -> None:
+    """Bodies that ask and call several times with checkpoints between, and that are stopped everywhere: a
+    scenario for what a body that goes on gets again."""
+    play = Play(world)
+    async with play.staged():
+        async for step in world.steps(60):
+            await play.interfere(step.random)
+
+
 async def either(world: World) -> None:
-    """One of the two, by the seed: for hunts."""
-    await (everything if world.seed % 3 else crowd)(world)
+    """One of the three, by the seed: for hunts."""
+    if world.seed % 10 == 8:
+        await resumed(world)
+    else:
+        await (everything if world.seed % 3 else crowd)(world)
 
 
 class Play:
@@ -67,6 +80,7 @@ class Play:
         self.world = world
         self.gateway = gateway
         self.bodies = Bodies()
+        Steady(self.bodies)
         self.max_concurrent = max_concurrent
         self.followers: list[Follower] = []
         self.desk = Desk()
@@ -115,6 +129,13 @@ class Play:
         for _ in range(random.choice((0, 0, 1, 3, 8))):
             await trio.lowlevel.checkpoint()
 
+    async def interfere(self, random: Random) -> None:
+        """Let something happen to bodies that go on."""
+        if random.random() < 0.8:
+            await self.start(random)
+        await self.do(random.choice(random.choice(_INTERFERENCES)), random, wait=random.random() < 0.2)
+        await pause(random)
+
     async def do(self, deed: str, random: Random, *, wait: bool) -> None:
         """Have something done, and wait for it, if so."""
         if not wait:
@@ -160,10 +181,11 @@ class Play:
         await self._until_up_and_free()
         told = self.server.rules.told
         left = list(told.pending.values())
-        if left and not any(run.reason == "child" for run in left):
+        if left and not any(run.reason in ("child", "message") for run in left):
             self.world.fail(f"{left} are left, although every body has ended")
         client = self.world.client("the end")
-        for run in left:  # two whose children wait for each other's handles wait for ever, rightly
+        for run in left:  # two whose children wait for each other's handles wait for ever, rightly, as do
+            # those that wait for a message
             try:
                 await client.cancel(run.id)
             except GreenroomError:
@@ -298,8 +320,14 @@ CALLS: dict[str, Deed] = {
     for module, names in {
         submitting: (*SUBMITS, "submit_short", "rerun"),
         controlling: (*CONTROLS, "inject", "answer"),
+        steady: ("submit_steady", "answer_open"),
         looking: LOOKS,
     }.items()
     for name in names
 }
+_INTERFERENCES = (
+    *[("submit_steady",), ("answer_open",), ("answer_open",), ("inject",)] * 2,
+    ("answer", "cancel", "reset_lanes", "set_max_concurrent"),
+    ("crash", "crash", "crash_at_a_commit", "lose_a_commit", "stop", "stop", "trouble_the_disk"),
+)
 _DEEDS = (*[SUBMITS] * 4, *[CONTROLS] * 3, TALKS, LOOKS, FAULTS)

@@ -18,7 +18,7 @@ from ..protocol.records import KEPT_ENDED_RUNS, Snapshot, default_limit
 from ..protocol.states import Status
 from .told import EXECUTES, Told, ToldLane, ToldRun
 
-WaitsFor = Literal["time", "answer", "child"]
+WaitsFor = Literal["time", "answer", "child", "message"]
 
 
 class Body(Protocol):
@@ -158,7 +158,9 @@ class Witness:
             return not run.questions
         if waits_for == "child":
             return (run.called or run.restored) and not self._told.children(run.id)
-        return waits_for == "time" and until <= now
+        if waits_for == "message" and run.messages:
+            return True
+        return waits_for in ("time", "message") and until <= now
 
     # At the end of an instant.
 

@@ -147,6 +147,81 @@ async def test_a_body_that_changes_an_answer_changes_neither_history_nor_the_kep
     assert closed[0].answer == {"pages": [1]}
 
 
+# Yes or no.
+
+DENIALS = [None, False, 0, "", [], {}, {"approved": False}, {"approved": None}, {"approved": 0}]
+DENIALS += [{"approved": "no"}, {"approved": "yes"}, {"approved": 1}, {"approved": False, "reason": "no"}]
+
+
+@pytest.mark.parametrize("answer", DENIALS)
+async def test_whatever_denies_is_false_and_stays_what_was_answered(answer, autojump_clock):
+    async def body(run: Run):
+        given = await run.interrupt("may I?")
+        return [bool(given), given, await run.confirm("really?")]
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await engine.answer(await question_of(engine, ticket), answer)
+        await engine.answer(await question_of(engine, ticket), answer)
+        assert await ticket.result() == [False, answer, False]
+
+
+@pytest.mark.parametrize("answer", [True, {"approved": True}, {"approved": True, "reason": "of course"}])
+async def test_what_approves_is_true_and_confirms(answer, autojump_clock):
+    async def body(run: Run):
+        given = await run.interrupt("may I?")
+        return [bool(given), given, await run.confirm("really?")]
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await engine.answer(await question_of(engine, ticket), answer)
+        await engine.answer(await question_of(engine, ticket), answer)
+        assert await ticket.result() == [True, answer, True]
+
+
+@pytest.mark.parametrize("answer", [1, "yes", "no", ["approved"], {"yes": True}])
+async def test_an_answer_that_is_no_yes_or_no_keeps_its_truth_and_confirms_nothing(answer, autojump_clock):
+    async def body(run: Run):
+        given = await run.interrupt("may I?")
+        return [bool(given), given, await run.confirm("really?")]
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await engine.answer(await question_of(engine, ticket), answer)
+        await engine.answer(await question_of(engine, ticket), answer)
+        assert await ticket.result() == [True, answer, False]
+
+
+@pytest.mark.parametrize("leave", [False, True])
+async def test_a_cancel_and_the_end_of_the_engine_deny(leave, autojump_clock):
+    seen = []
+
+    async def body(run: Run):
+        answer = await run.interrupt("delete production?", release_slot=not leave)
+        seen.append((bool(answer), answer["approved"]))
+
+    async def confirms(run: Run):
+        seen.append((await run.confirm("delete production?"), False))
+
+    jobs = with_body(body, cancel="cooperative")
+    jobs.job("confirms", cancel="cooperative")(confirms)
+    async with open_engine(jobs, store="memory:") as engine:
+        tickets = [await engine.submit(job, handle=job) for job in ("work", "confirms")]
+        await settled()
+        if not leave:
+            for ticket in tickets:
+                await ticket.cancel()
+    assert seen == [(False, False)] * 2
+
+
+async def test_nobodys_answer_confirms_nothing(autojump_clock):
+    async def body(run: Run):
+        return await run.confirm("may I?", timeout=5, key="mine", release_slot=True)
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        assert await (await engine.submit("work", handle="alice")).result() is False
+
+
 # What others see of a question.
 
 

@@ -7,6 +7,7 @@ import trio.testing
 from greenroom import Jobs, Run
 from greenroom.errors import (
     Compacting,
+    Conflict,
     Invalid,
     NoActiveRun,
     NotInteractive,
@@ -14,6 +15,7 @@ from greenroom.errors import (
     QueueFull,
     RunCancelled,
     RunFailed,
+    RunTimedOut,
     TooLarge,
 )
 from greenroom.protocol.events import RunMessage
@@ -715,3 +717,135 @@ async def test_a_message_refused_by_a_body_that_is_ending_does_not_make_its_run_
             await engine.inject(ticket.id, "too late")
         assert (await engine.cancel(ticket.id)).status == "cancelling"
         assert not await ticket.wait(0)
+
+
+# Waiting for a message without a slot.
+
+
+def listening(heard, **options):
+    """A job that takes messages without a slot until it hears `bye`."""
+
+    async def body(run: Run):
+        while (message := await run.next_message(release_slot=True)) != "bye":
+            heard.append(message)
+        return list(heard)
+
+    return with_body(body, **options)
+
+
+async def test_a_body_that_waits_for_a_message_without_its_slot_does_not_count_as_executing(autojump_clock):
+    heard = []
+    async with open_engine(listening(heard), store="memory:", max_concurrent=1) as engine:
+        tickets = [await engine.submit("work", handle=f"h{n}") for n in range(50)]
+        await settled()
+        snapshot = await engine.snapshot()
+        assert {(run.status, run.waiting_for) for run in snapshot.runs.values()} == {("suspended", "message")}
+        assert (snapshot.engine.executing, snapshot.engine.queued) == (0, 0)
+        assert all(run.interactive for run in snapshot.runs.values())
+        assert snapshot.handles["h7"].active_run == tickets[7].id
+        for target in (tickets[7].id, "h7"):
+            assert await engine.inject(target, target) == "accepted"
+            await settled()
+        assert heard == [tickets[7].id, "h7"]
+        for n, ticket in enumerate(tickets):
+            await engine.inject(f"h{n}", "bye")
+            await ticket.result()
+
+
+async def test_a_message_that_waits_already_is_taken_without_giving_the_slot_back(autojump_clock):
+    async def body(run: Run):
+        await trio.sleep(10)
+        return await run.next_message(release_slot=True)
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        await engine.inject("alice", "early")
+        assert await ticket.result() == "early"
+        states = [event.to for event in await engine.history(ticket.id) if event.type == "run_state_changed"]
+    assert states == ["queued", "running", "succeeded"]
+
+
+async def test_who_has_got_a_message_goes_on_only_with_a_slot_and_before_those_behind_it(autojump_clock):
+    order = []
+
+    async def body(run: Run):
+        await run.next_message(release_slot=True)
+        order.append("talks")
+        await trio.sleep(10)
+
+    async def other(run: Run):
+        order.append(run.handle)
+        await trio.sleep(10)
+
+    jobs = with_body(body)
+    jobs.job("other")(other)
+    async with open_engine(jobs, store="memory:", max_concurrent=1) as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        others = [await engine.submit("other", handle=handle) for handle in ("first", "second")]
+        await settled()
+        for message in ("one", "two"):  # more of them come while it waits for its slot
+            assert await engine.inject("alice", message) == "accepted"
+        await settled()
+        assert (await engine.get_run(ticket.id)).status == "suspended"
+        for each in (ticket, *others):
+            await each.result()
+    assert order == ["first", "talks", "second"]
+
+
+async def test_a_run_that_waits_for_a_message_can_be_cancelled_and_has_a_deadline(autojump_clock):
+    async with open_engine(listening([]), store="memory:", max_concurrent=1) as engine:
+        ticket = await engine.submit("work", handle="alice")
+        late = await engine.submit("work", handle="bob", deadline=50, run_timeout=5)
+        await settled()
+        await ticket.cancel()
+        with pytest.raises(RunCancelled):
+            await ticket.result()
+        with pytest.raises(RunTimedOut) as timed_out:
+            await late.result()
+        assert timed_out.value.run.reason == "deadline"
+
+
+async def test_a_wait_for_a_message_that_is_given_up_gets_its_slot_back_and_loses_nothing(autojump_clock):
+    async def body(run: Run):
+        with trio.move_on_after(5):
+            await run.next_message(release_slot=True)
+        await trio.sleep(5)
+        return await run.next_message(release_slot=True)
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await trio.sleep(7)
+        assert (await engine.get_run(ticket.id)).status == "running"
+        await engine.inject("alice", "late")
+        assert await ticket.result() == "late"
+
+
+async def test_two_tasks_cannot_both_wait_for_messages_without_the_slot(autojump_clock):
+    async def body(run: Run):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run.next_message, True)
+            await settled()
+            with pytest.raises(Conflict):
+                await run.next_message(release_slot=True)
+            return "refused"
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await trio.sleep(1)
+        await engine.inject("alice", "for the first")
+        assert await ticket.result() == "refused"
+
+
+async def test_a_streaming_job_takes_messages_while_it_waits_in_its_stream(autojump_clock):
+    async def body(run: Run):
+        async with run.streaming():
+            return await run.next_message(release_slot=True)
+
+    async with open_engine(with_body(body, accepts="streaming"), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        await settled()
+        assert (await engine.get_run(ticket.id)).streaming
+        await engine.inject("alice", "hello")
+        assert await ticket.result() == "hello"

@@ -138,6 +138,31 @@ async def test_it_asks_people(release_slot, mock_clock):
         assert await ticket.result() == {"approved": True}
 
 
+async def test_it_waits_for_a_message_without_its_slot(mock_clock):
+    def body(run: BlockingRun):
+        return run.next_message(release_slot=True)
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        snapshot = await until_status(engine, ticket, "suspended")
+        assert (snapshot.runs[ticket.id].waiting_for, snapshot.engine.executing) == ("message", 0)
+        assert await engine.inject("alice", "hello") == "accepted"
+        assert await ticket.result() == "hello"
+
+
+async def test_it_asks_for_a_yes_or_no(mock_clock):
+    def body(run: BlockingRun):
+        denied = run.interrupt("may I?", timeout=60)
+        return [bool(denied), run.confirm("may I?", timeout=60, key="permission")]
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        for answer in ({"approved": False}, {"approved": True}):
+            [question] = (await until(engine, lambda snapshot: snapshot.interrupts)).interrupts
+            await engine.answer(question, answer)
+        assert await ticket.result() == [False, True]
+
+
 async def test_a_question_from_a_thread_times_out(mock_clock):
     def body(run: BlockingRun):
         return run.interrupt("may I?", timeout=60)

@@ -1,7 +1,7 @@
 """A body asks people a question and waits for the answer; whoever follows the events sees it and answers.
 
-With `release_slot=True` the run waits without its slot, so others execute meanwhile. `None` means that nobody
-answered in time; that, and the answer which a cancel gives, are to be treated as a no.
+`run.confirm` is for a yes or no, `run.interrupt` gives the answer as it is. With `release_slot=True` the run
+waits without its slot, so others execute meanwhile. No answer in time is a no, as is the one of a cancel.
 """
 
 import trio
@@ -13,10 +13,16 @@ jobs = Jobs()
 
 @jobs.job("order")
 async def order(run: Run, params: dict) -> str:
-    answer = await run.interrupt({"question": f"Buy {params['item']}?"}, timeout=0.5, release_slot=True)
-    if answer is None:
-        return "nobody answered: not bought"
-    return "bought" if answer["approved"] else f"not bought: {answer['reason']}"
+    question = {"question": f"Buy {params['item']}?"}
+    if await run.confirm(question, timeout=0.5, release_slot=True):
+        return "bought"
+    return "not bought"
+
+
+@jobs.job("paint")
+async def paint(run: Run) -> str:
+    colour = await run.interrupt({"question": "Which colour?"})
+    return f"painted {colour}" if colour else "not painted"  # whatever denies is false
 
 
 @jobs.job("other work")
@@ -38,7 +44,18 @@ async def main() -> None:
         print("answer again:", await engine.answer(question.interrupt, {"approved": False}))
 
         yacht = await engine.submit("order", handle="harbour", params={"item": "a yacht"})
+        await anext(questions)
         print("yacht:", await yacht.result())
+
+        fence = await engine.submit("paint", handle="garden")
+        question = await anext(questions)
+        await engine.answer(question.interrupt, "green")
+        print("fence:", await fence.result())
+
+        door = await engine.submit("paint", handle="house")
+        question = await anext(questions)
+        await engine.answer(question.interrupt, {"approved": False, "reason": "no money left"})
+        print("door:", await door.result())
 
 
 if __name__ == "__main__":
@@ -51,4 +68,6 @@ if __name__ == "__main__":
 # answer: resolved
 # coffee: bought
 # answer again: already_resolved
-# yacht: nobody answered: not bought
+# yacht: not bought
+# fence: painted green
+# door: not painted

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from greenroom.persistence.store import (
     Batch,
+    Checkpoint,
     Deaths,
     FileFinished,
     FilesDoomed,
@@ -325,6 +326,50 @@ def a_question_whose_answer_is_kept(story: Story) -> None:
         story.tell(InterruptClosed, **story.of("a"), interrupt=interrupt, outcome="answered", answer=1)
 
 
+def an_answer_that_belongs_to_another_question(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.rules.replays.asks("a", (0, 0))
+    story.tell(InterruptOpened, **story.of("a"), interrupt="a.1", key="1", data="?", deadline=None)
+    story.tell(InterruptClosed, **story.of("a"), interrupt="a.1", outcome="answered", answer="yes")
+    story.rules.replays.was_answered("a", (0, 0), "yes")
+    story.commit(Checkpoint("h", "plain", "a", 1, 1, 0))
+    assert not story.rules.faults
+    story.rules.replays.asks("a", (1, 0))
+    story.rules.replays.was_answered("a", (1, 0), "yes")
+
+
+def a_question_that_is_asked_again_although_it_was_answered(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    for id, key in (("a.1", "1"), ("a.2", "2")):
+        story.rules.replays.asks("a", (0, 0))
+        story.tell(InterruptOpened, **story.of("a"), interrupt=id, key=key, data="?", deadline=None)
+        story.tell(InterruptClosed, **story.of("a"), interrupt=id, outcome="answered", answer="yes")
+
+
+def a_call_for_which_two_children_succeed(story: Story) -> None:
+    story.submit("a", 1, "h")
+    story.begin("a")
+    for place, child in ((2, "b"), (3, "c")):
+        story.rules.replays.asks("a", (0, 0))
+        story.submit(child, place, "card", by="run:a")
+        story.begin(child)
+        story.end(child)
+
+
+def the_result_of_a_child_that_another_call_had(story: Story) -> None:
+    story.submit("a", 1, "h")
+    story.begin("a")
+    story.rules.replays.asks("a", (0, 0))
+    story.submit("b", 2, "card", by="run:a")
+    story.begin("b")
+    story.end("b")
+    story.rules.replays.was_charged("a", (0, 0), "b")
+    assert not story.rules.faults
+    story.rules.replays.was_charged("a", (1, 0), "b")
+
+
 def a_question_that_is_left_open(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
@@ -551,6 +596,10 @@ BROKEN = {
     a_generation_that_jumps: "the generation was 0",
     a_question_that_is_answered_twice: "the question is not open",
     a_question_whose_answer_is_kept: "the answer is kept",
+    an_answer_that_belongs_to_another_question: "answers another question",
+    a_question_that_is_asked_again_although_it_was_answered: "it was answered already",
+    a_call_for_which_two_children_succeed: "has succeeded for the same call",
+    the_result_of_a_child_that_another_call_had: "was given the result of b",
     a_question_that_is_left_open: "questions are left open",
     a_cancel_in_post_processing: "takes no cancel now",
     a_message_for_a_job_that_does_not_stream: "only while it streams",

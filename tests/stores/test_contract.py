@@ -9,6 +9,7 @@ import pytest
 from greenroom.errors import Conflict
 from greenroom.persistence.failures import StoreBroken
 from greenroom.persistence.store import (
+    AnswersSpent,
     Checkpoint,
     FileFinished,
     FileGivenUp,
@@ -24,7 +25,7 @@ from greenroom.persistence.store import (
     Terms,
     WakesAt,
 )
-from greenroom.protocol.events import RunProgress
+from greenroom.protocol.events import InterruptClosed, InterruptOpened, RunProgress
 from greenroom.protocol.patterns import Within, patterns
 from greenroom.protocol.states import Status
 
@@ -40,6 +41,7 @@ from .story import (
     lane_changed,
     life,
     moved,
+    of,
     opened,
 )
 
@@ -156,6 +158,33 @@ async def test_the_last_checkpoint_of_a_handle_and_job_is_kept(place: Place) -> 
         assert await store.checkpoint("alice", "job") == Checkpoint("alice", "job", "r1", {"page": 3})
         assert await store.checkpoint("alice", "other") == Checkpoint("alice", "other", "r1", None)
         assert await store.checkpoint("Alice", "job") is None
+
+
+async def test_a_checkpoint_keeps_its_counts_and_spends_the_answers_before_it(place: Place) -> None:
+    about = of("r1", "alice")
+    async with opened(place) as story:
+        await story.tell(*life("r1", "alice")[:2])
+        for number in (1, 2):
+            id = f"r1.{number}"
+            await story.tell(
+                InterruptOpened(**about, interrupt=id, key="key", data="?", deadline=None),
+                InterruptClosed(**about, interrupt=id, outcome="answered", answer=number),
+                memos=[AnswersSpent("r1", ("r1.1",))] if number == 1 else [],
+            )
+        await story.tell(memos=[Checkpoint("alice", "job", "r1", 1, interrupts=1, calls=7)])
+    async with opened(place) as again:
+        assert await again.store.checkpoint("alice", "job") == Checkpoint("alice", "job", "r1", 1, 1, 7)
+    store = place.store()
+    [pending] = (await store.open("", 1, NOW)).pending
+    try:
+        kept = {question.id: question for question in pending.questions}
+        assert [kept[f"r1.{n}"].spent for n in (1, 2)] == [True, False]
+        assert kept["r1.2"].answer == 2
+        closed = await store.closed_interrupt("r1.1")
+        assert closed is not None
+        assert closed.answer == 1
+    finally:
+        await store.close()
 
 
 async def test_how_a_question_was_closed_can_be_asked_as_long_as_its_run_is_kept(place: Place) -> None:

@@ -13,6 +13,7 @@ from trio.abc import Clock
 
 from greenroom import Jobs, Run
 from greenroom.errors import Conflict
+from greenroom.persistence import files
 from greenroom.persistence.files import DiskFiles
 from greenroom.protocol.events import InterruptOpened, RunStateChanged
 from tests.support import Bodies
@@ -671,6 +672,60 @@ async def test_messages_that_were_not_taken_wait_for_the_next_body(lives: Lives,
         assert (await ended(engine, run)).result == [{"two": 2}, "three"]
 
 
+@pytest.mark.parametrize("leave", ["crash", "clean"])
+@pytest.mark.parametrize("accepts", ["interactive", "streaming"])
+@pytest.mark.parametrize("early", [False, True])
+async def test_a_run_that_waited_for_a_message_waits_on_without_a_body_and_is_woken_by_one(
+    lives: Lives, clock: Clock, leave: str, accepts: str, early: bool
+) -> None:
+    diary, heard = Diary(), []
+
+    @diary.jobs.job("chat", resumable=True, accepts=accepts)
+    async def chat(run: Run) -> Any:
+        diary.begin(run)
+        async with run.streaming():
+            if run.checkpoint is None:
+                await run.save_checkpoint(await run.next_message(release_slot=True))
+                heard.append(run.checkpoint)
+            return [run.checkpoint, await run.next_message(release_slot=True)]
+
+    async with getattr(lives, leave)(diary.jobs) as engine:
+        run = await engine.submit("chat", handle="h")
+        await wait_until(engine, lambda now: now.runs[run.id].waiting_for == "message")
+        await engine.inject("h", "one")
+        await wait_until(engine, lambda now: heard and now.runs[run.id].waiting_for == "message")
+        if early:
+            await engine.set_max_concurrent(0)
+            await engine.inject("h", "two")
+    for _ in range(2):
+        async with lives.crash(diary.jobs, max_concurrent=0) as engine:
+            now = await engine.snapshot()
+            assert (now.runs[run.id].status, now.runs[run.id].waiting_for) == ("suspended", "message")
+            assert now.runs[run.id].interactive
+    assert len(diary.begun) == 1
+    async with lives.clean(diary.jobs, max_concurrent=1) as engine:
+        if not early:
+            assert await engine.inject("h", "two") == "accepted"
+        assert (await ended(engine, run)).result == ["one", "two"]
+    assert [checkpoint for _, _, checkpoint in diary.begun] == [None, "one"]
+
+
+async def test_a_run_that_waits_for_a_message_without_a_body_can_be_cancelled(
+    lives: Lives, clock: Clock
+) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("chat", resumable=True)
+    async def chat(run: Run) -> None:
+        await run.next_message(release_slot=True)
+
+    async with lives.crash(diary.jobs) as engine:
+        run = await engine.submit("chat", handle="h")
+        await wait_for(engine, run, "suspended")
+    async with lives.clean(diary.jobs) as engine:
+        assert (await engine.cancel(run.id)).status == "cancelled"
+
+
 async def test_drafts_and_locks_are_as_they_were(lives: Lives, clock: Clock) -> None:
     bodies = Bodies()
     async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
@@ -869,9 +924,9 @@ class SlowDeletes(DiskFiles):
         await self.goes_on.wait()
         await super().delete(handle, paths)
 
-    async def remove_parts(self, handle: str, run: str) -> list[str]:
+    async def remove_parts(self, handle: str, run: str) -> None:
         await self.goes_on.wait()
-        return await super().remove_parts(handle, run)
+        await super().remove_parts(handle, run)
 
 
 async def test_slow_deletes_after_a_crash_delay_only_the_runs_whose_files_they_are(
@@ -902,8 +957,8 @@ async def test_slow_deletes_after_a_crash_delay_only_the_runs_whose_files_they_a
     (lives.folder / "j" / f"y.txt.{crashed.id}.part").write_bytes(b"ha")
     diary.hold = False
     diary.begun.clear()
-    files = SlowDeletes(lives.folder)
-    async with lives.clean(diary.jobs, data_dir=files) as engine:
+    disk = SlowDeletes(lives.folder)
+    async with lives.clean(diary.jobs, data_dir=disk) as engine:
         with trio.fail_after(PATIENCE):
             for handle in "abcde":
                 await (await engine.submit("quick", handle=handle)).result()
@@ -911,13 +966,70 @@ async def test_slow_deletes_after_a_crash_delay_only_the_runs_whose_files_they_a
         assert {id for id, *_ in diary.begun}.isdisjoint({cancelled.id, resumed.id, crashed.id})
         runs = (await engine.snapshot()).runs
         assert (runs[cancelled.id].status, runs[crashed.id].status) == ("cancelling", "running")
-        files.goes_on.set()
+        disk.goes_on.set()
         assert (await ended(engine, cancelled)).status == "cancelled"
         assert (await ended(engine, crashed)).reason == "crashed"
         assert (await ended(engine, resumed)).status == "succeeded"
     assert sorted(path.name for path in (lives.folder / "i").iterdir()) == ["x.txt"]
     assert not list((lives.folder / "h").rglob("*.txt"))
     assert not list(lives.folder.rglob("*.part"))
+
+
+async def hang(lives: Lives, monkeypatch: pytest.MonkeyPatch, name: str) -> trio.Event:
+    """From here on this method of unfinished files hangs until the process dies. The event: one does."""
+    hangs = trio.Event()
+
+    async def method(part: Any) -> None:
+        hangs.set()
+        part._file.close()
+        await lives.cling()
+
+    monkeypatch.setattr(files._DiskPart, name, method)
+    return hangs
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+@pytest.mark.parametrize("where", ["before the new name", "while it is given up"])
+async def test_a_file_of_an_older_run_that_a_kill_kept_from_being_replaced_is_never_deleted(
+    lives: Lives, clock: Clock, restarts: int, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diary = Diary()
+
+    @diary.jobs.job("writes", resumable=True, grace=math.inf)
+    async def writes(run: Run, params: dict[str, bool]) -> None:
+        if run.checkpoint is None:
+            await run.save_checkpoint("begun")
+            async with run.open_file("a.txt", overwrite=True) as file:
+                await file.write(b"whole")
+        diary.begin(run)
+        if params["stay"]:
+            await run.sleep(1000)
+
+    async with lives.clean(diary.jobs) as engine:
+        await ended(engine, await engine.submit("writes", handle="h", params={"stay": False}))
+    async with lives.crash(diary.jobs) as engine:
+        with monkeypatch.context() as patched:
+            hangs = await hang(lives, patched, "discard" if where == "while it is given up" else "finish")
+            if where == "while it is given up":
+                patched.setattr(files._DiskPart, "_close_and_rename", fail)
+            run = await engine.submit("writes", handle="h", params={"stay": True})
+            with trio.fail_after(20):
+                await hangs.wait()
+    if where == "while it is given up":  # its body had come that far
+        for part in lives.folder.rglob("*.part"):
+            part.unlink()
+    for _ in range(restarts):
+        async with lives.crash(diary.jobs) as engine:
+            await wait_for(engine, run, "suspended")
+    async with lives.clean(diary.jobs) as engine:
+        await wait_for(engine, run, "suspended")
+        await engine.cancel(run.id, files="delete")
+        assert (await ended(engine, run)).status == "cancelled"
+    assert left(lives) == ["a.txt"], "it was the older run's"
+
+
+def fail(part: Any) -> None:
+    raise OSError("as asked")
 
 
 # Requests and deadlines.

@@ -1,0 +1,36 @@
+"""The positions of what a body asks for: its interrupts, and its calls of child runs.
+
+A body that goes on from a checkpoint makes its calls anew, from there on, and must be given the answers and
+children that the body before it had at the same positions. So positions are counted, the count is committed
+with each checkpoint, and the next body counts on from it. What is still open when a checkpoint is saved (in
+another task of the body) is not counted: the next body asks for it once more.
+"""
+
+from __future__ import annotations
+
+
+class Positions:
+    """One such count."""
+
+    __slots__ = ("_last", "_open")
+
+    def __init__(self, last: int) -> None:
+        self._last = last
+        self._open: set[int] = set()
+
+    def begin(self) -> int:
+        """The position of what is asked for now."""
+        self._last += 1
+        self._open.add(self._last)
+        return self._last
+
+    def end(self, position: int) -> None:
+        """It was given, or given up."""
+        self._open.remove(position)
+
+    def save(self) -> int:
+        """The count for a checkpoint saved now. From here on this body counts as the next one will."""
+        if not self._open:
+            return self._last
+        self._last = max(self._open)
+        return min(self._open) - 1

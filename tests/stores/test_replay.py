@@ -1,0 +1,418 @@
+"""What a body that goes on from a checkpoint gets again: the answers and the children of what it asks for
+again, and never those of anything else."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.abc import Clock
+
+from greenroom import Jobs, Run
+from greenroom.errors import RunCancelled, RunFailed
+from greenroom.protocol.events import InterruptClosed, InterruptOpened
+
+from .conftest import Place
+from .lives import Lives, ended, wait_for, wait_until
+
+
+@pytest.fixture
+def lives(place: Place, tmp_path: Path) -> Lives:
+    return Lives(place, tmp_path / "data")
+
+
+async def until_asked(engine: Any, data: Any) -> str:
+    """Wait until a question with this data is open; returns its id."""
+
+    def asked(now: Any) -> list[str]:
+        return [id for id, question in now.interrupts.items() if question.data == data]
+
+    return asked(await wait_until(engine, asked))[0]
+
+
+def opened(lives: Lives) -> list[Any]:
+    return [event.data for event in lives.seen if isinstance(event, InterruptOpened)]
+
+
+def outcomes(lives: Lives) -> list[str]:
+    return [event.outcome for event in lives.seen if isinstance(event, InterruptClosed)]
+
+
+# Questions.
+
+
+@pytest.mark.parametrize("leave", ["crash", "clean"])
+@pytest.mark.parametrize("release_slot", [False, True])
+@pytest.mark.parametrize("data", [["delete A", "delete PRODUCTION"], ["delete?", "delete?"]])
+@pytest.mark.parametrize("key", [None, "permission"])
+async def test_an_answer_from_before_a_checkpoint_is_not_given_to_a_question_after_it(
+    lives: Lives, clock: Clock, leave: str, release_slot: bool, data: list[str], key: str | None
+) -> None:
+    jobs, deleted = Jobs(), []
+
+    @jobs.job("deletes", resumable=True)
+    async def deletes(run: Run) -> None:
+        for n in range(run.checkpoint or 0, 2):
+            answer = await run.interrupt(data[n], key=key, release_slot=release_slot)
+            if answer == "yes":
+                deleted.append(n)
+            await run.save_checkpoint(n + 1)
+
+    async with getattr(lives, leave)(jobs) as engine:
+        run = await engine.submit("deletes", handle="h")
+        assert await engine.answer(await until_asked(engine, data[0]), "yes") == "resolved"
+        await wait_until(engine, lambda now: deleted)
+        await until_asked(engine, data[1])
+    async with lives.clean(jobs) as engine:
+        await wait_until(engine, lambda now: now.runs[run.id].status in ("running", "suspended"))
+        question = await until_asked(engine, data[1])
+        assert deleted == [0]
+        assert await engine.answer(question, "no") == "resolved"
+        await ended(engine, run)
+    assert deleted == [0]
+
+
+async def test_a_question_in_flight_is_asked_once_and_its_answer_is_kept_over_restarts(
+    lives: Lives, clock: Clock
+) -> None:
+    jobs, hold = Jobs(), [True]
+
+    @jobs.job("asks", resumable=True)
+    async def asks(run: Run) -> list[Any]:
+        if run.checkpoint is None:
+            await run.interrupt("first", release_slot=True)
+            await run.save_checkpoint("half")
+        answer = await run.interrupt("second", release_slot=True)
+        if hold:
+            await trio.sleep_forever()
+        return [answer, await run.interrupt("third", release_slot=True)]
+
+    async with lives.crash(jobs) as engine:
+        run = await engine.submit("asks", handle="h")
+        await engine.answer(await until_asked(engine, "first"), 1)
+        second = await until_asked(engine, "second")
+    async with lives.crash(jobs) as engine:
+        assert await until_asked(engine, "second") == second
+        assert await engine.answer(second, 2) == "resolved"
+        await wait_for(engine, run, "running")
+    hold.clear()
+    async with lives.clean(jobs) as engine:
+        third = await until_asked(engine, "third")
+        assert (await engine.snapshot()).interrupts[third].key == "3", "it counts from the checkpoint"
+        await engine.answer(third, 3)
+        assert (await ended(engine, run)).result == [2, 3]
+    assert opened(lives) == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize("data", [("delete A", "delete B"), ({"delete": 1}, {"delete": True})])
+async def test_other_data_under_the_same_key_is_another_question_and_the_stored_one_is_withdrawn(
+    lives: Lives, clock: Clock, answered: bool, data: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs, life = Jobs(), [1]
+
+    @jobs.job("asks", resumable=True)
+    async def asks(run: Run) -> Any:
+        answer = await run.interrupt(data[life[0] - 1])
+        if life[0] == 1:
+            await trio.sleep_forever()
+        return answer
+
+    async with lives.clean(jobs) as engine:
+        run = await engine.submit("asks", handle="h")
+        question = await until_asked(engine, data[0])
+        if answered:
+            await engine.answer(question, "one")
+            await wait_until(engine, lambda now: not now.interrupts)
+    life[0] = 2
+    with caplog.at_level(logging.WARNING, "greenroom"):
+        async with lives.clean(jobs) as engine:
+            now = await wait_until(engine, lambda now: set(now.interrupts) - {question})
+            [other] = now.interrupts
+            assert now.interrupts[other].data == data[1]
+            assert await engine.answer(question, "again") == "already_resolved"
+            await engine.answer(other, "two")
+            assert (await ended(engine, run)).result == "two"
+    assert [
+        record for record in caplog.records if "withdrawn" in record.message and question in record.message
+    ]
+    assert outcomes(lives) == ["answered" if answered else "withdrawn", "answered"]
+
+
+async def test_what_the_next_body_does_not_ask_again_is_withdrawn_at_its_checkpoint(
+    lives: Lives, clock: Clock
+) -> None:
+    jobs, life = Jobs(), [1]
+
+    @jobs.job("asks", resumable=True)
+    async def asks(run: Run) -> None:
+        if life[0] == 1:
+            await run.interrupt("first")
+        await run.save_checkpoint(1)
+        await trio.sleep_forever()
+
+    async with lives.clean(jobs) as engine:
+        run = await engine.submit("asks", handle="h")
+        question = await until_asked(engine, "first")
+    life[0] = 2
+    async with lives.clean(jobs) as engine:
+        await wait_until(engine, lambda now: not now.interrupts)
+        assert await engine.answer(question, "yes") == "already_resolved"
+        await engine.cancel(run.id)
+    assert outcomes(lives) == ["withdrawn"]
+
+
+async def test_a_question_that_was_open_when_another_task_saved_a_checkpoint_is_asked_once(
+    lives: Lives, clock: Clock
+) -> None:
+    jobs, saved = Jobs(), []
+
+    @jobs.job("asks", resumable=True)
+    async def asks(run: Run) -> list[Any]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(save, run)
+            first = await run.interrupt("first", release_slot=True)
+        return [first, await run.interrupt("second", release_slot=True)]
+
+    async def save(run: Run) -> None:
+        if not saved:
+            await trio.sleep(0.05)
+            await run.save_checkpoint("beside")
+            saved.append(True)
+
+    async with lives.crash(jobs) as engine:
+        run = await engine.submit("asks", handle="h")
+        first = await until_asked(engine, "first")
+        await wait_until(engine, lambda now: saved)
+    async with lives.clean(jobs) as engine:
+        assert await until_asked(engine, "first") == first
+        await engine.answer(first, 1)
+        await engine.answer(await until_asked(engine, "second"), 2)
+        assert (await ended(engine, run)).result == [1, 2]
+    assert opened(lives) == ["first", "second"]
+
+
+async def test_a_run_that_continues_does_not_count_from_the_checkpoint_of_another(
+    lives: Lives, clock: Clock
+) -> None:
+    jobs = Jobs()
+
+    @jobs.job("asks", resumable=True)
+    async def asks(run: Run) -> list[Any]:
+        answers = [await run.interrupt("first"), await run.interrupt("second")]
+        await run.save_checkpoint(answers)
+        return [*answers, await run.interrupt("third")]
+
+    async with lives.clean(jobs) as engine:
+        for kind in ("start", "continue"):
+            run = await engine.submit("asks", handle="h", kind=kind)
+            for n, data in enumerate(("first", "second", "third"), 1):
+                question = await until_asked(engine, data)
+                assert (await engine.snapshot()).interrupts[question].key == str(n)
+                await engine.answer(question, n)
+            assert (await ended(engine, run)).result == [1, 2, 3]
+
+
+# Children.
+
+
+def shop(charged: list[Any], leave_at: int | None, total: int = 3, **options: Any) -> Jobs:
+    """A parent that charges a number of times, with a checkpoint after each; it stays where it is told to."""
+    jobs = Jobs()
+
+    @jobs.job("charge")
+    async def charge(run: Run, params: dict[str, Any]) -> int:
+        charged.append(params["amount"])
+        return len(charged)
+
+    @jobs.job("pays", **({"resumable": True} | options))
+    async def pays(run: Run, params: dict[str, Any]) -> list[Any]:
+        results = list(run.checkpoint or [])
+        for n in range(len(results), total):
+            amount = n if params["different"] else 1
+            results.append(await run.call("charge", handle="card", params={"amount": amount}))
+            if n == leave_at:
+                await trio.sleep_forever()
+            await run.save_checkpoint(results)
+        return results
+
+    return jobs
+
+
+@pytest.mark.parametrize("leave", ["crash", "clean"])
+@pytest.mark.parametrize("different", [False, True])
+@pytest.mark.parametrize("leave_at", [0, 1, 2])
+@pytest.mark.parametrize("options", [{"resumable": True}, {"resumable": False, "max_attempts": 2}])
+async def test_each_charge_between_checkpoints_is_made_once(
+    lives: Lives, clock: Clock, leave: str, different: bool, leave_at: int, options: dict[str, Any]
+) -> None:
+    if leave == "clean" and not options["resumable"]:
+        pytest.skip("it is cancelled by a clean end")
+    charged: list[Any] = []
+    async with getattr(lives, leave)(shop(charged, leave_at, **options)) as engine:
+        run = await engine.submit("pays", handle="h", params={"different": different})
+        await wait_until(engine, lambda now: len(charged) == leave_at + 1)
+        await wait_for(engine, run, "running")
+    async with lives.clean(shop(charged, None, **options)) as engine:
+        found = await ended(engine, run)
+        assert (found.status, found.result) == ("succeeded", [1, 2, 3]), found.error
+    assert len(charged) == 3
+
+
+@pytest.mark.parametrize("on_conflict", ["queue", "reject", "join", "replace"])
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_call_of_other_terms_gets_a_child_of_its_own_and_the_stored_one_is_cancelled(
+    lives: Lives, clock: Clock, on_conflict: str, ends: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs, life, begun = Jobs(), [1], []
+
+    @jobs.job("child", resumable=True)
+    async def child(run: Run, params: dict[str, Any]) -> int:
+        begun.append(params["n"])
+        if params["n"] == 1 and not ends:
+            await trio.sleep_forever()
+        return params["n"]
+
+    @jobs.job("parent", resumable=True)
+    async def parent(run: Run) -> Any:
+        if life[0] > 1:
+            return await run.call("child", handle="c", params={"n": 2}, on_conflict=on_conflict)
+        async with trio.open_nursery() as nursery:  # it is suspended for its sleep, and not for its child
+            nursery.start_soon(run.sleep, 3)
+            await trio.sleep(0.2)
+            accepted, _ = await run._child_calls.call(1, "child", terms(run))
+            run.children[accepted.run] = None
+        return None
+
+    def terms(run: Run) -> dict[str, Any]:
+        return {
+            **{"handle": "c", "params": {"n": 1}, "kind": "start", "lane": None, "on_conflict": "queue"},
+            **{"by": f"run:{run.id}", "parent": run.id, "ancestors": (run.handle,)},
+        }
+
+    async with lives.crash(jobs) as engine:
+        run = await engine.submit("parent", handle="h")
+        await wait_until(engine, lambda now: begun)
+        first = (await engine.list_runs(handle="c"))[0]
+        if ends:
+            await ended(engine, first.id)
+    life[0] = 2
+    with caplog.at_level(logging.WARNING, "greenroom"):
+        async with lives.clean(jobs) as engine:
+            found = await ended(engine, run)
+            assert (found.status, found.result) == ("succeeded", 2), found.error
+            first = await ended(engine, first.id)
+            assert first.status == ("succeeded" if ends else "cancelled")
+    assert f"child {first.id} is withdrawn" in caplog.text
+
+
+async def test_a_child_that_was_given_up_is_called_anew(lives: Lives, clock: Clock) -> None:
+    jobs, life, begun = Jobs(), [1], []
+
+    @jobs.job("child")
+    async def child(run: Run) -> str:
+        begun.append(run.id)
+        if life[0] == 1:
+            await trio.sleep_forever()
+        return "done"
+
+    @jobs.job("parent", resumable=True)
+    async def parent(run: Run) -> Any:
+        with trio.move_on_after(0.2):
+            return await run.call("child", handle="c")
+        return await trio.sleep_forever()
+
+    async with lives.crash(jobs) as engine:
+        run = await engine.submit("parent", handle="h")
+        await wait_until(engine, lambda now: begun)
+        await ended(engine, begun[0])
+        await wait_for(engine, run, "running")
+    life[0] = 2
+    async with lives.clean(jobs) as engine:
+        assert (await ended(engine, run)).result == "done"
+    assert len(begun) == 2
+
+
+async def test_a_retry_calls_a_child_that_had_failed_anew_and_keeps_one_that_had_succeeded(
+    lives: Lives, clock: Clock
+) -> None:
+    jobs, begun = Jobs(), []
+
+    @jobs.job("child")
+    async def child(run: Run, params: dict[str, Any]) -> str:
+        begun.append(params["name"])
+        if params["name"] == "bad" and begun.count("bad") == 1:
+            raise ValueError("the first time")
+        return params["name"]
+
+    @jobs.job("parent", max_attempts=2, backoff=0.0)
+    async def parent(run: Run) -> Any:
+        return [await run.call("child", handle="c", params={"name": name}) for name in ("good", "bad")]
+
+    async with lives.clean(jobs) as engine:
+        run = await engine.submit("parent", handle="h")
+        assert (await ended(engine, run)).result == ["good", "bad"]
+    assert begun == ["good", "bad", "bad"]
+
+
+async def test_the_failure_of_a_child_is_not_repeated_by_a_body_that_goes_on(
+    lives: Lives, clock: Clock
+) -> None:
+    jobs, life, begun = Jobs(), [1], []
+
+    @jobs.job("child")
+    async def child(run: Run) -> None:
+        begun.append(run.id)
+        raise ValueError("always")
+
+    @jobs.job("parent", resumable=True)
+    async def parent(run: Run) -> str:
+        try:
+            await run.call("child", handle="c")
+        except (RunFailed, RunCancelled):
+            if life[0] == 1:
+                await trio.sleep_forever()
+        return "went on"
+
+    async with lives.crash(jobs) as engine:
+        run = await engine.submit("parent", handle="h")
+        await wait_until(engine, lambda now: begun)
+        await ended(engine, begun[0])
+        await wait_for(engine, run, "running")
+    life[0] = 2
+    async with lives.clean(jobs) as engine:
+        assert (await ended(engine, run)).result == "went on"
+    assert len(begun) == 1
+
+
+async def test_a_call_that_was_refused_takes_up_a_position(lives: Lives, clock: Clock) -> None:
+    jobs, life, charged = Jobs(), [1], []
+
+    @jobs.job("charge")
+    async def charge(run: Run) -> str:
+        charged.append(run.handle)
+        return "charged"
+
+    @jobs.job("parent", resumable=True)
+    async def parent(run: Run) -> list[Any]:
+        results: list[Any] = []
+        for handle in ("h" if life[0] == 1 else "free", "card"):
+            try:
+                results.append(await run.call("charge", handle=handle))
+            except Exception:
+                results.append("refused")
+        if life[0] == 1:
+            await trio.sleep_forever()
+        return results
+
+    async with lives.crash(jobs) as engine:
+        run = await engine.submit("parent", handle="h")
+        await wait_until(engine, lambda now: charged)
+        await wait_for(engine, run, "running")
+    life[0] = 2
+    async with lives.clean(jobs) as engine:
+        assert (await ended(engine, run)).result == ["charged", "charged"]
+    assert charged == ["card", "free"]
