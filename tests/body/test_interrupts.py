@@ -125,7 +125,7 @@ async def test_an_answer_that_is_no_json_value_is_refused_and_the_question_stays
     async with open_engine(with_body(ask), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         question = await question_of(engine, ticket)
-        with pytest.raises(Invalid, match=r"answer\.n"):
+        with pytest.raises(Invalid, match=r"data\.n"):
             await engine.answer(question, {"n": {1, 2}})
         assert await engine.answer(question, "yes") == "resolved"
 
