@@ -45,7 +45,7 @@ class FellBehind(Exception):
 class Stream:
     """The ring. Seqs have no gap, so an event's place in it follows from its number."""
 
-    def __init__(self, size: int = RING_SIZE, most_bytes: int = RING_BYTES) -> None:
+    def __init__(self, size: int = RING_SIZE, *, most_bytes: int = RING_BYTES) -> None:
         self.last_seq = 0
         self._first_seq = 1  # of the events that are still here
         self._size = size

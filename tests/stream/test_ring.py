@@ -18,7 +18,7 @@ def event(seq: int, size: int = 0) -> HandleChanged:
 
 
 def filled(*sizes: int, size: int = 100, most_bytes: int = 10_000) -> Stream:
-    stream = Stream(size, most_bytes)
+    stream = Stream(size, most_bytes=most_bytes)
     stream.begin(0)
     for seq, length in enumerate(sizes, 1):
         stream.publish([event(seq, length)])
@@ -53,7 +53,7 @@ def test_an_event_that_is_larger_than_the_ring_is_held_alone_until_the_next():
 
 
 def test_a_batch_that_is_larger_than_the_ring_leaves_its_end():
-    stream = Stream(100, 10_000)
+    stream = Stream(100, most_bytes=10_000)
     stream.begin(5)
     stream.publish([event(seq, 1000) for seq in range(6, 500)])
     assert held(stream) == list(range(491, 500))
@@ -67,8 +67,7 @@ def test_a_place_is_held_well_while_what_follows_it_is_less_than_half_of_the_rin
 
 
 async def test_a_slow_reader_of_large_events_gets_a_snapshot(autojump_clock, monkeypatch):
-    monkeypatch.setattr("greenroom.actors.stream.RING_BYTES", 5000)
-    monkeypatch.setattr(Stream.__init__, "__defaults__", (8192, 5000))
+    monkeypatch.setitem(Stream.__init__.__kwdefaults__, "most_bytes", 5000)
     async with open_engine(Bodies().jobs) as engine:
         events = engine.events(after=0)
         for number in range(20):
