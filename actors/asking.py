@@ -168,7 +168,7 @@ async def inject(run: RunState, message: Inject) -> None:
     outcome = await run.ledger.note(event)
     run.doorstep.add(outcome.seq)
     if run.execution is not None:
-        run.execution.run.deliver(copied(message.message))
+        run.execution.body.deliver(copied(message.message))
     else:
         run.inbox = (*run.inbox, copied(message.message))
         look_for_messages(run)
@@ -177,7 +177,7 @@ async def inject(run: RunState, message: Inject) -> None:
 
 async def signal(run: RunState, message: SendSignal) -> None:
     """Somebody puts a value into what the run shares. It is kept until the run's body has taken it."""
-    job, body = run.submission.job, run.execution.run if run.execution is not None else None
+    job, body = run.submission.job, run.execution.body if run.execution is not None else None
     if run.ledger.ended:
         message.reply.set(None)
     elif job.special is None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from .runapi import body_of
+
 if TYPE_CHECKING:
-    from .body import Run, RunFile
+    from .runapi import Run, RunFile
 
 T = TypeVar("T")
 
@@ -100,7 +102,7 @@ class BlockingRun:
     @contextmanager
     def compacting(self) -> Iterator[None]:
         """See `Run.compacting`; a thread can't be interrupted, so there is no time limit."""
-        with _blocking(self._run.phase("compacting")):
+        with _blocking(body_of(self._run).phase("compacting")):
             yield
 
     @contextmanager

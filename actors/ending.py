@@ -22,7 +22,7 @@ from ..protocol.records import RunRecord
 from ..protocol.states import Status
 from . import errands
 from .actor import Reply
-from .body import Run
+from .body import Body
 from .bodymessages import cancel_child
 from .messages import Cancel, Forget, Reject, Stop
 from .runstate import RunState, Verdict
@@ -135,7 +135,7 @@ def _stop_body(run: RunState, verdict: Verdict) -> None:
     """Tell the body to end, for good."""
     execution, job, now = run.execution, run.submission.job, trio.current_time()
     assert execution is not None, "only a live body can be stopped"
-    body = execution.run
+    body = execution.body
     run.verdict = verdict
     run.timers.clear()
     body.request_cancel()
@@ -175,15 +175,15 @@ async def abandon(run: RunState) -> None:
         submission.job.grace,
     )
     why = "it ignored its end for too long and was abandoned"
-    execution.run.close(why)
+    execution.body.close(why)
     run.live_bodies.abandoned(execution)
     run.questions.fail(RunAbandoned(f"run {run.id}: {why}"))
     run.ending = True
-    discards = partial(_discard_parts, run, execution.run)
+    discards = partial(_discard_parts, run, execution.body)
     errands.send(run, discards, partial(_end_without_body, run, verdict))
 
 
-async def _discard_parts(run: RunState, body: Run) -> None:
+async def _discard_parts(run: RunState, body: Body) -> None:
     try:
         await body.discard_parts()
     except OSError:
@@ -192,7 +192,7 @@ async def _discard_parts(run: RunState, body: Run) -> None:
 
 async def _end_without_body(run: RunState, verdict: Verdict, _: None) -> None:
     if run.execution is not None:
-        run.files = (*run.files, *run.execution.run.finished_files)
+        run.files = (*run.files, *run.execution.body.finished_files)
     if verdict.to is not Status.SUSPENDED:
         await end(run, verdict.to, reason="abandoned", body_remains=True)
         return

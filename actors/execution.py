@@ -13,9 +13,10 @@ import trio
 from ..protocol.parameters import convert_params
 from .actor import Actor
 from .blocking import BlockingRun
-from .body import Run
+from .body import Body
 from .jobs import Job
 from .pause import Pause
+from .runapi import Run
 
 
 class Returned(msgspec.Struct):
@@ -108,12 +109,12 @@ class Execution:
     def __init__(
         self,
         job: Job,
-        run: Run,
+        body: Body,
         params: Any,
         actor: Actor,
         interrupt: Callable[[BaseException], None],
     ) -> None:
-        self.run = run
+        self.body = body
         self.actor = actor
         self.scope = trio.CancelScope()
         self.lapsed = False
@@ -139,15 +140,15 @@ class Execution:
         """Which body this is."""
         job = self._job
         patience = 2 * job.grace if job.cancel == "cooperative" else job.grace
-        return LiveBody(self.run.id, self.run.attempt, patience)
+        return LiveBody(self.body.id, self.body.attempt, patience)
 
     def lapse(self, why: str) -> None:
         """End the body at once, without its run's actor, which decides afterwards what becomes of the run."""
         self.lapsed = True
-        self.children = tuple(self.run.children)
-        self.run.request_cancel()
-        self.run.go_on_later()
-        self.run.lapse(why)
+        self.children = tuple(self.body.children)
+        self.body.request_cancel()
+        self.body.go_on_later()
+        self.body.lapse(why)
         self.scope.cancel()
 
     @trio.lowlevel.enable_ki_protection
@@ -159,8 +160,8 @@ class Execution:
                 if living.may_begin is not None:
                     await living.may_begin()
                 living.begin(self)
-                value = await self._body()
-                outcome = value if isinstance(value, Pause) else Returned(self.run.as_result(value))
+                value = await self._execute()
+                outcome = value if isinstance(value, Pause) else Returned(self.body.as_result(value))
         except Exception as error:
             outcome = Raised(error)
         except BaseException as error:
@@ -174,8 +175,8 @@ class Execution:
         self.actor.tell(BodyEnded(Stopped() if self.lapsed else outcome))
 
     @trio.lowlevel.disable_ki_protection
-    async def _body(self) -> Any:
-        job, run = self._job, self.run
+    async def _execute(self) -> Any:
+        job, run = self._job, Run(self.body)
         if job.params_type is not None:
             run.params = convert_params(self._params, job.params_type)
         arguments = (run.params,) if job.params_type is not None else ()

@@ -74,7 +74,7 @@ class Leasing:
         self._fail(StoreBroken(f"{why}: this engine stops"))
 
     def executing(self) -> Sequence[str]:
-        return [execution.run.id for execution in self._live_bodies.begun()]
+        return [execution.body.id for execution in self._live_bodies.begun()]
 
     async def _may_begin(self) -> None:
         assert self._lease is not None, "only a lease makes a body wait"

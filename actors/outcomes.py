@@ -13,7 +13,7 @@ import trio
 
 from ..protocol.errors import RunCancelled
 from ..protocol.states import Status
-from .body import Run
+from .body import Body
 from .comeback import lapsed, wait
 from .ending import end, suspend_for_shutdown
 from .execution import BodyEnded, Raised, Returned
@@ -30,8 +30,8 @@ async def body_ended(run: RunState, message: BodyEnded) -> None:
     """No code of the execution is left."""
     execution, run.execution = run.execution, None
     assert execution is not None, "a run has one body at a time"
-    run.inbox = execution.run.close("its body has ended")
-    run.files = (*run.files, *execution.run.finished_files)
+    run.inbox = execution.body.close("its body has ended")
+    run.files = (*run.files, *execution.body.finished_files)
     in_lane, run.resuming = run.resuming is not None, None
     run.doorstep.no_body()
     run.timers.drop("cancel_scope")
@@ -45,13 +45,13 @@ async def body_ended(run: RunState, message: BodyEnded) -> None:
     if execution.lapsed and verdict is None:
         await lapsed(run, execution, in_lane=in_lane)
         return
-    unsaid = not execution.run.end_is_written
+    unsaid = not execution.body.end_is_written
     if verdict is not None and verdict.to is Status.TIMED_OUT:
         await end(run, Status.TIMED_OUT, reason=verdict.reason, unsaid=unsaid)
     elif isinstance(outcome, Pause) and (verdict is None or verdict.to is Status.SUSPENDED):
         await _pause(run, outcome)
     elif isinstance(outcome, Returned):
-        await _returned(run, outcome.value, execution.run)
+        await _returned(run, outcome.value, execution.body)
     elif isinstance(outcome, Raised) and not _passes_cancel_on(verdict, outcome.error):
         await _raised(run, outcome.error)
     else:
@@ -83,7 +83,7 @@ def _passes_cancel_on(verdict: Verdict | None, error: BaseException) -> bool:
     return verdict is not None and verdict.to is Status.CANCELLED and isinstance(error, RunCancelled)
 
 
-async def _returned(run: RunState, value: Any, body: Run) -> None:
+async def _returned(run: RunState, value: Any, body: Body) -> None:
     verdict = run.verdict
     if verdict is not None and verdict.to is Status.CANCELLED and body.obeyed_cancel:
         await end(run, Status.CANCELLED, reason=verdict.reason, by=verdict.by)

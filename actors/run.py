@@ -21,7 +21,7 @@ from ..persistence.store import Checkpoint
 from ..protocol.states import Status
 from . import asking, comeback, ending, errands, outcomes
 from .actor import Actor, Delivery, TellWhenSet
-from .body import Run, Services
+from .body import Body, Services
 from .bodymessages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
 from .errands import ErrandDone
 from .execution import BodyEnded, Execution, LiveBodies
@@ -197,7 +197,7 @@ class RunActor(Actor):
     def _start_body(self, checkpoint: Checkpoint | None) -> None:
         run = self._state
         submission = run.submission
-        body = Run(
+        body = Body(
             submission,
             run.ledger.attempt,
             checkpoint,
@@ -241,7 +241,7 @@ async def _suspended(run: RunState, message: Suspended) -> None:
     run.timers.advance(message.seconds, ("queue_timeout", "deadline", "retry", "wake"))
     run.questions.advance(message.seconds)
     if run.execution is not None:
-        run.execution.run.advance(message.seconds)
+        run.execution.body.advance(message.seconds)
 
 
 _HANDLERS: dict[type, Callable[[RunState, Any], Awaitable[None]]] = {

@@ -306,14 +306,14 @@ class System:
         for execution in self._live_bodies:
             logger.error(
                 "the body of run %s, attempt %d, can't be ended; the engine waits for it",
-                execution.run.id,
-                execution.run.attempt,
+                execution.body.id,
+                execution.body.attempt,
             )
 
     def _silence(self) -> None:
         """Nobody is going to answer any more: let go of all who wait."""
         for execution in self._live_bodies:
-            execution.run.close("the engine has stopped")
+            execution.body.close("the engine has stopped")
         self._door.close()
         self._journal.close()
 
@@ -372,8 +372,8 @@ class System:
     def _spawn_body(self, execution: Execution) -> None:
         self._live_bodies.add(execution)
         if self.failure is not None:
-            execution.run.close("the engine has stopped")
-        self._bodies.start_soon(execution, self._live_bodies, name=f"body of run {execution.run.id}")
+            execution.body.close("the engine has stopped")
+        self._bodies.start_soon(execution, self._live_bodies, name=f"body of run {execution.body.id}")
 
     # Makers.
 

@@ -127,9 +127,9 @@ class Watchdog:
         logger.warning(
             "run %s (job %s, handle %s) has blocked the event loop for %g s, at %s; nothing else goes "
             "on meanwhile. Use what can be awaited, or make the job a plain function, which runs in a thread",
-            execution.run.id,
+            execution.body.id,
             execution.job_name,
-            execution.run.handle,
+            execution.body.handle,
             BLOCKED_AFTER,
             where,
         )
@@ -146,7 +146,7 @@ class Watchdog:
             return  # told already, when the body ended
         until = self._turned_at if self._turned_at > blockage.since else time.monotonic()
         blockage.seconds = until - blockage.since
-        run = "" if blockage.execution is None else f" by run {blockage.execution.run.id}"
+        run = "" if blockage.execution is None else f" by run {blockage.execution.body.id}"
         logger.warning("the event loop goes on: it was blocked for %.1f s%s", blockage.seconds, run)
         for hear in list(self._hearers):
             hear(blockage)
@@ -187,19 +187,19 @@ class Watch:
         execution = blockage.execution
         if execution is None or execution not in self._live_bodies:
             return
-        run = execution.run
+        body = execution.body
         event = RunLog(
             seq=0,
             at=0,
             by="engine",
-            run=run.id,
-            handle=run.handle,
-            lane=run.lane,
-            attempt=run.attempt,
+            run=body.id,
+            handle=body.handle,
+            lane=body.lane,
+            attempt=body.attempt,
             text=f"blocked the event loop for {blockage.seconds:.1f} s, at {blockage.where}",
             level="warning",
         )
-        self._journal.tell(Change((event,), run.id, REPORTING, run.attempt))
+        self._journal.tell(Change((event,), body.id, REPORTING, body.attempt))
 
 
 _CURRENT: trio.lowlevel.RunVar[Watchdog | None] = trio.lowlevel.RunVar("greenroom watchdog", None)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .actors.blocking import BlockingRun
-    from .actors.body import Run
     from .actors.engine import Engine
     from .actors.housekeeping import Keep
     from .actors.jobs import Jobs
     from .actors.opening import open_engine
+    from .actors.runapi import Run
     from .actors.ticket import Ticket
     from .errors import (
         Compacting,
@@ -132,7 +132,7 @@ _HOMES = {
     "Filter": ".protocol.events",
     "Jobs": ".actors.jobs",
     "Keep": ".actors.housekeeping",
-    "Run": ".actors.body",
+    "Run": ".actors.runapi",
     "RunRecord": ".protocol.records",
     "Services": ".worker.services",
     "Snapshot": ".protocol.records",

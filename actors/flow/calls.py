@@ -91,7 +91,7 @@ async def _call_service(
 ) -> None:
     timeout_ms = visit.node.timeout_ms
     default = math.inf if call.kind == "queue" else _TIMEOUT  # there, the lease is what limits it
-    run = visit.walk.run.id
+    run = visit.walk.body.id
     work = Work(
         service=call.service,
         run=run,
@@ -144,7 +144,7 @@ async def _in_time(
         except Exception as error:  # the function's own failure, whatever it is
             done.fail("service_error", error_text(error))
         else:
-            _take(done, output, visit.walk.run.max_value_bytes)
+            _take(done, output, visit.walk.body.max_value_bytes)
     if scope.cancelled_caught:
         done.fail("timeout", f"not done within {seconds:g} s")
 
@@ -172,4 +172,4 @@ async def _call_script(visit: Visit[Any], call: ScriptCall) -> Any:
     if not visit.walk.tools.allow_scripts:
         raise PermissionError("scripts are not allowed here: the operator has to say allow_scripts")
     given = {"input": call.input, "params": call.params}
-    return await run_script(call.script, given, visit.walk.run.max_value_bytes)
+    return await run_script(call.script, given, visit.walk.body.max_value_bytes)

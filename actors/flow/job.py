@@ -16,10 +16,10 @@ from ...protocol.events import Event, NodeRan
 from ...protocol.flow.records import NodeRun, NodeStatus
 from ...protocol.states import Status
 from ..actor import Reply
-from ..body import Run
 from ..jobs import FLOW, Ask, Job, Prepared, exponential
 from ..messages import Submission
 from ..pause import Pause
+from ..runapi import Run, body_of
 from .catalog import Resolve
 from .state import Waits, WalkState, begin, from_text, to_text
 from .tools import Tools
@@ -133,10 +133,11 @@ class FlowJob:
 
     async def _body(self, run: Run, params: FlowParams) -> dict[str, Any] | Pause:
         later: list[NodeRun] = []
-        state = run.take_first_state()
+        body = body_of(run)
+        state = body.take_first_state()
         if state is None:
             stored = await self._stored(run.id)
             state, later = stored.state, stored.later
         graph = await self._tools.graph(state.version)
-        walk = Walk(run, from_text(state.state), state, later, self._tools)
+        walk = Walk(body, from_text(state.state), state, later, self._tools)
         return await walk.go(graph, params.params)

@@ -21,7 +21,7 @@ from ...protocol.flow.model import DEFAULT_ACTION, ERROR_ACTION, Edge, Graph, No
 from ...protocol.flow.paths import Scope, parse_target
 from ...protocol.flow.records import NodeRun
 from ...protocol.values import copied
-from ..body import Run
+from ..body import Body
 from ..failuretext import Failure
 from ..pause import Pause, Question
 from .nodes import KINDS
@@ -46,9 +46,9 @@ class Walk:
     """One body's part of a walk."""
 
     def __init__(
-        self, run: Run, state: WalkState, stored: FlowState, later: Sequence[NodeRun], tools: Tools
+        self, body: Body, state: WalkState, stored: FlowState, later: Sequence[NodeRun], tools: Tools
     ) -> None:
-        self.run = run
+        self.body = body
         self.state = state
         self.tools = tools
         self.later = later  # the node runs of the node that was in flight when the last body went
@@ -107,20 +107,20 @@ class Walk:
 
     def now(self) -> float:
         """Unix seconds, to the millisecond: that is how exactly a wait keeps them."""
-        return math.floor(self.run.wall_clock() * 1000) / 1000
+        return math.floor(self.body.wall_clock() * 1000) / 1000
 
     def woken_at(self, path: str, visit: int) -> float:
         """The time for which the run was woken, if it waited at this visit of a node; else long ago."""
-        waited, woken_at = self._waited, self.run.woken_at
+        waited, woken_at = self._waited, self.body.woken_at
         if waited is None or woken_at is None or (waited.node, waited.visit) != (path, visit):
             return -math.inf
         return woken_at
 
     def mention_start(self, visit: Visit[Any]) -> None:
         """Let those who follow know that a node has begun that takes time."""
-        self.run.mention(
+        self.body.mention(
             NodeStarted(
-                by="body", node=visit.path, kind=visit.node.kind, visit=visit.number, **self.run.about()
+                by="body", node=visit.path, kind=visit.node.kind, visit=visit.number, **self.body.about()
             )
         )
 
@@ -130,7 +130,7 @@ class Walk:
 
     async def save(self) -> None:
         """Have the state committed in the middle of a node, for what follows depends on it."""
-        await self.run.commit((), self._memos())
+        await self.body.commit((), self._memos())
         self._taken = []
 
     async def save_signals(self) -> None:
@@ -147,9 +147,9 @@ class Walk:
 
     async def record_canceled(self, visit: Visit[Any], done: Done, branch: str | None) -> None:
         """Have a try committed that is being cancelled, unless it will be made again at the next start."""
-        if self.run.goes_on_later:
+        if self.body.goes_on_later:
             return
-        self.run.end_is_written = True
+        self.body.end_is_written = True
         done.status, done.error = "canceled", None
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORD):
             await self.record(visit, done, branch, last=True)
@@ -192,7 +192,7 @@ class Walk:
             await self._give_up(visit, done, error)
         await self._commit(done, event, (row, *memos))
         self._taken = []
-        self.run.end_is_written = self._in_batch = False
+        self.body.end_is_written = self._in_batch = False
 
     async def _give_up(self, visit: Visit[Any], done: Done, error: TooLarge) -> NoReturn:
         """What the nodes share can't be kept any more: that is the last node's failure, and the flow's."""
@@ -203,7 +203,7 @@ class Walk:
     async def _commit(self, done: Done, event: NodeRan, memos: tuple[Memo, ...]) -> None:
         """Commit a try, and only then let the worker know that its answer is kept."""
         try:
-            await self.run.commit((event,), memos)
+            await self.body.commit((event,), memos)
             if done.outcome is not None:
                 done.outcome.acknowledge()
         finally:
@@ -215,7 +215,7 @@ class Walk:
     ) -> tuple[NodeRun, NodeRan]:
         self._numbered += 1
         row = NodeRun(
-            run=self.run.id,
+            run=self.body.id,
             number=self._numbered,
             node=visit.path,
             visit=visit.number,
@@ -245,20 +245,20 @@ class Walk:
             error=row.error,
             worker=row.worker,
             started_at=row.started_at,
-            **self.run.about(),
+            **self.body.about(),
         )
         return row, event
 
     def _memos(self) -> tuple[Memo, ...]:
-        text = to_text(self.state, self.run.max_value_bytes)
-        state = FlowState(self.run.id, self._version, text, self._numbered)
-        return (state, MessagesTaken(self.run.id, tuple(self._taken))) if self._taken else (state,)
+        text = to_text(self.state, self.body.max_value_bytes)
+        state = FlowState(self.body.id, self._version, text, self._numbered)
+        return (state, MessagesTaken(self.body.id, tuple(self._taken))) if self._taken else (state,)
 
     async def _canceled_between(self, graph: Graph) -> None:
         """Every cancel is written down at some node: if none was at work, at the one that would be next."""
         frame = self.state.frame
-        if self.run.end_is_written or frame.curr is None:
-            self.run.end_is_written = True  # or there is no node any more
+        if self.body.end_is_written or frame.curr is None:
+            self.body.end_is_written = True  # or there is no node any more
             return
         visit = Visit(self, frame, frame.curr, graph.nodes[frame.curr], {}, _TOP)
         done = visit.ok()
@@ -268,7 +268,7 @@ class Walk:
     # Signals.
 
     def _take_signals(self) -> None:
-        signals = self.run.take_signals()
+        signals = self.body.take_signals()
         for signal in signals:
             target = parse_target(signal.key)
             for shared in self._levels():
@@ -276,9 +276,9 @@ class Walk:
                     target.set(shared, copied(signal.value))
                 except Invalid as error:  # what it would have to go into is no object
                     text = f"signal {signal.key!r} could not be put into shared: {error.message}"
-                    about = self.run.about()
-                    self.run.mention(
-                        RunLog(by="engine", attempt=self.run.attempt, text=text, level="warning", **about)
+                    about = self.body.about()
+                    self.body.mention(
+                        RunLog(by="engine", attempt=self.body.attempt, text=text, level="warning", **about)
                     )
             self._taken.append(signal.seq)
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import trio
 
-from ..actors.body import Run
 from ..actors.jobs import Jobs
+from ..actors.runapi import Run
 
 jobs = Jobs()
 
@@ -32,6 +32,7 @@ async def mirror(run: Run, params: Mirror) -> dict[str, int]:
     album = json.loads(b"".join([chunk async for chunk in get(params.site, f"/{params.account}")]))
     total = sum(picture["size"] for picture in album)
     begin, done = run.checkpoint or (0, 0)
+    files = 0
     for number, picture in enumerate(album[begin:], begin + 1):
         name = picture["name"]
         question = f"{name} is private: mirror it, too?"
@@ -48,9 +49,10 @@ async def mirror(run: Run, params: Mirror) -> dict[str, int]:
                 await file.write(chunk)
                 done += len(chunk)
                 await run.progress(done, total, files=number - 1)
+        files += 1
         await run.save_checkpoint((number, done))
         await run.progress(done, total, files=number)
-    return {"files": len(run.finished_files), "bytes": done}
+    return {"files": files, "bytes": done}
 
 
 async def get(site: str, path: str) -> AsyncGenerator[bytes, None]:

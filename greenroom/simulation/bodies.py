@@ -12,8 +12,8 @@ from typing import Any
 
 import trio
 
-from ..actors.body import Run
 from ..actors.jobs import Jobs
+from ..actors.runapi import Run
 from ..protocol.errors import GreenroomError
 from ..protocol.states import Status
 from .crash import cancelled

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import attrs
 
-from ..actors.body import Run
 from ..actors.jobs import Function, Job, Jobs
+from ..actors.runapi import Run
 from ..protocol.errors import Invalid
 
 

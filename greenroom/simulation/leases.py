@@ -13,8 +13,8 @@ from random import Random
 
 import trio
 
-from ..actors.body import Run
 from ..actors.jobs import Jobs
+from ..actors.runapi import Run
 from ..protocol.errors import GreenroomError
 from .bodies import HANDLES
 from .server import Server

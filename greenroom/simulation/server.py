@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ..actors.body import Run
 from ..actors.engine import Engine
 from ..actors.jobs import Jobs
 from ..actors.opening import open_engine
+from ..actors.runapi import Run
 from ..gateway import GatewayConfig
 from ..persistence.store import Stored
 from ..protocol.errors import GreenroomError, Unavailable

@@ -29,13 +29,13 @@ async def approval(visit: Visit[Approval]) -> Done | Pause:
     except Invalid as error:  # there is no place for the answer
         return visit.failed("bad_params", error.message)
     if decision is not None:
-        visit.walk.run.withdraw(question)
+        visit.walk.body.withdraw(question)
         action = visit.node.post.action(decision, visit.scope) or _as_action(decision)
         return visit.ok(copied(decision), action=action)
     timeout_ms = visit.node.timeout_ms
     until = None if timeout_ms is None else since + timeout_ms / 1000
     if until is not None and visit.is_over(until):
-        visit.walk.run.withdraw(question)
+        visit.walk.body.withdraw(question)
         return visit.failed("timeout", f"nobody decided in {until - since:g} s")
     asked = {"node": visit.path, "approval_key": path.text, "input": visit.input, "params": visit.params}
     key = path.text if path.root == "shared" else None  # a part of the input may come from anywhere
@@ -45,7 +45,7 @@ async def approval(visit: Visit[Approval]) -> Done | Pause:
 def _decision(visit: Visit[Approval], path: Path, question: str) -> Any:
     """What was decided. An answer to the question is put where a signal would have put it."""
     decision = path.get(visit.scope)
-    answers = visit.walk.run.answers
+    answers = visit.walk.body.answers
     if decision is None and question in answers:
         decision = False if answers[question] is None else copied(answers[question])
         if path.root == "shared":
