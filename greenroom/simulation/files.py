@@ -71,13 +71,9 @@ class DiskFiles:
             self._disk.files.pop((handle, path), None)
 
     async def unfinished(self, handle: str, run: str) -> list[str]:
-        try:
-            await self.reach(f"list the parts of {run}")
-        except BaseException:  # what is not known to be the run's is not deleted with it
-            if not self._owner.dead:
-                finished = [key for key, file in self._disk.files.items() if file.run == run]
-                self._disk.undeleted.update([*finished, *self._parts_of(handle, run)])
-            raise
+        finished = [key for key, file in self._disk.files.items() if file.run == run]
+        doomed = [*finished, *self._parts_of(handle, run)]  # what isn't known to be the run's isn't deleted
+        await self.reach_to_delete(f"list the parts of {run}", doomed, [run])
         return [path for _, path, _ in self._parts_of(handle, run)]
 
     async def remove_parts(self, handle: str, run: str) -> None:

@@ -12,8 +12,8 @@ import trio
 from trio.abc import Clock
 
 from greenroom import Jobs, Run
-from greenroom.actors.children import Children
-from greenroom.actors.runapi import body_of
+from greenroom.actors.bodymessages import Suspend
+from greenroom.actors.run import _HANDLERS
 from greenroom.errors import RunCancelled, RunFailed
 from greenroom.protocol.events import InterruptClosed, InterruptOpened
 
@@ -270,7 +270,12 @@ async def test_each_charge_between_checkpoints_is_made_once(
 @pytest.mark.parametrize("on_conflict", ["queue", "reject", "join", "replace"])
 @pytest.mark.parametrize("ends", [False, True])
 async def test_a_call_of_other_terms_gets_a_child_of_its_own_and_the_stored_one_is_cancelled(
-    lives: Lives, clock: Clock, on_conflict: str, ends: bool, caplog: pytest.LogCaptureFixture
+    lives: Lives,
+    clock: Clock,
+    on_conflict: str,
+    ends: bool,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     jobs, life, begun = Jobs(), [1], []
 
@@ -283,29 +288,19 @@ async def test_a_call_of_other_terms_gets_a_child_of_its_own_and_the_stored_one_
 
     @jobs.job("parent", resumable=True)
     async def parent(run: Run) -> Any:
-        if life[0] > 1:
-            return await run.call("child", handle="c", params={"n": 2}, on_conflict=on_conflict)
-        async with trio.open_nursery() as nursery:  # it is suspended for its sleep, and not for its child
-            nursery.start_soon(run.sleep, 3)
-            await trio.sleep(0.2)
-            body = body_of(run)
-            calls = Children(run.id, run.attempt, body.services.door, body.journal, body.shielded)
-            accepted, _ = await calls.call(1, "child", terms(run))
-            body.children[accepted.run] = None
-        return None
+        return await run.call("child", handle="c", params={"n": life[0]}, on_conflict=on_conflict)
 
-    def terms(run: Run) -> dict[str, Any]:
-        return {
-            **{"handle": "c", "params": {"n": 1}, "kind": "start", "lane": None, "on_conflict": "queue"},
-            **{"by": f"run:{run.id}", "parent": run.id, "ancestors": (run.handle,)},
-        }
+    async def dies(run: Any, message: Suspend) -> None:
+        """The process dies after the child is created, and before its parent is suspended for it."""
 
-    async with lives.crash(jobs) as engine:
-        run = await engine.submit("parent", handle="h")
-        await wait_until(engine, lambda now: begun)
-        first = (await engine.list_runs(handle="c"))[0]
-        if ends:
-            await ended(engine, first.id)
+    with monkeypatch.context() as patched:
+        patched.setitem(_HANDLERS, Suspend, dies)
+        async with lives.crash(jobs) as engine:
+            run = await engine.submit("parent", handle="h")
+            await wait_until(engine, lambda now: begun)
+            first = (await engine.list_runs(handle="c"))[0]
+            if ends:
+                await ended(engine, first.id)
     life[0] = 2
     with caplog.at_level(logging.WARNING, "greenroom"):
         async with lives.clean(jobs) as engine:
@@ -314,6 +309,33 @@ async def test_a_call_of_other_terms_gets_a_child_of_its_own_and_the_stored_one_
             first = await ended(engine, first.id)
             assert first.status == ("succeeded" if ends else "cancelled")
     assert f"child {first.id} is withdrawn" in caplog.text
+
+
+async def test_a_request_id_that_a_stranger_has_used_is_no_conflict_for_a_call(
+    lives: Lives, clock: Clock
+) -> None:
+    jobs, go_on = Jobs(), trio.Event()
+
+    @jobs.job("child")
+    async def child(run: Run, params: dict[str, Any]) -> str:
+        if params["from"] == "a stranger":
+            await go_on.wait()
+        return params["from"]
+
+    @jobs.job("parent")
+    async def parent(run: Run) -> Any:
+        await run.next_message()
+        return await run.call("child", handle="c", params={"from": "the parent"})
+
+    async with lives.clean(jobs) as engine:
+        run = await engine.submit("parent", handle="h")
+        await wait_for(engine, run, "running")
+        used = {"handle": "other", "params": {"from": "a stranger"}, "request_id": f"{run.id}.1.1"}
+        stranger = await engine.submit("child", **used)
+        await engine.inject("h", "go on")
+        assert (await ended(engine, run)).result == "the parent"
+        go_on.set()
+        assert (await ended(engine, stranger)).result == "a stranger", "it is not cancelled"
 
 
 async def test_a_child_that_was_given_up_is_called_anew(lives: Lives, clock: Clock) -> None:
