@@ -27,6 +27,7 @@ Statement = tuple[str, bool, Any]
 """SQL, whether it is executed for many rows, and its parameters."""
 
 _ENGINE = "the floor"
+_TERM = 1  # that of the lease under which the tables were made
 _ROWS_AT_ONCE = 20_000
 _HANDLES = 1_000
 
@@ -71,7 +72,7 @@ class Floor:
 def statements_of(batch: Batch) -> list[Statement]:
     """What the store executes for a batch."""
     recorder = _Recorder()
-    write_batch(batch, _ENGINE, Statements("sqlite", recorder))  # type: ignore[arg-type]
+    write_batch(batch, _ENGINE, _TERM, Statements("sqlite", recorder))  # type: ignore[arg-type]
     return recorder.statements
 
 

@@ -205,6 +205,7 @@ def test_a_body_that_swallows_every_cancellation_dies_with_its_process():
         await trio.sleep(1)
         await server.crash()
         await server.start()
+        await trio.sleep(1)  # its files are looked for beside its actor
         run = await ann.get_run(ticket.id)
         world.check((run.status, run.reason) == ("failed", "crashed"), f"it is {run}")
 
