@@ -43,22 +43,28 @@ def is_known_host(host: str, allowed: frozenset[str]) -> bool:
 def names(origin: str, host: str, *, secure: bool) -> bool:
     """Whether an origin is of the host that a request names.
 
-    Ports don't count, nor do schemes: a proxy that ends TLS changes the one, and one that passes on the name
-    alone loses the other. Whoever serves pages under another port of this name can connect to us anyway. But
-    where we end TLS ourselves (`secure`), a page without it is refused: it may have been changed on its way.
+    Schemes don't count, nor do ports: a proxy that ends TLS changes the one, and one that passes on the name
+    alone loses the other. Two exceptions. Under this machine's loopback names many programs serve pages, so a
+    port that the request names must be that of the page. And where we end TLS ourselves (`secure`), a page
+    without it is refused: it may have been changed on its way.
     """
     page, ours = _split(origin), _split(f"http://{host}")
     schemes = ("https",) if secure else ("http", "https")
-    return page is not None and ours is not None and page[0] in schemes and page[1] == ours[1]
+    if page is None or ours is None or page[0] not in schemes or page[1] != ours[1]:
+        return False
+    return ours[2] is None or not is_loopback(ours[1]) or ours[2] == (page[2] or _DEFAULT_PORTS[page[0]])
 
 
-def _split(origin: str) -> tuple[str, str] | None:
-    """Scheme and name, if the text is nothing more than an origin."""
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def _split(origin: str) -> tuple[str, str, int | None] | None:
+    """Scheme, name, and the port if it is named, if the text is nothing more than an origin."""
     try:
         parts = urlsplit(origin)
-        _ = parts.port  # looked at, so that one that is no number is refused
+        port = parts.port
     except ValueError:
         return None
     if not parts.hostname or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
         return None
-    return parts.scheme, parts.hostname.lower()
+    return parts.scheme, parts.hostname.lower(), port

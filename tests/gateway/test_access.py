@@ -433,9 +433,9 @@ async def test_only_hosts_that_are_ours_are_answered(host, fine):
         ("http://localhost:8440", True),
         ("HTTP://LOCALHOST:8440", True),
         ("https://friend.example", True),
-        ("http://localhost", True),  # a proxy may change the scheme, and lose the port
-        ("https://localhost:8440", True),
-        ("http://localhost:8441", True),
+        ("https://localhost:8440", True),  # a proxy may change the scheme
+        ("http://localhost", False),  # another program of this machine serves it
+        ("http://localhost:8441", False),
         ("ftp://localhost:8440", False),
         ("http://localhost.evil.example:8440", False),
         ("http://localhost:x", False),
@@ -464,6 +464,12 @@ async def test_a_page_behind_a_proxy_that_ends_tls_is_ours(host):
             assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, origin)
         for origin in ("https://evil.example", "https://runs.example.evil.example", "https://a.runs.example"):
             assert (await home.http("GET", "/api/state", host=host, origin=origin)).status == 403
+
+
+@pytest.mark.parametrize("origin", ["https://localhost", "https://localhost:8443", "http://localhost"])
+async def test_a_page_on_the_loopback_is_ours_behind_a_proxy_that_loses_the_port(origin):
+    async with house() as home:
+        assert (await home.http("GET", "/api/state", host="localhost", origin=origin)).status == 200
 
 
 async def test_a_name_that_someone_else_points_here_is_refused_also_where_its_page_names_it():
