@@ -56,15 +56,22 @@ class LeaseConnection(Protocol):
 
 class FileConnection:
     """To a SQLite database. It never makes the file, waits for other writers, and leaves checkpoints of the
-    write-ahead log to the engine. What it writes need not survive the machine, so it isn't synced."""
+    write-ahead log to the engine. What it writes need not survive the machine, so it isn't synced.
+
+    Make it while the engine's connections are open. It never opens the file when the write-ahead log is gone:
+    that would make a new, empty one beside the one that the engine still writes."""
 
     def __init__(self, address: Address, patience: float) -> None:
         self._address = address
         self._patience = patience
         self._connection: sqlite3.Connection | None = None
+        self.cursor().execute("SELECT count(*) FROM leases").fetchall()  # this opens the log
 
     def cursor(self) -> Any:
         if self._connection is None:
+            log = f"{self._address.path}-wal"
+            if not os.path.exists(log):
+                raise FileNotFoundError(f"{log} was deleted or moved away while the engine used it")
             connection = sqlite3.connect(
                 f"file:{quote(str(self._address.path))}?mode=rw",
                 uri=True,

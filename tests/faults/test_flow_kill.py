@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.flow.definitions import Definition, flow
+from tests.flow.definitions import Definition, flow, goes_on
 
 from . import flow_killed
 from .flow_killed import Plan
@@ -103,7 +103,7 @@ def branches() -> Iterator[Case]:
         yield Case(
             f"{kind} {mode} fail_fast",
             Plan(
-                flow("f end", f=node, end=END),
+                goes_on(flow("f end", f=node, end=END)),
                 {"items": items},
                 hold=(6,) if sequential else (1,),
                 node_runs=2,
@@ -115,7 +115,9 @@ def branches() -> Iterator[Case]:
         yield Case(
             f"{kind} {mode} fail_fast that had failed",
             Plan(
-                flow("f end", f=node, end=END), {"items": items}, stop_after=("f", "3" if sequential else "2")
+                goes_on(flow("f end", f=node, end=END)),
+                {"items": items},
+                stop_after=("f", "3" if sequential else "2"),
             ),
             {"out": [20, 40, 60] if sequential else [20, 60], "end": 20},
             (sorted(items[:4]), [2]),
