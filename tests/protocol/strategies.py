@@ -39,6 +39,8 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.one_of([values_of(member) for member in arguments])
     if origin is Literal:
         return st.sampled_from(arguments)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return st.tuples(*[values_of(argument) for argument in arguments])
     if origin in (list, tuple, frozenset):
         return st.lists(values_of(arguments[0]), max_size=3).map(origin)
     if origin is dict:

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from greenroom import Jobs, Run
 from greenroom.errors import Unavailable
-from greenroom.gateway import GatewayConfig, feeds, snapshots, writer
+from greenroom.gateway import GatewayConfig, feeds, writer
 from greenroom.gateway.client.link import Link
 from greenroom.protocol.commands import Submit
+from greenroom.protocol.events import Filter
 from greenroom.simulation import SimulationFailed, World, simulate
 from greenroom.simulation.connected import connected
 
@@ -172,8 +173,8 @@ def drop_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def show_half_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    passes = snapshots._passes
-    monkeypatch.setattr(snapshots, "_passes", lambda filter, run: passes(filter, run) and not run.ended)
+    sees = Filter.sees
+    monkeypatch.setattr(Filter, "sees", lambda filter, run: sees(filter, run) and not run.ended)
 
 
 def forget_request_ids(monkeypatch: pytest.MonkeyPatch) -> None:
