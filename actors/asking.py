@@ -18,7 +18,7 @@ from .comeback import look_for_answers, look_for_messages, look_for_signals
 from .doorstep import MAX_MESSAGES
 from .messages import AnswerInterrupt, Inject, SendSignal
 from .outage import unavailable
-from .pause import Signal
+from .pause import Message, Signal
 from .runstate import RunState
 
 # The body's wait without its slot.
@@ -168,9 +168,9 @@ async def inject(run: RunState, message: Inject) -> None:
     outcome = await run.ledger.note(event)
     run.doorstep.add(outcome.seq)
     if run.execution is not None:
-        run.execution.body.deliver(copied(message.message))
+        run.execution.body.deliver(Message(outcome.seq, copied(message.message)))
     else:
-        run.inbox = (*run.inbox, copied(message.message))
+        run.inbox = (*run.inbox, Message(outcome.seq, copied(message.message)))
         look_for_messages(run)
     message.reply.set("accepted")
 

@@ -75,6 +75,8 @@ class Body:
         self.journal = services.journal
         self._kept = kept
         self.inbox = inbox  # messages that it hasn't taken; at most as many as the doorstep lets in
+        self.heard: int | None = None
+        """The seq of the last message that was taken since the last checkpoint."""
         self._news: trio.lowlevel.ParkingLot | None = None  # made when first needed: few bodies are told
         self.progress: ProgressReport | None = None  # likewise
         self.parts: dict[PartFile, bool] = {}  # and whether it is recorded as finished, for the first time
@@ -93,6 +95,11 @@ class Body:
         self._pending: dict[Reply[Any], None] = {}
         self._shields: dict[trio.CancelScope, None] = {}  # what holds up a cancel until the engine answers
         self.closed: str | None = None  # why nothing is taken from this body any more
+
+    def default_key(self, position: int) -> str:
+        """The key of an interrupt at this position. A message that was taken is not given to another body, so
+        what is asked after it is asked about this message, and never answered for another one."""
+        return str(position) if self.heard is None else f"{position}@{self.heard}"
 
     async def news_of_messages(self) -> None:
         """Wait until there is a message."""

@@ -24,7 +24,7 @@ from .execution import Execution
 from .jobs import unknown_job
 from .journal import WatchEnd
 from .messages import Recover
-from .pause import Pause, Signal, concerns
+from .pause import Message, Pause, Signal, concerns
 from .recovery import holds_slot
 from .runstate import RunState
 from .suspects import MOST_DEATHS
@@ -55,7 +55,7 @@ def restore(run: RunState, stored: StoredRun) -> None:
     run.files, run.files_doomed = stored.files, stored.files_doomed
     run.doorstep.waiting = tuple(seq for seq, _ in stored.messages)
     if run.submission.job.special is None:
-        run.inbox = [message for _, message in stored.messages]
+        run.inbox = [Message(seq, message) for seq, message in stored.messages]
     else:
         run.inbox = [Signal(seq, signal["key"], signal["value"]) for seq, signal in stored.messages]
     if run.ledger.status is not Status.QUEUED:

@@ -34,6 +34,13 @@ class Pause(msgspec.Struct, frozen=True, gc=False):
     within: float | None = None
 
 
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A message for a body, and the seq of the event that accepted it."""
+
+    seq: int
+    value: Any
+
+
 class Signal(msgspec.Struct, frozen=True, gc=False):
     """A value that somebody put into what a run shares; `seq` is that of its event."""
 

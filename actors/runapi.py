@@ -106,6 +106,7 @@ class Run:
         await self._body.check_open()
         kept = self._body.value(value, "checkpoint")
         counts = (self._body.interrupts.save(), self._body.calls.save())
+        self._body.heard = None
         reply: Reply[Outcome] = Reply()
         self._body.actor.tell(Save(kept, *counts, self.attempt, reply))
         await self._body.committed(reply)
@@ -116,8 +117,9 @@ class Run:
         await self._body.check_open()
         taken, self._body.inbox = list(self._body.inbox), ()
         if taken:
+            self._body.heard = taken[-1].seq
             self._body.actor.tell(Taken(len(taken)))
-        return taken
+        return [message.value for message in taken]
 
     async def next_message(self, release_slot: bool = False) -> Any:
         """The oldest message that waits, or the next one to come: until then without a slot, if it is to be
@@ -131,8 +133,9 @@ class Run:
             else:
                 await self._body.news_of_messages()
         message, *self._body.inbox = self._body.inbox
+        self._body.heard = message.seq
         self._body.actor.tell(Taken(1))
-        return message
+        return message.value
 
     @asynccontextmanager
     async def streaming(self) -> AsyncIterator[None]:
@@ -170,7 +173,7 @@ class Run:
         position = self._body.interrupts.begin()
         over = True
         try:
-            key = str(position) if key is None else check_name("key", key)
+            key = self._body.default_key(position) if key is None else check_name("key", key)
             seconds = check_seconds("timeout", timeout, 300)
             ask = Ask(self._body.value(data, "interrupt"), seconds, key, release_slot, Reply(), Reply())
             return await self._answer_to(ask)

@@ -29,6 +29,8 @@ class Steady:
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
         self._begun: Counter[str] = Counter()
+        self._taken: Counter[str] = Counter()
+        self._heard: dict[str, int] = {}  # by run: the last message taken since the last checkpoint, counted
         for name, options in {"steady": {"max_attempts": 3, "backoff": 0.5}, "still": {}}.items():
             bodies.jobs.job(name, grace=GRACE, resumable=True, **options)(self._body)  # type: ignore[arg-type]
         for name, resumable in {"charge": False, "settle": True}.items():
@@ -36,6 +38,7 @@ class Steady:
 
     async def _body(self, run: Run, params: dict[str, Any]) -> str:
         self._begun[run.id] += 1
+        self._heard.pop(run.id, None)
         stages: list[Stage] = params["stages"]
         for stage in range(run.checkpoint or 0, len(stages)):
             for number, (step, changes, *arguments) in enumerate(stages[stage]):
@@ -44,6 +47,7 @@ class Steady:
                 body = self._begun[run.id] if changes else 0
                 await getattr(self, f"_{step}")(run, (stage, number, body), *arguments)
                 self._look(run)
+            self._heard.pop(run.id, None)
             await run.save_checkpoint(stage + 1)
         return run.id
 
@@ -63,8 +67,10 @@ class Steady:
         rules = self._bodies.rules
         if key is not None:  # within a stage it is the same question each time
             where = (where[0], -1, where[-1])
-        rules.replays.asks(run.id, where)
         data = {"body": where[-1]}
+        if key is None:  # a question about a message is another one than that about no message
+            where = (*where, self._heard.get(run.id, 0))
+        rules.replays.asks(run.id, where)
         if release_slot:
             with rules.witness.waiting(run.id, "answer"):
                 answer = await run.interrupt(data, timeout, key, release_slot=True)
@@ -91,6 +97,8 @@ class Steady:
         with trio.move_on_after(seconds):
             with rules.witness.waiting(run.id, "message", trio.current_time() + seconds):
                 messages.append(await run.next_message(release_slot=True))
+                self._taken[run.id] += 1
+                self._heard[run.id] = self._taken[run.id]
         rules.witness.took(run.id, messages, all_=False)
 
     async def _hold(self, run: Run, where: Where, seconds: float) -> None:

@@ -18,10 +18,10 @@ async def session(run: Run) -> int:
     while True:
         message = await run.next_message(release_slot=True)
         heard += 1
+        await run.save_checkpoint(heard)  # a message that was taken is not given again after a restart
         if message == "bye":
             return heard
         await run.log(f"{run.handle} says {message}")
-        await run.save_checkpoint(heard)
 
 
 async def main() -> None:

@@ -4,6 +4,7 @@ again, and never those of anything else."""
 from __future__ import annotations
 
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,40 @@ async def test_an_answer_from_before_a_checkpoint_is_not_given_to_a_question_aft
         assert await engine.answer(question, "no") == "resolved"
         await ended(engine, run)
     assert deleted == [0]
+
+
+@pytest.mark.parametrize("leave", ["crash", "clean"])
+@pytest.mark.parametrize("release_slot", [False, True])
+async def test_what_is_asked_about_one_message_is_never_answered_for_another(
+    lives: Lives, clock: Clock, leave: str, release_slot: bool
+) -> None:
+    jobs, deleted = Jobs(), []
+
+    @jobs.job("deletes", resumable=True)
+    async def deletes(run: Run) -> None:
+        while True:
+            message = await run.next_message(release_slot=True)
+            if await run.confirm("really?", timeout=math.inf, release_slot=release_slot):
+                deleted.append(message)
+            await run.save_checkpoint(len(deleted))
+
+    async with getattr(lives, leave)(jobs) as engine:
+        run = await engine.submit("deletes", handle="h", run_timeout=math.inf)
+        await wait_for(engine, run, "suspended")
+        await engine.inject("h", "A")
+        about_a = await until_asked(engine, "really?")
+    async with lives.clean(jobs) as engine:
+        await wait_for(engine, run, "suspended")
+        if about_a in (await engine.snapshot()).interrupts:  # its message is gone with the last body
+            await engine.answer(about_a, True)
+        await wait_until(engine, lambda now: now.runs[run.id].waiting_for == "message")
+        await engine.inject("h", "B")
+        about_b = await until_asked(engine, "really?")
+        assert (about_b != about_a, deleted) == (True, [])
+        await engine.answer(about_b, True)
+        await wait_until(engine, lambda now: now.runs[run.id].waiting_for == "message" and deleted)
+        assert deleted == ["B"]
+        await engine.cancel(run.id)
 
 
 async def test_a_question_in_flight_is_asked_once_and_its_answer_is_kept_over_restarts(
