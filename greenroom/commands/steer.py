@@ -87,7 +87,8 @@ def answer(server: Server, question: str, answer: str) -> None:
     outcome = server.ask(talk)
     _say_outcome(server, outcome)
     if outcome != "resolved":
-        why = "no question has this id" if outcome == "not_found" else "it is not open any more"
+        unknown = "no interrupt has this id, and no run or handle of this name has one open"
+        why = unknown if outcome == "not_found" else "it is not open any more"
         raise Stopped(f"{question}: {why}", Exit.FAILED)
 
 

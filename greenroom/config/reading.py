@@ -127,6 +127,8 @@ def check_together(read: Read) -> Jobs | None:
             Access(gateway)
         except GreenroomError as error:
             name = "host" if gateway.token_file is None else "token_file"
+            if "workers_without_token" in error.message:
+                name = "workers_without_token"
             wrong("gateway", name, f"can't be used: {error.message}")
     if mistakes:
         raise ConfigMistakes(sorted(mistakes, key=_place))

@@ -145,7 +145,7 @@ def test_a_question_is_shown_and_answered_by_its_id_or_by_who_asks(handle: str):
     assert as_json("answer", handle, '{"approved": true}') == {"outcome": "resolved"}
     assert json.loads(said("watch", run)) == {"approved": True}
     assert "not open any more" in refusal("answer", question[1], "yes")
-    assert "no question has this id" in refusal("answer", "nothing.1", "yes")
+    assert "no interrupt has this id" in refusal("answer", "nothing.1", "yes")
 
 
 def _until_asked(run: str) -> list[str]:
