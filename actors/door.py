@@ -31,6 +31,9 @@ T = TypeVar("T")
 _ON_CONFLICT = get_args(OnConflict)
 _KINDS = ("start", "continue")
 
+_LONGEST_LOOK = 1.0
+"""Seconds that a look at what is committed waits for the commits before it."""
+
 
 class Found(msgspec.Struct, frozen=True, gc=False):
     """The run that a request id has made, whether it was of the `same` payload, and its parent if it is
@@ -92,11 +95,13 @@ class Door:
             raise Unavailable("the engine has stopped")
 
     async def look(self, read: Callable[[Projection], T]) -> T:
-        """Ask the journal about what is committed."""
-        if self._journal.store_is_down and not self._closed:
-            return await self._journal.look(read)  # which is busy with waiting
-        found: T = await self.ask(Look(read, Reply()), self._journal)
-        return found
+        """Ask the journal about what is committed. While a commit takes long, that is what is known."""
+        if not self._journal.store_is_down or self._closed:
+            with trio.move_on_after(_LONGEST_LOOK):
+                found: T = await self.ask(Look(read, Reply()), self._journal)
+                return found
+        await trio.lowlevel.checkpoint()
+        return self._journal.look_now(read)
 
     def lane_of(self, job: str) -> str:
         """The lane of a job's runs for which none is named."""

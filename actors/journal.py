@@ -136,11 +136,15 @@ class Journal(Actor):
         self.tell(change)
         return await reply.get()
 
+    def look_now(self, read: Callable[[Projection], T]) -> T:
+        """What is committed and known, without waiting for a commit that is under way."""
+        return read(self._projection)
+
     async def look(self, read: Callable[[Projection], T]) -> T:
         """Ask about what is committed. While the store is down, that is what is known already."""
         if self.store_is_down:
             await trio.lowlevel.checkpoint()
-            return read(self._projection)
+            return self.look_now(read)
         reply: Reply[T] = Reply()
         self.tell(Look(read, reply))
         return await reply.get()

@@ -38,7 +38,8 @@ _REFUSED: dict[Network, str] = {
     for network in networks
 }
 
-_NAT64 = IPv6Network("64:ff9b::/96")
+_NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"), IPv6Network("::ffff:0:0:0/96"))
+"""Networks whose addresses end in the IPv4 address that they are translated to."""
 _COMPATIBLE = IPv6Network("::/96")
 
 
@@ -115,7 +116,7 @@ def _carried(address: Address) -> Iterator[Address]:
     if isinstance(address, IPv4Address):
         return
     last = IPv4Address(int(address) & 0xFFFFFFFF)
-    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+    if any(address in network for network in _NAT64) or (address in _COMPATIBLE and int(address) > 1):
         yield last
     for inner in (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())):
         if inner is not None:

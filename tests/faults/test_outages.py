@@ -10,6 +10,7 @@ import contextlib
 import resource
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from greenroom.errors import Conflict, Unavailable
 from greenroom.persistence import schema
 from greenroom.persistence.database import DatabaseManager
 from greenroom.persistence.failures import StoreBroken
+from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.events import Event, RunProgress
 from tests.persistence.proxy import Proxy
@@ -379,3 +381,29 @@ async def test_a_replica_that_has_everything_takes_over(server: Server, fast_clo
             second = await submit()
             assert await second.result() == second.id
         assert (await engine.history(ticket.id))[-1].run == ticket.id
+
+
+async def test_a_look_waits_for_a_slow_commit_only_for_a_moment(autojump_clock):
+    class Slow(MemoryStore):
+        slow = False
+
+        async def commit(self, batch: Any) -> None:
+            if self.slow:
+                await trio.sleep(8)
+            await super().commit(batch)
+
+    store, jobs = Slow(), Jobs()
+
+    @jobs.job("nothing")
+    async def nothing(run: Run) -> None: ...
+
+    async with open_engine(jobs, store=store) as engine, trio.open_nursery() as nursery:
+        await (await engine.submit("nothing", handle="a")).result()
+        store.slow = True
+        nursery.start_soon(partial(engine.submit, "nothing", handle="b"))
+        await trio.sleep(0.1)
+        began = trio.current_time()
+        snapshot = await engine.snapshot()
+        assert trio.current_time() - began <= 1
+        assert [run.handle for run in snapshot.runs.values()] == ["a"], "the other is not committed"
+        store.slow = False

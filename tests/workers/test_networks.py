@@ -100,6 +100,8 @@ async def answering(stream: trio.SocketStream) -> None:
         "::ffff:0.0.0.0",
         "::169.254.169.254",
         "64:ff9b::169.254.169.254",
+        "64:ff9b:1::a9fe:a9fe",
+        "::ffff:0:169.254.169.254",
         "2002:a9fe:a9fe::1",
         "2001:0:4136:e378:8000:63bf:5601:5601",  # Teredo, whose client is 169.254.169.254
     ],
