@@ -66,7 +66,7 @@ class _Wanted:
     metavar="NAME",
     default="commands",
     show_default=True,
-    help="What is played: commands, connected, flows, resumed; or module:function, also of this folder.",
+    help=f"What is played: {', '.join(NAMED)}; or module:function, also of this folder.",
 )
 @click.option(
     "--store",
