@@ -25,7 +25,7 @@ logger = logging.getLogger("greenroom")
 T = TypeVar("T")
 
 
-Kind = Literal["supervisor", "handle", "lane", "run", "journal", "catalog", "registry", "workqueue"]
+Kind = Literal["supervisor", "run", "journal", "catalog", "registry", "workqueue"]
 """An actor's address is its kind and its name."""
 
 observer: Callable[[Kind, str, object], None] | None = None
@@ -154,15 +154,17 @@ class Countdown(Reply[Any]):
 class TellWhenSet(Reply[None]):
     """A reply that an actor hears of as a message."""
 
-    __slots__ = ("_actor", "_message")
+    __slots__ = ("_delivery", "_kind", "_message", "_name")
 
-    def __init__(self, actor: Actor, message: object) -> None:
+    def __init__(self, delivery: Delivery, kind: Kind, name: str, message: object) -> None:
         super().__init__()
-        self._actor = actor
+        self._delivery = delivery
+        self._kind: Kind = kind
+        self._name = name
         self._message = message
 
     def set(self, value: None) -> None:
-        self._actor.tell(self._message)
+        self._delivery.tell(self._kind, self._name, self._message)
 
 
 class Delivery(Protocol):
@@ -213,6 +215,10 @@ class Actor:
     def report(self) -> dict[str, Any]:
         """What the actor is doing, so that a stuck engine can be asked why."""
         return {"kind": self.kind, "name": self.name, "mailbox": len(self.mailbox)}
+
+    def reports(self) -> list[dict[str, Any]]:
+        """Its own report, and those of the parts that it keeps."""
+        return [self.report()]
 
     @trio.lowlevel.enable_ki_protection
     async def run(self, alarms: Alarms, deregister: Callable[[Actor], None]) -> None:
@@ -290,14 +296,6 @@ class Directory:
             self._start(actor)
         return True
 
-    def lay_down(self, kind: Kind, name: str) -> Actor:
-        """Take an actor in that rests until the first message comes."""
-        actor = self._makers[kind](name)
-        assert actor is not None, f"a {kind} can always be made"
-        self._awake[kind][name] = actor
-        actor.resting = True
-        return actor
-
     def add(self, actor: Actor) -> None:
         """Take an actor in and start it."""
         self._awake[actor.kind][actor.name] = actor
@@ -321,4 +319,9 @@ class Directory:
 
     def reports(self) -> list[dict[str, Any]]:
         """What every awake actor is doing."""
-        return [actor.report() for actors in self._awake.values() for actor in actors.values()]
+        return [
+            report
+            for actors in self._awake.values()
+            for actor in actors.values()
+            for report in actor.reports()
+        ]

@@ -42,12 +42,20 @@ class Change(msgspec.Struct):
     generation: int | None = None
     memos: tuple[Memo, ...] = ()
     tells: tuple[tuple[Kind, str, object], ...] = ()
+    else_tells: tuple[tuple[Kind, str, object], ...] = ()
     terms: Terms | None = None
     watch: Reply[RunRecord | None] | None = None
     submission: Submission | None = None
     creates: bool = False
     reply: Reply[Any] | None = None
     answer: object = None
+    tells_run: bool = False
+
+
+class Committed(msgspec.Struct, gc=False):
+    """From the journal to a run's actor: what has become of the change that it waits for."""
+
+    outcome: Outcome
 
 
 class ProgressReport(msgspec.Struct, gc=False):

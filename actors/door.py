@@ -22,9 +22,10 @@ from ..protocol.records import RunRecord
 from ..protocol.values import json_value
 from .actor import Actor, Reply
 from .jobs import Job, Jobs, check_seconds
-from .journal import Journal, Look, WatchEnd
+from .journal import Journal
+from .journalmessages import Look, WatchEnd
 from .messages import Accepted, FindRequest, OnConflict, OnWait, Submission, Submit
-from .supervisor import Supervisor
+from .scheduling.supervisor import Supervisor
 
 T = TypeVar("T")
 

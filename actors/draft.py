@@ -89,8 +89,8 @@ class Draft:
         self._add(event, None)
 
     def _holds(self, change: Change, run: RunRecord | None) -> bool:
-        last = change.events[-1] if change.events else None
-        if type(last) is RunStateChanged and last.from_ is not (None if run is None else run.status):
+        transition = next((event for event in change.events if type(event) is RunStateChanged), None)
+        if transition is not None and transition.from_ is not (None if run is None else run.status):
             return False
         if change.expect is not None and (run is None or run.status not in change.expect):
             return False

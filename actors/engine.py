@@ -23,7 +23,6 @@ from ..protocol.values import json_value
 from .actor import Directory, Reply
 from .arguments import check_limit, check_page, check_seq, check_statuses, check_target, check_text
 from .door import Door
-from .execution import LiveBodies, LiveBody
 from .flow.facade import Flows
 from .flow.tools import Tools
 from .jobs import check_seconds
@@ -46,6 +45,7 @@ from .messages import (
     SetParams,
     WaitForActive,
 )
+from .run.execution import LiveBodies, LiveBody
 from .stream import Cursor, FellBehind, Published, Stream
 from .ticket import Ticket
 from .watchdog import Watch

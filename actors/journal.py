@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
 import trio
 
 from ..persistence.failures import StoreBroken, StoreDown
@@ -25,64 +24,16 @@ from ..protocol.errors import GreenroomError, Unavailable
 from ..protocol.fold import Projection
 from ..protocol.records import RunRecord
 from .actor import Actor, Delivery, Reply
-from .change import Change, Outcome, ProgressReport
+from .change import Change, Committed, Outcome, ProgressReport
 from .draft import Draft
-from .messages import Done, Forget, Leave, NotStored, StoreIsDown, Submission
+from .journalmessages import Answer, Look, Mention, NotRead, StoreIsDamaged, WatchEnd
+from .messages import Forget, NotStored, StoreIsDown
 from .outage import Outage, unavailable
-from .starts import NotStarting, Starting, Starts
 from .stream import Stream
 
 T = TypeVar("T")
 
-_FEW = 8
-_TURNS_TO_START = 6
 _A_MOMENT = 0.05
-
-
-class Answer(msgspec.Struct):
-    """A reply that waits for the commit of everything before it. If the run that it is `about` could not be
-    stored, it can't be given, and `unavailable` is."""
-
-    reply: Reply[Any]
-    value: object = None
-    error: GreenroomError | None = None
-    about: Submission | None = None
-
-
-class Look(msgspec.Struct):
-    """A question about what is committed; `read` sees the projection and must not keep it. It may raise a
-    `GreenroomError`, which is the answer then."""
-
-    read: Callable[[Projection], object]
-    reply: Reply[Any]
-
-
-class Mention(msgspec.Struct):
-    """A change that nobody waits for, and that is worth no commit of its own: it is committed with the next
-    one, or after a moment."""
-
-    change: Change
-
-
-class NotRead(msgspec.Struct):
-    """The store could not be read, after so many commits. Answered when it is back."""
-
-    error: StoreDown
-    commits: int
-    reply: Reply[None]
-
-
-class StoreIsDamaged(msgspec.Struct):
-    """What is stored can't be relied on any more: the journal stops, and the engine with it."""
-
-    error: StoreBroken
-
-
-class WatchEnd(msgspec.Struct):
-    """Reply with the run's record when it has ended; with `None` if the run isn't known here any more."""
-
-    run: str
-    reply: Reply[RunRecord | None]
 
 
 class Journal(Actor):
@@ -104,7 +55,6 @@ class Journal(Actor):
         self._clock = clock
         self.look_for_suspends: Callable[[], None] = lambda: None
         """Called whenever the journal does something, to notice that the machine was suspended."""
-        self._starts = Starts()
         self._outage = Outage(store, self._tell_supervisor, self._answer_meanwhile)
         self._mentions: list[Change] = []
         self._mentioned_by = math.inf  # when they are to be committed
@@ -188,23 +138,14 @@ class Journal(Actor):
         self.look_for_suspends()
         changes: list[Change | ProgressReport] = []
         later: list[Any] = []
-        for message in await self._with_its_start(messages):
+        for message in messages:
             kind = type(message)
-            if kind is Change:
-                if self._starts.expects(message):
-                    changes += self._starts.in_order(message)
-                else:
-                    changes.append(message)
-            elif kind is ProgressReport:
+            if kind is Change or kind is ProgressReport:
                 changes.append(message)
             elif kind is Mention:
                 self._mentions.append(message.change)
-            elif kind is Starting:
-                self._starts.expect(message.runs)
             elif kind is StoreIsDamaged:
                 raise message.error
-            elif kind is NotStarting:
-                changes += self._starts.without(message.run)
             else:
                 later.append(message)
         if changes and self._mentions:
@@ -241,20 +182,6 @@ class Journal(Actor):
             self._mentioned_by = now + _A_MOMENT
         self.deadline = min(self.deadline, self._mentioned_by)
 
-    async def _with_its_start(self, messages: Sequence[Any]) -> Sequence[Any]:
-        """A new run that finds a free slot begins a few turns of its actors later. For one that comes alone,
-        waiting for that saves a whole commit; under load a batch holds both anyway."""
-        if len(messages) > _FEW or not any(type(m) is Change and m.creates for m in messages):
-            return messages
-        gathered = list(messages)
-        for _ in range(_TURNS_TO_START):
-            await trio.lowlevel.checkpoint()
-            come = self.mailbox.drain()
-            gathered += come
-            if any(type(m) is Change and self._starts.expects(m) for m in come):
-                break
-        return gathered
-
     def _refuse_new_runs(self, changes: list[Change | ProgressReport]) -> list[Change | ProgressReport]:
         """The store is down and has none of these changes. Whoever wants a run is told so now; the rest is
         kept until the store is back."""
@@ -270,11 +197,8 @@ class Journal(Actor):
         submission = change.submission
         assert submission is not None, "a change that creates a run has its submission"
         submission.over = submission.refused = True
-        tell = self._delivery.tell
-        tell("lane", submission.lane, Leave(submission.id, None))
-        tell("supervisor", "", NotStored(submission.id, submission.lane))
-        tell("handle", submission.handle, Done(submission.id, False))
-        tell("run", submission.id, Forget())
+        self._delivery.tell("supervisor", "", NotStored(submission.id))
+        self._delivery.tell("run", submission.id, Forget())
         if change.reply is not None:
             change.reply.fail(unavailable())
 
@@ -311,13 +235,18 @@ class Journal(Actor):
                     tell(kind, name, message)
                 if change.watch is not None and change.run is not None:
                     self._watchers.setdefault(change.run, []).append(change.watch)
+            else:
+                for kind, name, message in change.else_tells:
+                    tell(kind, name, message)
         if draft.events:
             self._stream.publish(draft.events)
         for record in draft.ended:
             for reply in self._watchers.pop(record.id, ()):
                 reply.set(record)
         for change, outcome in draft.decided:
-            if change.reply is not None:
+            if change.tells_run and change.run is not None:
+                tell("run", change.run, Committed(outcome))
+            elif change.reply is not None:
                 change.reply.set(outcome if change.answer is None or not outcome.held else change.answer)
 
     def _tell_supervisor(self, down: bool) -> None:

@@ -16,7 +16,7 @@ import trio
 
 from ..persistence.failures import StoreBroken
 from ..persistence.store import Store, StoreLease
-from .execution import LiveBodies
+from .run.execution import LiveBodies
 
 logger = logging.getLogger("greenroom")
 

@@ -1,7 +1,7 @@
 """What the actors say to each other. Each message says who sends it, and what is true when it arrives.
 
-The journal's messages stand in `journal.py`, those of a body to its run in `bodymessages.py`: nobody else
-speaks them. A `reply` is answered exactly once, and never before the state it names is committed.
+The journal's messages stand in `journalmessages.py`, those of a body to its run in `run/body_messages.py`:
+nobody else speaks them. A `reply` is answered exactly once, and never before the state it names is committed.
 
 Messages of plain values are not tracked by the garbage collector (`gc=False`): they live for one hop. Those
 with a reply or a submission may come to stand in a cycle, through an error's traceback or a job's closure.
@@ -16,7 +16,6 @@ from typing import Any, Literal
 import msgspec
 
 from ..persistence.store import Memo, StoredRun, Terms
-from ..protocol.errors import GreenroomError
 from ..protocol.records import RunRecord
 from .actor import Reply
 from .jobs import Job
@@ -27,9 +26,8 @@ OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
 
 
 class Phase(Enum):
-    """How far a pending run has come."""
+    """Where a pending run waits, or has waited, for its start."""
 
-    DECIDING = "its handle decides about it"
     WAITING = "it waits in its handle"
     QUEUED = "it has entered its lane"
 
@@ -51,10 +49,12 @@ class Submission(msgspec.Struct):
     place: int | None = None  # set by the supervisor when it lets the run into its lane
     memos: tuple[Memo, ...] = ()  # what is committed together with its creation
     stored: StoredRun | None = None  # what the store held of it, if it goes on after a restart
-    begun: bool = False  # set by the run's actor when it executes for the first time
+    begun: bool = False  # set by the supervisor when it gives the run a slot for the first time
+    next_attempt: int = 1  # the attempt that the next slot is for, as the run has told the supervisor
+    body_waits: bool = False  # whether the next slot is for a body that the run has
     over: bool = False  # set by the journal the moment that the run's end is committed
     refused: bool = False  # set by the journal if the run could not be stored; it is `over` then, too
-    phase: Phase = Phase.DECIDING  # how far it has come as far as the supervisor knows, who sets it
+    phase: Phase = Phase.WAITING  # set by the supervisor
     shared: Reply[RunRecord | None] | None = None  # what its end answers to all callers who have joined it
     cleared: bool = False  # set by the supervisor: it has not begun, and is being cancelled
 
@@ -214,124 +214,21 @@ class SetDraining(msgspec.Struct):
     reply: Reply[object]
 
 
-class Closing(msgspec.Struct, gc=False):
-    """The engine is being left: take nothing new and start nothing."""
+class Closing(msgspec.Struct):
+    """The engine is being left: take nothing new, and start only what is privileged; `now`, nothing at all.
+    Answered when every start before is committed, and its run told."""
 
-
-# From a handle to the supervisor: what became of a submission.
-
-
-class Entering(msgspec.Struct):
-    """The run is admitted: draw its place and let it into its lane. No reply: it had waited in the handle."""
-
-    submission: Submission
-    reply: Reply[Accepted] | None
-
-
-class Waiting(msgspec.Struct):
-    """The run waits in its handle; one that `replaces` others before those that wait there already. They are
-    cancelled when the run is stored."""
-
-    submission: Submission
-    replaces: tuple[str, ...] | None
-    reply: Reply[Accepted]
-
-
-class Joined(msgspec.Struct):
-    """The submission is answered with the run that the handle has admitted."""
-
-    submission: Submission
-    admitted: Submission
-    reply: Reply[Accepted]
-
-
-class Refused(msgspec.Struct):
-    """The handle refuses the submission, because of the run that the error is `about` if it names one."""
-
-    submission: Submission
-    error: GreenroomError
-    reply: Reply[Accepted]
-    about: Submission | None = None
-
-
-# Between supervisor and lanes.
-
-
-class Enter(msgspec.Struct):
-    """A run takes its place in the lane's queue. `settles` when the supervisor sent it and counts on it."""
-
-    submission: Submission
-    place: int
-    settles: bool
-
-
-class Grant(msgspec.Struct, gc=False):
-    """A global slot for a run that the lane had asked for."""
-
-    run: str
-    generation: int
-
-
-class Leave(msgspec.Struct, gc=False):
-    """A run leaves the queue, or gives back the slot it held under `generation`."""
-
-    run: str
-    generation: int | None
-
-
-class SetLimit(msgspec.Struct):
-    """The lane's new limit."""
-
-    limit: int | None
-    by: str
+    now: bool
     reply: Reply[object]
 
 
-class Reset(msgspec.Struct):
-    """The slots of everything that executes in the lane are free; its generation is now this."""
-
-    generation: int
-    by: str
-    reply: Reply[None]
-
-
-class Detached(msgspec.Struct, gc=False):
-    """From the journal: the run executed when its lane was reset, and goes on without a slot."""
-
-    run: str
-
-
-class Drop(msgspec.Struct, gc=False):
-    """These runs are about to be cancelled, or have to wait, and enter again later: start none of them."""
-
-    runs: list[str]
-
-
-class Hold(msgspec.Struct, gc=False):
-    """Start only what is privileged, or (`on` false) everything again."""
-
-    on: bool
-
-
-class LaneReport(msgspec.Struct, gc=False):
-    """From a lane, after each batch: for which places it wants a slot now (with the run) or no longer (with
-    `None`), the grants it had no use for, the next place that it would ask for if it had room, how many
-    `Enter`s and other changes it has taken note of, and which of its resets it has heard of."""
-
-    lane: str
-    generation: int
-    wants: dict[int, str | None] = {}
-    returned: list[Grant] = []
-    next_place: int | None = None
-    entered: int = 0
-    settled: int = 0
+# From the journal to the supervisor.
 
 
 class NotStored(msgspec.Struct, gc=False):
     """From the journal: a new run could not be stored, so there is none."""
 
     run: str
-    lane: str
 
 
 class StoreIsDown(msgspec.Struct, gc=False):
@@ -344,25 +241,68 @@ class Forget(msgspec.Struct, gc=False):
     """From the journal to a run: it could not be stored, so there is none."""
 
 
-class LongWait(msgspec.Struct):
-    """From a lane or handle: a run has waited for `warn_after`. `blockers` is `None` where only the global
-    limit holds it up, which the supervisor knows more about. `count` says of how many this is the longest;
-    those of them with an `on_wait` come one by one, with a count of 0."""
-
-    submission: Submission
-    waited: float
-    ahead: int
-    blockers: list[str] | None
-    count: int
+# Between supervisor and runs. What the journal tells is committed.
 
 
-# To a run, and from a run (or the journal, once it is committed) to the others.
+class Started(msgspec.Struct, gc=False):
+    """From the journal to a run: it has a slot, and is `running`. `resumes`: for the body that it had when it
+    asked for the slot."""
 
-
-class Granted(msgspec.Struct, gc=False):
-    """From the lane: the run has a slot."""
-
+    attempt: int
     generation: int
+    resumes: bool
+
+
+class NotStarted(msgspec.Struct, gc=False):
+    """From the journal to the supervisor: the run was not there to start; its slot is free."""
+
+    run: str
+    generation: int
+
+
+class Enter(msgspec.Struct, gc=False):
+    """From a run that has begun to the supervisor: it wants a slot for this attempt, at the place that it has
+    or, for a retry, at a new one. `live_body`: for the body that it has."""
+
+    run: str
+    attempt: int
+    live_body: bool = False
+    new_place: bool = False
+
+
+class Leave(msgspec.Struct, gc=False):
+    """From a run to the supervisor: it wants no slot any more, or not now."""
+
+    run: str
+
+
+class Left(msgspec.Struct, gc=False):
+    """From the journal to the supervisor: the run has given back its slot of that generation, or its place in
+    the queue where that is `None`."""
+
+    run: str
+    generation: int | None
+
+
+class Ended(msgspec.Struct, gc=False):
+    """From the journal to the supervisor, behind `Left`: the run has ended. `body_remains`: but its abandoned
+    body still executes."""
+
+    run: str
+    body_remains: bool
+
+
+class Cancelling(msgspec.Struct, gc=False):
+    """From the journal to the supervisor: the run is being cancelled, so nobody can join it any more."""
+
+    run: str
+
+
+class BodyGone(msgspec.Struct, gc=False):
+    """From a run to the supervisor: the abandoned body of an ended run has ended, too."""
+
+    run: str
+    handle: str
 
 
 class Recover(msgspec.Struct, gc=False):
@@ -374,7 +314,7 @@ class Recover(msgspec.Struct, gc=False):
 
 
 class Recovered(msgspec.Struct, gc=False):
-    """From a run to the supervisor: it has ended, or stands in its lane again, or waits for something."""
+    """From a run to the supervisor: it has ended, or wants a slot again, or waits for something."""
 
 
 class Reject(msgspec.Struct, gc=False):
@@ -388,50 +328,6 @@ class KeepTime(msgspec.Struct, gc=False):
 
 
 class Stop(msgspec.Struct, gc=False):
-    """From the supervisor, at the engine's end: first a word to finish, then `now`."""
+    """To a run, at the engine's end: first a word to finish, then `now`."""
 
     now: bool
-
-
-class Left(msgspec.Struct, gc=False):
-    """To the supervisor, with `Leave` to the lane: the run has given its slot or its place back. `unused`: it
-    never began to execute in that slot."""
-
-    run: str
-    lane: str
-    generation: int | None
-    ended: bool = False
-    unused: bool = False
-
-
-class EntersAgain(msgspec.Struct, gc=False):
-    """To the supervisor, with `Enter` to the lane: a run that has given its slot back wants another one at
-    its place, before runs that have higher ones."""
-
-    lane: str
-    place: int
-
-
-class Retry(msgspec.Struct, gc=False):
-    """To the supervisor: the run wants a new place in its lane."""
-
-    run: str
-
-
-class Done(msgspec.Struct, gc=False):
-    """To the handle: the run has ended. `body_remains`: but its abandoned body still executes."""
-
-    run: str
-    body_remains: bool
-
-
-class BodyGone(msgspec.Struct, gc=False):
-    """To the handle: the abandoned body of an ended run has ended, too."""
-
-    run: str
-
-
-class Cancelling(msgspec.Struct, gc=False):
-    """To the handle: its admitted run is being cancelled, so nobody can join it any more."""
-
-    run: str

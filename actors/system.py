@@ -18,28 +18,26 @@ from ..persistence.runs_dir import RunFiles
 from ..persistence.store import Retention, Store
 from .actor import Actor, Directory, Reply
 from .alarms import Alarms
-from .body import Services
 from .change import Change
 from .door import Door
 from .engine import Engine
-from .execution import Execution, LiveBodies
 from .flow.catalog import Catalog
 from .flow.job import FlowJob
 from .flow.tools import Graphs, Tools
-from .handle import Handle
 from .housekeeping import Housekeeping
 from .ids import Uuid7
 from .jobs import EngineJobs, Jobs
-from .journal import Answer, Journal, StoreIsDamaged
-from .lane import Lane
+from .journal import Journal
+from .journalmessages import Answer, StoreIsDamaged
 from .leasing import Leasing
 from .messages import Closing, Stop, WaitForActive
-from .ownership import LocalOwnership
 from .recovery import consequences, picture, submissions
-from .run import RunActor
+from .run.actor import RunActor
+from .run.context import Services
+from .run.execution import Execution, LiveBodies
 from .runs_dir import RunsDir
+from .scheduling.supervisor import Supervisor
 from .stream import Stream
-from .supervisor import Supervisor
 from .suspends import Suspended, Suspends
 from .watchdog import Watch
 from .workers.crew import Crew
@@ -118,23 +116,19 @@ class System:
         self._supervisor = Supervisor(
             max_pending=max_pending,
             directory=self._directory,
-            journal=self._journal,
             spawn=self._spawn_helper,
         )
         self._catalog = Catalog(self._journal, ids, clock)
         flow_job = FlowJob(store, clock, max_value_bytes)
         self._jobs = jobs = EngineJobs(jobs, flow_job.job())
         door = self._door = Door(jobs, self._supervisor, self._journal, ids, max_value_bytes)
-        self._services = Services(door, self._journal, files, clock, self._spawn_helper)
-        self._ownership = LocalOwnership()
+        self._services = Services(door, self._journal, files, clock, self._directory)
         self._http = HttpPush(networks)
         self._registry = Registry(self._journal, clock)
         self._queue = WorkQueue(ids)
         crew = Crew(door, self._registry, self._queue, push or self._http)
         tools = Tools(Graphs(store), self._catalog, crew, jobs, self._journal, allow_scripts)
         flow_job.begin(tools)
-        self._directory.makes("handle", self._make_handle)
-        self._directory.makes("lane", self._make_lane)
         self._directory.makes("run", self._make_run)
         self.engine = Engine(
             door,
@@ -241,11 +235,10 @@ class System:
         self._directory.add(self._catalog)
         self._directory.add(self._queue)
         supervisor = self._supervisor
-        supervisor.slots.limit = limit
-        supervisor.slots.generations = {
-            lane: generation for lane, (_, generation) in stored.lanes.items() if generation
-        }
-        supervisor.limits = {lane: slots for lane, (slots, _) in stored.lanes.items()} | self._limits
+        order = supervisor.machine.order
+        order.limit = limit
+        order.generations = {lane: generation for lane, (_, generation) in stored.lanes.items() if generation}
+        order.limits = {lane: slots for lane, (slots, _) in stored.lanes.items()} | self._limits
         self._directory.add(supervisor)
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
         await self._journal.look(lambda committed: committed.seq)
@@ -265,11 +258,14 @@ class System:
         every body has ended or been abandoned. What is committed by then is all that happened."""
         patience = 0.0 if self._patience.cancel_called else self._shutdown_timeout
         self._journal.hurry(trio.current_time() + patience)
-        self._supervisor.tell(Closing())
+        self._supervisor.tell(Closing(False, Reply()))
         self._tell_runs(Stop(now=False))
         with self._patience:
             self._patience.deadline = trio.current_time() + self._shutdown_timeout
             await self._nothing_executes()
+        closed: Reply[object] = Reply()
+        self._supervisor.tell(Closing(True, closed))
+        await closed.get()
         self._tell_runs(Stop(now=True))
         with trio.move_on_after(_NAMED_AFTER):
             await self._directory.none_awake("run")
@@ -294,7 +290,7 @@ class System:
             self._supervisor.tell(WaitForActive(idle))
             await idle.get()
             await self._live_bodies.none()
-            if not self._supervisor.slots.executing:
+            if not self._supervisor.machine.order.executing:
                 return
 
     def _tell_runs(self, stop: Stop) -> None:
@@ -377,27 +373,17 @@ class System:
 
     # Makers.
 
-    def _make_handle(self, name: str) -> Handle:
-        return Handle(name, self._ownership, self._directory, self._journal)
-
-    def _make_lane(self, name: str) -> Lane:
-        supervisor = self._supervisor
-        generation = supervisor.slots.generations.get(name, 0)
-        return Lane(
-            name, supervisor.limit(name), generation, supervisor.holding, self._directory, self._journal
-        )
-
     def _make_run(self, id: str) -> RunActor | None:
         submission = self._supervisor.submission(id)
         if submission is None or submission.over:
             return None
-        if submission.begun and self._stop is not None:
+        if submission.begun and self._stop is not None and self._stop.now:
             return None  # it was suspended when the engine began to be left, and goes on at its next start
         run = RunActor(
             submission,
-            self._directory,
             self._services,
             self._live_bodies,
+            self._spawn_helper,
             self._spawn_body,
             self.interrupt,
         )

@@ -27,8 +27,8 @@ import trio
 
 from ..protocol.events import RunLog
 from .change import REPORTING, Change
-from .execution import Execution, LiveBodies
 from .journal import Journal
+from .run.execution import Execution, LiveBodies
 
 logger = logging.getLogger("greenroom")
 

@@ -12,12 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .actors.blocking import BlockingRun
     from .actors.engine import Engine
     from .actors.housekeeping import Keep
     from .actors.jobs import Jobs
     from .actors.opening import open_engine
-    from .actors.runapi import Run
+    from .actors.run.api import Run
+    from .actors.run.blocking import BlockingRun
     from .actors.ticket import Ticket
     from .errors import (
         Compacting,
@@ -125,14 +125,14 @@ _ERRORS = (
 )
 
 _HOMES = {
-    "BlockingRun": ".actors.blocking",
+    "BlockingRun": ".actors.run.blocking",
     "Client": ".gateway.client",
     "Engine": ".actors.engine",
     "Event": ".protocol.events",
     "Filter": ".protocol.events",
     "Jobs": ".actors.jobs",
     "Keep": ".actors.housekeeping",
-    "Run": ".actors.runapi",
+    "Run": ".actors.run.api",
     "RunRecord": ".protocol.records",
     "Services": ".worker.services",
     "Snapshot": ".protocol.records",

@@ -16,7 +16,7 @@ import trio
 from ...protocol.errors import GreenroomError
 from ...protocol.flow.model import Script
 from ...protocol.values import copied, json_value
-from ..failuretext import error_text
+from ..run.failures import error_text
 from ..workers.states import Work, WorkFailed
 from .scripts import run_script
 from .visit import Done, Visit

@@ -18,8 +18,8 @@ from ...protocol.states import Status
 from ..actor import Reply
 from ..jobs import FLOW, Ask, Job, Prepared, exponential
 from ..messages import Submission
-from ..pause import Pause
-from ..runapi import Run, body_of
+from ..run.api import Run, body_of
+from ..run.pause import Pause
 from .catalog import Resolve
 from .state import Waits, WalkState, begin, from_text, to_text
 from .tools import Tools

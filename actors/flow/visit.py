@@ -13,7 +13,7 @@ from ...protocol.flow.model import Node, NodeExec, Post, UnhandledErrors
 from ...protocol.flow.paths import Scope
 from ...protocol.flow.records import NodeStatus
 from ...protocol.values import copied
-from ..pause import Pause, Question
+from ..run.pause import Pause, Question
 from ..workers.states import Worked, WorkFailed
 from .state import Frame, Waits, nested, runtime_key
 

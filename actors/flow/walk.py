@@ -21,9 +21,9 @@ from ...protocol.flow.model import DEFAULT_ACTION, ERROR_ACTION, Edge, Graph, No
 from ...protocol.flow.paths import Scope, parse_target
 from ...protocol.flow.records import NodeRun
 from ...protocol.values import copied
-from ..body import Body
-from ..failuretext import Failure
-from ..pause import Pause, Question
+from ..run.context import Body
+from ..run.failures import Failure
+from ..run.pause import Pause, Question
 from .nodes import KINDS
 from .state import Frame, Waits, WalkState, nested, result_of, to_text
 from .tools import Tools

@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 from ..actors.jobs import Jobs
-from ..actors.runapi import Run
+from ..actors.run.api import Run
 
 jobs = Jobs()
 

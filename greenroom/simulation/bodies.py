@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from ..actors.jobs import Jobs
-from ..actors.runapi import Run
+from ..actors.run.api import Run
 from ..protocol.errors import GreenroomError
 from ..protocol.states import Status
 from .crash import cancelled

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import attrs
 
 from ..actors.jobs import Function, Job, Jobs
-from ..actors.runapi import Run
+from ..actors.run.api import Run
 from ..protocol.errors import Invalid
 
 

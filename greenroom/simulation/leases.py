@@ -14,7 +14,7 @@ from random import Random
 import trio
 
 from ..actors.jobs import Jobs
-from ..actors.runapi import Run
+from ..actors.run.api import Run
 from ..protocol.errors import GreenroomError
 from .bodies import HANDLES
 from .server import Server

@@ -17,7 +17,7 @@ import trio
 from ..actors.engine import Engine
 from ..actors.jobs import Jobs
 from ..actors.opening import open_engine
-from ..actors.runapi import Run
+from ..actors.run.api import Run
 from ..gateway import GatewayConfig
 from ..persistence.store import Stored
 from ..protocol.errors import GreenroomError, Unavailable

@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from ..actors.runapi import Run
+from ..actors.run.api import Run
 from ..protocol.answers import Denial
 from ..protocol.errors import Draining, RunEnded
 from .bodies import GRACE, HANDLES, Bodies, draw_moment

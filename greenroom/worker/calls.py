@@ -11,7 +11,7 @@ import msgspec
 import trio
 from msgspec.structs import replace
 
-from ..actors.failuretext import error_text
+from ..actors.run.failures import error_text
 from ..protocol.codec import JSON
 from ..protocol.errors import GreenroomError
 from ..protocol.values import json_value

@@ -13,8 +13,8 @@ import trio
 from trio.abc import Clock
 
 from greenroom import Jobs, Run
-from greenroom.actors.bodymessages import Suspend
 from greenroom.actors.run import _HANDLERS
+from greenroom.actors.run.body_messages import Suspend
 from greenroom.errors import RunCancelled, RunFailed
 from greenroom.protocol.events import InterruptClosed, InterruptOpened
 

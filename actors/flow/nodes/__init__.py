@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ....protocol.flow import model
-from ...pause import Pause
+from ...run.pause import Pause
 from ..visit import Done, Visit
 from .approval import approval
 from .choice import choice

@@ -12,7 +12,7 @@ from ....protocol.errors import Invalid
 from ....protocol.flow.model import Approval
 from ....protocol.flow.paths import Path, parse_path, parse_target
 from ....protocol.values import copied
-from ...pause import Pause, Question
+from ...run.pause import Pause, Question
 from ..visit import Done, Visit, text
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ....protocol.errors import GreenroomError
 from ....protocol.flow.model import FlowRef
-from ...pause import Pause
+from ...run.pause import Pause
 from ..visit import Done, Visit
 from .subflow import enter, walk_within
 

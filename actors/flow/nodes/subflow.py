@@ -10,7 +10,7 @@ from typing import Any
 
 from ....protocol.flow.model import Graph, Subflow
 from ....protocol.values import copied
-from ...pause import Pause
+from ...run.pause import Pause
 from ..state import Frame, result_of
 from ..visit import Done, Level, Visit
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....protocol.flow.model import Timer
-from ...pause import Pause
+from ...run.pause import Pause
 from ..visit import Done, Visit, milliseconds
 
 

@@ -6,7 +6,7 @@ from ....protocol.errors import Invalid
 from ....protocol.flow.model import WaitEvent
 from ....protocol.flow.paths import parse_path
 from ....protocol.values import copied
-from ...pause import Pause
+from ...run.pause import Pause
 from ..visit import Done, Visit, milliseconds, text
 
 

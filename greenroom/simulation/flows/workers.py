@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import msgspec
 import trio
 
-from ...actors.failuretext import error_text
+from ...actors.run.failures import error_text
 from ...actors.workers.push import PushFailed
 from ...actors.workers.workqueue import VISIBLE_FOR
 from ...protocol.errors import Conflict, GreenroomError, NotFound

@@ -1,0 +1,1 @@
+"""A run: its machine, its actor, and its bodies."""

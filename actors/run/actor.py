@@ -1,0 +1,66 @@
+"""The actor of a run: awake while its run has something to do.
+
+It hands what its mailbox holds to the run's machine and carries out what that decides. A queued run without a
+timer has no actor; its submission is all there is of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+
+from ..actor import Actor
+from ..effects import Spawn
+from ..messages import Submission
+from .context import Services
+from .execution import Execution, LiveBodies
+from .machine import RunMachine, TimeHasCome
+
+
+class RunActor(Actor):
+    """See the module's text."""
+
+    def __init__(
+        self,
+        submission: Submission,
+        services: Services,
+        live_bodies: LiveBodies,
+        spawn: Spawn,
+        start_body: Callable[[Execution], None],
+        interrupt: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__("run", submission.id)
+        self._spawn = spawn
+        self._start_body = start_body
+        self._delivery = services.delivery
+        self.machine = RunMachine(submission, services, live_bodies, interrupt, trio.current_time())
+
+    def has_work(self) -> bool:
+        return self.machine.has_work()
+
+    def report(self) -> dict[str, Any]:
+        run = self.machine.state
+        return super().report() | {
+            "job": run.submission.job.name,
+            "status": str(run.status),
+            "attempt": run.attempt,
+            "body": run.execution is not None,
+            "abandoned": run.abandoned,
+            "messages": len(run.gate.waiting),
+        }
+
+    async def on_batch(self, messages: Sequence[Any]) -> None:
+        machine, now = self.machine, trio.current_time()
+        for message in messages:
+            machine.receive(message, now)
+        self._carry_out()
+
+    async def on_deadline(self) -> None:
+        self.machine.receive(TimeHasCome(), trio.current_time())
+        self._carry_out()
+
+    def _carry_out(self) -> None:
+        self.machine.state.effects.carry_out(self._delivery, self._spawn, self._start_body)
+        self.deadline = self.machine.deadline()

@@ -1,0 +1,312 @@
+"""`Run`: what a job's function is given, with the calls that its author makes.
+
+Each call checks what it is given, and reports or asks through the `Body` below it. Nothing else of a body is
+public.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from ...persistence.files import PartFile
+from ...persistence.store import FileFinished
+from ...protocol.answers import approves, with_truth
+from ...protocol.errors import Invalid
+from ...protocol.events import RunLog
+from ...protocol.names import check_name
+from ...protocol.values import copied
+from ..actor import Reply
+from ..change import Change, Outcome, ProgressReport
+from ..jobs import check_seconds
+from ..messages import OnConflict
+from ..results import raise_unless_succeeded
+from .body_messages import Ask, Flag, Save, Taken, Unask, cancel_child
+from .children import Children
+from .context import Body
+
+
+class RunFile:
+    """A file that a body is writing."""
+
+    def __init__(self, body: Body, part: PartFile) -> None:
+        self._body = body
+        self._part = part
+
+    @property
+    def path(self) -> str:
+        """Its path under the handle's folder."""
+        return self._part.path
+
+    async def write(self, data: bytes) -> int:
+        """Append bytes."""
+        await self._body.check_open()
+        return await self._part.write(data)
+
+
+class Run:
+    """A run, as its body sees it."""
+
+    def __init__(self, body: Body) -> None:
+        self.id = body.id
+        self.handle = body.handle
+        self.lane = body.lane
+        self.kind = body.kind
+        self.attempt = body.attempt
+        self.params: Any = body.submission.params
+        self._body = body
+
+    @property
+    def checkpoint(self) -> Any:
+        """What was saved last: by this run, or, for a run of kind `continue`, by the last one that saved."""
+        return self._body.checkpoint
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether the body should come to an end by itself."""
+        self._body.saw_cancel_request = self._body.cancel_requested
+        return self._body.cancel_requested
+
+    async def progress(self, done: float | None = None, total: float | None = None, **stats: Any) -> None:
+        """Say how far the body has come. Doesn't wait for the commit; only the latest counts."""
+        await self._body.check_open()
+        for name, number in (("done", done), ("total", total)):
+            if number is not None and (isinstance(number, bool) or not isinstance(number, int | float)):
+                raise Invalid(f"progress.{name} must be a number or None, not {number!r}", value=repr(number))
+        value = self._body.value({"done": done, "total": total, **stats}, "progress")
+        if self._body.progress is None:
+            self._body.progress = ProgressReport(self.id, self.handle, self.lane, self.attempt)
+        report = self._body.progress
+        waits = report.latest is not None
+        report.latest = (value.pop("done"), value.pop("total"), value)
+        if not waits:
+            self._body.journal.tell(report)
+
+    async def log(self, text: str, level: str = "info") -> None:
+        """Say something to people. Returns when it is committed."""
+        await self._body.check_open()
+        event = RunLog(
+            by="body",
+            attempt=self.attempt,
+            text=self._body.value(str(text), "log"),
+            level=check_name("level", level),
+            **self._body.submission.about(),
+        )
+        await self._body.report(Change((event,)))
+
+    async def save_checkpoint(self, value: Any) -> None:
+        """Keep a value to go on from. Returns when it is committed.
+
+        A body that goes on from it makes none of the interrupts and calls again that were made before it.
+        """
+        await self._body.check_open()
+        kept = self._body.value(value, "checkpoint")
+        counts = (self._body.interrupts.save(), self._body.calls.save())
+        self._body.heard = None
+        reply: Reply[Outcome] = Reply()
+        self._body.tell_actor(Save(kept, *counts, self.attempt, reply))
+        await self._body.committed(reply)
+        self._body.checkpoint = copied(kept)
+
+    async def messages(self) -> list[Any]:
+        """All messages that wait, oldest first; perhaps none."""
+        await self._body.check_open()
+        taken, self._body.inbox = list(self._body.inbox), ()
+        if taken:
+            self._body.heard = taken[-1].seq
+            self._body.tell_actor(Taken(len(taken)))
+        return [message.value for message in taken]
+
+    async def next_message(self, release_slot: bool = False) -> Any:
+        """The oldest message that waits, or the next one to come: until then without a slot, if it is to be
+        released."""
+        await self._body.check_open()
+        while not self._body.inbox:
+            if release_slot:
+                async with self._body.released("message", None):
+                    await self._body.news_of_messages()
+                await self._body.look_up()
+            else:
+                await self._body.news_of_messages()
+        message, *self._body.inbox = self._body.inbox
+        self._body.heard = message.seq
+        self._body.tell_actor(Taken(1))
+        return message.value
+
+    @asynccontextmanager
+    async def streaming(self) -> AsyncIterator[None]:
+        """A phase in which a job that accepts messages while streaming accepts them."""
+        async with self._body.phase("streaming"):
+            yield
+
+    @asynccontextmanager
+    async def compacting(self, timeout: float = 120) -> AsyncIterator[None]:
+        """A phase in which no messages are accepted. Raises `trio.TooSlowError` when it takes too long."""
+        with trio.fail_after(check_seconds("timeout", timeout, 120)):
+            async with self._body.phase("compacting"):
+                yield
+
+    async def end_interactive(self) -> None:
+        """From here on the body is in post-processing: it takes no messages and can't be cancelled."""
+        await self._body.check_open()
+        await self._body.ask_actor(Flag("interactive", False, Reply()))
+
+    async def interrupt(
+        self,
+        data: Any,
+        timeout: float | None = 300,
+        key: str | None = None,
+        release_slot: bool = False,
+    ) -> Any:
+        """Ask people a question and wait for the answer; `None` when none came in time.
+
+        Whatever denies is false: besides `None`, an answer whose `approved` is not `True`, as a cancel and
+        the engine's end give it.
+        A body that asks the same under a key that was answered since the last checkpoint (default: the
+        position of the question) gets that answer at once.
+        """
+        await self._body.check_open()
+        position = self._body.interrupts.begin()
+        over = True
+        try:
+            key = self._body.default_key(position) if key is None else check_name("key", key)
+            seconds = check_seconds("timeout", timeout, 300)
+            ask = Ask(self._body.value(data, "interrupt"), seconds, key, release_slot, Reply(), Reply())
+            return await self._answer_to(ask)
+        except trio.Cancelled:
+            over = not self._body.goes_on_later  # else the next body asks it again
+            raise
+        finally:
+            if over:
+                self._body.interrupts.end(position)
+
+    async def confirm(
+        self,
+        data: Any,
+        timeout: float | None = 300,
+        key: str | None = None,
+        release_slot: bool = False,
+    ) -> bool:
+        """Ask people for a yes or no: whether the answer is `True` or has `"approved": True`.
+
+        Everything else is a no: another answer, none in time, a cancel, the engine's end.
+        """
+        return approves(await self.interrupt(data, timeout, key, release_slot))
+
+    async def _answer_to(self, ask: Ask) -> Any:
+        released = await self._body.ask_actor(ask)
+        try:
+            return with_truth(copied(await self._body.wait(ask.answer)))
+        except trio.Cancelled:
+            self._body.tell_actor(Unask(ask.key))
+            raise
+        finally:
+            if released:
+                await self._body.resume()
+
+    async def sleep(self, seconds: float, release_slot: bool = True) -> None:
+        """Sleep; without a slot unless it is to be kept."""
+        await self._body.check_open()
+        if seconds is None:
+            raise Invalid("seconds must be a number: give math.inf to sleep until cancelled", value="None")
+        wakes_at = trio.current_time() + check_seconds("seconds", seconds, 0)
+        if not release_slot:
+            await self._body.nap(wakes_at)
+            return
+        wall = None if wakes_at == math.inf else self._body.services.wall_clock() + seconds
+        async with self._body.released("time", wall):
+            await self._body.nap(wakes_at)
+        await self._body.look_up()
+
+    async def call(
+        self,
+        job: str,
+        *,
+        handle: str,
+        params: Any = None,
+        kind: str = "start",
+        lane: str | None = None,
+        on_conflict: OnConflict = "queue",
+        **limits: Any,
+    ) -> Any:
+        """Have another run done and return its result; it raises what `Ticket.result` does.
+
+        The child is cancelled with this run. It waits for its handle by default; a handle that is held by
+        this run, or by one that waits for this run, is a conflict.
+        """
+        await self._body.check_open()
+        terms = {
+            "handle": handle,
+            "params": params,
+            "kind": kind,
+            "lane": lane,
+            "on_conflict": on_conflict,
+            "by": f"run:{self.id}",
+            "parent": self.id,
+            "ancestors": (*self._body.submission.terms.ancestors, self.handle),
+        }
+        position = self._body.calls.begin()
+        over = True
+        try:
+            return await self._result_of_child(position, job, on_conflict, limits | terms)
+        except trio.Cancelled:
+            over = not self._body.goes_on_later  # else the next body calls it again
+            raise
+        finally:
+            if over:
+                self._body.calls.end(position)
+
+    async def _result_of_child(self, position: int, job: str, on_conflict: str, terms: dict[str, Any]) -> Any:
+        # Made for each call: kept, it would be a cycle, and the run would wait for the garbage collector.
+        calls = Children(
+            self.id, self.attempt, self._body.services.door, self._body.journal, self._body.shielded
+        )
+        accepted, ended = await calls.call(position, job, terms)
+        if not accepted.joined or on_conflict != "join":
+            self._body.children[accepted.run] = None
+        try:
+            async with self._body.released("child", None):
+                await self._body.wait(ended)
+                child = await calls.record(accepted, ended)
+        except BaseException:
+            if accepted.run in self._body.children and not self._body.goes_on_later:
+                self._body.services.door.tell(cancel_child(accepted.run))
+            raise
+        finally:
+            self._body.children.pop(accepted.run, None)
+        await self._body.look_up()
+        return raise_unless_succeeded(child)
+
+    @asynccontextmanager
+    async def open_file(self, path: str, *, overwrite: bool = False) -> AsyncIterator[RunFile]:
+        """Write a file of the handle: `await f.write(data)`. It is there, whole, if the block ends well."""
+        await self._body.check_open()
+        with trio.CancelScope(shield=True):  # or a file might be created that nobody knows of
+            part = await self._body.services.files.create(self.handle, path, self.id, overwrite=overwrite)
+        self._body.parts[part] = False
+        try:
+            yield RunFile(self._body, part)
+            await self._body.check_open()
+            self._body.parts[part] = part.path not in self._body.finished_files
+            await self._body.report(Change((), memos=(FileFinished(self.id, part.path),)))
+            with trio.CancelScope(shield=True):
+                await part.finish()
+            self._body.finished_files.append(part.path)
+        except BaseException:
+            if self._body.parts[part]:
+                await self._body.give_up([part])
+            await self._body.discard(part)
+            raise
+        finally:
+            del self._body.parts[part]
+
+    # For the walk of a flow.
+
+
+def body_of(run: Run) -> Body:
+    """What a run stands on, for the engine's own jobs."""
+    return run._body

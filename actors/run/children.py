@@ -1,0 +1,118 @@
+"""Which child run a body gets for a call: a new one, or the one that the call had before.
+
+A body that goes on from a checkpoint makes its calls again. A call is known by its position and its attempt,
+and by what was called: a child of other terms under the same request id belongs to another call. It is
+withdrawn, and the call gets a child of its own under the next request id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ...protocol.errors import Conflict
+from ...protocol.records import RunRecord
+from ...protocol.states import Status
+from ..actor import Reply
+from ..door import Door, Found
+from ..journal import Journal
+from ..messages import Accepted
+from .body_messages import cancel_child
+
+logger = logging.getLogger("greenroom")
+
+
+class Children:
+    """The children of one body. `on_conflict` and the like stand in `terms`, as `Door.submit` takes them."""
+
+    def __init__(
+        self,
+        run: str,
+        attempt: int,
+        door: Door,
+        journal: Journal,
+        shielded: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._run = run
+        self._shielded = shielded
+        self._attempt = attempt
+        self._door = door
+        self._journal = journal
+
+    async def call(
+        self, position: int, job: str, terms: dict[str, Any]
+    ) -> tuple[Accepted, Reply[RunRecord | None]]:
+        """The child for the call at this position, with the reply that its end will answer."""
+        if "request_id" in terms:  # the body names the child itself
+            with self._shielded():
+                return await self._door.submit(job, **terms)
+        succeeded = await self._of_earlier_attempts(position, job, terms)
+        if succeeded is not None:
+            return succeeded
+        number = 1
+        while True:
+            request_id = self._request_id(self._attempt, position, number)
+            number += 1
+            terms |= {"request_id": request_id}
+            try:
+                with self._shielded():  # or a child might be let in that nobody knows of
+                    accepted, ended = await self._door.submit(job, **terms)
+            except Conflict:
+                stored = await self._door.find(job, **terms)
+                if stored is None or stored.same:
+                    raise  # it is about something else: the handle is taken, say
+                await self._withdraw(position, stored, terms["on_conflict"])
+                continue
+            if not accepted.joined or not ended.done or not _was_given_up(await self.record(accepted, ended)):
+                return accepted, ended
+
+    async def record(self, accepted: Accepted, ended: Reply[RunRecord | None]) -> RunRecord | None:
+        """The child as it was at its end, however long ago that was."""
+        return await ended.get() or await self._journal.load_run(accepted.run)
+
+    async def _of_earlier_attempts(
+        self, position: int, job: str, terms: dict[str, Any]
+    ) -> tuple[Accepted, Reply[RunRecord | None]] | None:
+        """A child of the same terms that has succeeded for an earlier attempt, since the same checkpoint."""
+        for attempt in range(self._attempt - 1, 0, -1):
+            number = 1
+            while True:
+                request_id = self._request_id(attempt, position, number)
+                found = await self._door.find(job, **terms, request_id=request_id)
+                if found is None:
+                    break
+                number += 1
+                run = await self._journal.load_run(found.run) if found.same else None
+                if run is not None and run.status is Status.SUCCEEDED:
+                    ended: Reply[RunRecord | None] = Reply()
+                    ended.set(run)
+                    return Accepted(run.id, True), ended
+        return None
+
+    async def _withdraw(self, position: int, stored: Found, on_conflict: str) -> None:
+        logger.warning(
+            "run %s, attempt %d: call %d is of another job, handle or parameters than that of its last body: "
+            "child %s is withdrawn and a new one is submitted; a body that goes on from a checkpoint should "
+            "call the same in the same order",
+            self._run,
+            self._attempt,
+            position,
+            stored.run,
+        )
+        if (
+            stored.parent == self._run
+        ):  # it is pending, and no run of somebody else's that the call had joined
+            self._door.tell(cancel_child(stored.run))
+            if on_conflict in ("reject", "join"):
+                await self._door.end_of(stored.run)  # or the new child would be refused because of it
+
+    def _request_id(self, attempt: int, position: int, number: int) -> str:
+        request_id = f"{self._run}.{attempt}.{position}"
+        return request_id if number == 1 else f"{request_id}.{number}"
+
+
+def _was_given_up(child: RunRecord | None) -> bool:
+    """Whether the body before had stopped waiting for the child, so that it was cancelled."""
+    return child is not None and child.status is Status.CANCELLED and child.reason == "parent_cancelled"

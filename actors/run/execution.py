@@ -1,0 +1,192 @@
+"""One execution: a body in a task of its own, inside the cancel scope by which its run ends it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import trio
+
+from ...protocol.parameters import convert_params
+from ..jobs import Job
+from .api import Run
+from .blocking import BlockingRun
+from .context import Body
+from .pause import Pause
+
+
+class Returned(msgspec.Struct):
+    """The body returned a value."""
+
+    value: Any
+
+
+class Raised(msgspec.Struct):
+    """The body raised."""
+
+    error: BaseException
+
+
+class Stopped(msgspec.Struct):
+    """The body ended because its scope was cancelled."""
+
+
+class BodyEnded(msgspec.Struct):
+    """To the run's actor: no code of this execution is left. It `Pause`s where the run goes on later."""
+
+    outcome: Returned | Raised | Stopped | Pause
+
+
+class LiveBody(msgspec.Struct, frozen=True):
+    """A body that has code running, to be named."""
+
+    run: str
+    attempt: int
+    patience: float
+    """Seconds that it has to end once it is told to, before it is abandoned; infinite if it never is."""
+
+
+class LiveBodies:
+    """The executions that have code running. `ends` is called when one has ended, before its run hears."""
+
+    def __init__(self, ends: Callable[[Execution], None] = lambda _: None) -> None:
+        self.may_begin: Callable[[], Awaitable[None]] | None = None
+        """Waited for before the first step of each body: until it may execute."""
+        self._ends = ends
+        self._executions: dict[Execution, None] = {}
+        self._begun: dict[Execution, None] = {}  # those that have taken their first step
+        self._abandoned: dict[Execution, None] = {}
+        self._none = trio.lowlevel.ParkingLot()
+
+    def __iter__(self) -> Iterator[Execution]:
+        return iter(self._executions)
+
+    def __contains__(self, execution: Execution) -> bool:
+        return execution in self._executions
+
+    def add(self, execution: Execution) -> None:
+        """A body begins."""
+        self._executions[execution] = None
+
+    def begin(self, execution: Execution) -> None:
+        """A body takes its first step."""
+        self._begun[execution] = None
+
+    def begun(self) -> Sequence[Execution]:
+        """Those that have taken their first step, and not their last. It may be called from any thread."""
+        return list(self._begun)
+
+    def remove(self, execution: Execution) -> None:
+        """A body has ended."""
+        self._ends(execution)
+        del self._executions[execution]
+        self._begun.pop(execution, None)
+        self._abandoned.pop(execution, None)
+        self._look()
+
+    def abandoned(self, execution: Execution) -> None:
+        """A body is not waited for any more."""
+        self._abandoned[execution] = None
+        self._look()
+
+    async def none(self) -> None:
+        """Wait until there is none but abandoned ones."""
+        while len(self._executions) > len(self._abandoned):
+            await self._none.park()
+
+    def _look(self) -> None:
+        if len(self._executions) == len(self._abandoned):
+            self._none.unpark_all()
+
+
+class Execution:
+    """A body while it executes. `interrupt` is told of what is no mere failure (Ctrl-C, say)."""
+
+    def __init__(
+        self,
+        job: Job,
+        body: Body,
+        params: Any,
+        interrupt: Callable[[BaseException], None],
+    ) -> None:
+        self.body = body
+        self.scope = trio.CancelScope()
+        self.lapsed = False
+        """Whether it had to end because the engine lost its lease; nothing that comes of it counts."""
+        self.children: Sequence[str] = ()
+        """Those that it waited for then."""
+        self._job = job
+        self._params = params
+        self._interrupt = interrupt
+
+    @property
+    def job_name(self) -> str:
+        """The job's name."""
+        return self._job.name
+
+    @property
+    def file(self) -> str | None:
+        """The file that the body's code is in, if there is one."""
+        code = getattr(inspect.unwrap(self._job.function), "__code__", None)
+        return None if code is None else code.co_filename
+
+    def describe(self) -> LiveBody:
+        """Which body this is."""
+        job = self._job
+        patience = 2 * job.grace if job.cancel == "cooperative" else job.grace
+        return LiveBody(self.body.id, self.body.attempt, patience)
+
+    def lapse(self, why: str) -> None:
+        """End the body at once, without its run's actor, which decides afterwards what becomes of the run."""
+        self.lapsed = True
+        self.children = tuple(self.body.children)
+        self.body.request_cancel()
+        self.body.go_on_later()
+        self.body.lapse(why)
+        self.scope.cancel()
+
+    @trio.lowlevel.enable_ki_protection
+    async def __call__(self, living: LiveBodies) -> None:
+        """Execute the body, and tell the run's actor how it ended. It stands in `living` meanwhile."""
+        outcome: Returned | Raised | Stopped | Pause = Stopped()
+        try:
+            with self.scope:
+                if living.may_begin is not None:
+                    await living.may_begin()
+                living.begin(self)
+                value = await self._execute()
+                outcome = value if isinstance(value, Pause) else Returned(self.body.as_result(value))
+        except Exception as error:
+            outcome = Raised(error)
+        except BaseException as error:
+            if not _is_cancel(error):
+                self._interrupt(error)
+            elif trio.current_effective_deadline() == -math.inf:
+                raise  # the engine itself is going down
+            outcome = Raised(error)
+        finally:
+            living.remove(self)
+        self.body.tell_actor(BodyEnded(Stopped() if self.lapsed else outcome))
+
+    @trio.lowlevel.disable_ki_protection
+    async def _execute(self) -> Any:
+        job, run = self._job, Run(self.body)
+        if job.params_type is not None:
+            run.params = convert_params(self._params, job.params_type)
+        arguments = (run.params,) if job.params_type is not None else ()
+        if not job.in_thread:
+            return await job.function(run, *arguments)
+        return await trio.to_thread.run_sync(job.function, BlockingRun(run), *arguments, limiter=_UNLIMITED)
+
+
+_UNLIMITED = trio.CapacityLimiter(math.inf)
+"""Slots limit how many bodies execute; a limit on threads beside that could only deadlock."""
+
+
+def _is_cancel(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[1] is None
+    return isinstance(error, trio.Cancelled)

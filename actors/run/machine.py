@@ -1,0 +1,294 @@
+"""What a run does about what it is told: the one authority over how it goes on and how it ends.
+
+`receive(message, now)` decides, and leaves what follows in `state.effects`: changes to commit, messages to
+send, bodies to start, helpers to begin. It waits for nothing. While a change of the run is being committed,
+messages are put aside, and handled in their order when its outcome has come; the functions that decide say
+`yield` where that is.
+
+Here stands what is done about a start. The rest stands in `requests.py`, `termination.py`, `outcomes.py` and
+`restore.py`: functions that are given the `RunState`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ...persistence.store import Checkpoint
+from ...protocol.states import Status
+from ..change import Committed, Outcome
+from ..messages import (
+    AnswerInterrupt,
+    Cancel,
+    Forget,
+    Inject,
+    KeepTime,
+    Recover,
+    Reject,
+    SendSignal,
+    Started,
+    Stop,
+    Submission,
+)
+from ..suspends import Suspended
+from . import errands, outcomes, requests, restore, termination
+from .body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
+from .context import Body, Services
+from .errands import ErrandDone
+from .execution import BodyEnded, Execution, LiveBodies
+from .state import RunState, Steps
+from .transitions import move
+
+
+class TimeHasCome(msgspec.Struct, gc=False):
+    """From the run's actor: its deadline has passed."""
+
+
+class RunMachine:
+    """See the module's text."""
+
+    __slots__ = ("_interrupt", "_steps", "state")
+
+    def __init__(
+        self,
+        submission: Submission,
+        services: Services,
+        live_bodies: LiveBodies,
+        interrupt: Callable[[BaseException], None],
+        now: float,
+    ) -> None:
+        self._interrupt = interrupt
+        self._steps: Steps | None = None
+        self.state = run = RunState(submission, services, live_bodies)
+        run.now = now
+        terms, since = submission.terms, submission.created_at
+        if terms.queue_timeout is not None:
+            run.timers.set("queue_timeout", since + terms.queue_timeout)
+        if terms.deadline is not None:
+            run.timers.set("deadline", since + terms.deadline)
+        if submission.stored is not None:
+            restore.restore(run, submission.stored)
+
+    def receive(self, message: Any, now: float) -> None:
+        """Decide about a message, or put it aside."""
+        run = self.state
+        run.now = now
+        if type(message) is Committed and self._steps is not None:
+            self._advance(self._steps, message.outcome)
+        elif self._steps is not None or (run.starting and type(message) is not ErrandDone):
+            if run.put_aside is None:
+                run.put_aside = deque()
+            run.put_aside.append(message)
+            return
+        else:
+            self._begin(message)
+        if run.put_aside:
+            self._take_up()
+
+    def has_work(self) -> bool:
+        """Whether there is anything that the run waits for."""
+        run = self.state
+        if run.errands or self._steps is not None:
+            return True
+        if run.execution is not None:
+            return not (run.abandoned and run.stopping is not None)
+        if run.ended or (run.stopping is not None and run.stopping.now):
+            return False
+        return run.status is not Status.QUEUED or len(run.timers) > 0 or len(run.inbox) > 0
+
+    def deadline(self) -> float:
+        """When `TimeHasCome` is to be told."""
+        run = self.state
+        if self._steps is not None or run.starting:
+            return math.inf  # all is looked at when that is over
+        due = run.timers.next()
+        return min(due, run.interrupts.deadline()) if run.asks else due
+
+    def _begin(self, message: Any) -> None:
+        kind = type(message)
+        if kind is Started:
+            self._advance(self._started(message))
+            return
+        steps = _HANDLERS[kind](self.state, message)
+        if steps is not None:
+            self._advance(steps)
+
+    def _advance(self, steps: Steps, outcome: Outcome | None = None) -> None:
+        """Go on with what was being decided, up to the next change that has to be committed."""
+        try:
+            change = next(steps) if outcome is None else steps.send(outcome)
+        except StopIteration:
+            self._steps = None
+        else:
+            self._steps = steps
+            self.state.effects.commit(change)
+
+    def _take_up(self) -> None:
+        """Handle the messages that were put aside."""
+        run = self.state
+        while run.put_aside and self._steps is None:
+            if not run.starting:
+                self._begin(run.put_aside.popleft())
+                continue
+            done = next((m for m in run.put_aside if type(m) is ErrandDone), None)
+            if done is None:
+                return
+            run.put_aside.remove(done)
+            self._begin(done)
+
+    # Starts.
+
+    def _started(self, message: Started) -> Steps:
+        """The run has a slot: for a new body, or for the one whose wait is over."""
+        run = self.state
+        run.take_slot(message)
+        if run.ending is not None:
+            if run.ending.to is Status.CANCELLED:
+                by, reason = run.ending.by, run.ending.reason
+                yield from move(run, Status.CANCELLING, live_body=True, reason=reason, by=by)
+            return
+        if run.abandoned or (run.execution is None and (message.resumes or run.verdict is not None)):
+            yield from self._put_slot_back()
+            return
+        if run.verdict is not None:
+            return  # its body is ending, and the slot is free when it has ended
+        executed = run.run_clock.start(run.now)
+        run_timeout = run.submission.terms.run_timeout
+        if run_timeout is not None:
+            run.timers.set("run_timeout", run.now + run_timeout - executed)
+        if message.resumes:
+            run.go_on()
+        else:
+            self._prepare_body()
+
+    def _put_slot_back(self) -> Steps:
+        """The slot was for a body that has ended meanwhile, and its run waits for something else."""
+        run = self.state
+        if run.verdict is not None:
+            yield from termination.suspend_for_shutdown(run)
+            return
+        waiting_for = "retry" if run.timers.has("retry") else "slot"
+        yield from move(
+            run,
+            Status.SUSPENDED,
+            live_body=False,
+            reason=waiting_for,
+            waiting_for=waiting_for,
+            interactive=False,
+        )
+        if waiting_for == "slot":
+            run.ask_for_slot()
+
+    def _prepare_body(self) -> None:
+        """Start a body, as soon as it is known what it goes on from."""
+        run = self.state
+        run.timers.drop("queue_timeout")
+        run.gate.new_body()
+        if not run.errands and _begins_afresh(run):
+            self._start_body(None)
+        else:
+            run.starting = True
+            errands.send(run, partial(_load_checkpoint, run), self._go_on_from)
+
+    def _go_on_from(self, checkpoint: Checkpoint | None) -> Steps:
+        self.state.starting = False
+        self._start_body(checkpoint)
+        yield from ()
+
+    def _start_body(self, checkpoint: Checkpoint | None) -> None:
+        run = self.state
+        submission = run.submission
+        body = Body(submission, run.attempt, checkpoint, tuple(run.inbox), run.services, run.answers)
+        body.woken_at, run.woken_at = run.woken_at, None
+        run.inbox = ()
+        run.execution = Execution(submission.job, body, submission.params, self._interrupt)
+        run.effects.start_body(run.execution)
+
+
+def _begins_afresh(run: RunState) -> bool:
+    """Whether nothing can have been saved that the body could go on from."""
+    submission = run.submission
+    first = run.attempt == 1 and submission.stored is None and not run.lapsed
+    return submission.kind == "start" and first
+
+
+async def _load_checkpoint(run: RunState) -> Checkpoint | None:
+    """What the body goes on from: what this run has saved, or for a `continue` also what another has.
+    Whatever was saved by then is committed, since the start is."""
+    submission = run.submission
+    if _begins_afresh(run):
+        return None
+    saved = await run.services.journal.checkpoint(submission.handle, submission.job.name)
+    if saved is None or (submission.kind == "start" and saved.run != submission.id):
+        return None
+    return saved
+
+
+def _time_has_come(run: RunState, message: TimeHasCome) -> Steps:
+    now = run.now
+    for timer in run.timers.take_due(now):
+        match timer:
+            case "queue_timeout" | "run_timeout" | "deadline":
+                yield from termination.expire(run, timer)
+            case "cancel_scope":
+                termination.cancel_scope(run)
+            case "abandon":
+                termination.abandon(run)
+            case "retry":
+                run.ask_for_slot(new_place=True)
+            case "wake":
+                waited, stored = run.waits_for, run.submission.stored
+                if waited is not None:
+                    run.woken_at = waited.until
+                elif stored is not None:
+                    run.woken_at = stored.wakes_at
+                run.stop_waiting()
+            case "detach":
+                yield from restore.detach(run)
+    if run.asks:
+        yield from run.interrupts.on_deadline(now)
+    restore.look_for_answers(run)
+
+
+def _keep_time(run: RunState, message: KeepTime) -> None:
+    """Nothing to do but to be awake: the timers are set."""
+
+
+def _suspended(run: RunState, message: Suspended) -> None:
+    """The machine was suspended: what waits for a time of day is nearer to it. Grace and executing time are
+    not, for nobody could use them meanwhile."""
+    run.timers.advance(message.seconds, ("queue_timeout", "deadline", "retry", "wake"))
+    if run.asks:
+        run.interrupts.advance(message.seconds)
+    if run.execution is not None:
+        run.execution.body.advance(message.seconds)
+
+
+_HANDLERS: dict[type, Callable[[RunState, Any], Steps | None]] = {
+    ErrandDone: errands.done,
+    TimeHasCome: _time_has_come,
+    Recover: restore.recover,
+    BodyEnded: outcomes.body_ended,
+    Suspend: requests.suspend,
+    Resume: requests.resume,
+    Ask: requests.ask,
+    Save: requests.save,
+    Unask: requests.unask,
+    AnswerInterrupt: requests.answer,
+    Flag: requests.flag,
+    Inject: requests.inject,
+    SendSignal: requests.signal,
+    Taken: requests.taken,
+    Cancel: termination.cancel,
+    Stop: termination.stop,
+    Reject: termination.reject,
+    Forget: termination.forget,
+    KeepTime: _keep_time,
+    Suspended: _suspended,
+    restore.ChildrenEnded: restore.go_on_without_children,
+}

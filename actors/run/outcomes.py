@@ -1,0 +1,153 @@
+"""What becomes of a run whose body has ended: its own end, another attempt, or a pause until the next start.
+
+A body that ends by itself decides that by what it returns or raises; one that was told to end, by the
+verdict that told it so, unless it had finished before it noticed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ...protocol.errors import RunCancelled
+from ...protocol.states import Status
+from ..jobs import exponential
+from ..messages import BodyGone
+from .context import Body
+from .execution import BodyEnded, Raised, Returned
+from .failures import error_text, log_failure
+from .pause import Pause
+from .restore import lapsed, wait
+from .state import RunState, Steps, Verdict
+from .termination import end, suspend_for_shutdown
+from .transitions import move, note, without_body
+
+logger = logging.getLogger("greenroom")
+
+
+def body_ended(run: RunState, message: BodyEnded) -> Steps:
+    """No code of the execution is left."""
+    execution, run.execution = run.execution, None
+    assert execution is not None, "a run has one body at a time"
+    run.inbox = execution.body.close("its body has ended")
+    run.files = (*run.files, *execution.body.finished_files)
+    in_lane, run.resuming = run.resuming is not None, None
+    if in_lane:
+        run.leave_lane()
+    run.gate.no_body()
+    run.timers.drop("cancel_scope")
+    run.timers.drop("abandon")
+    if run.abandoned:
+        if run.ending:
+            return  # it is gone before its run has ended without it
+        run.effects.tell("supervisor", "", BodyGone(run.id, run.submission.handle))
+        return
+    outcome, verdict = message.outcome, run.verdict
+    if execution.lapsed and verdict is None:
+        yield from lapsed(run, execution, in_lane=in_lane)
+        return
+    unsaid = not execution.body.end_is_written
+    if verdict is not None and verdict.to is Status.TIMED_OUT:
+        yield from end(run, Status.TIMED_OUT, reason=verdict.reason, unsaid=unsaid)
+    elif isinstance(outcome, Pause) and (verdict is None or verdict.to is Status.SUSPENDED):
+        yield from _pause(run, outcome)
+    elif isinstance(outcome, Returned):
+        yield from _returned(run, outcome.value, execution.body)
+    elif isinstance(outcome, Raised) and not _passes_cancel_on(verdict, outcome.error):
+        yield from _raised(run, outcome.error)
+    else:
+        assert verdict is not None, "a body's scope is cancelled only by a verdict"
+        yield from _stopped(run, verdict, unsaid=unsaid)
+
+
+def _pause(run: RunState, pause: Pause) -> Steps:
+    """The run waits without a body."""
+    opened = [] if pause.question is None else run.interrupts.open_without_body(pause.question)
+    yield from move(
+        run,
+        Status.SUSPENDED,
+        *opened,
+        memos=(run.wakes_at(pause.until, pause.within), *pause.memos),
+        live_body=False,
+        reason=pause.waiting_for,
+        waiting_for=pause.waiting_for,
+        interactive=False,
+        by="body",
+    )
+    run.run_clock.stop(run.now)
+    run.timers.drop("run_timeout")
+    run.next_attempt = run.attempt
+    wait(run, pause)
+
+
+def _passes_cancel_on(verdict: Verdict | None, error: BaseException) -> bool:
+    """Whether the body raised because a child of it was cancelled together with it."""
+    return verdict is not None and verdict.to is Status.CANCELLED and isinstance(error, RunCancelled)
+
+
+def _returned(run: RunState, value: Any, body: Body) -> Steps:
+    verdict = run.verdict
+    if verdict is not None and verdict.to is Status.CANCELLED and body.obeyed_cancel:
+        yield from end(run, Status.CANCELLED, reason=verdict.reason, by=verdict.by)
+        return
+    yield from end(run, Status.SUCCEEDED, reason=None, result=value, by="body")
+
+
+def _raised(run: RunState, error: BaseException) -> Steps:
+    attempt = run.attempt
+    may_retry = (
+        run.verdict is None
+        and not run.unwanted
+        and isinstance(error, Exception)
+        and attempt < run.submission.job.max_attempts
+    )
+    then = "and is tried again" if may_retry else "and has no attempt left"
+    log_failure(run.submission, attempt, error, then)
+    if may_retry:
+        yield from _wait_for_retry(run, error)
+    else:
+        yield from end(run, Status.FAILED, reason="error", error=error_text(error), by="body")
+
+
+def _wait_for_retry(run: RunState, error: BaseException) -> Steps:
+    delay = _retry_delay(run)
+    closing = run.closing("ended", None, "body")
+    if run.status is Status.RUNNING:
+        wakes_at = run.services.wall_clock() + delay
+        yield from move(
+            run,
+            Status.SUSPENDED,
+            *closing,
+            memos=(run.wakes_at(wakes_at, delay),),
+            live_body=False,
+            reason="retry",
+            waiting_for="retry",
+            interactive=False,
+            error=error_text(error),
+            by="body",
+        )
+    else:  # another task of the body had given the slot back to wait
+        yield from note(run, *closing, without_body(run))
+    run.forget_interrupts()
+    run.timers.drop("run_timeout")
+    run.run_clock.reset()
+    run.next_attempt = run.attempt + 1
+    run.timers.set("retry", run.now + delay)
+
+
+def _retry_delay(run: RunState) -> float:
+    job, attempt = run.submission.job, run.attempt
+    try:
+        return job.delay(attempt)
+    except Exception:  # the job author's mistake; the run goes on with the default
+        logger.exception("backoff of job %r failed for attempt %d", job.name, attempt)
+        return exponential(attempt)
+
+
+def _stopped(run: RunState, verdict: Verdict, *, unsaid: bool) -> Steps:
+    if verdict.to is not Status.SUSPENDED:
+        yield from end(run, verdict.to, reason=verdict.reason, by=verdict.by, unsaid=unsaid)
+    elif run.status is Status.RUNNING:
+        yield from suspend_for_shutdown(run)
+    else:
+        yield from note(run, without_body(run))

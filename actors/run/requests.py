@@ -1,0 +1,208 @@
+"""What a body asks of its run while it executes, and what others tell the body through it.
+
+A body asks to wait without its slot, to be given one again, to put a question to people, to show a phase.
+Others send it messages and answers. Each of these functions decides about one such message
+(`body_messages.py`, `messages.py`), and replies after the commit.
+"""
+
+from __future__ import annotations
+
+from ...persistence.store import AnswersSpent, Checkpoint, Memo, MessagesTaken
+from ...protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun, NotInteractive, QueueFull
+from ...protocol.events import Event, RunMessage, RunSignal
+from ...protocol.states import PENDING, Status
+from ...protocol.values import copied
+from ..change import REPORTING, Change
+from ..messages import AnswerInterrupt, Inject, SendSignal
+from ..outage import unavailable
+from .body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
+from .message_gate import MAX_MESSAGES
+from .pause import Message, Signal
+from .restore import look_for_answers, look_for_messages, look_for_signals
+from .state import RunState, Steps
+from .transitions import changed, move, note
+
+# The body's wait without its slot.
+
+
+def suspend(run: RunState, message: Suspend) -> Steps:
+    """The body waits, and gives its slot back meanwhile."""
+    if run.verdict is not None:
+        message.reply.set(None)
+    elif run.status is not Status.RUNNING:
+        message.reply.fail(_second_wait(run))
+    else:
+        at, now = message.wakes_at, run.services.wall_clock()
+        run.waits_until = at
+        memos = () if at is None else (run.wakes_at(at, max(0.0, at - now)),)
+        yield from _release_slot(run, message.waiting_for, memos)
+        message.reply.set(None)
+
+
+def resume(run: RunState, message: Resume) -> None:
+    """The body's wait is over: it goes on when there is a slot for it."""
+    if run.verdict is not None or run.status is not Status.SUSPENDED:
+        message.reply.set(None)
+    else:
+        run.resuming = message.reply
+        run.ask_for_slot()
+
+
+def _release_slot(run: RunState, waiting_for: str, memos: tuple[Memo, ...], *before: Event) -> Steps:
+    yield from move(
+        run,
+        Status.SUSPENDED,
+        *before,
+        live_body=True,
+        reason=waiting_for,
+        waiting_for=waiting_for,
+        by="body",
+        memos=memos,
+    )
+    run.run_clock.stop(run.now)
+    run.timers.drop("run_timeout")
+
+
+def _second_wait(run: RunState) -> Conflict:
+    return Conflict(f"run {run.id} waits without its slot already: one such wait at a time")
+
+
+# Its questions.
+
+
+def ask(run: RunState, message: Ask) -> Steps:
+    """Open a question, unless its answer is known already."""
+    interrupts = run.interrupts
+    stopping = run.stopping is not None and not run.submission.job.resumable
+    if run.verdict is not None or stopping:
+        message.answer.set({"approved": False, "reason": "shutdown" if stopping else "cancelled"})
+        message.reply.set(False)
+    elif (kept := interrupts.recall(message)) is not None:
+        message.answer.set(kept.answer)
+        message.reply.set(False)
+    elif (refusal := _refuses_question(run, message)) is not None:
+        message.reply.fail(refusal)
+    else:
+        opened = interrupts.open(message, run.now)
+        if message.release_slot:
+            yield from _release_slot(run, "answer", (), *opened)
+        elif opened:
+            yield from note(run, *opened)
+        message.reply.set(message.release_slot)
+
+
+def _refuses_question(run: RunState, message: Ask) -> GreenroomError | None:
+    if run.interrupts.asked_by_body(message.key):
+        return Conflict(f"run {run.id} asks under key {message.key!r} already")
+    if message.release_slot:
+        return None if run.status is Status.RUNNING else _second_wait(run)
+    left = run.timers.left("run_timeout", run.now)
+    if message.timeout >= left and run.submission.terms.run_timeout is not None:
+        return Invalid(
+            f"timeout {message.timeout:g} must be shorter than the {left:g} s that are left of the run's "
+            "own time: shorten it, or wait with release_slot=True",
+            value=message.timeout,
+        )
+    return None
+
+
+def unask(run: RunState, message: Unask) -> Steps:
+    """The body doesn't wait for the answer any more."""
+    if run.verdict is not None and run.verdict.to is Status.SUSPENDED:
+        return  # the run asks on while the engine is away
+    event = run.interrupts.withdraw(message.key)
+    if event is not None and not run.ended:
+        yield from note(run, event)
+
+
+def save(run: RunState, message: Save) -> None:
+    """The body saves a checkpoint. Answers given until now are spent: a later body asks anew."""
+    if run.abandoned or run.execution is None:
+        return  # the body, if there is one, has been told
+    events, spent = run.interrupts.pass_checkpoint() if run.asks else ([], ())
+    counts = (message.interrupts, message.calls)
+    memos: tuple[Memo, ...] = (
+        Checkpoint(run.submission.handle, run.submission.job.name, run.id, message.value, *counts),
+    )
+    if spent:
+        memos = (*memos, AnswersSpent(run.id, spent))
+    run.effects.commit(
+        Change(
+            tuple(events),
+            run=run.id,
+            expect=REPORTING,
+            attempt=message.attempt,
+            memos=memos,
+            reply=message.reply,
+        )
+    )
+
+
+def answer(run: RunState, message: AnswerInterrupt) -> Steps:
+    """Somebody answers a question."""
+    outcome = yield from run.interrupts.answer(message)
+    message.reply.set(outcome)
+    look_for_answers(run)
+
+
+# Its phases, and messages for it.
+
+
+def flag(run: RunState, message: Flag) -> Steps:
+    """The body begins or ends a phase."""
+    yield from note(run, changed(run, **{message.name: message.value}))
+    run.gate.set(message.name, message.value)
+    message.reply.set(None)
+
+
+def inject(run: RunState, message: Inject) -> Steps:
+    """Somebody has a message for the body."""
+    if run.ended:
+        message.reply.fail(NoActiveRun(f"run {run.id} has ended"))
+        return
+    if run.submission.job.special is not None:
+        message.reply.fail(NotInteractive(f"run {run.id} walks a flow, which takes signals, no messages"))
+        return
+    refusal = run.gate.refusal(ending=run.verdict is not None or run.ending is not None)
+    if refusal is not None:
+        message.reply.fail(refusal)
+        return
+    event = RunMessage(by=message.by, message=message.message, **run.submission.about())
+    outcome = yield from note(run, event)
+    run.gate.add(outcome.seq)
+    if run.execution is not None:
+        run.execution.body.deliver(Message(outcome.seq, copied(message.message)))
+    else:
+        run.inbox = (*run.inbox, Message(outcome.seq, copied(message.message)))
+        look_for_messages(run)
+    message.reply.set("accepted")
+
+
+def signal(run: RunState, message: SendSignal) -> Steps:
+    """Somebody puts a value into what the run shares. It is kept until the run's body has taken it."""
+    job, body = run.submission.job, run.execution.body if run.execution is not None else None
+    if run.ended:
+        message.reply.set(None)
+    elif job.special is None:
+        message.reply.fail(Conflict(f"run {run.id} is of job {job.name!r}: only flows take signals"))
+    elif (len(run.inbox) if body is None else body.untaken) >= MAX_MESSAGES:
+        message.reply.fail(QueueFull(f"{MAX_MESSAGES} signals wait for run {run.id} already"))
+    else:
+        event = RunSignal(by=message.by, key=message.key, value=message.value, **run.submission.about())
+        outcome = yield Change((event,), run=run.id, expect=PENDING, tells_run=True)
+        if not outcome.held:
+            message.reply.fail(unavailable())
+            return
+        came = Signal(outcome.seq, message.key, message.value)
+        if body is not None:
+            body.deliver(came)
+        else:
+            run.inbox = (*run.inbox, came)
+            look_for_signals(run)
+        message.reply.set(True)
+
+
+def taken(run: RunState, message: Taken) -> None:
+    """The body has taken messages: they need not be kept any longer."""
+    memo = MessagesTaken(run.id, run.gate.take(message.count))
+    run.effects.commit(Change((), run=run.id, memos=(memo,)))

@@ -1,0 +1,125 @@
+"""The changes of one run: transitions, and events that are none.
+
+A run's machine alone decides how the run ends, and the supervisor alone decides that it starts. So a
+transition can lose against a start that was decided at the same time, and against nothing else. The machine
+then takes note of the start, executes nothing, and makes the transition from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from ...persistence.store import Memo
+from ...protocol.events import Event, RunChanged, RunStateChanged
+from ...protocol.states import ENDED, Status, allowed_from
+from ..actor import Kind
+from ..change import REPORTING, Change, Outcome
+from ..messages import Cancelling, Ended, Enter, Left, Started
+from .state import RunState
+
+Moves = Generator[Change, Outcome, Outcome]
+
+
+def move(
+    run: RunState,
+    to: Status,
+    *before: Event,
+    live_body: bool,
+    reason: str | None,
+    by: str = "engine",
+    waiting_for: str | None = None,
+    interactive: bool | None = None,
+    result: Any = None,
+    error: str | None = None,
+    holds_handle: bool = False,
+    memos: tuple[Memo, ...] = (),
+    enters_again: bool = False,
+) -> Moves:
+    """Commit a transition, together with the events `before` it, and tell those whom it concerns. A run that
+    `enters_again` is queued in its lane before anyone can get its slot."""
+    submission = run.submission
+    while True:
+        event = RunStateChanged(
+            seq=0,
+            at=0,
+            by=by,
+            run=submission.id,
+            handle=submission.handle,
+            lane=submission.lane,
+            from_=run.status,
+            to=to,
+            attempt=run.attempt,
+            reason=reason,
+            place=submission.place,
+            waiting_for=waiting_for,
+            interactive=interactive,
+            result=result,
+            error=error,
+            holds_handle=holds_handle,
+        )
+        outcome = yield Change(
+            (*before, event),
+            run=submission.id,
+            expect=allowed_from(to, live_body=live_body),
+            memos=memos,
+            tells=_tells(run, to, holds_handle, enters_again),
+            submission=submission if to in ENDED else None,
+            tells_run=True,
+        )
+        if outcome.held:
+            if to is not Status.CANCELLING or run.status is Status.SUSPENDED:
+                run.generation = None
+            if to is not Status.CANCELLING:
+                run.waiting_for = waiting_for
+            run.status = to
+            return outcome
+        if not _overtaken(run):
+            return outcome
+        if Status.RUNNING not in allowed_from(to, live_body=live_body):  # it is being cancelled
+            yield from move(run, Status.CANCELLING, live_body=True, reason=reason, by=by)
+
+
+def note(run: RunState, *events: Event, memos: tuple[Memo, ...] = ()) -> Moves:
+    """Commit events that are no transition."""
+    outcome = yield Change(events, run=run.id, expect=REPORTING, memos=memos, tells_run=True)
+    return outcome
+
+
+def changed(run: RunState, **flags: bool) -> RunChanged:
+    """The event that some of the run's flags have changed."""
+    return RunChanged(by="body", **(run.submission.about() | flags))
+
+
+def without_body(run: RunState, *, awaits_message: bool = False) -> RunChanged:
+    """The event that the run has no body now, and so is in no phase of one; it can be talked to only if it
+    waits for a message to get a body."""
+    return changed(run, interactive=awaits_message, streaming=False, compacting=False)
+
+
+def _overtaken(run: RunState) -> bool:
+    """Whether the run has been started meanwhile: the message that says so has come before the refusal."""
+    for number, message in enumerate(run.put_aside or ()):
+        if type(message) is Started:
+            assert run.put_aside is not None, "a message stands there"
+            del run.put_aside[number]
+            run.take_slot(message)
+            return True
+    return False
+
+
+def _tells(
+    run: RunState, to: Status, holds_handle: bool, enters_again: bool
+) -> tuple[tuple[Kind, str, object], ...]:
+    """What the supervisor must hear before anyone else."""
+    id = run.id
+    if to is Status.CANCELLING and run.status is Status.RUNNING:
+        return (("supervisor", "", Cancelling(id)),)  # the body keeps its slot until it has ended
+    left: tuple[Kind, str, object] = ("supervisor", "", Left(id, run.generation))
+    if to in ENDED:
+        return (left, ("supervisor", "", Ended(id, holds_handle)))
+    if to is Status.CANCELLING:
+        return (left, ("supervisor", "", Cancelling(id)))
+    if enters_again:
+        return (left, ("supervisor", "", Enter(id, run.next_attempt)))
+    return (left,)

@@ -1,0 +1,1 @@
+"""Who starts next, and everything that decides it: lanes, handles, admission."""

@@ -1,0 +1,218 @@
+"""Which run each handle has admitted, who waits for it, and what a conflict leads to.
+
+A handle is taken from the moment that it admits a run until that run has ended and its body is gone. While it
+is taken its draft is locked, and a submission that finds it taken follows its `on_conflict`.
+
+Plain data: no messages, no I/O, no clock. A handle that is free and has no draft is not in here at all.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ...protocol.errors import Conflict, HandleLocked
+from ...protocol.states import Status
+from ..messages import OnConflict, Submission
+
+
+class Admit(msgspec.Struct, frozen=True):
+    """The handle is free: the run is admitted."""
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The run waits in the handle. One that comes to replace others waits in front; they are to be
+    cancelled."""
+
+    replaces: tuple[str, ...] | None
+
+
+class Join(msgspec.Struct, frozen=True):
+    """The admitted run is the answer."""
+
+    admitted: Submission
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """The submission is refused, because of the run that the error is `about`, if it names one."""
+
+    error: Conflict
+    about: Submission | None
+
+
+ADMIT = Admit()
+Decision = Admit | Wait | Join | Refuse
+
+_WHY = {
+    "join": "it runs something else, or is being cancelled",
+    "reject": "wait for it, cancel it, or submit with on_conflict 'queue', 'replace' or 'join'",
+}
+
+
+class Handles:
+    """See the module's text."""
+
+    def __init__(self) -> None:
+        self.drafts: dict[str, Any] = {}
+        self._admitted: dict[str, Submission] = {}
+        self._cancelling: set[str] = set()  # handles whose admitted run is being cancelled
+        self._remains: dict[str, str] = {}  # handle: the ended run whose abandoned body still executes
+        self._waiting: dict[str, OrderedDict[str, Submission]] = {}
+        self._replacing: dict[str, tuple[str, ...]] = {}  # who waits to replace others, newest first
+
+    def reports(self) -> Iterator[dict[str, Any]]:
+        """What each handle does that is taken or waited for."""
+        for name in dict.fromkeys((*self._admitted, *self._remains, *self._waiting)):
+            waiting = len(self._waiting.get(name, ()))
+            yield {"kind": "handle", "name": name, "taken_by": self.taken_by(name), "waiting": waiting}
+
+    def decide(self, submission: Submission, on_conflict: OnConflict) -> Decision:
+        """Admit a run, or do what its `on_conflict` says."""
+        name = submission.handle
+        holder, waiting = self.taken_by(name), self._waiting.get(name)
+        if holder is None and not waiting:
+            self._admitted[name] = submission
+            return ADMIT
+        if on_conflict == "queue":
+            return self._wait(submission, None)
+        if on_conflict == "replace":
+            return self._replace(submission)
+        admitted = self._admitted.get(name)
+        if on_conflict == "join" and admitted is not None and self._can_join(submission, admitted):
+            return Join(admitted)
+        about = self._active(name)
+        active = holder if about is None else about.id
+        why = f"handle {name!r} is taken by run {active}: {_WHY[on_conflict]}"
+        return Refuse(Conflict(why, active_run=active), about)
+
+    def restore(
+        self,
+        name: str,
+        admitted: Submission | None,
+        waiting: Sequence[Submission],
+        newest: Submission | None,
+    ) -> list[str]:
+        """After a restart: the run that it had admitted, those that wait, and the newest of them that came to
+        replace others. A replacement and the cancels that it causes are several commits, with a crash perhaps
+        between them: returns the runs that are still to be cancelled for it."""
+        if admitted is not None:
+            self._admitted[name] = admitted
+            stored = admitted.stored
+            if stored is not None and (stored.record.status is Status.CANCELLING or stored.files_doomed):
+                self._cancelling.add(name)
+        if waiting:
+            self._waiting[name] = OrderedDict((submission.id, submission) for submission in waiting)
+        if newest is None:
+            return []
+        replacing = [submission.id for submission in waiting if submission.terms.front]
+        replaced = [id for id in replacing if id != newest.id]
+        if newest is not admitted:
+            self._replacing[name] = tuple(replacing)
+            if admitted is not None:
+                self._cancelling.add(name)
+                replaced.append(admitted.id)
+        return replaced
+
+    def ended(self, submission: Submission, *, body_remains: bool) -> None:
+        """A run has ended; perhaps its abandoned body still executes."""
+        name, id = submission.handle, submission.id
+        admitted = self._admitted.get(name)
+        if admitted is submission:
+            del self._admitted[name]
+            self._cancelling.discard(name)
+            if body_remains:
+                self._remains[name] = id
+        else:
+            self._stop_waiting(name, id)
+        self._replaces_no_more(name, id)
+
+    def free(self, name: str, run: str | None = None) -> str | None:
+        """Free a handle that only an abandoned body still takes (that of `run`, if given); returns whose body
+        it was."""
+        remains = self._remains.get(name)
+        if remains is None or (run is not None and remains != run):
+            return None
+        del self._remains[name]
+        return remains
+
+    def admit_next(self, name: str) -> Submission | None:
+        """If the handle is free, admit the first of those that wait."""
+        waiting = self._waiting.get(name)
+        if not waiting or self.taken_by(name) is not None:
+            return None
+        submission = next(iter(waiting.values()))
+        self._stop_waiting(name, submission.id)
+        self._replaces_no_more(name, submission.id)
+        self._admitted[name] = submission
+        return submission
+
+    def being_cancelled(self, submission: Submission) -> None:
+        """A run is being cancelled: if it is the admitted one, nobody can join it any more."""
+        if self._admitted.get(submission.handle) is submission:
+            self._cancelling.add(submission.handle)
+
+    def admitted(self, name: str) -> Submission | None:
+        """The run that a handle has admitted."""
+        return self._admitted.get(name)
+
+    def taken_by(self, name: str) -> str | None:
+        """The run that takes a handle: the admitted one, or the one whose body remains."""
+        admitted = self._admitted.get(name)
+        return self._remains.get(name) if admitted is None else admitted.id
+
+    def waiting(self, name: str) -> Mapping[str, Submission]:
+        """Those that wait in a handle, in their order."""
+        return self._waiting.get(name, {})
+
+    def locked(self, name: str) -> HandleLocked | None:
+        """Why a handle's draft can't be changed, if it can't."""
+        holder = self.taken_by(name)
+        if holder is None:
+            return None
+        return HandleLocked(
+            f"handle {name!r} is locked by run {holder}: its parameters can change when that has ended",
+            active_run=holder,
+        )
+
+    def _wait(self, submission: Submission, replaces: tuple[str, ...] | None) -> Wait:
+        waiting = self._waiting.setdefault(submission.handle, OrderedDict())
+        waiting[submission.id] = submission
+        if replaces is not None:
+            waiting.move_to_end(submission.id, last=False)
+        return Wait(replaces)
+
+    def _replace(self, submission: Submission) -> Wait:
+        name = submission.handle
+        admitted, replaced = self._admitted.get(name), self._replacing.get(name, ())
+        self._replacing[name] = (submission.id, *replaced)
+        if admitted is not None and name not in self._cancelling:
+            replaced = (*replaced, admitted.id)
+        return self._wait(submission, replaced)
+
+    def _can_join(self, submission: Submission, admitted: Submission) -> bool:
+        return (
+            submission.handle not in self._cancelling
+            and admitted.job is submission.job
+            and admitted.params == submission.params
+        )
+
+    def _active(self, name: str) -> Submission | None:
+        """The run that a refusal names, unless that has ended and only its body remains."""
+        if name in self._admitted or name in self._remains:
+            return self._admitted.get(name)
+        return next(iter(self._waiting[name].values()))
+
+    def _stop_waiting(self, name: str, id: str) -> None:
+        waiting = self._waiting.get(name)
+        if waiting is not None and waiting.pop(id, None) is not None and not waiting:
+            del self._waiting[name]
+
+    def _replaces_no_more(self, name: str, run: str) -> None:
+        replacing = self._replacing.get(name, ())
+        if run in replacing:
+            self._replacing[name] = tuple(id for id in replacing if id != run)
+            if not self._replacing[name]:
+                del self._replacing[name]

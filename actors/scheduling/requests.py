@@ -1,0 +1,72 @@
+"""Request ids: the same one twice is one run, for as long as that run is pending and a day longer.
+
+Those of a run's children begin with the id of that run. They are kept for as long as it is pending, too: it
+may make its calls again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from ...persistence.store import StoredRequest
+
+KEPT_AFTER_END = 24 * 3600.0
+
+
+def parent_of(request_id: str) -> str:
+    """The run whose child was submitted with this request id, if it is the id of a child."""
+    return request_id.partition(".")[0]
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """A request id in use."""
+
+    run: str
+    fingerprint: str | None
+
+
+class Requests:
+    """The request ids of pending runs and of those that ended within a day."""
+
+    def __init__(self, is_pending: Callable[[str], bool]) -> None:
+        self._is_pending = is_pending
+        self._requests: dict[str, Request] = {}
+        self._of_run: dict[str, list[str]] = {}  # the accepted ids of each pending run
+        self._expiring: deque[tuple[float, str]] = deque()
+
+    def find(self, request_id: str, now: float) -> Request | None:
+        """The request, if it was made before."""
+        while self._expiring and self._expiring[0][0] <= now:
+            expired = self._expiring.popleft()[1]
+            if self._is_pending(parent_of(expired)):
+                self._expiring.append((now + KEPT_AFTER_END, expired))
+            else:
+                self._requests.pop(expired, None)
+        return self._requests.get(request_id)
+
+    def restore(self, request: StoredRequest, now: float, wall_now: float) -> None:
+        """A request id that was in use when the engine ended."""
+        self._requests[request.request_id] = Request(request.run, request.fingerprint)
+        if request.ended_at is None:
+            self._of_run.setdefault(request.run, []).append(request.request_id)
+        else:
+            expires = now + KEPT_AFTER_END - max(0.0, wall_now - request.ended_at)
+            self._expiring.append((expires, request.request_id))
+
+    def add(self, request_id: str, run: str, fingerprint: str | None) -> None:
+        """A submission became this run, or joined it."""
+        self._requests[request_id] = Request(run, fingerprint)
+        self._of_run.setdefault(run, []).append(request_id)
+
+    def forget(self, run: str) -> None:
+        """The run could not be stored, so its ids are free."""
+        for request_id in self._of_run.pop(run, ()):
+            self._requests.pop(request_id, None)
+
+    def ended(self, run: str, now: float) -> None:
+        """A run has ended: remember its request ids for a day."""
+        for request_id in self._of_run.pop(run, ()):
+            self._expiring.append((now + KEPT_AFTER_END, request_id))

@@ -1,0 +1,532 @@
+"""The supervisor: every command passes here, and here is decided who starts next, in one turn.
+
+Its machine knows which run each handle has admitted (`handles.py`), which runs are pending (`admission.py`),
+and the queues, limits and slots of all lanes (`order.py`). At the end of each turn it gives the free slots
+away, and has the journal commit the starts in just that order; a new run that finds a slot is created and
+started by one change. What belongs to one run goes on to the actor of that run.
+
+The actor around it waits for nothing but its channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+
+from ...persistence.store import Stored
+from ...protocol.errors import NoActiveRun
+from ...protocol.events import EngineChanged, HandleChanged, LaneChanged, RunChanged, RunStateChanged
+from ...protocol.names import MAIN
+from ...protocol.states import PENDING, Status, allowed_from
+from ..actor import Actor, Directory, Reply
+from ..change import Change
+from ..clearing import cancel_all, concerned
+from ..effects import Effects, Spawn
+from ..journalmessages import Answer
+from ..messages import (
+    AnswerInterrupt,
+    BodyGone,
+    Cancel,
+    Cancelling,
+    Clear,
+    Closing,
+    Ended,
+    Enter,
+    FindRequest,
+    Inject,
+    KeepTime,
+    Leave,
+    Left,
+    NotStarted,
+    NotStored,
+    NotWaiting,
+    Phase,
+    Recover,
+    Recovered,
+    Reject,
+    ReleaseHandle,
+    ResetLanes,
+    SendSignal,
+    SetConcurrency,
+    SetDraining,
+    SetMaxConcurrent,
+    SetParams,
+    Started,
+    StoreIsDown,
+    Submission,
+    Submit,
+    WaitForActive,
+    cancel_replaced,
+)
+from .admission import Admission
+from .handles import Handles
+from .order import Order, Wait
+from .trials import deaths_after_restart, suspects_after_restart
+from .wait_warnings import WaitWarnings
+from .wait_watch import WaitWatch
+
+_AT_ONCE = 0.001
+"""A queued run whose time is over within so many seconds is given no slot."""
+
+_HOLDS_SLOT = frozenset({Status.RUNNING, Status.CANCELLING})
+_STARTS_FROM = allowed_from(Status.RUNNING)
+
+
+class SupervisorMachine:
+    """See the module's text. `receive` the messages of a turn (or `on_deadline`), then `end_turn`. Helpers
+    `tell` the supervisor what it is to do for them."""
+
+    def __init__(self, max_pending: int, tell: Callable[[object], None]) -> None:
+        self._tell = tell
+        self.effects = Effects()
+        self.order = Order()
+        self.handles = Handles()
+        self.draining = False
+        self.closing = False
+        self._closed = False  # nothing starts any more
+        self._admission = Admission(
+            max_pending,
+            self.effects,
+            self.handles,
+            holding=lambda: self.holding,
+            enter=self._enter_lane,
+            waits=self._waits,
+        )
+        self._warnings = WaitWarnings(self.effects)
+        self._watch = WaitWatch()
+        self._recovering = 0  # runs that had begun before a restart, and haven't found their way yet
+        self._waiters: list[tuple[set[str], Reply[bool]]] = []
+        self._now = 0.0
+        admission = self._admission
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Submit: lambda message: admission.submit(message, self._now),
+            FindRequest: lambda message: admission.find_request(message, self._now),
+            Enter: self._enter,
+            Leave: self._leave,
+            Left: self._left,
+            Ended: self._ended,
+            Cancelling: self._being_cancelled,
+            BodyGone: self._body_gone,
+            NotStarted: self._not_started,
+            NotStored: self._not_stored,
+            StoreIsDown: lambda message: admission.store_is(self._now, down=message.down),
+            Recovered: self._recovered,
+            Cancel: self._cancel,
+            AnswerInterrupt: self._route,
+            SendSignal: self._route,
+            Inject: self._inject,
+            SetParams: self._set_params,
+            ReleaseHandle: self._release_handle,
+            SetConcurrency: self._set_concurrency,
+            SetMaxConcurrent: self._set_max_concurrent,
+            SetDraining: self._set_draining,
+            ResetLanes: self._reset_lanes,
+            WaitForActive: self._wait_for_active,
+            NotWaiting: self._not_waiting,
+            Clear: self._clear,
+            Closing: self._close,
+            Answer: lambda message: self.effects.tell("journal", "", message),
+        }
+
+    @property
+    def pending(self) -> dict[str, Submission]:
+        """The pending runs, by their ids."""
+        return self._admission.pending
+
+    @property
+    def holding(self) -> bool:
+        """Whether only what is privileged may start."""
+        return self.draining or self.closing
+
+    @property
+    def waiters(self) -> int:
+        """How many wait for what executes."""
+        return len(self._waiters)
+
+    def receive(self, message: Any, now: float) -> None:
+        """Decide about one message of this turn."""
+        self._now = now
+        self._handlers[type(message)](message)
+
+    def end_turn(self, now: float) -> None:
+        """Give the free slots away, and say who waits too long."""
+        self._now = now
+        self._warnings.say(now)
+        self._give_slots(now)
+
+    def on_deadline(self, now: float) -> None:
+        """A time has come: trials that are over, and runs that have waited too long."""
+        self._now = now
+        for deaths in self.order.trials.take_tried(now):
+            self.effects.commit(Change((), run=deaths.run, expect=PENDING, memos=(deaths,)))
+        self._warn_of_waits(now)
+
+    def deadline(self) -> float:
+        """When `on_deadline` is to be called."""
+        return min(self.order.trials.deadline(), self._warnings.deadline(), self._watch.deadline())
+
+    def restore(
+        self,
+        stored: Stored,
+        submissions: list[Submission],
+        rejects: dict[str, str],
+        now: float,
+        wall_now: float,
+    ) -> None:
+        """Take up the runs that were pending when the engine ended, in the order of their submission."""
+        self._now = now
+        self.order.trials.begin(suspects_after_restart(stored.pending))
+        replaced = self._admission.restore(stored, submissions, now, wall_now)
+        children: dict[str, list[str]] = {}
+        for submission in submissions:
+            if submission.terms.parent is not None:
+                children.setdefault(submission.terms.parent, []).append(submission.id)
+        deaths = deaths_after_restart(stored.pending)
+        for submission in submissions:
+            if submission.begun:
+                self._recovering += 1
+                recover = Recover(children.get(submission.id, []), deaths.get(submission.id, 0))
+                self.effects.tell("run", submission.id, recover)
+            else:
+                self._restore_queued(submission, rejects.get(submission.id))
+        for run in replaced:
+            self.effects.tell("supervisor", "", cancel_replaced(run, "engine"))
+        for name in dict.fromkeys(submission.handle for submission in submissions):
+            self._admission.admit_next(name)
+
+    def _restore_queued(self, submission: Submission, reject: str | None) -> None:
+        if reject is not None:
+            self.effects.tell("run", submission.id, Reject(reject))
+            return
+        self._waits(submission)
+        if submission.place is not None:
+            self._enter_lane(submission)
+
+    # Starts.
+
+    def _give_slots(self, now: float) -> None:
+        if self._may_start():
+            for run in self.order.trials.take_back():
+                submission = self.pending.get(run)
+                if submission is not None and not submission.over:
+                    self._enter_lane(submission)
+            for run, generation in self.order.grants(now, self._is_due):
+                self._watch.drop(run)
+                self._admission.commit_start(self._start(self.pending[run], generation))
+        self._admission.end_turn()
+
+    def _may_start(self) -> bool:
+        """Not while the store is down; nor, after a restart, before every run that had begun is queued again,
+        if it is to be: its place may be lower than those of the others."""
+        return not (self._admission.store_is_down or self._recovering or self._closed)
+
+    def _start(self, submission: Submission, generation: int) -> Change:
+        """The change that starts a run. Its actor alone decides how it ends, so it may have ended before."""
+        resumes, attempt = submission.body_waits, submission.next_attempt
+        event = RunStateChanged(
+            seq=0,
+            at=0,
+            by="engine",
+            run=submission.id,
+            handle=submission.handle,
+            lane=submission.lane,
+            from_=Status.SUSPENDED if submission.begun else Status.QUEUED,
+            to=Status.RUNNING,
+            attempt=attempt,
+            reason=None,
+            place=submission.place,
+            interactive=None if resumes else True,
+        )
+        submission.begun = True
+        return Change(
+            (event,),
+            run=submission.id,
+            expect=_STARTS_FROM,
+            generation=generation,
+            tells=(("run", submission.id, Started(attempt, generation, resumes)),),
+            else_tells=(("supervisor", "", NotStarted(submission.id, generation)),),
+        )
+
+    def _waits(self, submission: Submission) -> None:
+        """A run doesn't start at once: watch its time."""
+        self._keep_time(submission)
+        self._watch.add(submission, self._now)
+
+    def _keep_time(self, submission: Submission) -> None:
+        if submission.terms.queue_timeout is not None or submission.terms.deadline is not None:
+            self.effects.tell("run", submission.id, KeepTime())
+
+    def _is_due(self, run: str) -> bool:
+        """Whether the run's time is over, so that its actor is about to end it: that comes before a slot."""
+        submission = self.pending[run]
+        terms, soon = submission.terms, self._now + _AT_ONCE - submission.created_at
+        if terms.deadline is not None and terms.deadline <= soon:
+            return True
+        return not submission.begun and terms.queue_timeout is not None and terms.queue_timeout <= soon
+
+    def _enter_lane(self, submission: Submission) -> None:
+        assert submission.place is not None, "a run enters its lane with a place"
+        privileged = submission.privileged
+        self.order.enter(submission.id, submission.lane, submission.place, privileged=privileged)
+
+    # What runs and the journal tell.
+
+    def _enter(self, message: Enter) -> None:
+        submission = self.pending.get(message.run)
+        if submission is None or submission.over or message.run in self.order.executing:
+            return  # it has a slot already, which it gives back if it can't use it, and asks again
+        self.order.leave(message.run, submission.lane, self._now)
+        if message.new_place:
+            self._admission.draw_place_again(submission)
+        submission.next_attempt, submission.body_waits = message.attempt, message.live_body
+        self._enter_lane(submission)
+
+    def _leave(self, message: Leave) -> None:
+        submission = self.pending.get(message.run)
+        if submission is not None:
+            self.order.leave(message.run, submission.lane, self._now)
+
+    def _left(self, message: Left) -> None:
+        submission = self.pending[message.run]
+        if message.generation is None:
+            self.order.leave(message.run, submission.lane, self._now)
+        else:
+            self._give_back(submission, message.generation)
+
+    def _not_started(self, message: NotStarted) -> None:
+        submission = self.pending.get(message.run)
+        if submission is not None:
+            self._give_back(submission, message.generation)
+
+    def _needs_nothing(self, submission: Submission) -> None:
+        """The run is pending no longer: it is not queued, and a slot that it was about to get is free."""
+        self._watch.drop(submission.id)
+        self.order.leave(submission.id, submission.lane, self._now)
+        generation = self.order.executing.get(submission.id)
+        if generation is not None:
+            self._give_back(submission, generation)
+
+    def _give_back(self, submission: Submission, generation: int) -> None:
+        run = submission.id
+        self.order.give_back(run, submission.lane, generation, self._now)
+        if self._waiters:
+            for runs, reply in self._waiters:
+                runs.discard(run)
+                if not runs:
+                    self.effects.answer(reply, True)
+            self._waiters = [waiter for waiter in self._waiters if waiter[0] and not waiter[1].done]
+
+    def _ended(self, message: Ended) -> None:
+        submission = self._admission.ended(message.run, self._now)
+        assert submission is not None, "a run ends once"
+        self._needs_nothing(submission)
+        self.order.trials.forget(message.run)
+        self.handles.ended(submission, body_remains=message.body_remains)
+        self._admission.admit_next(submission.handle)
+
+    def _not_stored(self, message: NotStored) -> None:
+        submission = self.pending[message.run]
+        self._needs_nothing(submission)
+        self._admission.not_stored(submission)
+        self.handles.ended(submission, body_remains=False)
+        self._admission.admit_next(submission.handle)
+
+    def _being_cancelled(self, message: Cancelling) -> None:
+        self.handles.being_cancelled(self.pending[message.run])
+
+    def _body_gone(self, message: BodyGone) -> None:
+        self._free_handle(message.handle, message.run, "engine", None)
+
+    def _recovered(self, message: Recovered) -> None:
+        self._recovering -= 1
+
+    # Commands about runs and handles.
+
+    def _cancel(self, message: Cancel) -> None:
+        submission = self.pending.get(message.run)
+        if submission is not None and not submission.begun:
+            submission.cleared = True  # a cancel of a queued run always succeeds
+            self.order.leave(message.run, submission.lane, self._now)
+        self._route(message)
+
+    def _route(self, message: Cancel | AnswerInterrupt | SendSignal) -> None:
+        if message.run in self.pending:
+            self.effects.tell("run", message.run, message)
+        else:
+            message.reply.set(None)
+
+    def _inject(self, message: Inject) -> None:
+        target = message.target
+        admitted = self.handles.admitted(target)
+        if target in self.pending:
+            self.effects.tell("run", target, message)
+        elif admitted is not None:
+            self.effects.tell("run", admitted.id, message)
+        elif self.handles.taken_by(target) is not None or self.handles.waiting(target):
+            message.reply.fail(NoActiveRun(f"handle {target!r} has no active run"))
+        else:
+            message.reply.fail(NoActiveRun(f"{target!r} is no pending run, nor a handle that has one"))
+
+    def _set_params(self, message: SetParams) -> None:
+        locked = self.handles.locked(message.handle)
+        if locked is not None:
+            self.effects.answer(message.reply, error=locked, about=self.handles.admitted(message.handle))
+            return
+        self.handles.drafts[message.handle] = message.params
+        changed = HandleChanged(seq=0, at=0, by=message.by, handle=message.handle, params=message.params)
+        self.effects.commit(Change((changed,), reply=message.reply))
+
+    def _release_handle(self, message: ReleaseHandle) -> None:
+        if not self._free_handle(message.handle, None, message.by, message.reply):
+            self.effects.answer(message.reply, False)
+
+    def _free_handle(self, handle: str, run: str | None, by: str, reply: Reply[bool] | None) -> bool:
+        freed = self.handles.free(handle, run)
+        if freed is None:
+            return False
+        changed = HandleChanged(seq=0, at=0, by=by, handle=handle, freed=freed)
+        self.effects.commit(Change((changed,), reply=reply, answer=True))
+        self._admission.admit_next(handle)
+        return True
+
+    # Commands about lanes and the engine.
+
+    def _set_concurrency(self, message: SetConcurrency) -> None:
+        self.order.set_limit(message.lane, message.limit)
+        self.effects.commit(Change((self._lane_changed(message.lane, message.by),), reply=message.reply))
+
+    def _set_max_concurrent(self, message: SetMaxConcurrent) -> None:
+        self.order.limit = message.limit
+        self._engine_changed(message.by, message.reply)
+
+    def _set_draining(self, message: SetDraining) -> None:
+        self.draining = message.draining
+        self.order.hold(self.holding)
+        self._engine_changed(message.by, message.reply)
+
+    def _reset_lanes(self, message: ResetLanes) -> None:
+        self.order.trials.reset()
+        for lane in sorted({MAIN, *self.order.lanes}):
+            detached = self.order.reset(lane)
+            self.effects.commit(Change((self._lane_changed(lane, message.by),)))
+            for run in detached:
+                event = RunChanged(by=message.by, detached=True, **self.pending[run].about())
+                self.effects.commit(Change((event,), run=run, expect=_HOLDS_SLOT))
+        if self.draining:
+            self.draining = False
+            self.order.hold(self.holding)
+            self._engine_changed(message.by, None)
+        waiters, self._waiters = self._waiters, []
+        for _, waits in waiters:
+            self.effects.answer(waits, True)
+        self.effects.answer(message.reply, True)
+
+    def _wait_for_active(self, message: WaitForActive) -> None:
+        if self.order.executing:
+            self._waiters.append((set(self.order.executing), message.reply))
+        else:
+            self.effects.answer(message.reply, True)
+
+    def _not_waiting(self, message: NotWaiting) -> None:
+        self._waiters = [waiter for waiter in self._waiters if waiter[1] is not message.reply]
+
+    def _clear(self, message: Clear) -> None:
+        runs = concerned(message, self.pending.values())
+        for run in runs:
+            self.order.leave(run, self.pending[run].lane, self._now)
+        self.effects.help(lambda: cancel_all(runs, message, self._tell))
+
+    def _close(self, message: Closing) -> None:
+        self.closing = True
+        self._closed = message.now
+        self.order.hold(True)
+        self.effects.answer(message.reply)
+
+    def _lane_changed(self, lane: str, by: str) -> LaneChanged:
+        limit, generation = self.order.limit_of(lane), self.order.generations.get(lane, 0)
+        return LaneChanged(seq=0, at=0, by=by, lane=lane, limit=limit, generation=generation)
+
+    def _engine_changed(self, by: str, reply: Reply[object] | None) -> None:
+        changed = EngineChanged(seq=0, at=0, by=by, max_concurrent=self.order.limit, draining=self.draining)
+        self.effects.commit(Change((changed,), reply=reply))
+
+    # Long waits.
+
+    def _warn_of_waits(self, now: float) -> None:
+        """Warn of the longest in each lane and handle, and of whoever else wants to hear of it."""
+        due = self._watch.take_due(now)
+        groups: dict[tuple[Phase, str], list[Submission]] = {}
+        for submission in due:
+            where = submission.lane if submission.phase is Phase.QUEUED else submission.handle
+            groups.setdefault((submission.phase, where), []).append(submission)
+        for (phase, where), waiting in groups.items():
+            ahead: dict[str, int] = {}
+            if phase is Phase.WAITING:
+                ahead = {id: position for position, id in enumerate(self.handles.waiting(where))}
+            for number, submission in enumerate(waiting):
+                if number and submission.on_wait is None:
+                    continue
+                wait = self._wait_of(submission, ahead)
+                if wait is not None:
+                    count = 0 if number else len(waiting)
+                    self._warnings.add(submission, now, wait, count, draining=self.draining)
+
+    def _wait_of(self, submission: Submission, ahead: dict[str, int]) -> Wait | None:
+        if submission.phase is Phase.QUEUED:
+            return self.order.wait_of(submission.id, submission.lane)
+        holder = self.handles.taken_by(submission.handle)
+        return Wait(ahead[submission.id], [] if holder is None else [holder])
+
+
+class Supervisor(Actor):
+    """See the module's text."""
+
+    def __init__(self, *, max_pending: int, directory: Directory, spawn: Spawn) -> None:
+        super().__init__("supervisor", "")
+        self.machine = SupervisorMachine(max_pending, self.tell)
+        self._directory = directory
+        self._spawn = spawn
+
+    def submission(self, run: str) -> Submission | None:
+        """The submission of a pending run, to wake its actor."""
+        return self.machine.pending.get(run)
+
+    def restore(
+        self, stored: Stored, submissions: list[Submission], rejects: dict[str, str], wall_now: float
+    ) -> None:
+        """Take up what the store holds, before anything is told."""
+        self.machine.restore(stored, submissions, rejects, trio.current_time(), wall_now)
+        self._end_turn(trio.current_time())
+
+    def report(self) -> dict[str, Any]:
+        machine = self.machine
+        order = machine.order
+        return super().report() | {
+            "pending": len(machine.pending),
+            "executing": list(order.executing),
+            "limit": order.limit,
+            "draining": machine.holding,
+            "suspects": len(order.trials),
+            "waiters": machine.waiters,
+        }
+
+    def reports(self) -> list[dict[str, Any]]:
+        return [self.report(), *self.machine.handles.reports(), *self.machine.order.reports()]
+
+    async def on_batch(self, messages: Sequence[Any]) -> None:
+        now = trio.current_time()
+        for message in messages:
+            self.machine.receive(message, now)
+        self._end_turn(now)
+
+    async def on_deadline(self) -> None:
+        now = trio.current_time()
+        self.machine.on_deadline(now)
+        self._end_turn(now)
+
+    def _end_turn(self, now: float) -> None:
+        self.machine.end_turn(now)
+        self.machine.effects.carry_out(self._directory, self._spawn)
+        self.deadline = self.machine.deadline()

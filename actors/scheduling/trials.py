@@ -1,0 +1,125 @@
+"""Runs that executed when the process died, until they have shown that it was not their doing.
+
+A body that takes the whole process with it would do so again after each restart, with all who execute beside
+it. So deaths are counted for each run, and after three of them the run ends (`comeback.py`). Until then such
+runs are *suspects*: one at a time executes, and when it has done so for long enough, or needs its slot no
+longer, comes the next. So the next death counts for the one that was being tried, and for others only where
+they had not been tried at all. Everything else starts as ever.
+
+Kept by the supervisor; plain data without messages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...persistence.store import Deaths, StoredRun
+from ...protocol.states import Status
+
+MOST_DEATHS = 3
+"""After so many the run ends."""
+
+_TRIAL = 30.0
+"""Seconds for which a suspect executes before the next one does."""
+
+_ALL_TRIALS = 600.0
+"""Seconds in which all of them are tried, if they are many."""
+
+_AGAIN = 10
+"""How much longer the trial is of one that has died more than once."""
+
+
+def deaths_after_restart(pending: Sequence[StoredRun]) -> dict[str, int]:
+    """How many deaths count for each run that executed when the process died. This one counts for those that
+    had not been tried since the last one; if all had, for all."""
+    executed = [run for run in pending if run.record.status is Status.RUNNING]
+    untried = [run for run in executed if not run.tried]
+    blamed = {run.record.id for run in untried or executed}
+    return {run.record.id: run.deaths + (run.record.id in blamed) for run in executed}
+
+
+def suspects_after_restart(pending: Sequence[StoredRun]) -> dict[str, int]:
+    """All suspects with their deaths: also those who had waited for their trials when the process died."""
+    waited = {run.record.id: run.deaths for run in pending if run.deaths and not run.tried}
+    return waited | deaths_after_restart(pending)
+
+
+class Trials:
+    """See the module's text."""
+
+    def __init__(self) -> None:
+        self._deaths: dict[str, int] = {}
+        self._executed: dict[str, float] = {}  # seconds, up to its last slot
+        self._since: dict[str, float] = {}  # when those got their slots that execute
+        self._tried: str | None = None  # the one that executes while the others wait
+        self._aside: dict[str, None] = {}  # those that were to get slots meanwhile
+        self._trial = _TRIAL
+
+    def __len__(self) -> int:
+        return len(self._deaths)
+
+    def begin(self, deaths: dict[str, int]) -> None:
+        """After a restart: these are suspects."""
+        self._deaths = dict(deaths)
+        self._trial = min(_TRIAL, _ALL_TRIALS / max(1, len(deaths)))
+
+    def has_to_wait(self, run: str) -> bool:
+        """Whether a run must not execute now."""
+        return self._tried is not None and run in self._deaths
+
+    def set_aside(self, run: str) -> None:
+        """It was to get a slot, and has to wait: others of its lane may go before it."""
+        self._aside[run] = None
+
+    def leave(self, run: str) -> None:
+        """It is to get no slot any more, or not now."""
+        self._aside.pop(run, None)
+
+    def take_back(self) -> list[str]:
+        """Those that were set aside and may have their slots now."""
+        if self._tried is not None or not self._aside:
+            return []
+        aside, self._aside = self._aside, {}
+        return list(aside)
+
+    def granted(self, run: str, now: float) -> None:
+        """A run has a slot."""
+        if run in self._deaths:
+            self._tried = run
+            self._since[run] = now
+
+    def gave_back(self, run: str, now: float) -> None:
+        """A run needs its slot no longer, or not for some time."""
+        if self._tried == run:
+            self._tried = None
+        since = self._since.pop(run, None)
+        if since is not None:
+            self._executed[run] = self._executed.get(run, 0.0) + now - since
+
+    def reset(self) -> None:
+        """Nobody has a slot any more; who executes without one is still looked at."""
+        self._tried = None
+
+    def forget(self, run: str) -> None:
+        """The run has ended."""
+        self._aside.pop(run, None)
+        self._executed.pop(run, None)
+        self._deaths.pop(run, None)
+
+    def deadline(self) -> float:
+        """When the next one has been tried for long enough."""
+        return min((self._until(run) for run in self._since), default=math.inf)
+
+    def take_tried(self, now: float) -> list[Deaths]:
+        """Those that have been tried for long enough are suspects no longer: what the store is to keep."""
+        tried = [run for run in self._since if self._until(run) <= now]
+        kept = [Deaths(run, self._deaths[run], tried=True) for run in tried]
+        for run in tried:
+            self.gave_back(run, now)
+            self.forget(run)
+        return kept
+
+    def _until(self, run: str) -> float:
+        trial = self._trial * (_AGAIN if self._deaths[run] > 1 else 1)
+        return self._since[run] + trial - self._executed.get(run, 0.0)

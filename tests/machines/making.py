@@ -1,0 +1,54 @@
+"""Submissions and machines for tests that need no scheduler."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from greenroom import Jobs
+from greenroom.actors.actor import Reply
+from greenroom.actors.jobs import Job
+from greenroom.actors.messages import OnConflict, Submission, Submit
+from greenroom.persistence.store import Terms
+
+jobs = Jobs()
+
+
+@jobs.job("walk")
+async def walk(run: Any, params: dict[str, Any]) -> None: ...
+
+
+@jobs.job("swim", resumable=True)
+async def swim(run: Any, params: dict[str, Any]) -> None: ...
+
+
+@jobs.job("retry", max_attempts=2, backoff=5)
+async def retry(run: Any, params: dict[str, Any]) -> None: ...
+
+
+_ids = count(1)
+
+
+def job(name: str = "walk") -> Job:
+    return jobs.get(name)
+
+
+def submission(handle: str = "alice", id: str | None = None, **fields: Any) -> Submission:
+    """A submission of a job that exists; its `terms` are given by their names."""
+    named = {name: fields.pop(name) for name in list(fields) if name in Terms.__struct_fields__}
+    defaults: dict[str, Any] = {
+        "job": job(),
+        "lane": "main",
+        "kind": "start",
+        "params": {},
+        "by": "app",
+        "created_at": 0.0,
+        "on_wait": None,
+        "ended": Reply(),
+    }
+    terms = {"queue_timeout": None, "run_timeout": None, "deadline": None, "warn_after": None} | named
+    return Submission(id=id or f"run{next(_ids)}", handle=handle, terms=Terms(**terms), **(defaults | fields))
+
+
+def submit(made: Submission, on_conflict: OnConflict = "reject") -> Submit:
+    return Submit(made, on_conflict, Reply())

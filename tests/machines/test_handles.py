@@ -1,0 +1,212 @@
+"""Which run a handle admits, and what each `on_conflict` leads to: rule by rule, without a scheduler."""
+
+from __future__ import annotations
+
+import pytest
+
+from greenroom.actors.scheduling.handles import ADMIT, Handles, Join, Refuse, Wait
+
+from .making import job, submission
+
+
+def test_a_free_handle_admits_a_run_whatever_its_on_conflict() -> None:
+    for on_conflict in ("reject", "queue", "replace", "join"):
+        handles, run = Handles(), submission()
+        assert handles.decide(run, on_conflict) is ADMIT
+        assert handles.admitted("alice") is run
+        assert handles.taken_by("alice") == run.id
+
+
+def test_a_second_run_is_refused_with_the_active_one() -> None:
+    handles, first = Handles(), submission()
+    handles.decide(first, "reject")
+    refused = handles.decide(submission(), "reject")
+    assert isinstance(refused, Refuse)
+    assert refused.about is first
+    assert refused.error.details == {"active_run": first.id}
+    assert handles.admitted("alice") is first
+
+
+def test_other_handles_are_not_concerned() -> None:
+    handles = Handles()
+    handles.decide(submission("alice"), "reject")
+    assert handles.decide(submission("bob"), "reject") is ADMIT
+
+
+def test_runs_that_queue_are_admitted_in_their_order() -> None:
+    handles = Handles()
+    runs = [submission() for _ in range(3)]
+    assert [handles.decide(run, "queue") for run in runs] == [ADMIT, Wait(None), Wait(None)]
+    assert handles.admit_next("alice") is None
+    for ended, following in zip(runs, [*runs[1:], None], strict=True):
+        handles.ended(ended, body_remains=False)
+        assert handles.admit_next("alice") is following
+
+
+def test_a_replacement_waits_in_front_and_replaces_the_admitted_run() -> None:
+    handles, first, queued, newer = Handles(), submission(), submission(), submission()
+    handles.decide(first, "reject")
+    handles.decide(queued, "queue")
+    assert handles.decide(newer, "replace") == Wait((first.id,))
+    assert list(handles.waiting("alice")) == [newer.id, queued.id]
+
+
+def test_a_newer_replacement_supersedes_one_that_has_not_started() -> None:
+    handles, first, older, newer = Handles(), submission(), submission(), submission()
+    handles.decide(first, "reject")
+    handles.decide(older, "replace")
+    assert handles.decide(newer, "replace") == Wait((older.id, first.id))
+
+
+def test_what_is_being_cancelled_already_is_not_cancelled_again_by_a_replacement() -> None:
+    handles, first = Handles(), submission()
+    handles.decide(first, "reject")
+    handles.being_cancelled(first)
+    assert handles.decide(submission(), "replace") == Wait(())
+
+
+def test_a_replacement_that_was_admitted_supersedes_nothing_any_more() -> None:
+    handles, first, second, third = Handles(), submission(), submission(), submission()
+    handles.decide(first, "reject")
+    handles.decide(second, "replace")
+    handles.ended(first, body_remains=False)
+    assert handles.admit_next("alice") is second
+    assert handles.decide(third, "replace") == Wait((second.id,))
+
+
+def test_a_replacement_that_ended_while_it_waited_is_not_cancelled_by_the_next() -> None:
+    handles, first, second, third = Handles(), submission(), submission(), submission()
+    handles.decide(first, "reject")
+    handles.decide(second, "replace")
+    handles.ended(second, body_remains=False)
+    assert handles.decide(third, "replace") == Wait((first.id,))
+    assert list(handles.waiting("alice")) == [third.id]
+
+
+def test_an_equal_submission_joins() -> None:
+    handles, first = Handles(), submission(params={"a": 1})
+    handles.decide(first, "reject")
+    assert handles.decide(submission(params={"a": 1}), "join") == Join(first)
+    assert list(handles.waiting("alice")) == []
+
+
+@pytest.mark.parametrize("other", [{"params": {"a": 2}}, {"job": job("swim")}])
+def test_another_submission_does_not_join(other) -> None:
+    handles, first = Handles(), submission(params={"a": 1})
+    handles.decide(first, "reject")
+    refused = handles.decide(submission(**({"params": {"a": 1}} | other)), "join")
+    assert isinstance(refused, Refuse)
+    assert refused.about is first
+
+
+def test_nobody_joins_what_is_being_cancelled_and_the_next_run_can_be_joined_again() -> None:
+    handles, first, second = Handles(), submission(), submission()
+    handles.decide(first, "reject")
+    handles.being_cancelled(second)  # it is not the admitted one
+    assert handles.decide(submission(), "join") == Join(first)
+    handles.being_cancelled(first)
+    assert isinstance(handles.decide(submission(), "join"), Refuse)
+    handles.ended(first, body_remains=False)
+    assert handles.decide(second, "reject") is ADMIT
+    assert handles.decide(submission(), "join") == Join(second)
+
+
+def test_an_abandoned_body_keeps_its_handle_until_it_is_freed() -> None:
+    handles, first, second = Handles(), submission(), submission()
+    handles.decide(first, "reject")
+    handles.decide(second, "queue")
+    handles.ended(first, body_remains=True)
+    assert handles.admit_next("alice") is None
+    assert handles.taken_by("alice") == first.id
+    assert handles.admitted("alice") is None
+    assert handles.free("alice") == first.id
+    assert handles.admit_next("alice") is second
+
+
+def test_a_run_that_finds_only_an_abandoned_body_is_refused_without_an_active_submission() -> None:
+    handles, first = Handles(), submission()
+    handles.decide(first, "reject")
+    handles.ended(first, body_remains=True)
+    for on_conflict in ("reject", "join"):
+        refused = handles.decide(submission(), on_conflict)
+        assert isinstance(refused, Refuse)
+        assert refused.about is None
+        assert refused.error.details == {"active_run": first.id}
+
+
+def test_the_end_of_another_runs_body_frees_nothing() -> None:
+    handles, first, second = Handles(), submission(), submission()
+    handles.decide(first, "reject")
+    handles.ended(first, body_remains=True)
+    handles.free("alice")
+    handles.decide(second, "reject")
+    handles.ended(second, body_remains=True)
+    assert handles.free("alice", first.id) is None
+    assert handles.taken_by("alice") == second.id
+    assert handles.free("alice", second.id) == second.id
+    assert handles.free("alice", second.id) is None
+
+
+def test_a_draft_is_locked_while_its_handle_is_taken() -> None:
+    handles, first = Handles(), submission()
+    assert handles.locked("alice") is None
+    handles.decide(first, "reject")
+    locked = handles.locked("alice")
+    assert locked is not None
+    assert locked.details == {"active_run": first.id}
+    handles.ended(first, body_remains=True)
+    assert handles.locked("alice") is not None
+    handles.free("alice")
+    assert handles.locked("alice") is None
+
+
+def test_a_handle_that_nobody_holds_but_somebody_waits_for_refuses_with_the_first_that_waits() -> None:
+    handles, first, second = Handles(), submission(), submission()
+    handles.decide(first, "reject")
+    handles.decide(second, "queue")
+    handles.ended(first, body_remains=False)  # and the next one has not been admitted yet
+    refused = handles.decide(submission(), "reject")
+    assert isinstance(refused, Refuse)
+    assert refused.about is second
+
+
+def test_a_free_handle_leaves_nothing_behind() -> None:
+    handles = Handles()
+    first, second, third = submission(), submission(), submission()
+    handles.decide(first, "reject")
+    handles.decide(second, "queue")
+    handles.decide(third, "replace")
+    assert [report["taken_by"] for report in handles.reports()] == [first.id]
+    handles.being_cancelled(first)
+    for run in (first, third, second):
+        handles.ended(run, body_remains=False)
+        handles.admit_next("alice")
+    assert list(handles.reports()) == []
+    assert not any(vars(handles).values())
+
+
+# After a restart.
+
+
+def test_a_restart_restores_who_is_admitted_and_who_waits() -> None:
+    handles, admitted = Handles(), submission(place=1)
+    waiting = [submission(), submission()]
+    assert handles.restore("alice", admitted, waiting, None) == []
+    assert handles.taken_by("alice") == admitted.id
+    handles.ended(admitted, body_remains=False)
+    assert handles.admit_next("alice") is waiting[0]
+
+
+def test_after_a_restart_what_a_replacement_still_has_to_cancel_is_cancelled() -> None:
+    handles, admitted = Handles(), submission(place=1)
+    older, newest = submission(front=True), submission(front=True)
+    queued = submission()
+    replaced = handles.restore("alice", admitted, [newest, older, queued], newest)
+    assert sorted(replaced) == sorted([older.id, admitted.id])
+    assert isinstance(handles.decide(submission(), "join"), Refuse)
+
+
+def test_after_a_restart_a_replacement_that_was_admitted_cancels_only_those_before_it() -> None:
+    handles, newest, older = Handles(), submission(place=1, front=True), submission(front=True)
+    assert handles.restore("alice", newest, [older], newest) == [older.id]
+    assert handles.decide(submission(params={}), "join") == Join(newest)
