@@ -26,8 +26,8 @@ logger = logging.getLogger("greenroom.gateway")
 _AHEAD = 1 << 16
 """So much of its next requests may a client send while it waits; one that sends more isn't watched."""
 
-_FROM_ELSEWHERE = ("origin", "forwarded", "via", "x-forwarded-for", "x-real-ip")
-"""What pages and proxies send."""
+_FROM_ELSEWHERE = ("origin", "forwarded", "via", "x-real-ip")
+"""What pages and proxies send, besides what begins like `X-Forwarded-For`."""
 
 
 class _Gone(Exception):
@@ -189,7 +189,9 @@ class Http:
         """Whether workers on this machine need no token, and a request comes from a program there: from no
         web page, and not passed on by a proxy. Headers can only say that it doesn't."""
         admitted = self._shared.access.admits_local_workers and self._local
-        return admitted and not any(name in request.headers for name in _FROM_ELSEWHERE)
+        return admitted and not any(
+            name in _FROM_ELSEWHERE or name.startswith("x-forwarded-") for name in request.headers
+        )
 
     async def _wait_for(self, route: Route, call: Call) -> Response:
         """An answer that may take long. It is given up when the client goes away, or the gateway closes."""

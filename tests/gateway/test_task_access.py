@@ -127,6 +127,8 @@ async def test_that_workers_need_no_token_is_warned_of(tokens, caplog):
     [
         {"origin": "http://localhost:{port}"},
         {"x_forwarded_for": "127.0.0.1"},
+        {"x_forwarded_proto": "https"},
+        {"x_forwarded_host": "localhost"},
         {"forwarded": "for=127.0.0.1"},
         {"via": "1.1 proxy"},
         {"x_real_ip": "127.0.0.1"},
