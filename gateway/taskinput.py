@@ -156,7 +156,7 @@ class Paged(msgspec.Struct):
     @property
     def is_page(self) -> bool:
         """Whether a certain page is asked for."""
-        return self.page > 1 or self.page_size > 0
+        return self.page > 0 or self.page_size > 0
 
 
 class NewFlow(msgspec.Struct):
@@ -180,6 +180,7 @@ class OfFlow(Paged, kw_only=True):
     """A page of what belongs to a flow, by its id."""
 
     flow_id: str
+    page: int = 0
     page_size: int = 0
 
 
@@ -211,6 +212,7 @@ class OfTask(Paged, kw_only=True):
     """A page of what belongs to a task, by its id."""
 
     task_id: str
+    page: int = 0
     page_size: int = 0
 
 

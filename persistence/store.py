@@ -319,7 +319,7 @@ class Store(Protocol):
         """How far a run has walked its flow."""
 
     async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
-        """The runs of flows that fit, newest first."""
+        """The runs of flows that fit, newest first: no more than asked for, as far as `PAGE_BYTES` go."""
 
     async def versions(self, ids: Sequence[str]) -> list[VersionRow]:
         """Some versions with their definitions, in this order: the first ones, as far as `PAGE_BYTES` go."""

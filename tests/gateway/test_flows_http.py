@@ -121,13 +121,17 @@ async def test_a_heartbeat_of_nobody_is_not_found(home, prefix):
         ({"type": None}, "http://127.0.0.1:9", "http"),
         ({"type": "queue"}, "", "queue"),
         ({"Type": "async"}, "queue", "async"),
+        ({"Type": "async"}, "", "async"),
+        ({"type": "queue"}, "queue", "queue"),
+        ({"type": "queue"}, "http://10.0.0.7:9/", "queue"),
+        ({"type": "http"}, "http://127.0.0.1:9/", "http"),
     ],
 )
-async def test_the_kind_of_a_worker_may_have_the_words_that_are_in_use(home, type, url, kind):
+async def test_a_worker_is_listed_with_the_words_that_it_sent(home, type, url, kind):
     body = {"ID": "w1", "URL": url, "Services": ["sum"], "lastHeartbeat": 0, **type}
     assert done(await home.http("POST", "/register", body))
     [worker] = (await home.http("GET", "/list")).json
-    assert worker["type"] == kind
+    assert (worker["type"], worker["url"]) == (kind, url)
 
 
 # Flows and versions.
@@ -271,12 +275,28 @@ async def test_a_page_is_bounded_in_bytes(home, monkeypatch):
         await put(home, flow, {"start": "a", "nodes": {"a": {"kind": "timer", "params": params}}}, Version=0)
     listed = (await home.http("GET", f"/flows/version?flow_id={flow}")).json
     assert [row["version"] for row in listed] == [3, 2]
-    answer = await home.http("GET", f"/flows/version?flow_id={flow}&page_size=3")
-    assert refused(answer) == (413, "too_large")
+    for query in ("&page_size=3", "&page=1"):
+        answer = await home.http("GET", f"/flows/version?flow_id={flow}{query}")
+        assert refused(answer) == (413, "too_large")
     assert "page_size" in answer.json["error"]
     for page, number in ((1, 3), (2, 2), (3, 1)):
         listed = (await home.http("GET", f"/flows/version?flow_id={flow}&page_size=1&page={page}")).json
         assert [row["version"] for row in listed] == [number]
+
+
+async def test_a_page_of_tasks_is_bounded_in_bytes(home, monkeypatch):
+    flow = await make_flow(home, WAITS)
+    body = {"FlowID": flow, "ParamsJSON": json.dumps({"text": "x" * 2000})}
+    tasks = [(await home.http("POST", "/tasks", body)).json["id"] for _ in range(4)]
+    monkeypatch.setattr("greenroom.persistence.flows.PAGE_BYTES", 9000)
+    for query in ("", "?page_size=4", "?page=1"):
+        answer = await home.http("GET", f"/tasks{query}")
+        assert refused(answer) == (413, "too_large")
+        assert "page_size" in answer.json["error"]
+    for page, ids in ((1, [3, 2]), (2, [1, 0]), (3, [])):
+        listed = (await home.http("GET", f"/tasks?page_size=2&page={page}")).json
+        assert [tasks.index(task["id"]) for task in listed["data"]] == ids
+        assert listed["total"] == 4
 
 
 EACH: dict[str, Any] = {
@@ -310,8 +330,9 @@ async def test_node_runs_come_in_pages(home, prefix, monkeypatch):
     assert await branches("&page_size=4&page=4") == []
     monkeypatch.setattr("greenroom.persistence.flows.PAGE_BYTES", 1000)
     assert 1 <= len(await branches("")) < 9
-    answer = await home.http("GET", f"/tasks/runs?task_id={task}&page_size=9")
-    assert refused(answer) == (413, "too_large")
+    for query in ("&page_size=9", "&page=1"):
+        answer = await home.http("GET", f"/tasks/runs?task_id={task}{query}")
+        assert refused(answer) == (413, "too_large")
     assert await branches("&page_size=1&page=9") == ["8"]
     rows, last = [], 0
     while page := (await home.http("GET", f"/api/runs/{task}/nodes?after={last}&limit=9")).json["node_runs"]:
