@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, Row, Select, func, select
@@ -14,8 +14,6 @@ from . import schema
 from .flows import FlowRunPage, FlowRunQuery, FlowState, StoredFlow, WorkerRow, page_of
 from .store import Stored
 from .within import conditions_within
-
-T = TypeVar("T")
 
 _json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _record = msgspec.json.Decoder(RunRecord)
@@ -95,7 +93,7 @@ def read_flow_runs(connection: Connection, query: FlowRunQuery) -> FlowRunPage:
     total = connection.scalar(select(func.count()).select_from(fitting.subquery("fitting"))) or 0
     newest_first = fitting.order_by(flow_runs.c.run.desc()).limit(query.limit).offset(query.offset)
     asked = newest_first.subquery("page")
-    sizes = select(flow_runs.c.run, func.length(runs.c.record) + func.length(flow_runs.c.state))
+    sizes: Select[Any] = select(flow_runs.c.run, func.length(runs.c.record) + func.length(flow_runs.c.state))
     sizes = sizes.select_from(joined.join(asked, asked.c.run == flow_runs.c.run))
     page = page_of(_pairs(connection, sizes.order_by(flow_runs.c.run.desc())))
     rows = connection.execute(
@@ -115,7 +113,7 @@ def read_request_ids(connection: Connection, runs: Sequence[str]) -> dict[str, s
     return {row.run: row.request_id for row in rows}
 
 
-def _pairs(connection: Connection, of: Select[tuple[T, int]]) -> list[tuple[T, int]]:
+def _pairs(connection: Connection, of: Select[Any]) -> list[tuple[Any, int]]:
     """What to read, and how large it is, before any of it is."""
     return [(row[0], row[1]) for row in connection.execute(of)]
 
