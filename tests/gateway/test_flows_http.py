@@ -16,7 +16,7 @@ from greenroom.gateway.taskcalls import TABLE
 from greenroom.persistence.memory import MemoryStore
 
 from .flowing import DOUBLES, HANGS, QUEUED, WAITS, flow_house, until_run
-from .support import Answer, House, Raw
+from .support import Answer, House, Raw, Refused
 
 CONTINUE = {"unhandled_errors": "continue"}
 """What is written into definitions that come over these calls."""
@@ -99,6 +99,18 @@ async def test_the_least_busy_worker_is_allocated_and_those_of_a_service_are_lis
     assert (best["id"], best["load"]) == ("b", 1.5)
     listed = (await home.http("GET", f"{prefix}/workers/list?service=sum&ttl=10")).json
     assert {worker["id"] for worker in listed} == {"a", "b"}
+
+
+@pytest.mark.parametrize("url", ["http://10.0.0.7:80", "http://169.254.169.254", "http://[::ffff:a00:7]"])
+async def test_a_worker_that_may_not_be_called_can_not_register(home, prefix, url):
+    for body in ({"type": "http"}, {"type": ""}, {}):
+        answer = await home.http("POST", f"{prefix}/register", WORKER | {"url": url} | body)
+        assert refused(answer) == (400, "invalid")
+    async with home.socket() as talk:
+        with pytest.raises(Refused) as caught:
+            await talk.call("register_worker", worker_id="w", url=url, services=["sum"])
+        assert caught.value.code == "invalid"
+    assert (await home.http("GET", "/list")).json == []
 
 
 async def test_without_a_worker_nobody_is_allocated(home, prefix):
@@ -324,6 +336,8 @@ async def test_node_runs_come_in_pages(home, prefix, monkeypatch):
 
     every = [str(number) for number in range(9)]
     assert await branches("") == [*every, ""]
+    rows = (await home.http("GET", f"{prefix}/tasks/runs?task_id={task}")).json
+    assert [row["sub_status"] for row in rows] == ["branch_complete"] * 9 + [""]
     assert await branches("&page_size=4") == every[:4]
     assert await branches("&page_size=4&page=2") == every[4:8]
     assert await branches("&page_size=4&page=3") == [every[8], ""]
