@@ -3,13 +3,12 @@ underscores, what is null or unknown is taken as absent, and names may stand in 
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from ..protocol.codec import JSON, place_and_reason
+from ..protocol.codec import JSON, in_json_words, place_and_reason
 from ..protocol.errors import GreenroomError, Invalid
 from ..protocol.values import shown
 from .head import Request
@@ -23,11 +22,6 @@ _MAX_PAGE = 2_000_000
 _Given = TypeVar("_Given", bound=msgspec.Struct)
 _Refused = TypeVar("_Refused", bound=GreenroomError)
 
-_IN_JSON = {"str": "string", "int": "whole number", "float": "number", "bool": "true or false"}
-"""What messages call types, in the words of those who write JSON."""
-
-_TYPES = re.compile(rf"\b({'|'.join(_IN_JSON)})\b")
-
 
 def read(kind: type[_Given], request: Request, body: bytes) -> _Given:
     """What a request asks for. Raises `Invalid` where it has another form."""
@@ -40,8 +34,7 @@ def read(kind: type[_Given], request: Request, body: bytes) -> _Given:
     except msgspec.ValidationError as error:
         place, reason = place_and_reason(error)
         path = place.lstrip(".")
-        reason = _TYPES.sub(lambda found: _IN_JSON[found[0]], reason)
-        raise Invalid(f"{path or 'the request'}: {reason}", path=path) from None
+        raise Invalid(f"{path or 'the request'}: {in_json_words(reason)}", path=path) from None
 
 
 def named(error: _Refused, **names: str) -> _Refused:
