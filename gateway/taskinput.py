@@ -17,7 +17,7 @@ PAGE_SIZE = 10
 """How much of a list a page holds, unless it is said."""
 
 MAX_PAGE_SIZE = 1000
-_MAX_PAGE = 2_000_000
+MAX_PAGE = 2_000_000
 
 _Given = TypeVar("_Given", bound=msgspec.Struct)
 _Refused = TypeVar("_Refused", bound=GreenroomError)
@@ -57,8 +57,8 @@ def size_of(given: Paged, usual: int) -> int:
 
 def offset_of(given: Paged, size: int) -> int:
     """How many entries are on the pages before."""
-    if given.page > _MAX_PAGE:
-        raise Invalid(f"page: must be at most {_MAX_PAGE:,} (got {given.page})", path="page")
+    if given.page > MAX_PAGE:
+        raise Invalid(f"page: must be at most {MAX_PAGE:,} (got {given.page})", path="page")
     return (max(given.page, 1) - 1) * size
 
 
