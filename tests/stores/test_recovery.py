@@ -1060,6 +1060,27 @@ async def test_a_request_id_is_known_after_a_restart_while_the_run_is_pending_an
             await engine.submit("wait", handle="other", request_id="once")
 
 
+@pytest.mark.parametrize("place", ["memory", "sqlite_unthreaded"], indirect=True)
+async def test_all_request_ids_of_a_run_from_before_a_restart_expire_a_day_after_its_end(
+    lives: Lives, clock: Clock
+) -> None:
+    bodies, requests, day = Bodies(), ("first", "second", "third"), 24 * 3600
+    async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
+        for request in requests:
+            run = await engine.submit("wait", handle="h", on_conflict="join", request_id=request)
+    bodies.end(run)
+    async with lives.clean(bodies.jobs, max_concurrent=3) as engine:
+        await ended(engine, run)
+        await trio.sleep(day - 10)
+        for request in requests:
+            assert (await engine.submit("wait", handle="h", request_id=request)).id == run.id
+        await trio.sleep(20)
+        for request in requests:
+            again = await engine.submit("wait", handle=f"after {request}", request_id=request)
+            assert not again.joined
+            await engine.cancel(again.id)
+
+
 async def test_deadlines_keep_running_over_a_restart(lives: Lives, clock: Clock) -> None:
     diary = Diary()
 
