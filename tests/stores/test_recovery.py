@@ -975,6 +975,34 @@ async def test_slow_deletes_after_a_crash_delay_only_the_runs_whose_files_they_a
     assert not list(lives.folder.rglob("*.part"))
 
 
+async def test_a_restart_that_cannot_list_unfinished_files_deletes_none_that_may_be_an_older_runs(
+    lives: Lives, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = Jobs()
+
+    @jobs.job("writes", resumable=True)
+    async def writes(run: Run, params: dict[str, bool]) -> None:
+        async with run.open_file("a.txt", overwrite=True) as file:
+            await file.write(b"whole")
+
+    async def unfinished(*_: Any) -> list[str]:
+        raise OSError("the folder can't be read")
+
+    async with lives.clean(jobs) as engine:
+        await ended(engine, await engine.submit("writes", handle="h", params={}))
+    with monkeypatch.context() as patched:
+        hangs = await hang(lives, patched, "finish")
+        async with lives.crash(jobs) as engine:
+            run = await engine.submit("writes", handle="h", params={})
+            with trio.fail_after(20):
+                await hangs.wait()
+    monkeypatch.setattr(files.DiskFiles, "unfinished", unfinished)
+    async with lives.clean(jobs, max_concurrent=0) as engine:
+        await engine.cancel(run.id, files="delete")
+        assert (await ended(engine, run)).status == "cancelled"
+    assert "a.txt" in left(lives)
+
+
 async def hang(lives: Lives, monkeypatch: pytest.MonkeyPatch, name: str) -> trio.Event:
     """From here on this method of unfinished files hangs until the process dies. The event: one does."""
     hangs = trio.Event()
