@@ -921,11 +921,15 @@ class SlowDeletes(DiskFiles):
         self.goes_on = trio.Event()
 
     async def delete(self, handle: str, paths: Sequence[str]) -> None:
-        await self.goes_on.wait()
+        await self._wait()
         await super().delete(handle, paths)
 
+    async def _wait(self) -> None:
+        with trio.move_on_after(60):  # so that a test that fails comes to an end
+            await self.goes_on.wait()
+
     async def remove_parts(self, handle: str, run: str) -> None:
-        await self.goes_on.wait()
+        await self._wait()
         await super().remove_parts(handle, run)
 
 
