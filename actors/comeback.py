@@ -101,7 +101,7 @@ async def _go_on_or_end(run: RunState, message: Recover, children_ended: Reply[N
         why = f"the process has died {message.deaths} times while it executed"
         await end(run, Status.FAILED, reason="killed", error=why)
     elif ledger.status is Status.RUNNING:
-        run.deaths = message.deaths
+        run.deaths, run.orphans = message.deaths, message.children
         await ledger.move(
             Status.SUSPENDED,
             *run.questions.closing("ended", None, "engine"),

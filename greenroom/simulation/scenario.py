@@ -63,6 +63,15 @@ async def resumed(world: World) -> None:
             await play.interfere(step.random)
 
 
+async def clinging(world: World) -> None:
+    """Bodies that outlive their runs on one handle, which is released under them while they go on: a scenario
+    for who holds the handle."""
+    play = Play(world)
+    async with play.staged():
+        async for step in world.steps(60):
+            await play.cling(step.random)
+
+
 async def either(world: World) -> None:
     """One of the three, by the seed: for hunts."""
     if world.seed % 10 == 8:
@@ -135,6 +144,11 @@ class Play:
             await self.start(random)
         await self.do(random.choice(random.choice(_INTERFERENCES)), random, wait=random.random() < 0.2)
         await pause(random)
+
+    async def cling(self, random: Random) -> None:
+        """Let something happen to a handle whose bodies ignore their ends."""
+        await self.do(random.choice(_ON_ONE_HANDLE), random, wait=False)
+        await trio.sleep(bodies.draw_moment(random))
 
     async def do(self, deed: str, random: Random, *, wait: bool) -> None:
         """Have something done, and wait for it, if so."""
@@ -318,13 +332,14 @@ FAULTS = (
 CALLS: dict[str, Deed] = {
     name: getattr(module, name)
     for module, names in {
-        submitting: (*SUBMITS, "submit_short", "rerun"),
-        controlling: (*CONTROLS, "inject", "answer"),
+        submitting: (*SUBMITS, "submit_short", "submit_clinging", "rerun"),
+        controlling: (*CONTROLS, "release_one", "inject", "answer"),
         steady: ("submit_steady", "answer_open"),
         looking: LOOKS,
     }.items()
     for name in names
 }
+_ON_ONE_HANDLE = ("submit_clinging", "cancel", "cancel", "release_one")
 _INTERFERENCES = (
     *[("submit_steady",), ("answer_open",), ("answer_open",), ("inject",)] * 2,
     ("answer", "cancel", "reset_lanes", "set_max_concurrent"),

@@ -73,6 +73,18 @@ async def submit_short(caller: Caller, random: Random) -> None:
         _accepted(caller, ticket, job, options)
 
 
+async def submit_clinging(caller: Caller, random: Random) -> None:
+    """A run on one handle, whose body ignores its end for a while."""
+    params = {"tries": [[["ignore", random.choice((0.5, 10.0))]]]}
+    options: dict[str, Any] = {"handle": HANDLES[0], "on_conflict": "queue", "params": params}
+    try:
+        ticket = await caller.client.submit("plain", **options)
+    except Draining:
+        _refused_as_draining(caller)
+    else:
+        _accepted(caller, ticket, "plain", options)
+
+
 def _refused_as_draining(caller: Caller) -> None:
     drained = True in caller.told.drained_between(caller.since, caller.told.seq)
     caller.check(drained or not caller.same_life, "was refused by an engine that was not draining")

@@ -13,6 +13,8 @@ from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.store import Checkpoint
 from tests.support import open_engine, until_status
 
+MOST_SECONDS = 1000
+
 
 class SlowFiles:
     """Files whose deletes wait until the test lets them go on."""
@@ -36,7 +38,8 @@ class SlowFiles:
 
     async def wait(self, what: str) -> None:
         self.waiting.append(what)
-        await self.goes_on.wait()
+        with trio.move_on_after(MOST_SECONDS):  # so that a test that fails comes to an end
+            await self.goes_on.wait()
         self.waiting.remove(what)
 
 
@@ -66,7 +69,8 @@ class SlowStore(MemoryStore):
         self.goes_on.set()
 
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
-        await self.goes_on.wait()
+        with trio.move_on_after(MOST_SECONDS):
+            await self.goes_on.wait()
         return await super().checkpoint(handle, job)
 
 
