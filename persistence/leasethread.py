@@ -102,11 +102,12 @@ class FileConnection:
 class ServerConnection:
     """That of a server's lock, which is taken again with it where it was lost."""
 
-    def __init__(self, lock: ServerLock) -> None:
+    def __init__(self, lock: ServerLock, ttl: float) -> None:
         self._lock = lock
+        self._idle = 2 * ttl
 
     def cursor(self) -> Any:
-        return self._lock.connection().cursor()
+        return self._lock.connection(self._idle).cursor()
 
     def drop(self) -> None:
         self._lock.drop()
