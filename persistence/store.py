@@ -249,8 +249,8 @@ class LeaseWatch(Protocol):
     def lease_renewed(self) -> None:
         """It is good: bodies may begin."""
 
-    def lease_taken(self, why: str) -> None:
-        """Somebody else has it, for good."""
+    def lease_lost(self, why: str) -> None:
+        """It is lost for good: somebody else has it, or the store is damaged."""
 
     def executing(self) -> Sequence[str]:
         """The runs whose bodies execute. It may be called from any thread."""
