@@ -303,7 +303,7 @@ async def pause(random: Random) -> None:
         await trio.sleep(bodies.draw_moment(random))
 
 
-SUBMITS = ("submit",)
+SUBMITS = ("submit", "submit", "submit", "submit_together")
 CONTROLS = (
     *("cancel", "cancel", "set_concurrency", "set_max_concurrent", "clear_lane", "clear_handle"),
     *("reset_lanes", "drain", "resume", "release_handle", "set_params", "wait_for_active"),
