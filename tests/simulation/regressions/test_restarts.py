@@ -110,7 +110,7 @@ def test_a_run_that_was_being_cancelled_when_the_engine_crashed_is_not_joined():
 
 
 def test_after_a_restart_a_run_that_was_submitted_later_but_has_a_lower_place_is_not_overtaken():
-    """It entered its lane after a run with a higher place, and a lane that had reported earlier got the slot."""
+    """It entered its lane after one with a higher place; a lane that had reported earlier got the slot."""
 
     async def scenario(world: World) -> None:
         server, ann = await world.serve(jobs, max_concurrent=0), world.client("ann")
