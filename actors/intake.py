@@ -47,6 +47,7 @@ from .suspects import deaths_after_restart
 
 _QUEUED = frozenset({Status.QUEUED})
 _SUSPENDED = frozenset({Status.SUSPENDED})
+_STORED = frozenset(Status)
 
 
 class Intake:
@@ -249,12 +250,16 @@ class Intake:
         """The submission is answered with the run that its handle has admitted."""
         submission = message.submission
         del self.pending[submission.id]
+        if message.admitted.refused:  # it could not be stored, and its handle had not heard of that
+            message.reply.fail(unavailable())
+            self._free_request(submission)
+            return
         run = message.admitted.id
         self._join(submission, message.reply, run, message.admitted)
         request_id = submission.terms.request_id
         if request_id is not None:
             memo = Requested(request_id, run, submission.terms.fingerprint)
-            self._journal.tell(Change((), run=run, memos=(memo,)))
+            self._journal.tell(Change((), run=run, expect=_STORED, memos=(memo,)))
             self._accept_request(request_id, run)
             if run not in self.pending:  # it has ended just now
                 self._requests.ended(run, trio.current_time())
@@ -264,6 +269,9 @@ class Intake:
         submission = message.submission
         del self.pending[submission.id]
         self._journal.tell(Answer(message.reply, error=message.error, about=message.about))
+        self._free_request(submission)
+
+    def _free_request(self, submission: Submission) -> None:
         request_id = submission.terms.request_id
         if request_id is not None:
             for repeat in self._requests.refuse(request_id):
@@ -305,11 +313,9 @@ class Intake:
 
     def not_stored(self, message: NotStored) -> None:
         """The run could not be stored: it never was."""
-        submission = self.pending.pop(message.run)
+        del self.pending[message.run]
         self._slots.left(message.run, message.lane, None, trio.current_time())
-        request_id = submission.terms.request_id
-        if request_id is not None:
-            self._requests.forget(request_id, message.run)
+        self._requests.forget(message.run)
 
     def enter_again(self, run: str) -> None:
         """The run had to wait outside its lane's queue, and does so no longer."""

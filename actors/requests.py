@@ -75,10 +75,10 @@ class Requests:
         """The first submission was refused, so the id is free; returns those that repeated it meanwhile."""
         return self._requests.pop(request_id).repeats
 
-    def forget(self, request_id: str, run: str) -> None:
-        """The run could not be stored, so the id is free."""
-        self._requests.pop(request_id, None)
-        self._of_run.pop(run, None)
+    def forget(self, run: str) -> None:
+        """The run could not be stored: its ids are free, and so are those of submissions that joined it."""
+        for request_id in self._of_run.pop(run, ()):
+            self._requests.pop(request_id, None)
 
     def ended(self, run: str, now: float) -> None:
         """A run has ended: remember its request ids for a day."""

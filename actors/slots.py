@@ -46,7 +46,8 @@ class _Unsettled:
     def lowest(self) -> float:
         if self.resetting:
             return -math.inf
-        return min(self.next_place, self.entering[0]) if self.entering else self.next_place
+        # Not sorted: a run that comes back has an old place, and a restart takes them as submitted.
+        return min(self.next_place, min(self.entering, default=math.inf))
 
 
 class Slots:
