@@ -189,7 +189,9 @@ class RunActor(Actor):
     async def _go_on_from(self, checkpoint: Checkpoint | None) -> None:
         run = self._state
         run.starting = False
-        self._start_body(checkpoint)
+        await self._act_on_timers(trio.current_time())  # its time may be over before its body begins
+        if run.ledger.status is Status.RUNNING and not run.ending:
+            self._start_body(checkpoint)
         messages, run.put_aside = run.put_aside, ()
         for message in messages:
             await self._handle(message)
