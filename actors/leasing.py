@@ -70,7 +70,7 @@ class Leasing:
         renewed, self._renewed = self._renewed, trio.Event()
         renewed.set()
 
-    def lease_taken(self, why: str) -> None:
+    def lease_lost(self, why: str) -> None:
         self._fail(StoreBroken(f"{why}: this engine stops"))
 
     def executing(self) -> Sequence[str]:

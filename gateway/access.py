@@ -8,7 +8,7 @@ import logging
 from ..protocol.errors import Forbidden, Invalid, Unauthorized
 from . import origins
 from .config import GatewayConfig
-from .tokens import EVERYONE, Caller, Tokens
+from .tokens import EVERYONE, LOCAL_WORKER, Caller, Tokens
 
 logger = logging.getLogger("greenroom.gateway")
 
@@ -91,6 +91,8 @@ class Access:
 
     def still_lets_in(self, caller: Caller) -> bool:
         """Whether someone who was let in under other rules would be let in now."""
+        if caller == LOCAL_WORKER:
+            return self.admits_local_workers
         if self._tokens is None:
             return caller == EVERYONE
         return self._tokens.holds(caller)

@@ -76,6 +76,12 @@ class Connection:
         else:
             self._idle.cancel()
 
+    def recheck(self) -> None:
+        """The tokens have changed: end what goes on for a caller whose token has been revoked."""
+        self._http.recheck()
+        if self._session is not None:
+            self._session.recheck()
+
     async def _serve(self) -> None:
         while not self._http.finishing:
             try:

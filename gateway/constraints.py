@@ -21,7 +21,8 @@ from ..protocol.flow.records import WorkerKind
 from ..protocol.names import MAX_NAME
 from ..protocol.states import Status
 from .schemas import Json, properties
-from .taskinput import PollQueue, RegisterWorker
+from .taskforms import STATUSES
+from .taskinput import MAX_PAGE, MAX_PAGE_SIZE, FindTasks, NewVersion, PollQueue, RegisterWorker
 
 _HIGHEST = 2**31 - 1
 
@@ -137,7 +138,8 @@ _OF_TASK_CALLS: dict[str, Json] = {
     "load": _FIELDS["load"],
     "name": NAME,
     "description": TEXT,
-    "page_size": {"type": "integer", "maximum": 1000},
+    "page": {"type": "integer", "maximum": MAX_PAGE},
+    "page_size": {"type": "integer", "maximum": MAX_PAGE_SIZE},
     "queue_id": _REQUIRED,
     "request_id": {"anyOf": [{"type": "string", "maxLength": 0}, NAME]},
     "service": _REQUIRED,
@@ -148,15 +150,20 @@ _OF_TASK_CALLS: dict[str, Json] = {
     "version": LIMIT,
     "worker_id": _REQUIRED,
 }
+_OF_TASK_CALL: dict[type[msgspec.Struct], dict[str, Json]] = {
+    FindTasks: {"status": _words("", *dict.fromkeys(STATUSES.values()))},
+    NewVersion: {"status": _words("", "draft", "published")},
+    PollQueue: {"worker_id": NAME},
+    RegisterWorker: {"id": NAME, "type": _words("", "http", "queue", "async")},
+}
 """Of the calls of existing clients of flows and of workers. Those also take what no schema here says: names
 in other spellings, unknown ones, and null or nothing for what is left out."""
 
 
 def of_task_calls(kind: type[msgspec.Struct], name: str, schema: Json) -> Json:
     """The schema of a field of one of those calls."""
-    if name in ("id", "worker_id") and kind in (RegisterWorker, PollQueue):
-        return _narrowed(schema, NAME)
-    return _narrowed(schema, _OF_TASK_CALLS.get(name))
+    known = _OF_TASK_CALL.get(kind, {}).get(name)
+    return _narrowed(schema, known or _OF_TASK_CALLS.get(name))
 
 
 def arguments(kind: type[CommandBase]) -> dict[str, tuple[Json, bool]]:

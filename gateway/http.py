@@ -26,8 +26,8 @@ logger = logging.getLogger("greenroom.gateway")
 _AHEAD = 1 << 16
 """So much of its next requests may a client send while it waits; one that sends more isn't watched."""
 
-_FROM_ELSEWHERE = ("origin", "forwarded", "via", "x-forwarded-for", "x-real-ip")
-"""What pages and proxies send."""
+_FROM_ELSEWHERE = ("origin", "forwarded", "via", "x-real-ip")
+"""What pages and proxies send, besides what begins like `X-Forwarded-For`."""
 
 
 class _Gone(Exception):
@@ -50,6 +50,7 @@ class Http:
         self.finishing = False
         self._stranger = stranger
         self._open_to_all = False
+        self._served: Caller | None = None
         self._shared = shared
         self._stream = stream
         self._requests = requests
@@ -67,10 +68,16 @@ class Http:
         self.finishing = True
         self._endless.cancel()
 
+    def recheck(self) -> None:
+        """The tokens have changed: break off an answer that takes long if its caller's was revoked."""
+        if not self._in_force():
+            self._endless.cancel()
+
     async def respond(self, request: Request) -> bool:
         """Answer one request. Returns whether the connection can be used for another."""
         self._says_error = says_error(request)
         self._open_to_all = False
+        self._served = None
         try:
             response = await self._answer(request)
         except BadRequest as error:
@@ -160,6 +167,7 @@ class Http:
         if has_body:
             self._check_body(request, route)
             body = await self._requests.body()
+            self._check_in_force()
         call = Call(shared, caller, request, names, body)
         return await (self._wait_for(route, call) if route.waits else route.run(call))
 
@@ -176,6 +184,8 @@ class Http:
             caller = LOCAL_WORKER
         if caller is None:
             raise Unauthorized("a token is needed: send it as `Authorization: Bearer <token>`")
+        self._served = caller
+        self._check_in_force()  # a ticket may be older than the tokens are
         self._stranger.recognise()
         if not route.permits(caller):
             raise Forbidden(
@@ -185,14 +195,25 @@ class Http:
             raise caller.scope.lacks()
         return caller
 
+    def _in_force(self) -> bool:
+        """Whether the caller of the request, if it has one, would still be let in."""
+        return self._served is None or self._shared.access.still_lets_in(self._served)
+
+    def _check_in_force(self) -> None:
+        if not self._in_force():
+            raise Unauthorized("this token is not in force")
+
     def _is_here(self, request: Request) -> bool:
         """Whether workers on this machine need no token, and a request comes from a program there: from no
         web page, and not passed on by a proxy. Headers can only say that it doesn't."""
         admitted = self._shared.access.admits_local_workers and self._local
-        return admitted and not any(name in request.headers for name in _FROM_ELSEWHERE)
+        return admitted and not any(
+            name in _FROM_ELSEWHERE or name.startswith("x-forwarded-") for name in request.headers
+        )
 
     async def _wait_for(self, route: Route, call: Call) -> Response:
-        """An answer that may take long. It is given up when the client goes away, or the gateway closes."""
+        """An answer that may take long. It is given up when the client goes away, its token is revoked, or
+        the gateway closes."""
         response: Response | None = None
         refused: GreenroomError | None = None
         gone = trio.Event()
@@ -208,6 +229,9 @@ class Http:
             if response is not None:
                 response.unsent()
             raise _Gone
+        if response is not None and not self._in_force():
+            response.unsent()
+        self._check_in_force()
         if refused is not None:
             raise refused
         if response is None:
@@ -240,9 +264,9 @@ class Http:
             raise BadRequest(415, "the body must not be compressed")
 
     def _until_finish(self) -> trio.CancelScope:
-        """A scope that ends with `finish`."""
+        """A scope that ends with `finish`, or when the caller's token is revoked."""
         self._endless = trio.CancelScope()
-        if self.finishing:
+        if self.finishing or not self._in_force():
             self._endless.cancel()
         return self._endless
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..actors.jobs import FLOW
-from ..protocol.errors import GreenroomError, NotFound
+from ..protocol.errors import GreenroomError, NoActiveRun, NotFound
 from ..protocol.records import RunRecord
 from .filters import narrowed
 from .scopes import Scope, without_strangers
@@ -67,9 +67,13 @@ class LimitedEngine(_Denied):
 
     async def inject(self, run_or_handle: str, message: Any, *, by: str = "app") -> str:
         try:
-            await self.get_run(run_or_handle)
+            run = await self._engine.get_run(run_or_handle)
         except NotFound:
             self._scope.check_whole_handle(run_or_handle)  # by a handle it goes to whichever run is there
+        else:
+            if not self._scope.sees(run):
+                self._scope.check_whole_handle(run_or_handle)
+                raise NoActiveRun(f"{run_or_handle!r} is no pending run, nor a handle that has one")
         return await self._engine.inject(run_or_handle, message, by=by)
 
     async def answer(self, interrupt_id: str, data: Any, *, by: str = "app") -> str:

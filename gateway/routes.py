@@ -10,7 +10,7 @@ import attrs
 import msgspec
 import trio
 
-from ..protocol.codec import JSON, place_and_reason
+from ..protocol.codec import JSON, in_json_words, place_and_reason
 from ..protocol.commands import GetSnapshot
 from ..protocol.errors import Invalid, NotFound, Unavailable
 from ..protocol.names import check_name, lane_name
@@ -103,7 +103,9 @@ def _command_in(entry: Entry, call: Call) -> tuple[Any, dict[str, str]]:
     except msgspec.ValidationError as error:
         place, reason = place_and_reason(error)
         path = place.lstrip(".")
-        raise _as_called(Invalid(f"{path or 'message'}: {reason}", path=path), called) from None
+        raise _as_called(
+            Invalid(f"{path or 'message'}: {in_json_words(reason)}", path=path), called
+        ) from None
 
 
 def _as_called(error: Invalid, called: dict[str, str]) -> Invalid:

@@ -137,8 +137,8 @@ class Gateway:
         shared.config = config
         shared.access = access
         access.warn()
-        for session in list(shared.sessions):
-            session.recheck()
+        for connection in list(self._connections):
+            connection.recheck()
 
     async def _start(self, nursery: trio.Nursery, seq: int) -> None:
         self._shared.access.warn()

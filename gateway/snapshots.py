@@ -208,12 +208,13 @@ def filtering(snapshot: Snapshot, filter: Filter | None) -> Generator[Snapshot |
     handles: dict[str, HandleState] = {}
     for count, (name, handle) in enumerate(snapshot.handles.items(), 1):
         wanted = filter.handles is None or name in filter.handles
-        if wanted and (name in used_handles or handle.params is not None):
-            seen = _seen(handle, runs)
+        taken = _taken_by_forgotten(handle, snapshot.runs, filter)
+        if wanted and (taken or name in used_handles or handle.params is not None):
+            seen = _seen(handle, runs, taken)
             if name in partly and seen.active_run is None:
                 status = shown.get(name, HandleStatus.IDLE)  # its own may come of a run that isn't seen
                 seen = replace(seen, status=status)
-            elif name not in used_handles:
+            elif name not in used_handles and not taken:
                 seen = replace(seen, status=HandleStatus.IDLE)
             handles[name] = seen
         if count % _SLICE == 0:
@@ -245,9 +246,18 @@ def _after(run: RunRecord) -> HandleStatus:
     return handle_status(before, run.status)
 
 
-def _seen(handle: HandleState, runs: Mapping[str, RunRecord]) -> HandleState:
-    """A handle as someone sees it who sees only these runs."""
-    seen = handle.active_run is None or handle.active_run in runs
+def _taken_by_forgotten(handle: HandleState, runs: Mapping[str, RunRecord], filter: Filter) -> bool:
+    """Whether the handle is taken by the body of a run that is seen, but that left `runs` because so many
+    have ended since. The lane of such a run is not known."""
+    run = handle.active_run
+    if run is None or run in runs or filter.lanes is not None:
+        return False
+    return filter.runs is None or run in filter.runs
+
+
+def _seen(handle: HandleState, runs: Mapping[str, RunRecord], taken: bool) -> HandleState:
+    """A handle as someone sees it who sees only these runs, and, if so, the one that it is `taken` by."""
+    seen = taken or handle.active_run is None or handle.active_run in runs
     return HandleState(
         handle.status if seen else HandleStatus.IDLE,
         handle.locked and seen,

@@ -41,7 +41,7 @@ def events(shared: Shared, request: Request, caller: Caller) -> Response:
         raise RateLimited("the gateway has as many subscriptions as it takes: try again later")
 
     async def stream(write: Write) -> None:
-        await _Following(shared, caller, filter, after, write).run()
+        await _Following(shared, filter, after, write).run()
 
     return Response(200, content_type="text/event-stream", stream=stream)
 
@@ -68,11 +68,8 @@ def _after(shared: Shared, request: Request) -> int:
 class _Following:
     """One client that follows."""
 
-    def __init__(
-        self, shared: Shared, caller: Caller, filter: Filter | None, after: int, write: Write
-    ) -> None:
+    def __init__(self, shared: Shared, filter: Filter | None, after: int, write: Write) -> None:
         self._shared = shared
-        self._caller = caller
         self._filter = filter
         self._told = after
         self._read = after
@@ -84,7 +81,7 @@ class _Following:
         self._woken.wake()
 
     async def run(self) -> None:
-        """Send events until cancelled, until the engine ends, or until the token is in force no longer."""
+        """Send events until cancelled or until the engine ends."""
         shared = self._shared
         stream = shared.engine.stream
         feed = shared.feeds.join(shared.server_sent, self._filter, self)
@@ -95,7 +92,7 @@ class _Following:
                 await self._resync(_RETRY)
             else:
                 await self._write(_RETRY + feed.rest(self._told, self._read))
-            while shared.access.still_lets_in(self._caller):
+            while True:
                 await self._catch_up(feed)
                 if stream.closed:
                     return

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import attrs
 import msgspec
 
 from ..actors.jobs import FLOW
-from ..persistence.flows import PAGE_BYTES
 from ..protocol.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
 from ..protocol.flow.paths import parse_target
 from ..protocol.flow.records import VersionStatus, WorkerKind
@@ -71,7 +71,7 @@ async def _register(context: Context, given: RegisterWorker) -> Response:
         given.services,
         kind=kind,
         load=given.load,
-        listed_as=None if listed_as == (kind, url) else listed_as,
+        listed_as=None if listed_as == (kind, url.rstrip("/")) else listed_as,
         by=context.by,
     )
     return _DONE
@@ -179,15 +179,16 @@ async def _create_task(context: Context, given: NewTask) -> Response:
 async def _list_tasks(context: Context, given: FindTasks) -> Response:
     """The tasks, the newest first."""
     page, size = max(given.page, 1), size_of(given, PAGE_SIZE)
-    tasks, total = await context.engine.flows.tasks(
+    find = partial(
+        context.engine.flows.tasks,
         status=forms.statuses(given.status) if given.status else None,
         version=given.flow_version_id,
-        limit=size,
-        offset=offset_of(given, size),
     )
-    shown = [forms.Task.of(task) for task in tasks]
-    _check_whole(sum(len(task.shared_json) + len(task.params_json) for task in shown) <= PAGE_BYTES)
-    return answer(forms.Page(shown, total, page, size))
+    skipped = offset_of(given, size)
+    tasks, total = await find(limit=size, offset=skipped)
+    if tasks and len(tasks) < size:
+        _check_whole(not (await find(limit=1, offset=skipped + len(tasks)))[0])
+    return answer(forms.Page([forms.Task.of(task) for task in tasks], total, page, size))
 
 
 async def _get_task(context: Context, given: ById) -> Response:

@@ -3,13 +3,12 @@ underscores, what is null or unknown is taken as absent, and names may stand in 
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from ..protocol.codec import JSON, place_and_reason
+from ..protocol.codec import JSON, in_json_words, place_and_reason
 from ..protocol.errors import GreenroomError, Invalid
 from ..protocol.values import shown
 from .head import Request
@@ -18,15 +17,10 @@ PAGE_SIZE = 10
 """How much of a list a page holds, unless it is said."""
 
 MAX_PAGE_SIZE = 1000
-_MAX_PAGE = 2_000_000
+MAX_PAGE = 2_000_000
 
 _Given = TypeVar("_Given", bound=msgspec.Struct)
 _Refused = TypeVar("_Refused", bound=GreenroomError)
-
-_IN_JSON = {"str": "string", "int": "whole number", "float": "number", "bool": "true or false"}
-"""What messages call types, in the words of those who write JSON."""
-
-_TYPES = re.compile(rf"\b({'|'.join(_IN_JSON)})\b")
 
 
 def read(kind: type[_Given], request: Request, body: bytes) -> _Given:
@@ -40,8 +34,7 @@ def read(kind: type[_Given], request: Request, body: bytes) -> _Given:
     except msgspec.ValidationError as error:
         place, reason = place_and_reason(error)
         path = place.lstrip(".")
-        reason = _TYPES.sub(lambda found: _IN_JSON[found[0]], reason)
-        raise Invalid(f"{path or 'the request'}: {reason}", path=path) from None
+        raise Invalid(f"{path or 'the request'}: {in_json_words(reason)}", path=path) from None
 
 
 def named(error: _Refused, **names: str) -> _Refused:
@@ -64,8 +57,8 @@ def size_of(given: Paged, usual: int) -> int:
 
 def offset_of(given: Paged, size: int) -> int:
     """How many entries are on the pages before."""
-    if given.page > _MAX_PAGE:
-        raise Invalid(f"page: must be at most {_MAX_PAGE:,} (got {given.page})", path="page")
+    if given.page > MAX_PAGE:
+        raise Invalid(f"page: must be at most {MAX_PAGE:,} (got {given.page})", path="page")
     return (max(given.page, 1) - 1) * size
 
 
@@ -156,7 +149,7 @@ class Paged(msgspec.Struct):
     @property
     def is_page(self) -> bool:
         """Whether a certain page is asked for."""
-        return self.page > 1 or self.page_size > 0
+        return self.page > 0 or self.page_size > 0
 
 
 class NewFlow(msgspec.Struct):
@@ -180,6 +173,7 @@ class OfFlow(Paged, kw_only=True):
     """A page of what belongs to a flow, by its id."""
 
     flow_id: str
+    page: int = 0
     page_size: int = 0
 
 
@@ -211,6 +205,7 @@ class OfTask(Paged, kw_only=True):
     """A page of what belongs to a task, by its id."""
 
     task_id: str
+    page: int = 0
     page_size: int = 0
 
 

@@ -7,6 +7,7 @@ per transaction can't hold one.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ class ServerLock:
         self._connection: Any = None
         self._held = False  # whether the connection has the lock, as far as is known
         self._session: int | None = None  # what the server calls the connection, also after it is lost
+        self._ends_when_idle: Any = None  # the connection that the server was told to end when it is idle
 
     def acquire(self) -> None:
         if self.check():
@@ -78,9 +80,12 @@ class ServerLock:
             self.release()
         return held
 
-    def connection(self) -> Any:
+    def connection(self, idle: float) -> Any:
         """The connection that holds it, for short statements, each of which is a transaction. A lost one is
-        made anew. It may be without the lock then, if somebody else has that: the lease decides."""
+        made anew. It may be without the lock then, if somebody else has that: the lease decides.
+
+        From the first call on, the server ends the connection after so many idle seconds: it would believe
+        for hours in one whose machine has lost its power or its network, and keep the lock for it."""
         if self._connection is None:
             connection = connect(self._addresses, name=self._holder)
             self._held = self._dialect.acquire(connection) is None
@@ -88,11 +93,15 @@ class ServerLock:
             self._connection = connection
         elif not self._held:
             self._held = self._dialect.acquire(self._connection) is None
+        if self._ends_when_idle is not self._connection:
+            self._dialect.end_when_idle(self._connection, idle)
+            self._ends_when_idle = self._connection
         return self._connection
 
     def drop(self) -> None:
         """Its connection has failed: make another one next time."""
         connection, self._connection = self._connection, None
+        self._ends_when_idle = None
         if connection is not None:
             with suppress(Exception):  # it is of no use any more, whatever it says
                 connection.close()
@@ -172,6 +181,10 @@ class _PostgresqlLock:
     def release(self, connection: Any) -> None:
         connection.execute("SELECT pg_advisory_unlock_all()")
 
+    def end_when_idle(self, connection: Any, seconds: float) -> None:
+        if connection.info.server_version >= 140_000:  # an older one finds out by its keepalives
+            connection.execute(f"SET idle_session_timeout = '{math.ceil(seconds)}s'")
+
     def session(self, connection: Any) -> int:
         return int(connection.info.backend_pid)
 
@@ -211,6 +224,10 @@ class _MysqlLock:
         with connection.cursor() as cursor:
             cursor.execute("SELECT IS_USED_LOCK(%s) = CONNECTION_ID()", [self._name(cursor)])
             return bool(cursor.fetchone() == (1,))
+
+    def end_when_idle(self, connection: Any, seconds: float) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION wait_timeout = %s", [math.ceil(seconds)])
 
     def release(self, connection: Any) -> None:
         with connection.cursor() as cursor:

@@ -220,11 +220,13 @@ class DatabaseManager:
             raise failed from error
 
     def _dispose(self, engine: Engine) -> None:
-        self._files = None
+        files, self._files = self._files, None
         engine.dispose()
         if self._anchor is not None:
             anchor, self._anchor = self._anchor, None
             anchor.close()
+        if files is not None:
+            files.close()
 
     def _begin(self, connection: Connection) -> None:
         for statement in BEGIN[self.kind, connection.get_execution_options().get(_READS, False)]:

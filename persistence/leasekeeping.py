@@ -39,9 +39,11 @@ class Renewed(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A renewal has failed: the store can't be reached, or doesn't answer."""
+    """A renewal has failed: the store can't be reached, or doesn't answer. `damaged`: what is stored can't be
+    relied on."""
 
     why: str
+    damaged: bool = False
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -71,7 +73,7 @@ class Do(Enum):
     GO_ON = "go on"
     """The lease is good again: bodies may begin again."""
     STOP = "stop"
-    """Somebody else has the lease, for good: the engine must stop."""
+    """Somebody else has the lease, for good, or the store is damaged: the engine must stop."""
 
 
 State = Literal["held", "lapsing", "over"]
@@ -148,7 +150,7 @@ class Keeping:
         if isinstance(told, Failed):
             self.why = told.why
             self._renew_at = now + self._moment
-            return []
+            return [Do.STOP] if told.damaged else []
         self.until = max(self.until, told.sent + self.ttl)
         self._renew_at = told.sent + self.ttl / 3
         if self.state != "held" and now < self.acts_until:

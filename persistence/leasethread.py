@@ -24,7 +24,7 @@ import trio
 
 from .addresses import Address
 from .advisory import ServerLock
-from .failures import failure
+from .failures import StoreBroken, failure
 from .holders import Holder
 from .lease import ENGINE, Leases
 from .leasekeeping import Asked, Do, Failed, Keeping, Renewed, Taken, Told
@@ -102,11 +102,12 @@ class FileConnection:
 class ServerConnection:
     """That of a server's lock, which is taken again with it where it was lost."""
 
-    def __init__(self, lock: ServerLock) -> None:
+    def __init__(self, lock: ServerLock, ttl: float) -> None:
         self._lock = lock
+        self._idle = 2 * ttl
 
     def cursor(self) -> Any:
-        return self._lock.connection().cursor()
+        return self._lock.connection(self._idle).cursor()
 
     def drop(self) -> None:
         self._lock.drop()
@@ -140,7 +141,8 @@ class Renewals:
             found = self._leases.read(cursor, ENGINE)
         except Exception as error:  # whatever it is, the lease was not renewed; the reason is told
             self._connection.drop()
-            return Failed(self._why(error))
+            failed = failure(error, self._store, committing=False)
+            return Failed(self._why(error), isinstance(failed, StoreBroken) and failed.damaged)
         who = "somebody" if found is None or found.holder is None else str(found.holder)
         return Taken(f"another engine ({who}) has taken the store {self._store}")
 
@@ -256,7 +258,7 @@ def tell(watch: LeaseWatch, do: Do, keeping: Keeping) -> None:
     elif do is Do.GO_ON:
         watch.lease_renewed()
     elif do is Do.STOP:
-        watch.lease_taken(keeping.taken or "")
+        watch.lease_lost(keeping.taken or keeping.why)
 
 
 def _end_process(why: str, executing: Sequence[str]) -> NoReturn:

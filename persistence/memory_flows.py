@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 from msgspec.structs import replace
 
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.records import RunRecord
 from .failures import StoreBroken
-from .flows import FlowMemo, FlowRunPage, FlowRunQuery, FlowState, WorkerGone, WorkerRow
+from .flows import FlowMemo, FlowRunPage, FlowRunQuery, FlowState, WorkerGone, WorkerRow, page_of
 from .store import Batch, Stored
 
 
@@ -92,7 +93,9 @@ class FlowsInMemory:
             and (query.status is None or run.status in query.status)
             and (query.within is None or query.within.of_place(run.handle, run.lane))
         ]
-        return FlowRunPage(found[query.offset : query.offset + query.limit], len(found))
+        asked = found[query.offset : query.offset + query.limit]
+        sized = (((run, state), len(msgspec.json.encode(run)) + len(state.state)) for run, state in asked)
+        return FlowRunPage(page_of(sized), len(found))
 
     def forget(self, run: str) -> None:
         """A run is forgotten, and all that it walked."""

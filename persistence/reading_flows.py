@@ -45,9 +45,11 @@ def read_version(connection: Connection, id: str) -> VersionRow | None:
 def read_versions(connection: Connection, ids: Sequence[str]) -> list[VersionRow]:
     """Some versions with their definitions, in this order, as far as there is room."""
     versions = schema.flow_versions
-    found = {row.id: row for row in connection.execute(select(versions).where(versions.c.id.in_(ids)))}
-    rows = (VersionRow(*found[id]) for id in ids if id in found)
-    return page_of((row, len(row.definition)) for row in rows)
+    sizes = select(versions.c.id, func.length(versions.c.definition)).where(versions.c.id.in_(ids))
+    size_of = dict(_pairs(connection, sizes))
+    page = page_of((id, size_of[id]) for id in ids if id in size_of)
+    found = {row.id: row for row in connection.execute(select(versions).where(versions.c.id.in_(page)))}
+    return [VersionRow(*found[id]) for id in page if id in found]
 
 
 def read_flow(connection: Connection, run: str) -> StoredFlow | None:
@@ -66,15 +68,17 @@ def read_node_runs(
 ) -> list[NodeRun]:
     """The node runs whose number is higher than `after`, in order; with a limit, as far as there is room."""
     rows = schema.node_runs.c
-    found = select(rows.record).where(rows.run == run, rows.number > after).order_by(rows.number).limit(limit)
-    texts = connection.scalars(found)
+    wanted = [rows.run == run, rows.number > after]
     if limit is not None:
-        return [_node_run.decode(text) for text in page_of((text, len(text)) for text in texts)]
-    return [_node_run.decode(text) for text in texts]
+        sizes = select(rows.number, func.length(rows.record)).where(*wanted)
+        page = page_of(_pairs(connection, sizes.order_by(rows.number).limit(limit)))
+        wanted.append(rows.number <= (page[-1] if page else after))
+    found = select(rows.record).where(*wanted).order_by(rows.number)
+    return [_node_run.decode(text) for text in connection.scalars(found)]
 
 
 def read_flow_runs(connection: Connection, query: FlowRunQuery) -> FlowRunPage:
-    """A page of runs of flows, newest first, and how many fit in all."""
+    """A page of runs of flows, newest first, as far as there is room, and how many fit in all."""
     flow_runs, runs = schema.flow_runs, schema.runs
     joined = flow_runs.join(runs, runs.c.id == flow_runs.c.run)
     fitting: Select[tuple[str]] = select(flow_runs.c.run)
@@ -88,10 +92,14 @@ def read_flow_runs(connection: Connection, query: FlowRunQuery) -> FlowRunPage:
     # The subqueries have names: SQLAlchemy would draw one at random, which a simulation doesn't allow.
     total = connection.scalar(select(func.count()).select_from(fitting.subquery("fitting"))) or 0
     newest_first = fitting.order_by(flow_runs.c.run.desc()).limit(query.limit).offset(query.offset)
-    page = newest_first.subquery("page")
+    asked = newest_first.subquery("page")
+    sizes: Select[Any] = select(flow_runs.c.run, func.length(runs.c.record) + func.length(flow_runs.c.state))
+    sizes = sizes.select_from(joined.join(asked, asked.c.run == flow_runs.c.run))
+    page = page_of(_pairs(connection, sizes.order_by(flow_runs.c.run.desc())))
     rows = connection.execute(
         select(runs.c.record, flow_runs)
-        .select_from(joined.join(page, page.c.run == flow_runs.c.run))
+        .select_from(joined)
+        .where(flow_runs.c.run.in_(page))
         .order_by(flow_runs.c.run.desc())
     )
     return FlowRunPage([(_record.decode(row.record), _state(row)) for row in rows], total)
@@ -103,6 +111,11 @@ def read_request_ids(connection: Connection, runs: Sequence[str]) -> dict[str, s
     found = select(requests.run, requests.request_id).where(requests.run.in_(runs))
     rows = connection.execute(found.order_by(requests.request_id.desc()))
     return {row.run: row.request_id for row in rows}
+
+
+def _pairs(connection: Connection, of: Select[Any]) -> list[tuple[Any, int]]:
+    """What to read, and how large it is, before any of it is."""
+    return [(row[0], row[1]) for row in connection.execute(of)]
 
 
 def _state(row: Row[Any]) -> FlowState:

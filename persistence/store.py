@@ -249,8 +249,8 @@ class LeaseWatch(Protocol):
     def lease_renewed(self) -> None:
         """It is good: bodies may begin."""
 
-    def lease_taken(self, why: str) -> None:
-        """Somebody else has it, for good."""
+    def lease_lost(self, why: str) -> None:
+        """It is lost for good: somebody else has it, or the store is damaged."""
 
     def executing(self) -> Sequence[str]:
         """The runs whose bodies execute. It may be called from any thread."""
@@ -319,7 +319,7 @@ class Store(Protocol):
         """How far a run has walked its flow."""
 
     async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
-        """The runs of flows that fit, newest first."""
+        """The runs of flows that fit, newest first: no more than asked for, as far as `PAGE_BYTES` go."""
 
     async def versions(self, ids: Sequence[str]) -> list[VersionRow]:
         """Some versions with their definitions, in this order: the first ones, as far as `PAGE_BYTES` go."""

@@ -127,7 +127,11 @@ class EngineLease:
         if self._given is not None:
             return self._given
         server = self._lock.server
-        return FileConnection(self._address, self.ttl / 3) if server is None else ServerConnection(server)
+        return (
+            FileConnection(self._address, self.ttl / 3)
+            if server is None
+            else ServerConnection(server, self.ttl)
+        )
 
     # While it is held.
 

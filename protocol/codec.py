@@ -68,7 +68,7 @@ class Codec:
         except msgspec.DecodeError as error:
             place, reason = place_and_reason(error)
             path = place.lstrip(".")
-            raise Invalid(f"{path or 'message'}: {reason}", path=path) from None
+            raise Invalid(f"{path or 'message'}: {in_json_words(reason)}", path=path) from None
         except UnicodeError as error:
             raise Invalid(f"message: not UTF-8 ({error})", path="") from None
         except TypeError as error:  # msgspec before 0.22, of a map whose key is a map
@@ -89,6 +89,17 @@ class Codec:
 _PLACE = re.compile(r"(.*) - at (`key` in )?`\$(.*)`", re.DOTALL)
 _MAX_REASON = 300
 _OWN_WORDS = ("Expected ", "Invalid ", "Object ", "Input ", "Integer ", "Number ")
+_IN_JSON = {
+    "str": "string",
+    "int": "whole number",
+    "float": "number",
+    "bool": "boolean",
+    "None": "null",
+    "bytes": "binary",
+}
+"""What msgspec calls types, in the words of those who write JSON."""
+_TYPES = re.compile(rf"\b({'|'.join(_IN_JSON)})\b")
+_QUOTED = re.compile(r"('(?:[^'\\]|\\.)*')")
 
 
 def place_and_reason(error: Exception) -> tuple[str, str]:
@@ -107,6 +118,13 @@ def place_and_reason(error: Exception) -> tuple[str, str]:
     if len(reason) > _MAX_REASON:
         reason = reason[:_MAX_REASON] + "…"
     return place, reason
+
+
+def in_json_words(reason: str) -> str:
+    """The same reason for those who write JSON or MessagePack, in any language: with their names of types."""
+    parts = _QUOTED.split(reason)  # what somebody sent stays as it is
+    parts[::2] = [_TYPES.sub(lambda found: _IN_JSON[found[0]], part) for part in parts[::2]]
+    return "".join(parts).replace("string matching regex '^none$'", "'none'")
 
 
 JSON = Codec(

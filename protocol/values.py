@@ -146,12 +146,12 @@ class _Copier:
 
     def _integer(self, value: int) -> int:
         if not _MIN_INT <= value <= _MAX_INT:
-            raise self._unfit(f"the int {shown(value)} is outside -2**63 to 2**64 - 1; give a string")
+            raise self._unfit(f"the number {shown(value)} is outside -2^63 to 2^64-1; give a string")
         return value
 
     def _number(self, value: float) -> float:
         if not isfinite(value):
-            raise self._unfit(f"the float {value} is not a JSON value; give None or a string")
+            raise self._unfit(f"the number {value} is not a JSON value; give null or a string")
         return value
 
     def _dict(self, value: dict[Any, Any]) -> dict[str, Any]:

@@ -25,7 +25,8 @@ def main() -> None:
     if problem is not None:
         say(f"{problem}. Tests that need it are skipped.")
     os.chdir(ROOT)
-    os.execv(python, [str(python), "-m", "pytest", "-n", "auto", *sys.argv[1:]])
+    workers = 2 * (os.cpu_count() or 1)  # many tests wait for servers, disks and real time
+    os.execv(python, [str(python), "-m", "pytest", "-n", str(workers), *sys.argv[1:]])
 
 
 def install_programs() -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import trio
 
+from ...persistence.flows import page_of
 from ...protocol.flow.model import Foreach, Parallel, Post
 from ...protocol.flow.records import NodeRun
 from .calls import Call
@@ -94,6 +96,14 @@ class Batch:
 def at_once(node: Parallel | Foreach) -> int:
     """How many of its branches are made at once."""
     return (node.max_parallel or _MOST_AT_ONCE) if node.parallel_mode == "concurrent" else 1
+
+
+def first_results(output: Any, max_bytes: int) -> Any:
+    """What the node run of a batch keeps of its output: the first results, as far as they have `max_bytes`.
+    Each is in the node run of its branch, too."""
+    if not isinstance(output, list):
+        return output
+    return page_of(((result, len(msgspec.json.encode(result))) for result in output), max_bytes)
 
 
 async def carry_out_all(visit: Visit[Any], calls: Sequence[Call], posts: Sequence[Post] = ()) -> Done:

@@ -237,7 +237,7 @@ class Flows:
         within: Within | None = None,
     ) -> tuple[Sequence[FlowTask], int]:
         """A page of the runs of flows, newest first, and how many there are; `within` as in
-        `Engine.list_runs`."""
+        `Engine.list_runs`. Not more than `limit`, or than together have 16 MiB."""
         check_page(limit, offset)
         statuses: frozenset[Status] | None = check_statuses(status)
         self._door.check_open()

@@ -17,13 +17,14 @@ from ...persistence.flows import FlowState
 from ...persistence.store import Memo, MessagesTaken
 from ...protocol.errors import Invalid, TooLarge
 from ...protocol.events import NodeRan, NodeStarted, RunLog
-from ...protocol.flow.model import DEFAULT_ACTION, ERROR_ACTION, Edge, Graph, Node
+from ...protocol.flow.model import DEFAULT_ACTION, ERROR_ACTION, Edge, Foreach, Graph, Node, Parallel
 from ...protocol.flow.paths import Scope, parse_target
 from ...protocol.flow.records import NodeRun
 from ...protocol.values import copied
 from ..run.context import Body
 from ..run.failures import Failure
 from ..run.pause import Pause, Question
+from .branches import first_results
 from .nodes import KINDS
 from .state import Frame, Waits, WalkState, nested, result_of, to_text
 from .tools import Tools
@@ -184,6 +185,8 @@ class Walk:
             frame.error = f"node {visit.path!r}: {done.error}"
         state.steps += 1
         state.visits[visit.path] = visit.number
+        if isinstance(visit.node, Parallel | Foreach):
+            done.output = first_results(done.output, self.body.max_value_bytes)
         row, event = self._node_run(visit, done, None, action, last=True)
         try:
             memos = self._memos()

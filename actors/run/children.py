@@ -48,9 +48,9 @@ class Children:
         if "request_id" in terms:  # the body names the child itself
             with self._shielded():
                 return await self._door.submit(job, **terms)
-        succeeded = await self._of_earlier_attempts(position, job, terms)
-        if succeeded is not None:
-            return succeeded
+        earlier = await self._of_earlier_attempts(position, job, terms)
+        if earlier is not None:
+            return earlier
         number = 1
         while True:
             request_id = self._request_id(self._attempt, position, number)
@@ -75,7 +75,8 @@ class Children:
     async def _of_earlier_attempts(
         self, position: int, job: str, terms: dict[str, Any]
     ) -> tuple[Accepted, Reply[RunRecord | None]] | None:
-        """A child of the same terms that has succeeded for an earlier attempt, since the same checkpoint."""
+        """A child of the same terms that an earlier attempt has called since the same checkpoint, if it has
+        succeeded. One that still executes is waited for: a crash has ended that attempt before its child."""
         for attempt in range(self._attempt - 1, 0, -1):
             number = 1
             while True:
@@ -84,12 +85,21 @@ class Children:
                 if found is None:
                     break
                 number += 1
+                if found.parent == self._run and not await self._is_being_cancelled(found.run):
+                    if found.same:
+                        with self._shielded():
+                            return await self._door.submit(job, **terms, request_id=request_id)
+                    await self._withdraw(position, found, terms["on_conflict"])
                 run = await self._journal.load_run(found.run) if found.same else None
                 if run is not None and run.status is Status.SUCCEEDED:
                     ended: Reply[RunRecord | None] = Reply()
                     ended.set(run)
                     return Accepted(run.id, True), ended
         return None
+
+    async def _is_being_cancelled(self, child: str) -> bool:
+        record = await self._journal.look(lambda committed: committed.runs.get(child))
+        return record is not None and (record.ended or record.status is Status.CANCELLING)
 
     async def _withdraw(self, position: int, stored: Found, on_conflict: str) -> None:
         logger.warning(

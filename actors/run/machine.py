@@ -196,9 +196,11 @@ class RunMachine:
             errands.send(run, partial(_load_checkpoint, run), self._go_on_from)
 
     def _go_on_from(self, checkpoint: Checkpoint | None) -> Steps:
-        self.state.starting = False
-        self._start_body(checkpoint)
-        yield from ()
+        run = self.state
+        run.starting = False
+        yield from _act_on_timers(run)  # its time may be over before its body begins
+        if run.status is Status.RUNNING and run.ending is None:
+            self._start_body(checkpoint)
 
     def _start_body(self, checkpoint: Checkpoint | None) -> None:
         run = self.state
@@ -230,8 +232,14 @@ async def _load_checkpoint(run: RunState) -> Checkpoint | None:
 
 
 def _time_has_come(run: RunState, message: TimeHasCome) -> Steps:
-    now = run.now
-    for timer in run.timers.take_due(now):
+    yield from _act_on_timers(run)
+    if run.asks:
+        yield from run.interrupts.on_deadline(run.now)
+    restore.look_for_answers(run)
+
+
+def _act_on_timers(run: RunState) -> Steps:
+    for timer in run.timers.take_due(run.now):
         match timer:
             case "queue_timeout" | "run_timeout" | "deadline":
                 yield from termination.expire(run, timer)
@@ -250,9 +258,6 @@ def _time_has_come(run: RunState, message: TimeHasCome) -> Steps:
                 run.stop_waiting()
             case "detach":
                 yield from restore.detach(run)
-    if run.asks:
-        yield from run.interrupts.on_deadline(now)
-    restore.look_for_answers(run)
 
 
 def _keep_time(run: RunState, message: KeepTime) -> None:

@@ -101,7 +101,7 @@ def _go_on_or_end(run: RunState, message: Recover) -> Steps:
         why = f"the process has died {message.deaths} times while it executed"
         yield from end(run, Status.FAILED, reason="killed", error=why)
     elif run.status is Status.RUNNING:
-        run.deaths = message.deaths
+        run.deaths, run.orphans = message.deaths, message.children
         yield from move(
             run,
             Status.SUSPENDED,

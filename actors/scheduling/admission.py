@@ -29,6 +29,8 @@ from ..outage import unavailable
 from .handles import Admit, Handles, Join, Refuse, Wait
 from .requests import Requests
 
+_STORED = frozenset(Status)
+
 
 class Admission:
     """See the module's text. `holding` says whether only children of what executes are let in; `enter` lets a
@@ -127,7 +129,7 @@ class Admission:
             self._requests.add(request_id, run, submission.terms.fingerprint)
             if isinstance(decision, Join):
                 memo = Requested(request_id, run, submission.terms.fingerprint)
-                self._effects.commit(Change((), run=run, memos=(memo,)))
+                self._placed.append(Change((), run=run, expect=_STORED, memos=(memo,)))
 
     def _is_repeat(self, request_id: str, message: Submit, now: float) -> bool:
         request = self._requests.find(request_id, now)

@@ -62,7 +62,7 @@ class Requests:
         self._of_run.setdefault(run, []).append(request_id)
 
     def forget(self, run: str) -> None:
-        """The run could not be stored, so its ids are free."""
+        """The run could not be stored: its ids are free, and so are those of submissions that joined it."""
         for request_id in self._of_run.pop(run, ()):
             self._requests.pop(request_id, None)
 

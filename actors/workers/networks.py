@@ -28,7 +28,9 @@ _REFUSED: dict[Network, str] = {
             "100.100.100.200/32",
             "168.63.129.16/32",
             "192.0.0.192/32",
-            "fd00:ec2::254/128",
+            "fd00:ec2::/32",  # AWS, which hands out credentials under more than one of these
+            "fd00:c1::a9fe:a9fe/128",
+            "fd00:42::42/128",
             "fd20:ce::254/128",
         ),
         "an unspecified address": ("0.0.0.0/8", "::/128"),

@@ -1,10 +1,11 @@
 """What a client follows: the fold of all that it has been told, the latest events, and who waits for an end.
 
 Theory of operation. The gateway sends batches of events, each from where the last one ended, so a gap
-shows. If the client has missed what the gateway has no more, a snapshot comes instead (`resync`). Sometimes
-events come a second time, because somebody wants to iterate from a number that the ring here no longer
-reaches: then the client subscribes anew, from there. So an event is folded if the fold hasn't come to it,
-and goes into the ring if the ring hasn't.
+between batches shows. Within a batch, numbers are missing: what passes neither the filter nor the limits
+of the token. If the client has missed what the gateway has no more, a snapshot comes instead (`resync`).
+Sometimes events come a second time, because somebody wants to iterate from a number that the ring here no
+longer reaches: then the client subscribes anew, from there. So an event is folded if the fold hasn't come
+to it, and goes into the ring if the ring hasn't.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _NO_EPOCH = "-"
 
 
 class Following:
-    """See the module's text. Under a filter by handles, lanes or runs, the fold is of what passes."""
+    """See the module's text. Under a filter by handles, lanes or runs, or with a token that is limited, the
+    fold is of what passes."""
 
     def __init__(self, filter: Filter | None) -> None:
         self.filter = filter
@@ -80,8 +82,7 @@ class Following:
         self.ring.extend([event for event in batch.events if event.seq > last])
         for event in batch.events:
             if event.seq > state.seq:
-                if self.filter is not None:
-                    state.seq = event.seq - 1  # those between did not pass
+                state.seq = event.seq - 1  # those between pass neither the filter nor the token's limits
                 state.apply(event)
                 if type(event) is RunStateChanged and event.to in ENDED:
                     self._ended(event.run, state.runs[event.run])

@@ -1096,7 +1096,7 @@ export class Client {
     const folded = [];
     for (const event of events) {
       if (event.seq <= state.seq) continue;
-      if (this.#filter) state.seq = event.seq - 1; // those between did not pass
+      state.seq = event.seq - 1; // those between pass neither the filter nor the token's limits
       state.apply(event);
       folded.push(event);
       if (event.type === "run_state_changed" && ENDED.has(event.to)) this.#hasEnded(event.run, state.runs.get(event.run));

@@ -53,8 +53,8 @@ class Server:
             code = Exit.UNREACHABLE if isinstance(error, Unavailable) else Exit.NOT_UNDERSTOOD
             raise Stopped(error.message, code) from error
         except Unauthorized as error:
-            hint = "" if self.token else ": give one with GREENROOM_TOKEN or --token-file"
-            raise Stopped(f"{error.message}{hint}", Exit.NOT_PERMITTED, error) from error
+            needed = "a token is needed: give one with GREENROOM_TOKEN or --token-file"
+            raise Stopped(error.message if self.token else needed, Exit.NOT_PERMITTED, error) from error
 
 
 def for_server(command: Callable[..., None]) -> Callable[..., None]:

@@ -134,20 +134,20 @@ class Bodies:
     async def _stream(self, run: Run, seconds: float) -> None:
         async with run.streaming():
             await self._hold(run, seconds)
-            self.rules.witness.took(run.id, await run.messages(), all_=True)
+            await run.messages()
 
     async def _compact(self, run: Run, seconds: float) -> None:
         async with run.compacting(timeout=1.0):
             await self._hold(run, seconds)
 
     async def _read(self, run: Run) -> None:
-        self.rules.witness.took(run.id, await run.messages(), all_=True)
+        await run.messages()
 
     async def _hear(self, run: Run, seconds: float) -> None:
-        messages: list[Any] = []
-        with trio.move_on_after(seconds):
-            messages.append(await run.next_message())
-        self.rules.witness.took(run.id, messages, all_=not messages and seconds > 0)
+        with trio.move_on_after(seconds) as waiting:
+            await run.next_message()
+        if waiting.cancelled_caught and seconds > 0:
+            self.rules.witness.took(run.id, [], all_=True)
 
     async def _end_interactive(self, run: Run) -> None:
         await run.end_interactive()

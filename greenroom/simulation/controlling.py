@@ -94,6 +94,10 @@ async def release_handle(caller: Caller, random: Random) -> None:
     await caller.client.release_handle(random.choice(HANDLES))
 
 
+async def release_one(caller: Caller, random: Random) -> None:
+    await caller.client.release_handle(HANDLES[0])
+
+
 async def set_params(caller: Caller, random: Random) -> None:
     handle, params = random.choice(HANDLES), {"tries": draw_tries(random)}
     try:

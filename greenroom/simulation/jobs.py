@@ -1,8 +1,9 @@
-"""The jobs of a simulated server: those that it was given, with the begins and ends of bodies reported."""
+"""The jobs of a simulated server: those that it was given, where the begins and ends of bodies and the
+messages that bodies take are reported."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from typing import Any, Protocol
 
@@ -19,8 +20,29 @@ class Listener(Protocol):
     def body_begins(self, run: Run) -> None:
         """A body takes its first step."""
 
+    def body_takes(self, run: Run, messages: Sequence[Any], *, all_: bool) -> None:
+        """A body has taken messages; with `all_`, those were all that waited."""
+
     def body_ends(self, run: Run, how: str) -> None:
         """A body has taken its last step."""
+
+
+class ReportingRun(Run):
+    """A run that reports the messages that its body takes."""
+
+    def __init__(self, run: Run, listener: Listener) -> None:
+        vars(self).update(vars(run))
+        self._listener = listener
+
+    async def messages(self) -> list[Any]:
+        messages = await super().messages()
+        self._listener.body_takes(self, messages, all_=True)
+        return messages
+
+    async def next_message(self, release_slot: bool = False) -> Any:
+        message = await super().next_message(release_slot)
+        self._listener.body_takes(self, [message], all_=False)
+        return message
 
 
 class TracedJobs(Jobs):
@@ -78,7 +100,7 @@ class TracedJobs(Jobs):
             listener.body_begins(run)
             how = "is stopped"
             try:
-                result = await job.function(run, *params)
+                result = await job.function(ReportingRun(run, listener), *params)
                 how = "returns"
                 return result
             except Exception as error:

@@ -15,6 +15,7 @@ BUILT_IN = "greenroom.simulation.scenario:either"
 NAMED = {
     "commands": BUILT_IN,
     "resumed": "greenroom.simulation.scenario:resumed",
+    "clinging": "greenroom.simulation.scenario:clinging",
     "connected": "greenroom.simulation.connected:connected",
     "flows": "greenroom.simulation.flows.scenario:flows",
     "leases": "greenroom.simulation.leases:leases",

@@ -12,7 +12,7 @@ and no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -138,6 +138,10 @@ class Rules:
     def body_begins(self, body: Body) -> None:
         """A body takes its first step."""
         self.witness.begins(body)
+
+    def body_takes(self, run: str, messages: Sequence[Any], *, all_: bool) -> None:
+        """A body has taken messages; with `all_`, those were all that waited."""
+        self.witness.took(run, messages, all_=all_)
 
     def body_ends(self, run: str) -> None:
         """A body has taken its last step."""

@@ -63,6 +63,15 @@ async def resumed(world: World) -> None:
             await play.interfere(step.random)
 
 
+async def clinging(world: World) -> None:
+    """Bodies that outlive their runs on one handle, which is released under them while they go on: a scenario
+    for who holds the handle."""
+    play = Play(world)
+    async with play.staged():
+        async for step in world.steps(60):
+            await play.cling(step.random)
+
+
 async def either(world: World) -> None:
     """One of the three, by the seed: for hunts."""
     if world.seed % 10 == 8:
@@ -85,7 +94,7 @@ class Play:
         self.followers: list[Follower] = []
         self.desk = Desk()
         self._callers = 0
-        self._jumped = False
+        self._jumped = self._resting = False
         self._nursery: trio.Nursery
 
     @asynccontextmanager
@@ -122,7 +131,7 @@ class Play:
 
     async def hurry(self, random: Random) -> None:
         """Let something happen at once."""
-        deed = "submit_short" if random.random() < 0.7 else random.choice(LIMITS)
+        deed = "submit_short" if random.random() < 0.7 else random.choice(_HURRIES)
         await self.do(deed, random, wait=False)
         if random.random() < 0.1:
             await trio.sleep(bodies.draw_moment(random))
@@ -136,6 +145,11 @@ class Play:
         await self.do(random.choice(random.choice(_INTERFERENCES)), random, wait=random.random() < 0.2)
         await pause(random)
 
+    async def cling(self, random: Random) -> None:
+        """Let something happen to a handle whose bodies ignore their ends."""
+        await self.do(random.choice(_ON_ONE_HANDLE), random, wait=False)
+        await trio.sleep(bodies.draw_moment(random))
+
     async def do(self, deed: str, random: Random, *, wait: bool) -> None:
         """Have something done, and wait for it, if so."""
         if not wait:
@@ -145,7 +159,7 @@ class Play:
             await self._do(deed, random)
 
     async def _do(self, deed: str, random: Random) -> None:
-        if deed in FAULTS:
+        if deed in FAULTS or deed == "restart_at_rest":
             await getattr(self, deed)(random)
         else:
             await Caller(self.world.client(self.new_name()), self.world, self.desk).call(CALLS[deed], random)
@@ -259,6 +273,28 @@ class Play:
         if random.random() < 0.3:
             self.server.disk.fail_commit("broken", after=random.randint(0, 5))
 
+    async def restart_at_rest(self, random: Random) -> None:
+        """Kill the server while nothing executes, and runs are queued in another order than they came in."""
+        if self._resting:
+            return
+        self._resting = True
+        client = self.world.client(self.new_name())
+        with suppress(GreenroomError):
+            await client.set_max_concurrent(0)
+            await client.wait_for_active(PATIENCE)
+            for lane in LANES:
+                await client.clear_lane(lane)
+            params = {"tries": [[["hold", 1.0]]]}
+            first, *_ = [
+                await client.submit("plain", handle=handle, lane=lane, on_conflict="queue", params=params)
+                for handle in ("one", "one", "two", "three")
+                for lane in random.choices(LANES)
+            ]
+            await first.cancel()
+        await self.server.crash()
+        await self.server.start(max_concurrent=random.choice((1, self.max_concurrent)))
+        self._resting = False
+
     async def stop(self, random: Random) -> None:
         if self.server.running:
             self.server.rules.leaving()
@@ -303,7 +339,7 @@ async def pause(random: Random) -> None:
         await trio.sleep(bodies.draw_moment(random))
 
 
-SUBMITS = ("submit",)
+SUBMITS = ("submit", "submit", "submit", "submit_together")
 CONTROLS = (
     *("cancel", "cancel", "set_concurrency", "set_max_concurrent", "clear_lane", "clear_handle"),
     *("reset_lanes", "drain", "resume", "release_handle", "set_params", "wait_for_active"),
@@ -318,13 +354,15 @@ FAULTS = (
 CALLS: dict[str, Deed] = {
     name: getattr(module, name)
     for module, names in {
-        submitting: (*SUBMITS, "submit_short", "rerun"),
-        controlling: (*CONTROLS, "inject", "answer"),
+        submitting: (*SUBMITS, "submit_short", "submit_clinging", "rerun"),
+        controlling: (*CONTROLS, "release_one", "inject", "answer"),
         steady: ("submit_steady", "answer_open"),
         looking: LOOKS,
     }.items()
     for name in names
 }
+_ON_ONE_HANDLE = ("submit_clinging", "cancel", "cancel", "release_one")
+_HURRIES = (*LIMITS, "restart_at_rest")
 _INTERFERENCES = (
     *[("submit_steady",), ("answer_open",), ("answer_open",), ("inject",)] * 2,
     ("answer", "cancel", "reset_lanes", "set_max_concurrent"),

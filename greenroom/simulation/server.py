@@ -7,7 +7,7 @@ where it stands, and what of it still unwinds reaches neither the disk nor anybo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -303,6 +303,11 @@ class Life:
                 self.has_disk, f"a body of {run.id} begins, though another engine has the store"
             )
             self._server.judge(self._server.rules.body_begins, run)
+
+    def body_takes(self, run: Run, messages: Sequence[Any], *, all_: bool) -> None:
+        """A body has taken messages; with `all_`, those were all that waited."""
+        if not self.dead and self.has_disk:
+            self._server.judge(self._server.rules.body_takes, run.id, messages, all_=all_)
 
     def body_ends(self, run: Run, how: str) -> None:
         """A body has taken its last step."""

@@ -93,13 +93,12 @@ class Steady:
         rules.replays.was_charged(run.id, where, child)
 
     async def _listen(self, run: Run, where: Where, seconds: float) -> None:
-        rules, messages = self._bodies.rules, []
+        rules = self._bodies.rules
         with trio.move_on_after(seconds):
             with rules.witness.waiting(run.id, "message", trio.current_time() + seconds):
-                messages.append(await run.next_message(release_slot=True))
+                await run.next_message(release_slot=True)
                 self._taken[run.id] += 1
                 self._heard[run.id] = self._taken[run.id]
-        rules.witness.took(run.id, messages, all_=False)
 
     async def _hold(self, run: Run, where: Where, seconds: float) -> None:
         with trio.move_on_after(seconds):

@@ -73,6 +73,48 @@ async def submit_short(caller: Caller, random: Random) -> None:
         _accepted(caller, ticket, job, options)
 
 
+async def submit_clinging(caller: Caller, random: Random) -> None:
+    """A run on one handle, whose body ignores its end for a while."""
+    params = {"tries": [[["ignore", random.choice((0.5, 10.0))]]]}
+    options: dict[str, Any] = {"handle": HANDLES[0], "on_conflict": "queue", "params": params}
+    try:
+        ticket = await caller.client.submit("plain", **options)
+    except Draining:
+        _refused_as_draining(caller)
+    else:
+        _accepted(caller, ticket, "plain", options)
+
+
+async def submit_together(caller: Caller, random: Random) -> None:
+    """The same from several at once, who join whoever is first and insist on it through outages, each with a
+    request id of his own."""
+    job, handle, params = random.choice(JOBS), random.choice(HANDLES), {"tries": draw_tries(random)}
+    options: dict[str, Any] = {"handle": handle, "on_conflict": "join", "params": params}
+    pause = random.choice((0.0, 0.5, 3.0))
+    async with trio.open_nursery() as nursery:
+        for number in range(random.randint(2, 3)):
+            request_id = f"{caller.client.name}'s {number}"
+            nursery.start_soon(_insist, caller, job, options | {"request_id": request_id}, pause)
+
+
+async def _insist(caller: Caller, job: str, options: dict[str, Any], pause: float) -> None:
+    for _ in range(5):
+        caller.desk.requests[options["request_id"]] += 1
+        try:
+            ticket = await caller.client.submit(job, **options)
+        except Unavailable:
+            await trio.sleep(pause)
+        except Conflict as error:
+            _refused(caller, error, options["handle"], options)
+            return
+        except Draining:
+            _refused_as_draining(caller)
+            return
+        else:
+            _accepted(caller, ticket, job, options)
+            return
+
+
 def _refused_as_draining(caller: Caller) -> None:
     drained = True in caller.told.drained_between(caller.since, caller.told.seq)
     caller.check(drained or not caller.same_life, "was refused by an engine that was not draining")

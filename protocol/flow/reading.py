@@ -249,7 +249,7 @@ _PARAMS: dict[str, dict[str, _Read]] = {
 
 # Whole classes.
 
-_ALL_FIELDS = frozenset(field.name for cls in KINDS.values() for field in attrs.fields(cls))
+_ALL_FIELDS = frozenset(field.name for cls in KINDS.values() for field in attrs.fields(cls)) | {"choice_key"}
 _EXECS = (BranchExec, ItemExec, NodeExec)
 _EXEC_FIELDS = frozenset(field.name for cls in _EXECS for field in attrs.fields(cls)) | {"script"}
 _ELSEWHERE: dict[type, frozenset[str]] = {

@@ -7,11 +7,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from greenroom import Jobs, Run
-from greenroom.errors import Conflict, NotInteractive
+from greenroom.errors import Conflict, NotInteractive, RunTimedOut
 from greenroom.persistence.files import DiskFiles, PartFile
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.store import Checkpoint
 from tests.support import open_engine, until_status
+
+MOST_SECONDS = 1000
 
 
 class SlowFiles:
@@ -36,7 +38,8 @@ class SlowFiles:
 
     async def wait(self, what: str) -> None:
         self.waiting.append(what)
-        await self.goes_on.wait()
+        with trio.move_on_after(MOST_SECONDS):  # so that a test that fails comes to an end
+            await self.goes_on.wait()
         self.waiting.remove(what)
 
 
@@ -66,7 +69,8 @@ class SlowStore(MemoryStore):
         self.goes_on.set()
 
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
-        await self.goes_on.wait()
+        with trio.move_on_after(MOST_SECONDS):
+            await self.goes_on.wait()
         return await super().checkpoint(handle, job)
 
 
@@ -226,3 +230,23 @@ async def test_a_checkpoint_that_is_read_slowly_delays_no_other_start(autojump_c
             store.goes_on.set()
         assert await ticket.result() == "done"
         await until_status(engine, cancelled, "cancelled")
+
+
+async def test_no_body_begins_whose_time_was_over_before_its_checkpoint_had_been_read(
+    autojump_clock, jobs, tmp_path
+):
+    store, begun = SlowStore(), []
+
+    @jobs.job("begins")
+    async def begins(run):
+        begun.append(run.id)
+
+    async with open_engine(jobs, store, data_dir=tmp_path) as engine:
+        store.goes_on = trio.Event()
+        ticket = await engine.submit("begins", handle="late", kind="continue", run_timeout=5)
+        await trio.sleep(6)
+        store.goes_on.set()
+        with pytest.raises(RunTimedOut) as raised:
+            await ticket.result()
+        assert raised.value.run.reason == "run_timeout"
+        assert begun == []

@@ -347,6 +347,30 @@ async def test_a_filter_limits_what_is_followed(bodies: Bodies, autojump_clock: 
             assert fresh.state.snapshot() == late.state.snapshot()
 
 
+async def test_the_limits_of_a_token_may_leave_events_out_without_a_filter(
+    bodies: Bodies, autojump_clock: MockClock, tmp_path: Path
+):
+    file = tmp_path / "tokens"
+    token = add_token(file, "bob", Role.OPERATOR, handles=["b"])
+    async with network(bodies.jobs, GatewayConfig(token_file=str(file))) as (net, engine):
+        async with net.client(token=token) as client:
+            net.cut()
+            tickets = [
+                await engine.submit("wait", handle=handle, params={}, on_conflict="queue")
+                for handle in "abcbabc"
+            ]
+            bodies.end(*tickets)
+            for ticket in tickets:
+                await ticket.result()
+            mine = [tickets[1].id, tickets[3].id, tickets[5].id]
+            await client.get_run(mine[0])
+            assert set(client.state.runs) == set(mine)
+            assert {run.status for run in client.state.runs.values()} == {"succeeded"}
+            assert client.state.seq == (await engine.snapshot()).seq
+        async with net.client(token=token) as fresh:
+            assert fresh.state.snapshot() == client.state.snapshot()
+
+
 async def test_a_filter_by_types_keeps_no_state_and_is_refused(bodies: Bodies, autojump_clock: MockClock):
     async with network(bodies.jobs) as (net, _):
         with pytest.raises(Invalid, match="types"):

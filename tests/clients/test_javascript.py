@@ -287,6 +287,32 @@ async def test_tokens_go_in_the_first_message(tmp_path: Path):
         assert told == ["admin", None] * 3
 
 
+async def test_the_limits_of_a_token_may_leave_events_out_without_a_filter(tmp_path: Path):
+    program = """
+        const client = await connect(argument.url, { token: argument.token });
+        const heard = [];
+        client.onEvent((event) => heard.push(event.params.n));
+        await client.setParams("b", { n: "ready" });
+        while (heard.length < 5) await client.getRun("none").catch(() => {});
+        client.close();
+        answer({ heard, handles: Object.keys(client.state.snapshot().handles) });
+    """
+    file = tmp_path / "tokens"
+    token = add_token(file, "bob", Role.OPERATOR, handles=["b"])
+    async with serving(GatewayConfig(port=0, token_file=str(file))) as (engine, _, url):
+
+        async def others() -> None:
+            async for _ in engine.events():
+                break
+            for number, handle in enumerate("abcbabcb"):
+                await engine.set_params(handle, {"n": number})
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+            told = await run_node(program, {"url": url, "token": token})
+    assert told == {"heard": ["ready", 1, 3, 5, 7], "handles": ["b"]}
+
+
 async def test_what_the_gateway_has_no_more_comes_as_a_snapshot():
     program = """
         const client = await connect(argument);

@@ -139,6 +139,21 @@ async def test_an_engine_that_is_cut_off_ends_its_bodies_before_the_next_engine_
     assert "has taken the store" in caught.value.message
 
 
+async def test_a_server_that_is_not_told_of_the_end_of_an_engine_s_line_gives_its_lock_away(
+    server: Server, data: Path
+):
+    url = server.fresh_database()
+    await migrating.upgrade(url)
+    with proxied(server, url) as (far, proxy):
+        async with open_engine(Jobs(), SqlStore(far, lease_ttl=1.5), data_dir=data, shutdown_timeout=0):
+            await trio.sleep(1)  # it has renewed its lease
+            proxy.swallow()
+            with trio.fail_after(PATIENCE):
+                async with insistent(Jobs(), url, data):
+                    pass
+            proxy.pass_on()
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Nobody else can write this store."""

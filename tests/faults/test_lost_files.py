@@ -3,6 +3,8 @@ acknowledges nothing that would be gone at the next start."""
 
 from __future__ import annotations
 
+import os
+import random
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -16,6 +18,7 @@ import trio.testing
 from greenroom import Engine, Jobs, Run, open_engine
 from greenroom.errors import Unavailable
 from greenroom.persistence.failures import StoreBroken
+from greenroom.persistence.sqlstore import SqlStore
 
 jobs = Jobs()
 
@@ -61,7 +64,27 @@ def move_the_folder(file: Path) -> None:
     file.parent.rename(file.parent.with_name("elsewhere"))
 
 
-TROUBLES = [delete, move, replace, delete_the_log, delete_the_index, move_the_folder]
+def truncate(file: Path) -> None:
+    with sqlite3.connect(file) as other:
+        other.execute("PRAGMA wal_checkpoint").fetchall()  # what is in the log doesn't count on the file
+    other.close()
+    os.truncate(file, 8192)
+
+
+def truncate_the_log(file: Path) -> None:
+    os.truncate(f"{file}-wal", 0)
+
+
+TROUBLES = [
+    delete,
+    move,
+    replace,
+    delete_the_log,
+    delete_the_index,
+    move_the_folder,
+    truncate,
+    truncate_the_log,
+]
 
 
 async def stopped_by(folder: Path, use: Callable[[Engine], Awaitable[object]]) -> StoreBroken:
@@ -137,12 +160,42 @@ async def test_what_was_acknowledged_is_there_at_the_next_start(
 
 async def test_other_programs_that_open_the_file_are_no_trouble(tmp_path: Path, file: Path):
     async with opened(tmp_path) as engine:
+        for number in range(30):
+            await engine.submit("echo", handle=f"large {number}", params={"text": "x" * 10_000})
         for _ in range(3):
-            with sqlite3.connect(file) as other:
+            with sqlite3.connect(file, isolation_level=None) as other:
                 other.execute("SELECT count(*) FROM runs").fetchall()
+                other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                await one_run(engine)
+                other.execute("CREATE TABLE IF NOT EXISTS large AS SELECT hex(zeroblob(100000)) AS text")
+                other.execute("DROP TABLE large")
+                other.execute("VACUUM")
                 other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             other.close()
             await one_run(engine)
+
+
+async def test_many_checkpoints_beside_reads_and_commits_are_not_taken_for_truncations(
+    tmp_path: Path, file: Path
+):
+    async def read(engine: Engine) -> None:
+        while True:
+            await engine.list_runs(limit=5)
+
+    def checkpoint() -> None:
+        with sqlite3.connect(file) as other:
+            other.execute(f"PRAGMA wal_checkpoint({lots.choice(['PASSIVE', 'RESTART', 'TRUNCATE'])})")
+        other.close()
+
+    lots = random.Random(0)
+    async with opened(tmp_path) as engine, trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(read, engine)
+        for number in range(100):
+            await engine.submit("echo", handle=f"large {number}", params={"text": "x" * 20_000})
+            if number % 5 == 0:
+                await trio.to_thread.run_sync(checkpoint)
+        nursery.cancel_scope.cancel()
 
 
 def damage_a_page(file: Path) -> None:
@@ -180,3 +233,26 @@ async def test_a_read_that_meets_damage_stops_the_engine(
             await engine.history(run)
 
     assert "damaged" in (await stopped_by(tmp_path, use)).message
+
+
+def damage_the_lease(file: Path) -> None:
+    with sqlite3.connect(file) as other:
+        [(page,)] = other.execute("SELECT rootpage FROM sqlite_master WHERE name = 'leases'")
+        other.execute("PRAGMA user_version = 7")  # so that nobody relies on a cached page
+        other.commit()
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    other.close()
+    with open(file, "r+b") as damaged:
+        damaged.seek((page - 1) * 4096)
+        damaged.write(bytes(4096))
+
+
+async def test_a_renewal_of_the_lease_that_meets_damage_stops_an_idle_engine(tmp_path: Path, file: Path):
+    async def live() -> None:
+        async with open_engine(jobs, SqlStore(f"sqlite:///{file}", lease_ttl=1.5), data_dir=tmp_path):
+            damage_the_lease(file)
+            with trio.fail_after(4):  # before it looks at its files
+                await trio.sleep_forever()
+
+    with pytest.raises(StoreBroken, match="damaged"):
+        await live()

@@ -308,7 +308,7 @@ def test_ten_mistakes_get_ten_messages_with_their_paths():
         ({"start": ["a"], "nodes": {"a": TIMER}}, "start: must be a text, not ['a']"),
         ({"start": "b", "nodes": {"a": TIMER}}, "start: there is no node 'b': there are a"),
         (flow(a=TIMER) | {"node": {}}, "node: unknown field: did you mean 'nodes'?"),
-        ({"start": math.nan, "nodes": {"a": TIMER}}, "start: the float nan is not a JSON value"),
+        ({"start": math.nan, "nodes": {"a": TIMER}}, "start: the number nan is not a JSON value"),
         (flow(a=TIMER) | {"edges": {}}, "edges: must be a list, not {}"),
         (flow(a=TIMER) | {"edges": ["a b"]}, "edges[0]: must be an object, not 'a b'"),
         (flow(a=TIMER) | {"edges": [{"from": "a"}]}, "edges[0].to: is missing"),

@@ -337,6 +337,7 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
             node("executor", service="s", script={"cmd": "sh"}),
             "script: is of no use without exec_type 'local_script'",
         ),
+        (node("choice", choice_key="x"), "choice_key: is of no use in a node of kind 'choice'"),
         (local("f", foreach_execs=[{"index": 1}]), "foreach_execs: is of no use in a node of kind 'local'"),
     ],
 )
@@ -359,6 +360,7 @@ async def test_a_program_may_write_all_fields_if_they_are_empty(autojump_clock: 
         "foreach_execs": None,
         "subflow_execs": [],
         "choice_cases": None,
+        "choice_key": "",
         "subflow": None,
     }
     async with open_engine(Calls().jobs) as engine:

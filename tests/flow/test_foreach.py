@@ -244,6 +244,28 @@ async def test_its_node_run_begins_with_its_first_item_also_over_a_restart(
     assert whole.started_at == first.started_at
 
 
+async def test_its_node_run_keeps_the_first_results_as_far_as_there_is_room(
+    autojump_clock: MockClock,
+) -> None:
+    """Nobody bounds how many there are, and the answers that show node runs are bounded."""
+    calls = Calls()
+
+    @calls.jobs.function("long")
+    async def long(item: int) -> str:
+        return f"{item}" * 300
+
+    async with open_engine(calls.jobs, max_value_bytes=1000) as engine:
+        done = await walk(
+            engine,
+            flow("", a=node("foreach", "$params.items", exec_type="local", func="long")),
+            {"items": list(range(9))},
+        )
+        assert done.result == {}
+        *branches, whole = done.rows
+    assert [row.output for row in branches] == [f"{n}" * 300 for n in range(9)]
+    assert whole.output == [f"{n}" * 300 for n in range(3)]
+
+
 async def test_what_is_shown_of_the_branches_of_a_node_at_work_is_bounded(autojump_clock: MockClock) -> None:
     jobs = Calls().jobs
 

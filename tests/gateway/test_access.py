@@ -514,6 +514,19 @@ async def test_a_ticket_is_good_for_30_seconds_and_for_events_only(tokens, autoj
             assert (await raw.http("HEAD", f"/api/events?ticket={ticket}")).status == status
 
 
+async def test_a_ticket_is_good_for_as_long_as_the_token_that_it_was_issued_for(tokens):
+    async with house(token_file=tokens["file"]) as home:
+        mark = {"authorization": bearer(tokens["viewer"])}
+        ticket = (await home.http("POST", "/api/tickets", **mark)).json["ticket"]
+        remove_token(tokens["file"], "the-viewer")
+        home.gateway.reconfigure(home.gateway._shared.config)
+        raw = await home.raw()
+        async with raw.stream:
+            head = f"GET /api/events?ticket={ticket} HTTP/1.1\r\nHost: localhost\r\n"
+            await raw.send(f"{head}Last-Event-ID: unknown:1\r\n\r\n".encode())
+            assert (await raw.stream.receive_some()).startswith(b"HTTP/1.1 401 ")
+
+
 async def test_a_token_in_the_url_is_not_looked_at(tokens):
     async with house(token_file=tokens["file"]) as home:
         for name in ("token", "access_token", "ticket"):

@@ -16,7 +16,7 @@ from greenroom.gateway.taskcalls import TABLE
 from greenroom.persistence.memory import MemoryStore
 
 from .flowing import DOUBLES, HANGS, QUEUED, WAITS, flow_house, until_run
-from .support import Answer, House, Raw
+from .support import Answer, House, Raw, Refused
 
 CONTINUE = {"unhandled_errors": "continue"}
 """What is written into definitions that come over these calls."""
@@ -101,6 +101,18 @@ async def test_the_least_busy_worker_is_allocated_and_those_of_a_service_are_lis
     assert {worker["id"] for worker in listed} == {"a", "b"}
 
 
+@pytest.mark.parametrize("url", ["http://10.0.0.7:80", "http://169.254.169.254", "http://[::ffff:a00:7]"])
+async def test_a_worker_that_may_not_be_called_can_not_register(home, prefix, url):
+    for body in ({"type": "http"}, {"type": ""}, {}):
+        answer = await home.http("POST", f"{prefix}/register", WORKER | {"url": url} | body)
+        assert refused(answer) == (400, "invalid")
+    async with home.socket() as talk:
+        with pytest.raises(Refused) as caught:
+            await talk.call("register_worker", worker_id="w", url=url, services=["sum"])
+        assert caught.value.code == "invalid"
+    assert (await home.http("GET", "/list")).json == []
+
+
 async def test_without_a_worker_nobody_is_allocated(home, prefix):
     answer = await home.http("GET", f"{prefix}/allocate?service=sum")
     assert refused(answer) == (503, "unavailable")
@@ -121,13 +133,17 @@ async def test_a_heartbeat_of_nobody_is_not_found(home, prefix):
         ({"type": None}, "http://127.0.0.1:9", "http"),
         ({"type": "queue"}, "", "queue"),
         ({"Type": "async"}, "queue", "async"),
+        ({"Type": "async"}, "", "async"),
+        ({"type": "queue"}, "queue", "queue"),
+        ({"type": "queue"}, "http://10.0.0.7:9/", "queue"),
+        ({"type": "http"}, "http://127.0.0.1:9/", "http"),
     ],
 )
-async def test_the_kind_of_a_worker_may_have_the_words_that_are_in_use(home, type, url, kind):
+async def test_a_worker_is_listed_with_the_words_that_it_sent(home, type, url, kind):
     body = {"ID": "w1", "URL": url, "Services": ["sum"], "lastHeartbeat": 0, **type}
     assert done(await home.http("POST", "/register", body))
     [worker] = (await home.http("GET", "/list")).json
-    assert worker["type"] == kind
+    assert (worker["type"], worker["url"]) == (kind, url)
 
 
 # Flows and versions.
@@ -271,12 +287,28 @@ async def test_a_page_is_bounded_in_bytes(home, monkeypatch):
         await put(home, flow, {"start": "a", "nodes": {"a": {"kind": "timer", "params": params}}}, Version=0)
     listed = (await home.http("GET", f"/flows/version?flow_id={flow}")).json
     assert [row["version"] for row in listed] == [3, 2]
-    answer = await home.http("GET", f"/flows/version?flow_id={flow}&page_size=3")
-    assert refused(answer) == (413, "too_large")
+    for query in ("&page_size=3", "&page=1"):
+        answer = await home.http("GET", f"/flows/version?flow_id={flow}{query}")
+        assert refused(answer) == (413, "too_large")
     assert "page_size" in answer.json["error"]
     for page, number in ((1, 3), (2, 2), (3, 1)):
         listed = (await home.http("GET", f"/flows/version?flow_id={flow}&page_size=1&page={page}")).json
         assert [row["version"] for row in listed] == [number]
+
+
+async def test_a_page_of_tasks_is_bounded_in_bytes(home, monkeypatch):
+    flow = await make_flow(home, WAITS)
+    body = {"FlowID": flow, "ParamsJSON": json.dumps({"text": "x" * 2000})}
+    tasks = [(await home.http("POST", "/tasks", body)).json["id"] for _ in range(4)]
+    monkeypatch.setattr("greenroom.persistence.flows.PAGE_BYTES", 9000)
+    for query in ("", "?page_size=4", "?page=1"):
+        answer = await home.http("GET", f"/tasks{query}")
+        assert refused(answer) == (413, "too_large")
+        assert "page_size" in answer.json["error"]
+    for page, ids in ((1, [3, 2]), (2, [1, 0]), (3, [])):
+        listed = (await home.http("GET", f"/tasks?page_size=2&page={page}")).json
+        assert [tasks.index(task["id"]) for task in listed["data"]] == ids
+        assert listed["total"] == 4
 
 
 EACH: dict[str, Any] = {
@@ -304,14 +336,17 @@ async def test_node_runs_come_in_pages(home, prefix, monkeypatch):
 
     every = [str(number) for number in range(9)]
     assert await branches("") == [*every, ""]
+    rows = (await home.http("GET", f"{prefix}/tasks/runs?task_id={task}")).json
+    assert [row["sub_status"] for row in rows] == ["branch_complete"] * 9 + [""]
     assert await branches("&page_size=4") == every[:4]
     assert await branches("&page_size=4&page=2") == every[4:8]
     assert await branches("&page_size=4&page=3") == [every[8], ""]
     assert await branches("&page_size=4&page=4") == []
     monkeypatch.setattr("greenroom.persistence.flows.PAGE_BYTES", 1000)
     assert 1 <= len(await branches("")) < 9
-    answer = await home.http("GET", f"/tasks/runs?task_id={task}&page_size=9")
-    assert refused(answer) == (413, "too_large")
+    for query in ("&page_size=9", "&page=1"):
+        answer = await home.http("GET", f"/tasks/runs?task_id={task}{query}")
+        assert refused(answer) == (413, "too_large")
     assert await branches("&page_size=1&page=9") == ["8"]
     rows, last = [], 0
     while page := (await home.http("GET", f"/api/runs/{task}/nodes?after={last}&limit=9")).json["node_runs"]:

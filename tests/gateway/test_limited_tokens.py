@@ -280,6 +280,24 @@ async def test_own_runs_are_started_and_steered_as_without_limits(home, tokens):
         await talk.call("wait", run_id=run)
 
 
+async def test_a_pattern_that_fits_the_ids_of_runs_opens_no_way_to_runs_of_others(home, tokens):
+    """A message goes to a run or to a handle; an id that fits a token's handles is still an id."""
+    token = add_token(tokens["file"], "digits", Role.OPERATOR, handles=["0*"])
+    home.gateway.reconfigure(home.gateway._shared.config)
+    theirs = await home.engine.submit("wait", handle="bob/1", params={})
+    ended = await home.engine.submit("quick", handle="bob/2", params={})
+    await ended.wait()
+    mine = await home.engine.submit("wait", handle="01", params={})
+    await until(home.engine, lambda now: now.runs[mine.id].status == "running")
+    async with home.socket(headers={"authorization": f"Bearer {token}"}) as talk:
+        for id in (theirs.id, ended.id, "0" * 32):
+            said = await refusal(talk, "inject", run_or_handle=id, message=1)
+            assert said == f"no_active_run: {id!r} is no pending run, nor a handle that has one"
+        for name in (mine.id, "01"):
+            assert (await talk.call("inject", run_or_handle=name, message=1))["outcome"] == "accepted"
+    assert "run_message" not in {event.type for event in await home.engine.history(theirs.id)}
+
+
 async def test_a_conflict_tells_nothing_of_a_run_of_another_job(home, tokens):
     first = await home.engine.submit("wait", handle="h", params={"secret": 1}, request_id="r")
     async with home.socket(headers=header(tokens, "mirror")) as talk:
@@ -439,3 +457,25 @@ async def test_server_sent_events_end_when_the_token_is_taken_back_or_limited(ho
             while not rest.endswith(b"0\r\n\r\n"):
                 rest += await raw.stream.receive_some()
         assert b"alice/9" not in rest
+
+
+async def test_server_sent_events_end_at_once_also_for_a_client_that_is_behind(home, tokens):
+    """It has hundreds of events still to come when its token is taken back, and gets none of them."""
+    raw = await home.raw()
+    async with raw.stream:
+        raw.stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_RCVBUF, 4096)
+        head = f"Host: localhost\r\nAuthorization: Bearer {tokens['alice']}\r\n"
+        await raw.send(f"GET /api/events HTTP/1.1\r\n{head}\r\n".encode())
+        with trio.fail_after(PATIENCE):
+            while b"retry" not in await raw.stream.receive_some():
+                pass
+        for number in range(200):
+            params = {"number": number, "much": "x" * 100_000}
+            await (await home.engine.submit("quick", handle=f"alice/{number}", params=params)).wait()
+        remove_token(tokens["file"], "alice")
+        home.gateway.reconfigure(home.gateway._shared.config)
+        received = 0
+        with trio.fail_after(PATIENCE):
+            while data := await raw.stream.receive_some():
+                received += len(data)
+        assert received < 15_000_000

@@ -134,6 +134,11 @@ def test_what_the_engine_checks_stands_in_the_schemas() -> None:
     [limit] = [one for one in paths["/api/runs"]["get"]["parameters"] if one["name"] == "limit"]
     assert (limit["schema"]["minimum"], limit["schema"]["maximum"]) == (1, 1000)
     assert "null" not in json.dumps(paths["/api/runs"]["get"]["parameters"])
+    tasks = {one["name"]: one["schema"] for one in paths["/api/tasks"]["get"]["parameters"]}
+    assert "2000000" in json.dumps(tasks["page"])
+    assert {"", "running", "canceled"} <= set(tasks["status"]["enum"])
+    assert body("/api/flows/version")["status"]["enum"] == ["", "draft", "published"]
+    assert body("/api/register")["type"]["enum"] == ["", "http", "queue", "async"]
 
 
 async def test_a_query_of_null_is_no_number_and_a_whole_number_may_have_a_point() -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import trio
 
+from greenroom import Jobs, Run, open_engine
 from greenroom.actors.stream import RING_SIZE
 from greenroom.gateway import Limits
 from greenroom.gateway.snapshots import filtered
@@ -348,3 +349,35 @@ async def test_a_fold_under_a_filter_gives_the_next_snapshot_under_it(filter):
             projection.apply(msgspec.convert(event, Event))
         projection.seq = home.engine.stream.last_seq
         assert projection.snapshot() == filtered(await home.engine.snapshot(), filter)
+
+
+async def test_a_handle_that_a_forgotten_run_has_taken_is_shown_under_a_filter_by_handles(
+    autojump_clock, monkeypatch
+):
+    """The body of an abandoned run goes on, and so many have ended since that the run is in no snapshot."""
+    monkeypatch.setattr("greenroom.protocol.fold.KEPT_ENDED_RUNS", 4)
+    jobs, stuck = Jobs(), trio.Event()
+
+    @jobs.job("stuck", grace=1)
+    async def ignore_cancel(run: Run) -> None:
+        with trio.CancelScope(shield=True):
+            await stuck.wait()
+
+    @jobs.job("nothing")
+    async def nothing(run: Run) -> None: ...
+
+    async with open_engine(jobs, "memory:") as engine:
+        ticket = await engine.submit("stuck", handle="ann")
+        await trio.sleep(1)
+        await ticket.cancel()
+        await ticket.wait()
+        for number in range(5):
+            await (await engine.submit("nothing", handle=f"h{number}")).result()
+        snapshot = await engine.snapshot()
+        stuck.set()
+    assert ticket.id not in snapshot.runs
+    for filter in (Filter(handles=frozenset({"ann"})), Filter(runs=frozenset({ticket.id}))):
+        seen = filtered(snapshot, filter)
+        assert seen.handles == {"ann": snapshot.handles["ann"]}
+        assert seen.handles["ann"].active_run == ticket.id
+    assert "ann" not in filtered(snapshot, Filter(runs=frozenset({"another"}))).handles

@@ -141,7 +141,7 @@ async def test_a_worker_with_a_token_does_its_work_through_the_proxy(name, tmp_p
         assert await ticket.result() == {"out": 5}
 
 
-@pytest.mark.parametrize("path", ["/", "/greenroom/"])
+@pytest.mark.parametrize("path", ["/", "/greenroom/", "/greenroom"])
 async def test_a_websocket_gets_through(name, tmp_path, path):
     async with site(name, tmp_path) as here, here.socket(path) as talk:
         assert (await talk.receive())["role"] == "admin"

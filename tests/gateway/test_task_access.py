@@ -12,13 +12,13 @@ import pytest
 import trio
 
 from greenroom.errors import Invalid
-from greenroom.gateway import GatewayConfig, Role, add_token
+from greenroom.gateway import GatewayConfig, Role, add_token, remove_token
 from greenroom.gateway.access import Access
 from greenroom.gateway.server import _is_local
 from greenroom.gateway.taskcalls import TABLE, TaskCall
 
 from .flowing import QUEUED, flow_house
-from .support import House, Raw
+from .support import PATIENCE, House, Raw
 
 MAY: dict[str, set[tuple[str, str]]] = {
     "worker": {
@@ -127,6 +127,8 @@ async def test_that_workers_need_no_token_is_warned_of(tokens, caplog):
     [
         {"origin": "http://localhost:{port}"},
         {"x_forwarded_for": "127.0.0.1"},
+        {"x_forwarded_proto": "https"},
+        {"x_forwarded_host": "localhost"},
         {"forwarded": "for=127.0.0.1"},
         {"via": "1.1 proxy"},
         {"x_real_ip": "127.0.0.1"},
@@ -221,3 +223,61 @@ async def test_a_worker_may_do_its_work_over_a_websocket_and_nothing_else(home, 
         await talk.call("complete_work", item_id=item["id"], result=5)
         with trio.fail_after(5):
             assert await ticket.result() == {"out": 5}
+
+
+async def a_poll_waits(home: House) -> None:
+    with trio.fail_after(PATIENCE):
+        while not home.engine.workers._queue.report()["polls"]:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+
+
+async def test_a_poll_that_waits_is_refused_as_soon_as_its_token_is_taken_back(home, tokens):
+    """The work goes to a worker whose token is in force."""
+    await home.engine.flows.publish("f", QUEUED)
+    raw = await home.raw()
+    async with raw.stream:
+        body = b'{"worker_id":"w","services":["slow"]}'
+        head = (
+            "POST /queue/poll HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Authorization: Bearer {tokens['worker']}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        await raw.send(head.encode() + body)
+        await a_poll_waits(home)
+        remove_token(tokens["file"], "the-worker")
+        home.gateway.reconfigure(home.gateway._shared.config)
+        await home.engine.flows.start("f", params={"n": 1})
+        assert (await raw.answer()).status == 401
+    admin = {"authorization": f"Bearer {tokens['admin']}"}
+    poll = {"worker_id": "other", "services": ["slow"]}
+    assert (await home.http("POST", "/queue/poll", poll, **admin)).status == 200
+
+
+async def test_a_request_whose_body_comes_after_its_token_was_taken_back_is_refused(home, tokens):
+    raw = await home.raw()
+    async with raw.stream:
+        head = (
+            "POST /workers/register HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Authorization: Bearer {tokens['worker']}\r\nContent-Length: 49\r\nExpect: 100-continue\r\n\r\n"
+        )
+        await raw.send(head.encode())
+        assert (await raw.stream.receive_some()).startswith(b"HTTP/1.1 100 ")
+        remove_token(tokens["file"], "the-worker")
+        home.gateway.reconfigure(home.gateway._shared.config)
+        await raw.send(b'{"id":"intruder","services":["s"],"type":"queue"}')
+        assert (await raw.answer()).status == 401
+    assert not await home.engine.workers.list()
+
+
+async def test_a_poll_without_a_token_ends_when_the_exemption_does(open_home, tokens):
+    raw = await open_home.raw()
+    async with raw.stream:
+        body = b'{"worker_id":"w","services":["slow"]}'
+        head = "POST /queue/poll HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        await raw.send(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        await a_poll_waits(open_home)
+        exempting = open_home.gateway._shared.config
+        open_home.gateway.reconfigure(exempting)  # which changes nothing, so the poll waits on
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert open_home.engine.workers._queue.report()["polls"] == 1
+        open_home.gateway.reconfigure(GatewayConfig(token_file=tokens["file"]))
+        assert (await raw.answer()).status == 401

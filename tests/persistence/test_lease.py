@@ -107,6 +107,13 @@ def test_who_hears_that_another_has_the_lease_stops_and_its_bodies_have_a_moment
     assert keeping.next() == float("inf")
 
 
+def test_who_finds_the_store_damaged_at_a_renewal_stops():
+    keeping = Keeping(15, sent=0)
+    keeping.turn(5)
+    assert keeping.turn(5.1, Failed("the file is damaged", damaged=True)) == [Do.STOP]
+    assert keeping.why == "the file is damaged"
+
+
 def test_who_asks_hears_that_the_lease_is_good_though_nobody_had_said_that_it_was_not():
     keeping = Keeping(15, sent=0)
     assert keeping.turn(1, Asked()) == [Do.GO_ON]

@@ -63,6 +63,36 @@ def test_what_was_accepted_goes_on_after_a_crash_and_after_a_stop():
     assert (figures.lives, figures.crashes, figures.commands) == (3, 1, 2)
 
 
+def test_a_body_takes_messages_and_each_of_them_is_given_once():
+    heard: list[object] = []
+
+    async def scenario(world: World) -> None:
+        own = Jobs()
+
+        @own.job("hears", resumable=True)
+        async def hears(run: Run) -> None:
+            heard.append(await run.next_message())
+            heard.append(await run.next_message(release_slot=True))
+            await run.save_checkpoint("heard two")
+            await run.sleep(10)
+            heard.extend(await run.messages())
+
+        server = await world.serve(own)
+        ann = world.client("ann")
+        ticket = await ann.submit("hears", handle="a")
+        for number in range(4):
+            await ann.inject("a", {"number": number})
+            await trio.sleep(1)
+        await ticket.result()
+        await ann.submit("hears", handle="a")
+        await ann.inject("a", {"number": 4})
+        await trio.sleep(1)
+        await server.crash()
+
+    simulate(1, scenario)
+    assert heard == [{"number": number} for number in range(5)]
+
+
 def test_a_server_that_is_cancelled_gives_what_executes_no_time():
     async def scenario(world: World) -> None:
         server = await world.serve(holding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -305,6 +306,33 @@ async def test_runs_of_flows_are_listed_newest_first_by_status_and_version_and_c
         ):
             assert await story.store.flow_runs(query) == fitting(story, states.values(), query), query
         assert (await story.store.flow_runs(FlowRunQuery())).total == 24
+
+
+@pytest.mark.parametrize("most", [1, 2_500, 10_000, 10**6])
+async def test_a_page_of_what_may_be_large_ends_where_there_is_no_more_room(
+    place: Place, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = json.dumps({"text": "x" * 1000})
+    numbers = range(1, 6)
+    async with opened(place) as story:
+        await story.tell(memos=[FlowRow("f1", "f", "", NOW)])
+        for n in numbers:
+            await story.tell(memos=[version(f"v{n}", n, definition=text)])
+            await begin_flow(story, f"r{n}", text=text)
+            await step(story, node_run("r1", n, output="x" * 1000), text)
+        monkeypatch.setattr("greenroom.persistence.flows.PAGE_BYTES", most)
+        store = story.store
+        page = await store.flow_runs(FlowRunQuery())
+        lengths = {
+            "versions": [row.version for row in await store.versions([f"v{n}" for n in numbers])],
+            "node runs": [row.number for row in await store.node_runs("r1", limit=5)],
+            "runs": [6 - int(run.id[1:]) for run, _ in page.runs],
+        }
+        assert page.total == 5
+        for found in lengths.values():
+            assert found == list(numbers)[: len(found)]
+            assert len(found) == {1: 1, 10**6: 5}.get(most, len(found))
+            assert len(found) <= max(1, most // 1000)
 
 
 # Refusals.

@@ -921,11 +921,15 @@ class SlowDeletes(DiskFiles):
         self.goes_on = trio.Event()
 
     async def delete(self, handle: str, paths: Sequence[str]) -> None:
-        await self.goes_on.wait()
+        await self._wait()
         await super().delete(handle, paths)
 
+    async def _wait(self) -> None:
+        with trio.move_on_after(60):  # so that a test that fails comes to an end
+            await self.goes_on.wait()
+
     async def remove_parts(self, handle: str, run: str) -> None:
-        await self.goes_on.wait()
+        await self._wait()
         await super().remove_parts(handle, run)
 
 
@@ -973,6 +977,34 @@ async def test_slow_deletes_after_a_crash_delay_only_the_runs_whose_files_they_a
     assert sorted(path.name for path in (lives.folder / "i").iterdir()) == ["x.txt"]
     assert not list((lives.folder / "h").rglob("*.txt"))
     assert not list(lives.folder.rglob("*.part"))
+
+
+async def test_a_restart_that_cannot_list_unfinished_files_deletes_none_that_may_be_an_older_runs(
+    lives: Lives, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = Jobs()
+
+    @jobs.job("writes", resumable=True)
+    async def writes(run: Run, params: dict[str, bool]) -> None:
+        async with run.open_file("a.txt", overwrite=True) as file:
+            await file.write(b"whole")
+
+    async def unfinished(*_: Any) -> list[str]:
+        raise OSError("the folder can't be read")
+
+    async with lives.clean(jobs) as engine:
+        await ended(engine, await engine.submit("writes", handle="h", params={}))
+    with monkeypatch.context() as patched:
+        hangs = await hang(lives, patched, "finish")
+        async with lives.crash(jobs) as engine:
+            run = await engine.submit("writes", handle="h", params={})
+            with trio.fail_after(20):
+                await hangs.wait()
+    monkeypatch.setattr(files.DiskFiles, "unfinished", unfinished)
+    async with lives.clean(jobs, max_concurrent=0) as engine:
+        await engine.cancel(run.id, files="delete")
+        assert (await ended(engine, run)).status == "cancelled"
+    assert "a.txt" in left(lives)
 
 
 async def hang(lives: Lives, monkeypatch: pytest.MonkeyPatch, name: str) -> trio.Event:
@@ -1058,6 +1090,27 @@ async def test_a_request_id_is_known_after_a_restart_while_the_run_is_pending_an
                 assert await again.result() == "done for h"
         with pytest.raises(Conflict):
             await engine.submit("wait", handle="other", request_id="once")
+
+
+@pytest.mark.parametrize("place", ["memory", "sqlite_unthreaded"], indirect=True)
+async def test_all_request_ids_of_a_run_from_before_a_restart_expire_a_day_after_its_end(
+    lives: Lives, clock: Clock
+) -> None:
+    bodies, requests, day = Bodies(), ("first", "second", "third"), 24 * 3600
+    async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
+        for request in requests:
+            run = await engine.submit("wait", handle="h", on_conflict="join", request_id=request)
+    bodies.end(run)
+    async with lives.clean(bodies.jobs, max_concurrent=3) as engine:
+        await ended(engine, run)
+        await trio.sleep(day - 10)
+        for request in requests:
+            assert (await engine.submit("wait", handle="h", request_id=request)).id == run.id
+        await trio.sleep(20)
+        for request in requests:
+            again = await engine.submit("wait", handle=f"after {request}", request_id=request)
+            assert not again.joined
+            await engine.cancel(again.id)
 
 
 async def test_deadlines_keep_running_over_a_restart(lives: Lives, clock: Clock) -> None:

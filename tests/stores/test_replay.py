@@ -79,16 +79,52 @@ async def test_an_answer_from_before_a_checkpoint_is_not_given_to_a_question_aft
 
 
 @pytest.mark.parametrize("leave", ["crash", "clean"])
+async def test_an_answer_is_spent_by_a_checkpoint_after_which_nothing_was_asked(
+    lives: Lives, clock: Clock, leave: str
+) -> None:
+    jobs, life = Jobs(), [1]
+
+    @jobs.job("asks", resumable=True)
+    async def asks(run: Run) -> Any:
+        if run.checkpoint is None:
+            await run.interrupt("delete?", key="permission")
+            await run.save_checkpoint("A is deleted")
+        if life[0] == 1:
+            await trio.sleep_forever()
+        return await run.interrupt("delete?", key="permission")
+
+    async with getattr(lives, leave)(jobs) as engine:
+        run = await engine.submit("asks", handle="h")
+        first = await until_asked(engine, "delete?")
+        await engine.answer(first, "yes")
+        await wait_until(engine, lambda now: not now.interrupts)
+    life[0] = 2
+    async with lives.clean(jobs) as engine:
+        second = await until_asked(engine, "delete?")
+        assert second != first
+        await engine.answer(second, "no")
+        assert (await ended(engine, run)).result == "no"
+
+
+@pytest.mark.parametrize("leave", ["crash", "clean"])
 @pytest.mark.parametrize("release_slot", [False, True])
+@pytest.mark.parametrize("take", ["next_message", "messages"])
 async def test_what_is_asked_about_one_message_is_never_answered_for_another(
-    lives: Lives, clock: Clock, leave: str, release_slot: bool
+    lives: Lives, clock: Clock, leave: str, release_slot: bool, take: str
 ) -> None:
     jobs, deleted = Jobs(), []
+
+    async def said(run: Run) -> Any:
+        if take == "next_message":
+            return await run.next_message(release_slot=True)
+        while not (messages := await run.messages()):
+            await run.sleep(0.01)
+        return messages[0]
 
     @jobs.job("deletes", resumable=True)
     async def deletes(run: Run) -> None:
         while True:
-            message = await run.next_message(release_slot=True)
+            message = await said(run)
             if await run.confirm("really?", timeout=math.inf, release_slot=release_slot):
                 deleted.append(message)
             await run.save_checkpoint(len(deleted))
@@ -102,14 +138,66 @@ async def test_what_is_asked_about_one_message_is_never_answered_for_another(
         await wait_for(engine, run, "suspended")
         if about_a in (await engine.snapshot()).interrupts:  # its message is gone with the last body
             await engine.answer(about_a, True)
-        await wait_until(engine, lambda now: now.runs[run.id].waiting_for == "message")
+        await wait_until(engine, lambda now: now.runs[run.id].waiting_for in ("message", "time"))
         await engine.inject("h", "B")
         about_b = await until_asked(engine, "really?")
         assert (about_b != about_a, deleted) == (True, [])
         await engine.answer(about_b, True)
-        await wait_until(engine, lambda now: now.runs[run.id].waiting_for == "message" and deleted)
+        await wait_until(engine, lambda now: now.runs[run.id].waiting_for in ("message", "time") and deleted)
         assert deleted == ["B"]
         await engine.cancel(run.id)
+
+
+async def test_a_question_after_the_checkpoint_of_a_message_is_asked_once(lives: Lives, clock: Clock) -> None:
+    jobs = Jobs()
+
+    @jobs.job("asks", resumable=True)
+    async def asks(run: Run) -> list[Any]:
+        if run.checkpoint is None:
+            await run.save_checkpoint(await run.next_message())
+        return [run.checkpoint, await run.interrupt("really?", release_slot=True)]
+
+    async with lives.crash(jobs) as engine:
+        run = await engine.submit("asks", handle="h")
+        await wait_for(engine, run, "running")
+        await engine.inject("h", "A")
+        question = await until_asked(engine, "really?")
+    async with lives.clean(jobs) as engine:
+        await engine.answer(question, "yes")
+        assert (await ended(engine, run)).result == ["A", "yes"]
+    assert opened(lives) == ["really?"]
+
+
+@pytest.mark.parametrize("waits_for", ["an answer", "a child"])
+async def test_what_a_body_waits_for_when_it_is_stopped_is_the_same_after_a_checkpoint_in_its_cleanup(
+    lives: Lives, clock: Clock, waits_for: str
+) -> None:
+    jobs, begun = Jobs(), []
+
+    @jobs.job("child", resumable=True)
+    async def child(run: Run) -> Any:
+        begun.append(run.id)
+        return await run.interrupt("really?", release_slot=True)
+
+    @jobs.job("parent", resumable=True)
+    async def parent(run: Run) -> Any:
+        try:
+            if waits_for == "a child":
+                return await run.call("child", handle="c")
+            return await run.interrupt("really?", release_slot=True)
+        except trio.Cancelled:
+            with trio.CancelScope(shield=True):
+                await run.save_checkpoint("stopped")
+            raise
+
+    async with lives.clean(jobs) as engine:
+        run = await engine.submit("parent", handle="h")
+        question = await until_asked(engine, "really?")
+    async with lives.clean(jobs) as engine:
+        await engine.answer(question, "yes")
+        assert (await ended(engine, run)).result == "yes"
+    assert opened(lives) == ["really?"]
+    assert len(set(begun)) == (waits_for == "a child")
 
 
 async def test_a_question_in_flight_is_asked_once_and_its_answer_is_kept_over_restarts(
@@ -325,11 +413,8 @@ async def test_a_call_of_other_terms_gets_a_child_of_its_own_and_the_stored_one_
     async def parent(run: Run) -> Any:
         return await run.call("child", handle="c", params={"n": life[0]}, on_conflict=on_conflict)
 
-    async def dies(run: Any, message: Suspend) -> None:
-        """The process dies after the child is created, and before its parent is suspended for it."""
-
     with monkeypatch.context() as patched:
-        patched.setitem(_HANDLERS, Suspend, dies)
+        patched.setitem(_HANDLERS, Suspend, die_before_suspending)
         async with lives.crash(jobs) as engine:
             run = await engine.submit("parent", handle="h")
             await wait_until(engine, lambda now: begun)
@@ -344,6 +429,74 @@ async def test_a_call_of_other_terms_gets_a_child_of_its_own_and_the_stored_one_
             first = await ended(engine, first.id)
             assert first.status == ("succeeded" if ends else "cancelled")
     assert f"child {first.id} is withdrawn" in caplog.text
+
+
+async def die_before_suspending(run: Any, message: Suspend) -> None:
+    """The process dies after a child is created, and before its parent is suspended for it."""
+
+
+@pytest.mark.parametrize("ends", ["before the restart", "after it"])
+async def test_a_retry_after_a_crash_gets_the_child_that_its_last_attempt_had_called(
+    lives: Lives, clock: Clock, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    charged: list[str] = []
+    go_on = trio.Event()
+    jobs = Jobs()
+
+    @jobs.job("charge", resumable=True)
+    async def charge(run: Run) -> str:
+        if ends == "after it":
+            await go_on.wait()
+        charged.append(run.id)
+        return run.id
+
+    @jobs.job("pays", max_attempts=2)
+    async def pays(run: Run) -> Any:
+        return await run.call("charge", handle="card")
+
+    with monkeypatch.context() as patched:
+        patched.setitem(_HANDLERS, Suspend, die_before_suspending)
+        async with lives.crash(jobs) as engine:
+            run = await engine.submit("pays", handle="h")
+            await wait_until(engine, lambda now: len(now.runs) == 2)
+            if ends == "before the restart":
+                await wait_until(engine, lambda now: charged)
+    async with lives.clean(jobs) as engine:
+        if ends == "after it":
+            await wait_until(engine, lambda now: now.runs[run.id].waiting_for == "child")
+            go_on.set()
+        found = await ended(engine, run)
+        assert (found.result, found.attempt) == (charged[0], 2), found.error
+        assert await engine.list_runs(handle="card", status="queued") == []
+    assert len(charged) == 1
+
+
+async def test_a_child_is_cancelled_with_a_parent_whose_next_body_has_not_called_it_again(
+    lives: Lives, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, life = Jobs(), [1]
+
+    @jobs.job("child", resumable=True)
+    async def child(run: Run) -> None:
+        await trio.sleep_forever()
+
+    @jobs.job("parent", resumable=True)
+    async def parent(run: Run) -> None:
+        if life[0] == 1:
+            await run.call("child", handle="c")
+        await trio.sleep_forever()
+
+    with monkeypatch.context() as patched:
+        patched.setitem(_HANDLERS, Suspend, die_before_suspending)
+        async with lives.crash(jobs) as engine:
+            run = await engine.submit("parent", handle="h")
+            await wait_until(engine, lambda now: "c" in now.handles and now.handles["c"].active_run)
+    life[0] = 2
+    async with lives.clean(jobs) as engine:
+        await wait_for(engine, run, "running")
+        [child_run] = await engine.list_runs(handle="c")
+        await engine.cancel(run.id)
+        assert (await ended(engine, child_run.id)).reason == "parent_cancelled"
 
 
 async def test_a_request_id_that_a_stranger_has_used_is_no_conflict_for_a_call(
@@ -450,6 +603,34 @@ async def test_the_failure_of_a_child_is_not_repeated_by_a_body_that_goes_on(
     async with lives.clean(jobs) as engine:
         assert (await ended(engine, run)).result == "went on"
     assert len(begun) == 1
+
+
+@pytest.mark.parametrize("place", ["memory", "sqlite_unthreaded"], indirect=True)
+async def test_a_child_is_known_for_as_long_as_its_parent_is_pending(lives: Lives, clock: Clock) -> None:
+    charged: list[str] = []
+    jobs = Jobs()
+
+    @jobs.job("charge")
+    async def charge(run: Run) -> str:
+        charged.append(run.id)
+        return run.id
+
+    @jobs.job("pays", resumable=True)
+    async def pays(run: Run) -> Any:
+        child = await run.call("charge", handle="card")
+        if charged == [child] and not waited.is_set():
+            await run.sleep(25 * 3600)
+        return child
+
+    waited = trio.Event()
+    async with lives.crash(jobs) as engine:
+        run = await engine.submit("pays", handle="h")
+        await wait_until(engine, lambda now: charged and now.runs[run.id].waiting_for == "time")
+    waited.set()
+    async with lives.clean(jobs) as engine:
+        await trio.sleep(26 * 3600)
+        assert (await ended(engine, run)).result == charged[0]
+    assert len(charged) == 1
 
 
 async def test_a_call_that_was_refused_takes_up_a_position(lives: Lives, clock: Clock) -> None:

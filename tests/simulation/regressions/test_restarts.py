@@ -21,6 +21,11 @@ async def long(run: Run) -> None:
     await run.sleep(100, release_slot=False)
 
 
+@jobs.job("brief", resumable=True)
+async def brief(run: Run) -> None:
+    await run.sleep(5, release_slot=False)
+
+
 @jobs.job("stubborn")
 async def stubborn(run: Run) -> None:
     with trio.CancelScope(shield=True):
@@ -101,4 +106,22 @@ def test_a_run_that_was_being_cancelled_when_the_engine_crashed_is_not_joined():
             world.check(not joined.joined, "it has joined a run that is being cancelled")
 
     for seed in range(244, 264):
+        simulate(seed, scenario)
+
+
+def test_after_a_restart_a_run_that_was_submitted_later_but_has_a_lower_place_is_not_overtaken():
+    """It entered its lane after one with a higher place; a lane that had reported earlier got the slot."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs, max_concurrent=0), world.client("ann")
+        first = await ann.submit("brief", handle="a", lane="side")
+        await ann.submit("brief", handle="a", lane="side", on_conflict="queue")
+        await ann.submit("brief", handle="b", lane="side")
+        await ann.submit("brief", handle="c")
+        await first.cancel()  # now the second gets its place, behind all others
+        await server.crash()
+        await server.start(max_concurrent=1)
+        await trio.sleep(1)
+
+    for seed in range(10):
         simulate(seed, scenario)
