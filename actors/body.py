@@ -21,9 +21,10 @@ from ..persistence.store import Checkpoint, FileGivenUp, Memo
 from ..protocol.errors import RunAbandoned
 from ..protocol.events import Event
 from ..protocol.values import copied, json_value
-from .actor import Actor, Reply
+from .actor import Actor
 from .bodymessages import Ask, Flag, Resume, Suspend, Unask
 from .change import REPORTING, Change, Outcome, ProgressReport
+from .channel import Reply
 from .door import Door
 from .journal import Journal, Mention
 from .messages import Submission

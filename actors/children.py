@@ -15,8 +15,8 @@ from typing import Any
 from ..protocol.errors import Conflict
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
-from .actor import Reply
 from .bodymessages import cancel_child
+from .channel import Reply
 from .door import Door, Found
 from .journal import Journal
 from .messages import Accepted

@@ -17,8 +17,9 @@ from ..persistence.store import Deaths, FileGivenUp, StoredRun
 from ..protocol.events import RunChanged
 from ..protocol.states import Status
 from . import errands
-from .actor import Countdown, Reply, TellWhenSet
+from .actor import TellWhenSet
 from .change import Change
+from .channel import Countdown, Reply
 from .ending import end
 from .execution import Execution
 from .jobs import unknown_job

@@ -20,7 +20,8 @@ from ..protocol.names import check_name, lane_name
 from ..protocol.parameters import plain_params
 from ..protocol.records import RunRecord
 from ..protocol.values import json_value
-from .actor import Actor, Reply
+from .actor import Actor
+from .channel import Reply
 from .jobs import Job, Jobs, check_seconds
 from .journal import Journal, Look, WatchEnd
 from .messages import Accepted, FindRequest, OnConflict, OnWait, Submission, Submit

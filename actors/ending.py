@@ -21,9 +21,9 @@ from ..protocol.events import Event
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
 from . import errands
-from .actor import Reply
 from .body import Body
 from .bodymessages import cancel_child
+from .channel import Reply
 from .messages import Cancel, Forget, Reject, Stop
 from .runstate import RunState, Verdict
 

@@ -20,8 +20,9 @@ from ..protocol.names import check_name, lane_name
 from ..protocol.patterns import Within
 from ..protocol.records import RunRecord, Snapshot
 from ..protocol.values import json_value
-from .actor import Directory, Reply
+from .actor import Directory
 from .arguments import check_limit, check_page, check_seq, check_statuses, check_target, check_text
+from .channel import Reply
 from .door import Door
 from .execution import LiveBodies, LiveBody
 from .flow.facade import Flows

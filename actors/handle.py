@@ -15,8 +15,9 @@ import trio
 from ..protocol.errors import Conflict, GreenroomError, HandleLocked, NoActiveRun
 from ..protocol.events import HandleChanged
 from ..protocol.states import Status
-from .actor import Actor, Delivery, Reply
+from .actor import Actor, Delivery
 from .change import Change
+from .channel import Reply
 from .journal import Answer, Journal
 from .messages import (
     BodyGone,

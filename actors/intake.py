@@ -18,8 +18,9 @@ from ..protocol.errors import Conflict, Draining, GreenroomError, Internal, Queu
 from ..protocol.events import RunChanged, RunStateChanged
 from ..protocol.fold import Projection
 from ..protocol.states import Status
-from .actor import Directory, Reply
+from .actor import Directory
 from .change import Change
+from .channel import Reply
 from .handle import Handle
 from .journal import Answer, Journal, Look, WatchEnd
 from .messages import (

@@ -24,8 +24,9 @@ from ..persistence.store import Batch, Checkpoint, Store
 from ..protocol.errors import GreenroomError, Unavailable
 from ..protocol.fold import Projection
 from ..protocol.records import RunRecord
-from .actor import Actor, Delivery, Reply
+from .actor import Actor, Delivery
 from .change import Change, Outcome, ProgressReport
+from .channel import Reply
 from .draft import Draft
 from .messages import Done, Forget, Leave, NotStored, StoreIsDown, Submission
 from .outage import Outage, unavailable

@@ -18,7 +18,7 @@ import msgspec
 from ..persistence.store import Memo, StoredRun, Terms
 from ..protocol.errors import GreenroomError
 from ..protocol.records import RunRecord
-from .actor import Reply
+from .channel import Reply
 from .jobs import Job
 
 OnConflict = Literal["reject", "queue", "replace", "join"]

@@ -18,9 +18,9 @@ import trio
 from ..persistence.store import Question as StoredQuestion
 from ..protocol.events import Event, InterruptClosed, InterruptOpened
 from ..protocol.values import same_json
-from .actor import Reply
 from .bodymessages import Ask
 from .change import REPORTING, Change
+from .channel import Reply
 from .journal import Journal
 from .messages import AnswerInterrupt, Submission
 from .pause import Question as PausedQuestion

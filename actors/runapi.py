@@ -20,10 +20,10 @@ from ..protocol.errors import Invalid
 from ..protocol.events import RunLog
 from ..protocol.names import check_name
 from ..protocol.values import copied
-from .actor import Reply
 from .body import Body
 from .bodymessages import Ask, Flag, Save, Taken, Unask, cancel_child
 from .change import Change, Outcome, ProgressReport
+from .channel import Reply
 from .children import Children
 from .jobs import check_seconds
 from .messages import OnConflict

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from ..persistence.store import WakesAt
 from ..protocol.states import Status
-from .actor import Delivery, Reply
+from .actor import Delivery
 from .body import Services
+from .channel import Reply
 from .doorstep import Doorstep
 from .execution import Execution, LiveBodies
 from .ledger import Ledger

@@ -17,8 +17,9 @@ from ..protocol.events import EngineChanged
 from ..protocol.names import MAIN
 from ..protocol.records import default_limit
 from ..protocol.states import PENDING
-from .actor import Actor, Countdown, Directory, Kind, Reply
+from .actor import Actor, Directory, Kind
 from .change import Change
+from .channel import Countdown, Reply
 from .clearing import cancel_all, concerned
 from .intake import Intake
 from .journal import Answer, Journal

@@ -16,10 +16,11 @@ from ..persistence.failures import StoreBroken
 from ..persistence.files import Files
 from ..persistence.runs_dir import RunFiles
 from ..persistence.store import Retention, Store
-from .actor import Actor, Directory, Reply
+from .actor import Actor, Directory
 from .alarms import Alarms
 from .body import Services
 from .change import Change
+from .channel import Reply
 from .door import Door
 from .engine import Engine
 from .execution import Execution, LiveBodies

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ..protocol.records import RunRecord
-from .actor import Reply
+from .channel import Reply
 from .jobs import check_seconds
 from .messages import FilesFate
 from .results import raise_unless_succeeded

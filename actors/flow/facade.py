@@ -16,7 +16,6 @@ from ...protocol.names import check_name
 from ...protocol.patterns import Within
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
-from ..actor import Reply
 from ..arguments import (
     check_limit,
     check_page,
@@ -25,6 +24,7 @@ from ..arguments import (
     check_version,
     check_version_status,
 )
+from ..channel import Reply
 from ..door import Door
 from ..jobs import FLOW
 from ..messages import OnConflict

@@ -15,7 +15,7 @@ from ...protocol.errors import Invalid
 from ...protocol.events import Event, NodeRan
 from ...protocol.flow.records import NodeRun, NodeStatus
 from ...protocol.states import Status
-from ..actor import Reply
+from ..channel import Reply
 from ..jobs import FLOW, Ask, Job, Prepared, exponential
 from ..messages import Submission
 from ..pause import Pause

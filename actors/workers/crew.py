@@ -10,7 +10,7 @@ import trio
 
 from ...protocol.errors import Unavailable
 from ...protocol.flow.records import WorkerState
-from ..actor import Reply
+from ..channel import Reply
 from ..door import Door
 from .answers import Unusable, request, result
 from .checks import exec_url

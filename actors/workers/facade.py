@@ -13,8 +13,8 @@ from ...protocol.errors import Invalid, TooLarge, Unavailable
 from ...protocol.flow.records import QueueItem, WorkerState
 from ...protocol.names import check_name
 from ...protocol.values import json_value, shown
-from ..actor import Reply
 from ..arguments import check_text
+from ..channel import Reply
 from ..door import Door
 from ..jobs import check_seconds
 from .answers import error_text

@@ -13,7 +13,7 @@ from itertools import count
 import msgspec
 import trio
 
-from ...actors.actor import Reply
+from ...actors.channel import Reply
 from ...protocol.commandbase import CommandBase
 from ...protocol.commands import Error, Ok, Submit, Wait
 from ...protocol.errors import GreenroomError, Unavailable
