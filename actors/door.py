@@ -19,10 +19,11 @@ from ..protocol.fold import Projection
 from ..protocol.names import check_name, lane_name
 from ..protocol.parameters import plain_params
 from ..protocol.records import RunRecord
+from ..protocol.validation import check_seconds
 from ..protocol.values import json_value
 from .actor import Actor
 from .channel import Reply
-from .jobs import Job, Jobs, check_seconds
+from .jobs import Job, Jobs
 from .journal import Journal, Look, WatchEnd
 from .messages import Accepted, FindRequest, OnConflict, OnWait, Submission, Submit
 from .supervisor import Supervisor

@@ -19,21 +19,29 @@ from ..protocol.fold import Projection
 from ..protocol.names import check_name, lane_name
 from ..protocol.patterns import Within
 from ..protocol.records import RunRecord, Snapshot
+from ..protocol.validation import (
+    FilesFate,
+    check_files,
+    check_limit,
+    check_page,
+    check_seconds,
+    check_seq,
+    check_statuses,
+    check_target,
+    check_text,
+)
 from ..protocol.values import json_value
 from .actor import Directory
-from .arguments import check_limit, check_page, check_seq, check_statuses, check_target, check_text
 from .channel import Reply
 from .door import Door
 from .execution import LiveBodies, LiveBody
 from .flow.facade import Flows
 from .flow.tools import Tools
-from .jobs import check_seconds
 from .journal import Journal
 from .messages import (
     AnswerInterrupt,
     Cancel,
     Clear,
-    FilesFate,
     Inject,
     NotWaiting,
     OnConflict,
@@ -135,8 +143,7 @@ class Engine:
         is a `Conflict` with the run as it is.
         """
         check_text("run_id", run_id)
-        if files not in ("keep", "delete"):
-            raise Invalid(f"files must be 'keep' or 'delete', not {files!r}", value=repr(files))
+        check_files(files)
         cancelled: RunRecord | None = await self._door.ask(Cancel(run_id, by, "cancelled", files, Reply()))
         if cancelled is not None:
             return cancelled

@@ -18,11 +18,11 @@ import msgspec
 from ..persistence.store import Memo, StoredRun, Terms
 from ..protocol.errors import GreenroomError
 from ..protocol.records import RunRecord
+from ..protocol.validation import FilesFate
 from .channel import Reply
 from .jobs import Job
 
 OnConflict = Literal["reject", "queue", "replace", "join"]
-FilesFate = Literal["keep", "delete"]
 OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
 
 

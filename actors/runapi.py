@@ -19,15 +19,15 @@ from ..protocol.answers import approves, with_truth
 from ..protocol.errors import Invalid
 from ..protocol.events import RunLog
 from ..protocol.names import check_name
+from ..protocol.results import raise_unless_succeeded
+from ..protocol.validation import check_seconds
 from ..protocol.values import copied
 from .body import Body
 from .bodymessages import Ask, Flag, Save, Taken, Unask, cancel_child
 from .change import Change, Outcome, ProgressReport
 from .channel import Reply
 from .children import Children
-from .jobs import check_seconds
 from .messages import OnConflict
-from .results import raise_unless_succeeded
 
 
 class RunFile:

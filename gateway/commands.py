@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from ..actors.arguments import check_limit
-from ..actors.messages import FilesFate, OnConflict
+from ..actors.messages import OnConflict
 from ..protocol import commands as wire
 from ..protocol.commandbase import timeout_from_wire
+from ..protocol.validation import FilesFate, check_limit
 from .entries import Context, Entry, Fields, Http
 from .flowcommands import FLOW_TABLE
 from .snapshots import View

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from ..actors.arguments import check_text
 from ..actors.messages import OnConflict
 from ..protocol.commandbase import timeout_from_wire
 from ..protocol.flow import commands as wire
 from ..protocol.flow.records import VersionStatus, WorkerKind
 from ..protocol.names import check_name
+from ..protocol.validation import check_text
 from .entries import Context, Entry, Fields, Http
 from .tokens import Role
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..actors.jobs import FLOW
 from ..protocol.errors import GreenroomError, NotFound
+from ..protocol.names import FLOW
 from ..protocol.records import RunRecord
 from .filters import narrowed
 from .scopes import Scope, without_strangers
@@ -19,11 +19,11 @@ from .snapshots import filtered_in_slices
 
 if TYPE_CHECKING:
     from ..actors.engine import Engine
-    from ..actors.messages import FilesFate
     from ..actors.ticket import Ticket
     from ..protocol.events import Event
     from ..protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow
     from ..protocol.records import Snapshot
+    from ..protocol.validation import FilesFate
 
 
 class _Denied:

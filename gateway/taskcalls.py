@@ -14,12 +14,11 @@ from typing import Any, cast
 import attrs
 import msgspec
 
-from ..actors.jobs import FLOW
 from ..persistence.flows import PAGE_BYTES
 from ..protocol.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
 from ..protocol.flow.paths import parse_target
 from ..protocol.flow.records import VersionStatus, WorkerKind
-from ..protocol.names import check_name
+from ..protocol.names import FLOW, check_name
 from . import taskforms as forms
 from .entries import Context
 from .responses import Response, answer, refusal

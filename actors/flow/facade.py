@@ -12,11 +12,11 @@ from ...persistence.flows import FlowRunQuery, FlowState, StoredFlow
 from ...persistence.store import Store
 from ...protocol.errors import Invalid, NotFound
 from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, VersionStatus
-from ...protocol.names import check_name
+from ...protocol.names import FLOW, check_name
 from ...protocol.patterns import Within
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
-from ..arguments import (
+from ...protocol.validation import (
     check_limit,
     check_page,
     check_statuses,
@@ -26,7 +26,6 @@ from ..arguments import (
 )
 from ..channel import Reply
 from ..door import Door
-from ..jobs import FLOW
 from ..messages import OnConflict
 from ..ticket import Ticket
 from .catalog import AddVersion, FindVersions, ListFlows, ListVersions, MakeFlow, Needed, digest_of

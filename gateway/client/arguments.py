@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...actors.jobs import check_seconds
 from ...protocol.commandbase import Timeout, timeout_to_wire
 from ...protocol.errors import Invalid
 from ...protocol.states import Status
+from ...protocol.validation import check_seconds
 
 
 def seconds(what: str, timeout: float | None) -> Timeout:

@@ -12,9 +12,7 @@ from typing import Any
 import msgspec
 import trio
 
-from ...actors.arguments import check_limit, check_page, check_seq, check_target, check_text
-from ...actors.jobs import check_seconds
-from ...actors.messages import FilesFate, OnConflict, OnWait
+from ...actors.messages import OnConflict, OnWait
 from ...protocol import commands as wire
 from ...protocol.errors import GreenroomError, Invalid, Unavailable
 from ...protocol.events import Event, Filter, RunStateChanged, RunWaiting
@@ -25,6 +23,15 @@ from ...protocol.parameters import plain_params
 from ...protocol.parts import joined
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.states import Status
+from ...protocol.validation import (
+    FilesFate,
+    check_limit,
+    check_page,
+    check_seconds,
+    check_seq,
+    check_target,
+    check_text,
+)
 from ...protocol.values import json_value
 from .arguments import seconds, status_names
 from .flows import ClientFlows

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...actors.arguments import check_page, check_text, check_version, check_version_status
 from ...actors.messages import OnConflict
 from ...protocol.errors import Invalid
 from ...protocol.flow import commands as wire
 from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, VersionStatus
 from ...protocol.names import check_name
+from ...protocol.validation import check_page, check_text, check_version, check_version_status
 from ...protocol.values import json_value
 from .arguments import seconds, status_names
 from .link import Link

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ...actors.messages import FilesFate, OnConflict, OnWait
+from ...actors.messages import OnConflict, OnWait
 from ...protocol.events import Event, Filter
 from ...protocol.flow.records import (
     FlowRow,
@@ -20,6 +20,7 @@ from ...protocol.flow.records import (
     WorkerState,
 )
 from ...protocol.records import RunRecord, Snapshot
+from ...protocol.validation import FilesFate
 
 if TYPE_CHECKING:
     from ...actors.engine import Engine

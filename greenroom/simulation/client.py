@@ -11,10 +11,11 @@ from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import Any
 
-from ..actors.messages import FilesFate, OnConflict, OnWait
+from ..actors.messages import OnConflict, OnWait
 from ..gateway.client import RunEngine, RunTicket
 from ..protocol.events import Event, Filter
 from ..protocol.records import RunRecord, Snapshot
+from ..protocol.validation import FilesFate
 from .flows.client import FlowsClient
 from .server import Server
 from .trace import Answer, Trace
