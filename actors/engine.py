@@ -6,7 +6,7 @@ Every command is one message and one reply; what an answer says is committed.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import msgspec
 import trio
@@ -19,6 +19,7 @@ from ..protocol.fold import Projection
 from ..protocol.names import check_name, lane_name
 from ..protocol.patterns import Within
 from ..protocol.records import RunRecord, Snapshot
+from ..protocol.submission import SubmitKeywords, SubmitOptions
 from ..protocol.validation import (
     FilesFate,
     check_files,
@@ -33,7 +34,7 @@ from ..protocol.validation import (
 from ..protocol.values import json_value
 from .actor import Directory
 from .channel import Reply
-from .door import Door
+from .door import Caller, Door
 from .execution import LiveBodies, LiveBody
 from .flow.facade import Flows
 from .flow.tools import Tools
@@ -44,8 +45,6 @@ from .messages import (
     Clear,
     Inject,
     NotWaiting,
-    OnConflict,
-    OnWait,
     ReleaseHandle,
     ResetLanes,
     SendSignal,
@@ -100,33 +99,17 @@ class Engine:
         *,
         handle: str,
         params: Any = None,
-        kind: str = "start",
-        lane: str | None = None,
-        on_conflict: OnConflict = "reject",
-        request_id: str | None = None,
-        queue_timeout: float | None = None,
-        run_timeout: float | None = None,
-        deadline: float | None = None,
-        warn_after: float | None = 2,
-        on_wait: OnWait | None = None,
         by: str = "app",
+        **options: Unpack[SubmitKeywords],
     ) -> Ticket:
         """Submit a run of a job; returns when it is committed."""
-        accepted, ended = await self._door.submit(
-            job,
-            handle=handle,
-            params=params,
-            kind=kind,
-            lane=lane,
-            on_conflict=on_conflict,
-            request_id=request_id,
-            queue_timeout=queue_timeout,
-            run_timeout=run_timeout,
-            deadline=deadline,
-            warn_after=warn_after,
-            on_wait=on_wait,
-            by=by,
+        return await self.submit_options(
+            SubmitOptions(job=job, handle=handle, params=params, **options), by=by
         )
+
+    async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket:
+        """The same, for flows and the gateway."""
+        accepted, ended = await self._door.submit(options, Caller(by))
         return Ticket(accepted.run, accepted.joined, ended, self)
 
     async def rerun(self, run_id: str, *, by: str = "app") -> Ticket:

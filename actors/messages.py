@@ -9,7 +9,6 @@ with a reply or a submission may come to stand in a cycle, through an error's tr
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, Literal
 
@@ -18,12 +17,10 @@ import msgspec
 from ..persistence.store import Memo, StoredRun, Terms
 from ..protocol.errors import GreenroomError
 from ..protocol.records import RunRecord
+from ..protocol.submission import OnConflict, OnWait
 from ..protocol.validation import FilesFate
 from .channel import Reply
 from .jobs import Job
-
-OnConflict = Literal["reject", "queue", "replace", "join"]
-OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
 
 
 class Phase(Enum):

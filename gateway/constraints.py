@@ -11,13 +11,13 @@ from typing import Any, get_args
 
 import msgspec
 
-from ..actors.messages import OnConflict
 from ..protocol import commands as wire
 from ..protocol.commandbase import CommandBase
 from ..protocol.flow import commands as flow_wire
 from ..protocol.flow.records import WorkerKind
 from ..protocol.names import MAX_NAME
 from ..protocol.states import Status
+from ..protocol.submission import OnConflict
 from ..protocol.validation import HIGHEST_SEQ, LONGEST_POLL, MAX_SERVICES, FilesFate
 from .schemas import Json, properties
 from .taskinput import PollQueue, RegisterWorker

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 import trio
@@ -12,10 +12,11 @@ from ...persistence.flows import FlowRunQuery, FlowState, StoredFlow
 from ...persistence.store import Store
 from ...protocol.errors import Invalid, NotFound
 from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, VersionStatus
-from ...protocol.names import FLOW, check_name
+from ...protocol.names import check_name
 from ...protocol.patterns import Within
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
+from ...protocol.submission import SubmitKeywords, flow_options
 from ...protocol.validation import (
     check_limit,
     check_page,
@@ -26,7 +27,6 @@ from ...protocol.validation import (
 )
 from ..channel import Reply
 from ..door import Door
-from ..messages import OnConflict
 from ..ticket import Ticket
 from .catalog import AddVersion, FindVersions, ListFlows, ListVersions, MakeFlow, Needed, digest_of
 from .tools import Tools
@@ -189,32 +189,14 @@ class Flows:
         version: int = 0,
         params: Mapping[str, Any] | None = None,
         handle: str | None = None,
-        lane: str | None = None,
-        kind: str = "start",
-        on_conflict: OnConflict = "reject",
-        request_id: str | None = None,
-        queue_timeout: float | None = None,
-        run_timeout: float | None = None,
-        deadline: float | None = None,
         by: str = "app",
+        **options: Unpack[SubmitKeywords],
     ) -> Ticket:
         """Submit a run of a flow, given by its name or id. Without a handle it gets one of its own, which is
         `task:` and its id."""
-        check_version(version)
-        accepted, ended = await self._door.submit(
-            FLOW,
-            handle=handle,
-            params={"flow": flow, "version": version, "params": {} if params is None else params},
-            kind=kind,
-            lane=lane,
-            on_conflict=on_conflict,
-            request_id=request_id,
-            queue_timeout=queue_timeout,
-            run_timeout=run_timeout,
-            deadline=deadline,
-            by=by,
+        return await self._engine.submit_options(
+            flow_options(flow, version, params, handle, **options), by=by
         )
-        return Ticket(accepted.run, accepted.joined, ended, self._engine)
 
     async def task(self, run_id: str) -> FlowTask:
         """One run of a flow, with what its nodes share as of now."""
