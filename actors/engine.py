@@ -262,7 +262,8 @@ class Engine:
                 check_text(what, name)
         check_page(limit)
         self._door.check_open()
-        return await self._store.runs(RunQuery(handle, lane, check_statuses(status), limit, before, within))
+        statuses = None if status is None else check_statuses(status)
+        return await self._store.runs(RunQuery(handle, lane, statuses, limit, before, within))
 
     async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
         """The stored events of a run, in order: all of them, or a page of at most `limit`. For the next page,

@@ -104,10 +104,8 @@ def check_version_status(status: object) -> None:
         raise Invalid(f"status must be 'draft' or 'published', not {shown(status)}", value=shown(status))
 
 
-def check_statuses(status: str | Iterable[str] | None) -> frozenset[Status] | None:
+def check_statuses(status: str | Iterable[str]) -> frozenset[Status]:
     """A status, or several."""
-    if status is None:
-        return None
     try:
         return frozenset(Status(one) for one in ([status] if isinstance(status, str) else list(status)))
     except (TypeError, ValueError):

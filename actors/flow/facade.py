@@ -15,7 +15,6 @@ from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, Ver
 from ...protocol.names import check_name
 from ...protocol.patterns import Within
 from ...protocol.records import RunRecord
-from ...protocol.states import Status
 from ...protocol.submission import SubmitKeywords, flow_options
 from ...protocol.validation import (
     check_limit,
@@ -220,7 +219,7 @@ class Flows:
         """A page of the runs of flows, newest first, and how many there are; `within` as in
         `Engine.list_runs`."""
         check_page(limit, offset)
-        statuses: frozenset[Status] | None = check_statuses(status)
+        statuses = None if status is None else check_statuses(status)
         self._door.check_open()
         page = await self._store.flow_runs(FlowRunQuery(statuses, version, limit, offset, within))
         by_version = await self._versions_of([state for _, state in page.runs])

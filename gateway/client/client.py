@@ -30,11 +30,11 @@ from ...protocol.validation import (
     check_page,
     check_seconds,
     check_seq,
+    check_statuses,
     check_target,
     check_text,
 )
 from ...protocol.values import json_value
-from .arguments import status_names
 from .flows import ClientFlows
 from .iterating import Iterating, still_executing
 from .link import Link
@@ -185,7 +185,7 @@ class Client:
             id=self._link.number(),
             handle=handle,
             lane=lane,
-            status=status_names(status),
+            status=None if status is None else sorted(check_statuses(status)),
             limit=limit,
             before=before,
         )

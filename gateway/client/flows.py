@@ -11,9 +11,8 @@ from ...protocol.flow import commands as wire
 from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, VersionStatus
 from ...protocol.names import check_name
 from ...protocol.submission import SubmitKeywords, flow_options
-from ...protocol.validation import check_page, check_text, check_version, check_version_status
+from ...protocol.validation import check_page, check_statuses, check_text, check_version, check_version_status
 from ...protocol.values import json_value
-from .arguments import status_names
 from .link import Link
 from .ticket import ClientTicket
 
@@ -165,7 +164,7 @@ class ClientFlows:
         check_page(limit, offset)
         command = wire.ListTasks(
             id=self._link.number(),
-            status=status_names(status),
+            status=None if status is None else sorted(check_statuses(status)),
             version=version,
             limit=limit,
             offset=offset,
