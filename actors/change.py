@@ -10,7 +10,8 @@ from ..persistence.store import Memo, Terms
 from ..protocol.events import Event
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
-from .actor import Kind, Reply
+from .actor import Kind
+from .channel import Reply
 from .messages import Submission
 
 REPORTING: frozenset[Status] = frozenset({Status.RUNNING, Status.SUSPENDED, Status.CANCELLING})

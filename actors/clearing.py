@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..protocol.errors import GreenroomError
-from .actor import Reply
+from .channel import Reply
 from .messages import Cancel, Clear, Phase, Submission
 
 _AT_ONCE = 500

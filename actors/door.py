@@ -8,29 +8,29 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import msgspec
 import trio
 
 from ..persistence.store import Memo, Terms
-from ..protocol.errors import Conflict, Invalid, Unavailable
+from ..protocol.errors import Conflict, Unavailable
 from ..protocol.fold import Projection
 from ..protocol.names import check_name, lane_name
 from ..protocol.parameters import plain_params
 from ..protocol.records import RunRecord
+from ..protocol.submission import SubmitOptions
+from ..protocol.validation import check_seconds
 from ..protocol.values import json_value
-from .actor import Actor, Reply
-from .jobs import Job, Jobs, check_seconds
+from .actor import Actor
+from .channel import Reply
+from .jobs import Job, Jobs
 from .journal import Journal
 from .journalmessages import Look, WatchEnd
-from .messages import Accepted, FindRequest, OnConflict, OnWait, Submission, Submit
+from .messages import Accepted, FindRequest, Submission, Submit
 from .scheduling.supervisor import Supervisor
 
 T = TypeVar("T")
-
-_ON_CONFLICT = get_args(OnConflict)
-_KINDS = ("start", "continue")
 
 _LONGEST_LOOK = 1.0
 """Seconds that a look at what is committed waits for the commits before it."""
@@ -43,6 +43,14 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     run: str
     same: bool
     parent: str | None
+
+
+class Caller(msgspec.Struct, frozen=True, gc=False):
+    """Who submits a run: its name for events, and for a body its run and those that wait for it."""
+
+    by: str
+    parent: str | None = None
+    ancestors: tuple[str, ...] = ()
 
 
 class Door:
@@ -108,27 +116,15 @@ class Door:
         """The lane of a job's runs for which none is named."""
         return self._jobs.get(job).lane
 
-    async def find(
-        self,
-        job: str,
-        *,
-        handle: str,
-        params: Any,
-        kind: str,
-        lane: str | None,
-        request_id: str,
-        **_: Any,
-    ) -> Found | None:
-        """The run that the request id of a submission has made; `None` if it would make a new one. Takes what
-        `submit` takes."""
-        registered = self._jobs.get(job)
-        lane = registered.lane if lane is None else check_name("lane", lane_name(lane))
-        plain = self._plain(registered, params)
+    async def find(self, options: SubmitOptions, request_id: str) -> Found | None:
+        """The run that this request id has made; `None` if a submission under it would make a new one."""
+        registered = self._jobs.get(options.job)
+        lane, plain = self._lane(registered, options), self._plain(registered, options.params)
         found = await self.ask(FindRequest(request_id, Reply()))
         if found is None:
             return None
         run, fingerprint, parent = found
-        return Found(run, fingerprint == _fingerprint(job, handle, lane, kind, plain), parent)
+        return Found(run, fingerprint == _fingerprint(options, lane, plain), parent)
 
     async def end_of(self, run: str) -> None:
         """Wait until a run has ended."""
@@ -145,62 +141,39 @@ class Door:
             )
 
     async def submit(
-        self,
-        job: str,
-        *,
-        handle: str | None,
-        params: Any = None,
-        kind: str = "start",
-        lane: str | None = None,
-        on_conflict: str = "reject",
-        request_id: str | None = None,
-        queue_timeout: float | None = None,
-        run_timeout: float | None = None,
-        deadline: float | None = None,
-        warn_after: float | None = 2,
-        on_wait: OnWait | None = None,
-        by: str = "app",
-        parent: str | None = None,
-        ancestors: tuple[str, ...] = (),
+        self, options: SubmitOptions, caller: Caller
     ) -> tuple[Accepted, Reply[RunRecord | None]]:
         """Submit a run; returns when it is committed, with the reply that its end will answer."""
-        check_name("by", by)
-        registered = self._jobs.get(job)
-        id, given = self._ids(), handle
+        check_name("by", caller.by)
+        registered = self._jobs.get(options.job)
+        id, handle = self._ids(), options.handle
         if handle is None and registered.special is not None:
             handle = f"task:{id}"  # one of its own
         handle = check_name("handle", handle)
-        lane = registered.lane if lane is None else check_name("lane", lane_name(lane))
-        if on_conflict not in _ON_CONFLICT:
-            raise Invalid(f"on_conflict must be one of {', '.join(_ON_CONFLICT)}, not {on_conflict!r}")
-        if kind not in _KINDS:
-            raise Invalid(f"kind must be 'start' or 'continue', not {kind!r}")
-        if request_id is not None:
-            check_name("request_id", request_id)
-        if on_wait is not None and not callable(on_wait):
-            raise Invalid(f"on_wait must be callable, not {on_wait!r}")
-        if handle in ancestors:
+        lane = self._lane(registered, options)
+        options.check()
+        if handle in caller.ancestors:
             raise Conflict(
                 f"handle {handle!r} is held by a run that waits for this one, so it could never start",
-                active_run=parent,
+                active_run=caller.parent,
             )
-        plain = self._plain(registered, params)
+        plain = self._plain(registered, options.params)
         fingerprint = None
-        if request_id is not None:
-            fingerprint = _fingerprint(job, given, lane, kind, plain)
+        if options.request_id is not None:
+            fingerprint = _fingerprint(options, lane, plain)
         memos: tuple[Memo, ...] = ()
         if registered.special is not None:
             prepared = await registered.special.prepare(id, plain, self.ask)
             plain, memos = prepared.params, prepared.memos
         terms = Terms(
-            request_id=request_id,
+            request_id=options.request_id,
             fingerprint=fingerprint,
-            queue_timeout=_limit("queue_timeout", queue_timeout, registered.queue_timeout),
-            run_timeout=_limit("run_timeout", run_timeout, registered.run_timeout),
-            deadline=_limit("deadline", deadline, registered.deadline),
-            warn_after=_limit("warn_after", warn_after, 2),
-            parent=parent,
-            ancestors=ancestors,
+            queue_timeout=_limit("queue_timeout", options.queue_timeout, registered.queue_timeout),
+            run_timeout=_limit("run_timeout", options.run_timeout, registered.run_timeout),
+            deadline=_limit("deadline", options.deadline, registered.deadline),
+            warn_after=_limit("warn_after", options.warn_after, 2),
+            parent=caller.parent,
+            ancestors=caller.ancestors,
         )
         ended: Reply[RunRecord | None] = Reply()
         submission = Submission(
@@ -208,17 +181,20 @@ class Door:
             job=registered,
             handle=handle,
             lane=lane,
-            kind=kind,
+            kind=options.kind,
             params=plain,
             terms=terms,
-            by=by,
+            by=caller.by,
             created_at=trio.current_time(),
-            on_wait=on_wait,
+            on_wait=options.on_wait,
             ended=ended,
             memos=memos,
         )
-        accepted: Accepted = await self.ask(Submit(submission, on_conflict, Reply()))  # type: ignore[arg-type]  # checked above
+        accepted: Accepted = await self.ask(Submit(submission, options.on_conflict, Reply()))
         return accepted, accepted.ended or ended
+
+    def _lane(self, job: Job, options: SubmitOptions) -> str:
+        return job.lane if options.lane is None else check_name("lane", lane_name(options.lane))
 
     def _plain(self, job: Job, params: Any) -> Any:
         """Parameters as JSON values, checked."""
@@ -234,5 +210,6 @@ def _limit(what: str, given: float | None, default: float) -> float | None:
     return None if seconds == math.inf else seconds
 
 
-def _fingerprint(*payload: object) -> str:
+def _fingerprint(options: SubmitOptions, lane: str, params: Any) -> str:
+    payload = (options.job, options.handle, lane, options.kind, params)
     return hashlib.blake2b(msgspec.json.encode(payload, order="sorted"), digest_size=16).hexdigest()

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..protocol.errors import GreenroomError, NoActiveRun
-from .actor import Delivery, Kind, Reply
+from .actor import Delivery, Kind
 from .change import Change
+from .channel import Reply
 from .journalmessages import Answer
 from .messages import AnswerInterrupt, Cancel, Inject, SendSignal, Submission
 

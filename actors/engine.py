@@ -6,7 +6,7 @@ Every command is one message and one reply; what an answer says is committed.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import msgspec
 import trio
@@ -19,23 +19,31 @@ from ..protocol.fold import Projection
 from ..protocol.names import check_name, lane_name
 from ..protocol.patterns import Within
 from ..protocol.records import RunRecord, Snapshot
+from ..protocol.submission import SubmitKeywords, SubmitOptions
+from ..protocol.validation import (
+    FilesFate,
+    check_files,
+    check_limit,
+    check_page,
+    check_seconds,
+    check_seq,
+    check_statuses,
+    check_target,
+    check_text,
+)
 from ..protocol.values import json_value
-from .actor import Directory, Reply
-from .arguments import check_limit, check_page, check_seq, check_statuses, check_target, check_text
-from .door import Door
+from .actor import Directory
+from .channel import Reply
+from .door import Caller, Door
 from .flow.facade import Flows
 from .flow.tools import Tools
-from .jobs import check_seconds
 from .journal import Journal
 from .messages import (
     AnswerInterrupt,
     Cancel,
     Clear,
-    FilesFate,
     Inject,
     NotWaiting,
-    OnConflict,
-    OnWait,
     ReleaseHandle,
     ResetLanes,
     SendSignal,
@@ -91,33 +99,17 @@ class Engine:
         *,
         handle: str,
         params: Any = None,
-        kind: str = "start",
-        lane: str | None = None,
-        on_conflict: OnConflict = "reject",
-        request_id: str | None = None,
-        queue_timeout: float | None = None,
-        run_timeout: float | None = None,
-        deadline: float | None = None,
-        warn_after: float | None = 2,
-        on_wait: OnWait | None = None,
         by: str = "app",
+        **options: Unpack[SubmitKeywords],
     ) -> Ticket:
         """Submit a run of a job; returns when it is committed."""
-        accepted, ended = await self._door.submit(
-            job,
-            handle=handle,
-            params=params,
-            kind=kind,
-            lane=lane,
-            on_conflict=on_conflict,
-            request_id=request_id,
-            queue_timeout=queue_timeout,
-            run_timeout=run_timeout,
-            deadline=deadline,
-            warn_after=warn_after,
-            on_wait=on_wait,
-            by=by,
+        return await self.submit_options(
+            SubmitOptions(job=job, handle=handle, params=params, **options), by=by
         )
+
+    async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket:
+        """The same, for flows and the gateway."""
+        accepted, ended = await self._door.submit(options, Caller(by))
         return Ticket(accepted.run, accepted.joined, ended, self)
 
     async def rerun(self, run_id: str, *, by: str = "app") -> Ticket:
@@ -134,8 +126,7 @@ class Engine:
         is a `Conflict` with the run as it is.
         """
         check_text("run_id", run_id)
-        if files not in ("keep", "delete"):
-            raise Invalid(f"files must be 'keep' or 'delete', not {files!r}", value=repr(files))
+        check_files(files)
         cancelled: RunRecord | None = await self._door.ask(Cancel(run_id, by, "cancelled", files, Reply()))
         if cancelled is not None:
             return cancelled
@@ -271,7 +262,8 @@ class Engine:
                 check_text(what, name)
         check_page(limit)
         self._door.check_open()
-        return await self._store.runs(RunQuery(handle, lane, check_statuses(status), limit, before, within))
+        statuses = None if status is None else check_statuses(status)
+        return await self._store.runs(RunQuery(handle, lane, statuses, limit, before, within))
 
     async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
         """The stored events of a run, in order: all of them, or a page of at most `limit`. For the next page,

@@ -14,16 +14,13 @@ import msgspec
 from ..persistence.store import Memo
 from ..protocol.errors import Invalid
 from ..protocol.events import Event
-from ..protocol.names import check_name, lane_name
+from ..protocol.names import FLOW, check_name, lane_name
 from ..protocol.parameters import check_params
 from ..protocol.states import Status
-from ..protocol.values import shown
+from ..protocol.validation import check_seconds
 
 if TYPE_CHECKING:
     from .messages import Submission
-
-FLOW = "flow"
-"""The job whose runs walk flows."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Backoff = float | Callable[[int], float]
@@ -260,23 +257,6 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004  # an object whose call is `async def` is a job, too
     )
-
-
-def check_seconds(what: str, value: object, default: float) -> float:
-    """A duration: `None` means the default, `math.inf` no limit; a negative or absurd one is `Invalid`."""
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
-        raise Invalid(
-            f"{what} must be a number of seconds, 0 or more, not {shown(value)}",
-            value=repr(value),
-        )
-    try:
-        return float(value)
-    except OverflowError:
-        raise Invalid(
-            f"{what} is longer than any time: set no limit instead", value=repr(value)[:100]
-        ) from None
 
 
 def _params_type(name: str, function: Callable[..., Any], names: dict[str, Any]) -> Any:

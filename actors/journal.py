@@ -23,8 +23,9 @@ from ..persistence.store import Batch, Checkpoint, Store
 from ..protocol.errors import GreenroomError, Unavailable
 from ..protocol.fold import Projection
 from ..protocol.records import RunRecord
-from .actor import Actor, Delivery, Reply
+from .actor import Actor, Delivery
 from .change import Change, Committed, Outcome, ProgressReport
+from .channel import Reply
 from .draft import Draft
 from .journalmessages import Answer, Look, Mention, NotRead, StoreIsDamaged, WatchEnd
 from .messages import Forget, NotStored, StoreIsDown

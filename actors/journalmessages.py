@@ -12,8 +12,8 @@ from ..persistence.failures import StoreBroken, StoreDown
 from ..protocol.errors import GreenroomError
 from ..protocol.fold import Projection
 from ..protocol.records import RunRecord
-from .actor import Reply
 from .change import Change
+from .channel import Reply
 from .messages import Submission
 
 

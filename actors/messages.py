@@ -9,7 +9,6 @@ with a reply or a submission may come to stand in a cycle, through an error's tr
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, Literal
 
@@ -17,12 +16,10 @@ import msgspec
 
 from ..persistence.store import Memo, StoredRun, Terms
 from ..protocol.records import RunRecord
-from .actor import Reply
+from ..protocol.submission import OnConflict, OnWait
+from ..protocol.validation import FilesFate
+from .channel import Reply
 from .jobs import Job
-
-OnConflict = Literal["reject", "queue", "replace", "join"]
-FilesFate = Literal["keep", "delete"]
-OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
 
 
 class Phase(Enum):

@@ -21,11 +21,11 @@ from ..persistence.sqlstore import SqlStore
 from ..persistence.store import Store
 from ..protocol.errors import Invalid
 from ..protocol.names import check_name, lane_name
-from .arguments import check_limit
+from ..protocol.validation import check_limit, check_seconds
 from .engine import Engine
 from .housekeeping import Keep, check_retention
 from .ids import uuid7_hex
-from .jobs import Jobs, check_seconds
+from .jobs import Jobs
 from .suspends import Suspends
 from .system import Clock, System
 from .watchdog import real_time

@@ -24,7 +24,7 @@ from ..protocol.records import (
     default_limit,
 )
 from ..protocol.states import HandleStatus, Status, handle_status
-from .actor import Reply
+from .channel import Reply
 from .jobs import Jobs, unknown_job
 from .messages import Submission
 

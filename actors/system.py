@@ -16,9 +16,10 @@ from ..persistence.failures import StoreBroken
 from ..persistence.files import Files
 from ..persistence.runs_dir import RunFiles
 from ..persistence.store import Retention, Store
-from .actor import Actor, Directory, Reply
+from .actor import Actor, Directory
 from .alarms import Alarms
 from .change import Change
+from .channel import Reply
 from .door import Door
 from .engine import Engine
 from .flow.catalog import Catalog

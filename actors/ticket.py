@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ..protocol.records import RunRecord
-from .actor import Reply
-from .jobs import check_seconds
-from .messages import FilesFate
-from .results import raise_unless_succeeded
+from ..protocol.results import raise_unless_succeeded
+from ..protocol.validation import FilesFate, check_seconds
+from .channel import Reply
 
 if TYPE_CHECKING:
     from .engine import Engine

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from ..actors.arguments import check_limit
-from ..actors.messages import FilesFate, OnConflict
 from ..protocol import commands as wire
 from ..protocol.commandbase import timeout_from_wire
+from ..protocol.submission import SubmitOptions, from_wire
+from ..protocol.validation import FilesFate, check_limit
 from .entries import Context, Entry, Fields, Http
 from .flowcommands import FLOW_TABLE
 from .snapshots import View
@@ -18,20 +18,10 @@ from .tokens import Role
 
 
 async def _submit(context: Context, command: wire.Submit) -> Fields:
-    ticket = await context.engine.submit(
-        command.job,
-        handle=command.handle,
-        params=command.params,
-        kind=command.kind,
-        lane=command.lane,
-        on_conflict=cast(OnConflict, command.on_conflict),  # the engine checks it
-        request_id=command.request_id,
-        queue_timeout=timeout_from_wire(command.queue_timeout),
-        run_timeout=timeout_from_wire(command.run_timeout),
-        deadline=timeout_from_wire(command.deadline),
-        warn_after=timeout_from_wire(command.warn_after),
-        by=context.by,
+    options = SubmitOptions(
+        job=command.job, handle=command.handle, params=command.params, **from_wire(command)
     )
+    ticket = await context.engine.submit_options(options, by=context.by)
     return {"run_id": ticket.id, "joined": ticket.joined}
 
 

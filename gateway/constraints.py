@@ -11,15 +11,14 @@ from typing import Any, get_args
 
 import msgspec
 
-from ..actors.arguments import HIGHEST_SEQ
-from ..actors.messages import FilesFate, OnConflict
-from ..actors.workers.checks import LONGEST_POLL, MAX_SERVICES
 from ..protocol import commands as wire
 from ..protocol.commandbase import CommandBase
 from ..protocol.flow import commands as flow_wire
 from ..protocol.flow.records import WorkerKind
 from ..protocol.names import MAX_NAME
 from ..protocol.states import Status
+from ..protocol.submission import OnConflict
+from ..protocol.validation import HIGHEST_SEQ, LONGEST_POLL, MAX_SERVICES, FilesFate
 from .schemas import Json, properties
 from .taskforms import STATUSES
 from .taskinput import MAX_PAGE, MAX_PAGE_SIZE, FindTasks, NewVersion, PollQueue, RegisterWorker

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import trio
 
 from ..actors.engine import Engine
-from ..actors.jobs import check_seconds
 from ..actors.stream import FellBehind
 from ..protocol.events import Event, RunStateChanged
 from ..protocol.records import RunRecord
 from ..protocol.states import ENDED
+from ..protocol.validation import check_seconds
 
 
 class Endings:

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 import trio
 
-from ..actors.actor import Mailbox
+from ..actors.channel import Mailbox
 from ..actors.stream import Published, Stream
 from ..protocol.codec import JSON, Codec
 from ..protocol.events import Event, Filter

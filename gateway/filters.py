@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from ..actors.jobs import FLOW
 from ..actors.stream import FellBehind
 from ..protocol.errors import Invalid
 from ..protocol.events import Event, Filter, FlowChanged, NodeWorkerChanged, RunStateChanged
+from ..protocol.names import FLOW
 from ..protocol.patterns import Patterns
 from ..protocol.records import RunRecord
 from .scopes import Scope

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import cast
 
-from ..actors.arguments import check_text
-from ..actors.messages import OnConflict
-from ..protocol.commandbase import timeout_from_wire
 from ..protocol.flow import commands as wire
 from ..protocol.flow.records import VersionStatus, WorkerKind
 from ..protocol.names import check_name
+from ..protocol.submission import flow_options, from_wire
+from ..protocol.validation import check_text
 from .entries import Context, Entry, Fields, Http
 from .tokens import Role
 
@@ -68,20 +67,10 @@ async def _version(context: Context, command: wire.GetFlowVersion) -> Fields:
 
 
 async def _start(context: Context, command: wire.StartFlow) -> Fields:
-    ticket = await context.engine.flows.start(
-        command.flow,
-        version=command.version,
-        params=command.params,
-        handle=command.handle,
-        lane=command.lane,
-        kind=command.kind,
-        on_conflict=cast(OnConflict, command.on_conflict),  # the engine checks it
-        request_id=command.request_id,
-        queue_timeout=timeout_from_wire(command.queue_timeout),
-        run_timeout=timeout_from_wire(command.run_timeout),
-        deadline=timeout_from_wire(command.deadline),
-        by=context.by,
+    options = flow_options(
+        command.flow, command.version, command.params, command.handle, **from_wire(command)
     )
+    ticket = await context.engine.submit_options(options, by=context.by)
     return {"run_id": ticket.id, "joined": ticket.joined}
 
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..actors.jobs import FLOW
 from ..protocol.errors import GreenroomError, NoActiveRun, NotFound
+from ..protocol.names import FLOW
 from ..protocol.records import RunRecord
 from .filters import narrowed
 from .scopes import Scope, without_strangers
@@ -19,11 +19,12 @@ from .snapshots import filtered_in_slices
 
 if TYPE_CHECKING:
     from ..actors.engine import Engine
-    from ..actors.messages import FilesFate
     from ..actors.ticket import Ticket
     from ..protocol.events import Event
     from ..protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow
     from ..protocol.records import Snapshot
+    from ..protocol.submission import SubmitOptions
+    from ..protocol.validation import FilesFate
 
 
 class _Denied:
@@ -85,30 +86,18 @@ class LimitedEngine(_Denied):
 
     # New runs.
 
-    async def submit(
-        self,
-        job: str,
-        *,
-        handle: str,
-        lane: str | None = None,
-        on_conflict: Any = "reject",
-        by: str = "app",
-        **terms: Any,
-    ) -> Ticket:
-        self._scope.check_handle(handle)
-        self.check_new(job, lane, on_conflict)
+    async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket:
+        self._scope.check_handle("task:" if options.handle is None else options.handle)
+        self._check_new(options)
         async with told_within(self._scope):
-            return await self._engine.submit(
-                job, handle=handle, lane=lane, on_conflict=on_conflict, by=by, **terms
-            )
+            return await self._engine.submit_options(options, by=by)
 
-    def check_new(self, job: str, lane: str | None, on_conflict: str) -> None:
-        """Refuse a new run. Raises `Forbidden`."""
+    def _check_new(self, options: SubmitOptions) -> None:
         scope = self._scope
-        scope.check_job(job)
+        scope.check_job(options.job)
         if scope.lanes is not None:
-            scope.check_lane(self._engine.lane_of(job) if lane is None else lane)
-        if on_conflict == "replace" and not (scope.lanes is None and scope.jobs is None):
+            scope.check_lane(self._engine.lane_of(options.job) if options.lane is None else options.lane)
+        if options.on_conflict == "replace" and not (scope.lanes is None and scope.jobs is None):
             raise scope.lacks("a token that is limited to handles only, as it cancels whichever run is there")
 
     # What there is.
@@ -192,23 +181,6 @@ class _LimitedFlows(_Denied):
     async def version(self, id: str) -> VersionRow:
         self._scope.check_job(FLOW)
         return await self._engine.flows.version(id)
-
-    async def start(
-        self,
-        flow: str,
-        *,
-        handle: str | None = None,
-        lane: str | None = None,
-        on_conflict: Any = "reject",
-        by: str = "app",
-        **terms: Any,
-    ) -> Ticket:
-        self._scope.check_handle("task:" if handle is None else handle)
-        self._limited.check_new(FLOW, lane, on_conflict)
-        async with told_within(self._scope):
-            return await self._engine.flows.start(
-                flow, handle=handle, lane=lane, on_conflict=on_conflict, by=by, **terms
-            )
 
     async def task(self, run_id: str) -> FlowTask:
         await self._check_task(run_id)

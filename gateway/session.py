@@ -17,7 +17,7 @@ import msgspec
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_stream
 
-from ..actors.actor import Reply
+from ..actors.channel import Reply
 from ..protocol.codec import Codec
 from ..protocol.commandbase import CommandBase, Id
 from ..protocol.commands import Auth, Command, Subscribe, Unsubscribe

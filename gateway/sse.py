@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import trio
 
-from ..actors.actor import Mailbox
+from ..actors.channel import Mailbox
 from ..actors.stream import FellBehind
 from ..protocol.errors import Invalid, RateLimited
 from ..protocol.events import Filter

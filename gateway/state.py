@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 import trio
 
-from ..actors.actor import Mailbox, Reply
+from ..actors.channel import Mailbox, Reply
 from ..protocol.codec import JSON
 from ..protocol.errors import GreenroomError, Internal, RateLimited
 from ..protocol.records import Snapshot

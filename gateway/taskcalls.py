@@ -15,11 +15,11 @@ from typing import Any, cast
 import attrs
 import msgspec
 
-from ..actors.jobs import FLOW
 from ..protocol.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
 from ..protocol.flow.paths import parse_target
 from ..protocol.flow.records import VersionStatus, WorkerKind
-from ..protocol.names import check_name
+from ..protocol.names import FLOW, check_name
+from ..protocol.submission import flow_options
 from . import taskforms as forms
 from .entries import Context
 from .responses import Response, answer, refusal
@@ -170,9 +170,8 @@ async def _create_task(context: Context, given: NewTask) -> Response:
     elif not flow:
         raise Invalid("flow_id: there is none, nor a flow_version_id", path="flow_id")
     with _named(**{"params.params": "params_json", "params.flow": "flow_id", "params": "params_json"}):
-        ticket = await context.engine.flows.start(
-            flow, version=version, params=params, request_id=given.request_id or None, by=context.by
-        )
+        options = flow_options(flow, version, params, None, request_id=given.request_id or None)
+        ticket = await context.engine.submit_options(options, by=context.by)
     return answer(forms.Made(ticket.id))
 
 

@@ -16,7 +16,7 @@ from time import thread_time
 
 import trio
 
-from ..actors.actor import Reply
+from ..actors.channel import Reply
 from ..protocol.errors import GreenroomError, TooLarge
 from .config import Limits
 from .frames import FrameCounter

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import trio
 
-from ..actors.actor import Mailbox, Reply
+from ..actors.channel import Mailbox, Reply
 from ..actors.stream import FellBehind
 from ..protocol.codec import Codec
 from ..protocol.commandbase import Id

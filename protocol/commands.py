@@ -39,24 +39,16 @@ from .flow.commands import (
 )
 from .flow.records import FlowRow, FlowTask, NodeRun, QueueItem, VersionRow, WorkerState
 from .records import RunRecord, Snapshot
+from .submission import SubmitCommand
 
 # Runs.
 
 
-class Submit(CommandBase, frozen=True, kw_only=True, tag="submit"):
+class Submit(SubmitCommand, frozen=True, kw_only=True, tag="submit"):
     """Start a run of `job`. Without `params`, the handle's draft is taken."""
 
     job: str
     handle: str
-    params: Any = None
-    kind: str = "start"
-    lane: str | None = None
-    on_conflict: str = "reject"
-    request_id: str | None = None
-    queue_timeout: Timeout = None
-    run_timeout: Timeout = None
-    deadline: Timeout = None
-    warn_after: Timeout = None
 
 
 class Cancel(CommandBase, frozen=True, kw_only=True, tag="cancel"):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from .errors import Invalid
 
 MAIN = "main"
+FLOW = "flow"
+"""The job whose runs walk flows."""
+
 MAX_NAME = 256
 _PROBES = ("auth-probe:", "session:probe-")
 

@@ -17,8 +17,9 @@ from ...persistence.store import Stored
 from ...protocol.errors import Conflict, NotFound
 from ...protocol.events import FlowChanged
 from ...protocol.flow.records import FlowRow, VersionRow, VersionStatus
-from ..actor import Actor, Reply
+from ..actor import Actor
 from ..change import Change
+from ..channel import Reply
 from ..journal import Journal
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 import trio
@@ -15,9 +15,8 @@ from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, Ver
 from ...protocol.names import check_name
 from ...protocol.patterns import Within
 from ...protocol.records import RunRecord
-from ...protocol.states import Status
-from ..actor import Reply
-from ..arguments import (
+from ...protocol.submission import SubmitKeywords, flow_options
+from ...protocol.validation import (
     check_limit,
     check_page,
     check_statuses,
@@ -25,9 +24,8 @@ from ..arguments import (
     check_version,
     check_version_status,
 )
+from ..channel import Reply
 from ..door import Door
-from ..jobs import FLOW
-from ..messages import OnConflict
 from ..ticket import Ticket
 from .catalog import AddVersion, FindVersions, ListFlows, ListVersions, MakeFlow, Needed, digest_of
 from .tools import Tools
@@ -190,32 +188,14 @@ class Flows:
         version: int = 0,
         params: Mapping[str, Any] | None = None,
         handle: str | None = None,
-        lane: str | None = None,
-        kind: str = "start",
-        on_conflict: OnConflict = "reject",
-        request_id: str | None = None,
-        queue_timeout: float | None = None,
-        run_timeout: float | None = None,
-        deadline: float | None = None,
         by: str = "app",
+        **options: Unpack[SubmitKeywords],
     ) -> Ticket:
         """Submit a run of a flow, given by its name or id. Without a handle it gets one of its own, which is
         `task:` and its id."""
-        check_version(version)
-        accepted, ended = await self._door.submit(
-            FLOW,
-            handle=handle,
-            params={"flow": flow, "version": version, "params": {} if params is None else params},
-            kind=kind,
-            lane=lane,
-            on_conflict=on_conflict,
-            request_id=request_id,
-            queue_timeout=queue_timeout,
-            run_timeout=run_timeout,
-            deadline=deadline,
-            by=by,
+        return await self._engine.submit_options(
+            flow_options(flow, version, params, handle, **options), by=by
         )
-        return Ticket(accepted.run, accepted.joined, ended, self._engine)
 
     async def task(self, run_id: str) -> FlowTask:
         """One run of a flow, with what its nodes share as of now."""
@@ -239,7 +219,7 @@ class Flows:
         """A page of the runs of flows, newest first, and how many there are; `within` as in
         `Engine.list_runs`. Not more than `limit`, or than together have 16 MiB."""
         check_page(limit, offset)
-        statuses: frozenset[Status] | None = check_statuses(status)
+        statuses = None if status is None else check_statuses(status)
         self._door.check_open()
         page = await self._store.flow_runs(FlowRunQuery(statuses, version, limit, offset, within))
         by_version = await self._versions_of([state for _, state in page.runs])

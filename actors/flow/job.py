@@ -14,9 +14,10 @@ from ...persistence.store import Memo, Store
 from ...protocol.errors import Invalid
 from ...protocol.events import Event, NodeRan
 from ...protocol.flow.records import NodeRun, NodeStatus
+from ...protocol.names import FLOW
 from ...protocol.states import Status
-from ..actor import Reply
-from ..jobs import FLOW, Ask, Job, Prepared, exponential
+from ..channel import Reply
+from ..jobs import Ask, Job, Prepared, exponential
 from ..messages import Submission
 from ..run.api import Run, body_of
 from ..run.pause import Pause

@@ -12,7 +12,7 @@ from ...protocol.errors import NotFound
 from ...protocol.flow.model import Graph
 from ...protocol.flow.reading import read_graph
 from ...protocol.flow.records import FlowRow, VersionRow
-from ..actor import Reply
+from ..channel import Reply
 from ..jobs import Jobs
 from ..journal import Journal
 from ..workers.crew import Crew

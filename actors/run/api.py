@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
 import trio
 
@@ -19,12 +19,13 @@ from ...protocol.answers import approves, with_truth
 from ...protocol.errors import Invalid
 from ...protocol.events import RunLog
 from ...protocol.names import check_name
+from ...protocol.results import raise_unless_succeeded
+from ...protocol.submission import SubmitKeywords, SubmitOptions
+from ...protocol.validation import check_seconds
 from ...protocol.values import copied
-from ..actor import Reply
 from ..change import Change, Outcome, ProgressReport
-from ..jobs import check_seconds
-from ..messages import OnConflict
-from ..results import raise_unless_succeeded
+from ..channel import Reply
+from ..door import Caller
 from .body_messages import Ask, Flag, Save, Taken, Unask, cancel_child
 from .children import Children
 from .context import Body
@@ -228,10 +229,7 @@ class Run:
         *,
         handle: str,
         params: Any = None,
-        kind: str = "start",
-        lane: str | None = None,
-        on_conflict: OnConflict = "queue",
-        **limits: Any,
+        **options: Unpack[SubmitKeywords],
     ) -> Any:
         """Have another run done and return its result; it raises what `Ticket.result` does.
 
@@ -239,20 +237,12 @@ class Run:
         this run, or by one that waits for this run, is a conflict.
         """
         await self._body.check_open()
-        terms = {
-            "handle": handle,
-            "params": params,
-            "kind": kind,
-            "lane": lane,
-            "on_conflict": on_conflict,
-            "by": f"run:{self.id}",
-            "parent": self.id,
-            "ancestors": (*self._body.submission.terms.ancestors, self.handle),
-        }
+        options.setdefault("on_conflict", "queue")
+        child = SubmitOptions(job=job, handle=handle, params=params, **options)
         position = self._body.calls.begin()
         over = True
         try:
-            return await self._result_of_child(position, job, on_conflict, limits | terms)
+            return await self._result_of_child(position, child)
         except trio.Cancelled:
             over = not self._body.goes_on_later  # else the next body calls it again
             raise
@@ -260,13 +250,18 @@ class Run:
             if over:
                 self._body.calls.end(position)
 
-    async def _result_of_child(self, position: int, job: str, on_conflict: str, terms: dict[str, Any]) -> Any:
+    async def _result_of_child(self, position: int, options: SubmitOptions) -> Any:
         # Made for each call: kept, it would be a cycle, and the run would wait for the garbage collector.
+        ancestors = (*self._body.submission.terms.ancestors, self.handle)
         calls = Children(
-            self.id, self.attempt, self._body.services.door, self._body.journal, self._body.shielded
+            Caller(f"run:{self.id}", self.id, ancestors),
+            self.attempt,
+            self._body.services.door,
+            self._body.journal,
+            self._body.shielded,
         )
-        accepted, ended = await calls.call(position, job, terms)
-        if not accepted.joined or on_conflict != "join":
+        accepted, ended = await calls.call(position, options)
+        if not accepted.joined or options.on_conflict != "join":
             self._body.children[accepted.run] = None
         try:
             async with self._body.released("child", None):

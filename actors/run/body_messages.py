@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..actor import Reply
+from ..channel import Reply
 from ..messages import Cancel
 
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+
+from msgspec.structs import replace
 
 from ...protocol.errors import Conflict
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
-from ..actor import Reply
-from ..door import Door, Found
+from ...protocol.submission import SubmitOptions
+from ..channel import Reply
+from ..door import Caller, Door, Found
 from ..journal import Journal
 from ..messages import Accepted
 from .body_messages import cancel_child
@@ -25,45 +27,45 @@ logger = logging.getLogger("greenroom")
 
 
 class Children:
-    """The children of one body. `on_conflict` and the like stand in `terms`, as `Door.submit` takes them."""
+    """The children of one body, which is the `caller`."""
 
     def __init__(
         self,
-        run: str,
+        caller: Caller,
         attempt: int,
         door: Door,
         journal: Journal,
         shielded: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self._run = run
+        self._caller = caller
+        self._run = caller.parent
         self._shielded = shielded
         self._attempt = attempt
         self._door = door
         self._journal = journal
 
-    async def call(
-        self, position: int, job: str, terms: dict[str, Any]
-    ) -> tuple[Accepted, Reply[RunRecord | None]]:
+    async def call(self, position: int, options: SubmitOptions) -> tuple[Accepted, Reply[RunRecord | None]]:
         """The child for the call at this position, with the reply that its end will answer."""
-        if "request_id" in terms:  # the body names the child itself
+        if options.request_id is not None:  # the body names the child itself
             with self._shielded():
-                return await self._door.submit(job, **terms)
-        earlier = await self._of_earlier_attempts(position, job, terms)
+                return await self._door.submit(options, self._caller)
+        earlier = await self._of_earlier_attempts(position, options)
         if earlier is not None:
             return earlier
         number = 1
         while True:
             request_id = self._request_id(self._attempt, position, number)
             number += 1
-            terms |= {"request_id": request_id}
             try:
                 with self._shielded():  # or a child might be let in that nobody knows of
-                    accepted, ended = await self._door.submit(job, **terms)
+                    accepted, ended = await self._door.submit(
+                        replace(options, request_id=request_id), self._caller
+                    )
             except Conflict:
-                stored = await self._door.find(job, **terms)
+                stored = await self._door.find(options, request_id)
                 if stored is None or stored.same:
                     raise  # it is about something else: the handle is taken, say
-                await self._withdraw(position, stored, terms["on_conflict"])
+                await self._withdraw(position, stored, options.on_conflict)
                 continue
             if not accepted.joined or not ended.done or not _was_given_up(await self.record(accepted, ended)):
                 return accepted, ended
@@ -73,7 +75,7 @@ class Children:
         return await ended.get() or await self._journal.load_run(accepted.run)
 
     async def _of_earlier_attempts(
-        self, position: int, job: str, terms: dict[str, Any]
+        self, position: int, options: SubmitOptions
     ) -> tuple[Accepted, Reply[RunRecord | None]] | None:
         """A child of the same terms that an earlier attempt has called since the same checkpoint, if it has
         succeeded. One that still executes is waited for: a crash has ended that attempt before its child."""
@@ -81,15 +83,16 @@ class Children:
             number = 1
             while True:
                 request_id = self._request_id(attempt, position, number)
-                found = await self._door.find(job, **terms, request_id=request_id)
+                found = await self._door.find(options, request_id)
                 if found is None:
                     break
                 number += 1
                 if found.parent == self._run and not await self._is_being_cancelled(found.run):
                     if found.same:
                         with self._shielded():
-                            return await self._door.submit(job, **terms, request_id=request_id)
-                    await self._withdraw(position, found, terms["on_conflict"])
+                            again = replace(options, request_id=request_id)
+                            return await self._door.submit(again, self._caller)
+                    await self._withdraw(position, found, options.on_conflict)
                 run = await self._journal.load_run(found.run) if found.same else None
                 if run is not None and run.status is Status.SUCCEEDED:
                     ended: Reply[RunRecord | None] = Reply()

@@ -21,8 +21,9 @@ from ...persistence.store import Checkpoint, FileGivenUp, Memo
 from ...protocol.errors import RunAbandoned
 from ...protocol.events import Event
 from ...protocol.values import copied, json_value
-from ..actor import Delivery, Reply
+from ..actor import Delivery
 from ..change import REPORTING, Change, Outcome, ProgressReport
+from ..channel import Reply
 from ..door import Door
 from ..journal import Journal
 from ..journalmessages import Mention

@@ -15,8 +15,9 @@ import msgspec
 from ...persistence.store import Deaths, FileGivenUp, StoredRun
 from ...protocol.events import RunChanged
 from ...protocol.states import Status
-from ..actor import Countdown, TellWhenSet
+from ..actor import TellWhenSet
 from ..change import Change
+from ..channel import Countdown
 from ..jobs import unknown_job
 from ..journalmessages import WatchEnd
 from ..messages import Recover

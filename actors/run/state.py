@@ -18,8 +18,8 @@ from ...persistence.store import WakesAt
 from ...protocol.events import Event
 from ...protocol.records import RunRecord
 from ...protocol.states import ENDED, Status
-from ..actor import Reply
 from ..change import Change, Outcome
+from ..channel import Reply
 from ..effects import Effects
 from ..messages import Cancel, Enter, Leave, Recovered, Started, Stop, Submission
 from .context import Services

@@ -18,7 +18,7 @@ from ...protocol.events import Event
 from ...protocol.fold import Projection
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
-from ..actor import Reply
+from ..channel import Reply
 from ..journalmessages import Look
 from ..messages import Cancel, Forget, Reject, Stop
 from . import errands

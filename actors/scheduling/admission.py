@@ -20,8 +20,9 @@ from ...protocol.errors import Conflict, Draining, GreenroomError, Internal, Que
 from ...protocol.events import RunChanged, RunStateChanged
 from ...protocol.fold import Projection
 from ...protocol.states import Status
-from ..actor import Kind, Reply
+from ..actor import Kind
 from ..change import Change
+from ..channel import Reply
 from ..effects import Effects
 from ..journalmessages import Look, WatchEnd
 from ..messages import Accepted, FindRequest, Phase, Submission, Submit, cancel_replaced

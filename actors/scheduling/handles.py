@@ -16,7 +16,8 @@ import msgspec
 
 from ...protocol.errors import Conflict, HandleLocked
 from ...protocol.states import Status
-from ..messages import OnConflict, Submission
+from ...protocol.submission import OnConflict
+from ..messages import Submission
 
 
 class Admit(msgspec.Struct, frozen=True):

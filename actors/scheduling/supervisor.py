@@ -20,8 +20,9 @@ from ...protocol.errors import NoActiveRun
 from ...protocol.events import EngineChanged, HandleChanged, LaneChanged, RunChanged, RunStateChanged
 from ...protocol.names import MAIN
 from ...protocol.states import PENDING, Status, allowed_from
-from ..actor import Actor, Directory, Reply
+from ..actor import Actor, Directory
 from ..change import Change
+from ..channel import Reply
 from ..clearing import cancel_all, concerned
 from ..effects import Effects, Spawn
 from ..journalmessages import Answer

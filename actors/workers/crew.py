@@ -10,14 +10,14 @@ import trio
 
 from ...protocol.errors import Unavailable
 from ...protocol.flow.records import WorkerState
-from ..actor import Reply
+from ..channel import Reply
 from ..door import Door
 from .answers import Unusable, request, result
-from .checks import exec_url
 from .messages import CallEnded, Choose, Chosen, HasOther, Offer, Withdraw
 from .push import Push, PushFailed
 from .registry import Registry
 from .states import Failing, Work, Worked, WorkFailed
+from .urls import exec_url
 from .workqueue import WorkQueue
 
 Given = Callable[[str, str], None]

@@ -12,13 +12,19 @@ from ...persistence.flows import WorkerRow
 from ...protocol.errors import Invalid, TooLarge, Unavailable
 from ...protocol.flow.records import QueueItem, WorkerState
 from ...protocol.names import check_name
+from ...protocol.validation import (
+    LONGEST_POLL,
+    check_kind,
+    check_load,
+    check_seconds,
+    check_services,
+    check_text,
+    check_wait,
+)
 from ...protocol.values import json_value, shown
-from ..actor import Reply
-from ..arguments import check_text
+from ..channel import Reply
 from ..door import Door
-from ..jobs import check_seconds
 from .answers import error_text
-from .checks import LONGEST_POLL, check_kind, check_load, check_services, check_url, check_wait
 from .messages import (
     Allocate,
     Complete,
@@ -34,6 +40,7 @@ from .messages import (
 from .networks import Networks, refusal_of_url
 from .registry import Registry
 from .states import Failing, WorkFailed
+from .urls import check_url
 from .workqueue import WorkQueue
 
 _COMMITTED_WITHIN = 30.0

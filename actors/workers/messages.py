@@ -9,7 +9,7 @@ import msgspec
 
 from ...persistence.flows import WorkerRow
 from ...protocol.flow.records import QueueItem, WorkerState
-from ..actor import Reply
+from ..channel import Reply
 from .states import Work, Worked, WorkFailed
 
 # To the registry.

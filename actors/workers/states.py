@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...protocol.errors import Conflict
-from ..actor import Reply
+from ..channel import Reply
 
 Failing = Literal[
     "no_worker",  # none that is online serves it

@@ -16,7 +16,8 @@ import trio
 
 from ...protocol.errors import Conflict
 from ...protocol.flow.records import QueueItem
-from ..actor import Actor, Reply
+from ..actor import Actor
+from ..channel import Reply
 from .messages import Complete, End, Extend, GiveBack, Offer, Poll, Unpoll, Withdraw
 from .states import Work, Worked, WorkFailed
 

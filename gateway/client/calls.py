@@ -13,11 +13,11 @@ from itertools import count
 import msgspec
 import trio
 
-from ...actors.actor import Reply
+from ...actors.channel import Reply
 from ...protocol.commandbase import CommandBase
-from ...protocol.commands import Error, Ok, Submit, Wait
+from ...protocol.commands import Error, Ok, Wait
 from ...protocol.errors import GreenroomError, Unavailable
-from ...protocol.flow.commands import StartFlow
+from ...protocol.submission import SubmitCommand
 from .errors import OutcomeUnknown, raised
 
 
@@ -105,14 +105,14 @@ class Calls:
     def close(self, error: Callable[[], GreenroomError]) -> None:
         """There will be no more connections."""
         for call in self:
-            if call.sent and isinstance(call.command, Submit | StartFlow):
+            if call.sent and isinstance(call.command, SubmitCommand):
                 self.fail(call, _unknown(call, str(error())))
             else:
                 self.fail(call, error())
 
 
 def _unanswered(call: Call, why: str) -> GreenroomError:
-    if call.sent and isinstance(call.command, Submit | StartFlow):
+    if call.sent and isinstance(call.command, SubmitCommand):
         return _unknown(call, why)
     return Unavailable(f"{why}; {call.name} was not carried out", command=call.name)
 

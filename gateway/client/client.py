@@ -6,15 +6,13 @@ Arguments are judged by the gateway, as the embedded engine judges them; here on
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Unpack
 
 import msgspec
 import trio
 
-from ...actors.arguments import check_limit, check_page, check_seq, check_target, check_text
-from ...actors.jobs import check_seconds
-from ...actors.messages import FilesFate, OnConflict, OnWait
 from ...protocol import commands as wire
 from ...protocol.errors import GreenroomError, Invalid, Unavailable
 from ...protocol.events import Event, Filter, RunStateChanged, RunWaiting
@@ -25,8 +23,18 @@ from ...protocol.parameters import plain_params
 from ...protocol.parts import joined
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.states import Status
+from ...protocol.submission import OnWait, SubmitCommand, SubmitKeywords, SubmitOptions, to_wire
+from ...protocol.validation import (
+    FilesFate,
+    check_limit,
+    check_page,
+    check_seconds,
+    check_seq,
+    check_statuses,
+    check_target,
+    check_text,
+)
 from ...protocol.values import json_value
-from .arguments import seconds, status_names
 from .flows import ClientFlows
 from .iterating import Iterating, still_executing
 from .link import Link
@@ -93,15 +101,7 @@ class Client:
         *,
         handle: str,
         params: Any = None,
-        kind: str = "start",
-        lane: str | None = None,
-        on_conflict: OnConflict = "reject",
-        request_id: str | None = None,
-        queue_timeout: float | None = None,
-        run_timeout: float | None = None,
-        deadline: float | None = None,
-        warn_after: float | None = 2,
-        on_wait: OnWait | None = None,
+        **options: Unpack[SubmitKeywords],
     ) -> ClientTicket:
         """Submit a run of a job; returns when it is committed.
 
@@ -110,35 +110,25 @@ class Client:
         """
         check_name("job", job)
         check_name("handle", handle)
-        if request_id is not None:
-            check_name("request_id", request_id)
-        if on_wait is not None and not callable(on_wait):
-            raise Invalid(f"on_wait must be callable, not {on_wait!r}")
         if params is not None:
             params = json_value(plain_params(params, None), "params", None)
+        given = SubmitOptions(job=job, handle=handle, params=params, **options)
+        return await self.send_submission(given, partial(wire.Submit, job=job, params=params))
+
+    async def send_submission(
+        self, options: SubmitOptions, command: Callable[..., SubmitCommand]
+    ) -> ClientTicket:
+        """The same, as this command; for flows."""
+        options.check()
+        fields = to_wire(options)
+        fields["request_id"] = options.request_id or self._link.draw_id()
         before = self._link.following.seq
-        ok = await self._link.ask(
-            wire.Submit(
-                id=self._link.number(),
-                job=job,
-                handle=handle,
-                params=params,
-                kind=kind,
-                lane=lane,
-                on_conflict=on_conflict,
-                request_id=request_id or self._link.draw_id(),
-                queue_timeout=seconds("queue_timeout", queue_timeout),
-                run_timeout=seconds("run_timeout", run_timeout),
-                deadline=seconds("deadline", deadline),
-                warn_after=seconds("warn_after", warn_after),
-            ),
-            repeatable=True,
-        )
-        assert ok.run_id is not None, "it is what answers submit"
+        ok = await self._link.ask(command(id=self._link.number(), **fields), repeatable=True)
+        assert ok.run_id is not None, "it is what answers these commands"
         # A submit that was sent twice joins itself; under an id that nobody else has, that means nothing.
-        was_there = bool(ok.joined) and (request_id is not None or on_conflict == "join")
-        if on_wait is not None and self._link.follows:
-            self._nursery.start_soon(self._tell_of_wait, ok.run_id, before, on_wait)
+        was_there = bool(ok.joined) and (options.request_id is not None or options.on_conflict == "join")
+        if options.on_wait is not None and self._link.follows:
+            self._nursery.start_soon(self._tell_of_wait, ok.run_id, before, options.on_wait)
         return ClientTicket(ok.run_id, was_there, self)
 
     async def rerun(self, run_id: str) -> ClientTicket:
@@ -195,7 +185,7 @@ class Client:
             id=self._link.number(),
             handle=handle,
             lane=lane,
-            status=status_names(status),
+            status=None if status is None else sorted(check_statuses(status)),
             limit=limit,
             before=before,
         )

@@ -12,9 +12,9 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 import trio
 
-from ...actors.jobs import check_seconds
 from ...protocol.errors import Invalid, Unavailable
 from ...protocol.events import Filter
+from ...protocol.validation import check_seconds
 from .client import Client
 from .link import Link, OpenStream
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
 
-from ...actors.arguments import check_page, check_text, check_version, check_version_status
-from ...actors.messages import OnConflict
 from ...protocol.errors import Invalid
 from ...protocol.flow import commands as wire
 from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, VersionStatus
 from ...protocol.names import check_name
+from ...protocol.submission import SubmitKeywords, flow_options
+from ...protocol.validation import check_page, check_statuses, check_text, check_version, check_version_status
 from ...protocol.values import json_value
-from .arguments import seconds, status_names
 from .link import Link
 from .ticket import ClientTicket
 
@@ -134,43 +134,16 @@ class ClientFlows:
         version: int = 0,
         params: Mapping[str, Any] | None = None,
         handle: str | None = None,
-        lane: str | None = None,
-        kind: str = "start",
-        on_conflict: OnConflict = "reject",
-        request_id: str | None = None,
-        queue_timeout: float | None = None,
-        run_timeout: float | None = None,
-        deadline: float | None = None,
+        **options: Unpack[SubmitKeywords],
     ) -> ClientTicket:
         """See `Flows.start`. It is sent again if the connection is lost, and still happens once: without a
         `request_id`, one is drawn."""
         check_text("flow", flow)
-        check_version(version)
         if handle is not None:
             check_name("handle", handle)
-        if request_id is not None:
-            check_name("request_id", request_id)
-        ok = await self._link.ask(
-            wire.StartFlow(
-                id=self._link.number(),
-                flow=flow,
-                version=version,
-                params=json_value(params, "params", None),
-                handle=handle,
-                lane=lane,
-                kind=kind,
-                on_conflict=on_conflict,
-                request_id=request_id or self._link.draw_id(),
-                queue_timeout=seconds("queue_timeout", queue_timeout),
-                run_timeout=seconds("run_timeout", run_timeout),
-                deadline=seconds("deadline", deadline),
-            ),
-            repeatable=True,
-        )
-        assert ok.run_id is not None, "it is what answers start_flow"
-        # One that was sent twice joins itself; under an id that nobody else has, that means nothing.
-        was_there = bool(ok.joined) and (request_id is not None or on_conflict == "join")
-        return ClientTicket(ok.run_id, was_there, self._client)
+        given = flow_options(flow, version, json_value(params, "params", None), handle, **options)
+        command = partial(wire.StartFlow, **given.params)
+        return await self._client.send_submission(given, command)
 
     async def task(self, run_id: str) -> FlowTask:
         """See `Flows.task`."""
@@ -191,7 +164,7 @@ class ClientFlows:
         check_page(limit, offset)
         command = wire.ListTasks(
             id=self._link.number(),
-            status=status_names(status),
+            status=None if status is None else sorted(check_statuses(status)),
             version=version,
             limit=limit,
             offset=offset,

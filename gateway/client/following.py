@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...actors.actor import Reply
+from ...actors.channel import Reply
 from ...protocol.commands import Events, Resync, Subscribe
 from ...protocol.errors import GreenroomError
 from ...protocol.events import Filter, RunStateChanged

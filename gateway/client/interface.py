@@ -6,9 +6,8 @@ The engine's methods also take `by`, who asks; a gateway knows that from the tok
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack
 
-from ...actors.messages import FilesFate, OnConflict, OnWait
 from ...protocol.events import Event, Filter
 from ...protocol.flow.records import (
     FlowRow,
@@ -20,6 +19,8 @@ from ...protocol.flow.records import (
     WorkerState,
 )
 from ...protocol.records import RunRecord, Snapshot
+from ...protocol.submission import SubmitKeywords
+from ...protocol.validation import FilesFate
 
 if TYPE_CHECKING:
     from ...actors.engine import Engine
@@ -81,13 +82,7 @@ class RunFlows(Protocol):
         version: int = 0,
         params: Mapping[str, Any] | None = None,
         handle: str | None = None,
-        lane: str | None = None,
-        kind: str = "start",
-        on_conflict: OnConflict = "reject",
-        request_id: str | None = None,
-        queue_timeout: float | None = None,
-        run_timeout: float | None = None,
-        deadline: float | None = None,
+        **options: Unpack[SubmitKeywords],
     ) -> RunTicket: ...
 
     async def task(self, run_id: str) -> FlowTask: ...
@@ -147,15 +142,7 @@ class RunEngine(Protocol):
         *,
         handle: str,
         params: Any = None,
-        kind: str = "start",
-        lane: str | None = None,
-        on_conflict: OnConflict = "reject",
-        request_id: str | None = None,
-        queue_timeout: float | None = None,
-        run_timeout: float | None = None,
-        deadline: float | None = None,
-        warn_after: float | None = 2,
-        on_wait: OnWait | None = None,
+        **options: Unpack[SubmitKeywords],
     ) -> RunTicket: ...
 
     async def rerun(self, run_id: str) -> RunTicket: ...

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult
 
 import trio
 
-from ...actors.actor import Reply
+from ...actors.channel import Reply
 from ...protocol.codec import MSGPACK
 from ...protocol.commandbase import CommandBase
 from ...protocol.commands import (

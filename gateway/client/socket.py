@@ -27,7 +27,7 @@ from wsproto.events import (
 )
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from ...actors.actor import Mailbox
+from ...actors.channel import Mailbox
 from .errors import ConnectionLost, NotHere, Refused
 
 _MAX_MESSAGE = 64 << 20

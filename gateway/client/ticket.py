@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ...actors.jobs import check_seconds
-from ...actors.messages import FilesFate
-from ...actors.results import raise_unless_succeeded
 from ...protocol.records import RunRecord
+from ...protocol.results import raise_unless_succeeded
+from ...protocol.validation import FilesFate, check_seconds
 
 if TYPE_CHECKING:
     from .client import Client

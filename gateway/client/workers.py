@@ -7,20 +7,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from ...actors.arguments import check_text
-from ...actors.jobs import check_seconds
-from ...actors.workers.checks import (
-    LONGEST_POLL,
-    check_kind,
-    check_load,
-    check_services,
-    check_url,
-    check_wait,
-)
 from ...protocol.errors import Conflict, Invalid, TooLarge
 from ...protocol.flow import commands as wire
 from ...protocol.flow.records import QueueItem, WorkerState
 from ...protocol.names import check_name
+from ...protocol.validation import (
+    LONGEST_POLL,
+    check_kind,
+    check_load,
+    check_seconds,
+    check_services,
+    check_text,
+    check_wait,
+)
 from ...protocol.values import json_value, shown
 from .link import Link
 
@@ -42,10 +41,11 @@ class ClientWorkers:
     ) -> WorkerState:
         """See `Workers.register`."""
         kind = check_kind(kind)
+        check_text("url", url)
         command = wire.RegisterWorker(
             id=self._link.number(),
             worker_id=check_name("id", id),
-            url=check_url(url, kind),
+            url=url,
             services=list(check_services(services)),
             kind=kind,
             load=check_load(load),

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from operator import attrgetter
-from typing import Any
+from typing import Any, Unpack
 
-from ..actors.messages import FilesFate, OnConflict, OnWait
 from ..gateway.client import RunEngine, RunTicket
 from ..protocol.events import Event, Filter
 from ..protocol.records import RunRecord, Snapshot
+from ..protocol.submission import SubmitKeywords
+from ..protocol.validation import FilesFate
 from .flows.client import FlowsClient
 from .server import Server
 from .trace import Answer, Trace
@@ -44,30 +45,9 @@ class Client:
         *,
         handle: str,
         params: Any = None,
-        kind: str = "start",
-        lane: str | None = None,
-        on_conflict: OnConflict = "reject",
-        request_id: str | None = None,
-        queue_timeout: float | None = None,
-        run_timeout: float | None = None,
-        deadline: float | None = None,
-        warn_after: float | None = 2,
-        on_wait: OnWait | None = None,
+        **options: Unpack[SubmitKeywords],
     ) -> SimulatedTicket:
-        options = {
-            "handle": handle,
-            "params": params,
-            "kind": kind,
-            "lane": lane,
-            "on_conflict": on_conflict,
-            "request_id": request_id,
-            "queue_timeout": queue_timeout,
-            "run_timeout": run_timeout,
-            "deadline": deadline,
-            "warn_after": warn_after,
-            "on_wait": on_wait,
-        }
-        return self.ticket(await self.command("submit", job, **options))
+        return self.ticket(await self.command("submit", job, handle=handle, params=params, **options))
 
     async def rerun(self, run_id: str) -> SimulatedTicket:
         return self.ticket(await self.command("rerun", run_id))

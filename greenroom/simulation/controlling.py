@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-from ..actors.messages import FilesFate
 from ..protocol.errors import (
     Conflict,
     GreenroomError,
@@ -15,6 +14,7 @@ from ..protocol.errors import (
 from ..protocol.events import RunStateChanged
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
+from ..protocol.validation import FilesFate
 from .bodies import HANDLES, LANES, draw_moment, draw_tries
 from .callers import Caller
 

@@ -25,7 +25,8 @@ import attrs
 import trio
 import trio.testing
 
-from ..actors.actor import Mailbox, describe
+from ..actors.actor import describe
+from ..actors.channel import Mailbox
 from .determinism import determined
 from .schedule import InTurn, Scheduling, SeededChooser
 from .server import Server

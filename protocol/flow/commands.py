@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..commandbase import CommandBase, Seconds, Timeout
+from ..commandbase import CommandBase, Seconds
+from ..submission import SubmitCommand
 
 Definition = str | dict[str, Any]
 """A flow's definition: an object, or a text of JSON or YAML."""
@@ -74,21 +75,13 @@ class GetFlowVersion(CommandBase, frozen=True, kw_only=True, tag="get_flow_versi
     version_id: str
 
 
-class StartFlow(CommandBase, frozen=True, kw_only=True, tag="start_flow"):
+class StartFlow(SubmitCommand, frozen=True, kw_only=True, tag="start_flow"):
     """Start a run of a flow, given by its id or name. Version 0 is the latest that is published; without a
     `handle`, the run gets one of its own."""
 
     flow: str
     version: int = 0
-    params: Any = None
     handle: str | None = None
-    lane: str | None = None
-    kind: str = "start"
-    on_conflict: str = "reject"
-    request_id: str | None = None
-    queue_timeout: Timeout = None
-    run_timeout: Timeout = None
-    deadline: Timeout = None
 
 
 class GetTask(CommandBase, frozen=True, kw_only=True, tag="get_task"):

@@ -43,6 +43,17 @@ def test_a_command_to_a_server_needs_no_engine_no_store_and_no_configuration(com
     assert imported(command, "--help") & HEAVY == set()
 
 
+def test_a_client_needs_neither_an_engine_nor_a_store():
+    program = "import sys; from greenroom import connect; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(ended.stdout.split())
+    assert {"greenroom.gateway.client", "greenroom.actors.channel"} <= loaded
+    assert {name for name in loaded if name.startswith(("greenroom.actors.", "greenroom.persistence"))} == {
+        "greenroom.actors.channel"
+    }
+    assert not loaded & {"sqlalchemy", "sqlite3"}
+
+
 def test_what_the_list_says_of_a_command_is_how_its_help_begins():
     for name, listed in main.commands.items():
         assert isinstance(listed, Later)

@@ -106,6 +106,21 @@ async def test_a_signal_lets_a_flow_go_on(autojump_clock: MockClock, engine: Run
     assert await ticket.result() == {"flag": {"by": "bob"}, "got": {"by": "bob"}}
 
 
+async def test_a_flow_that_waits_for_a_slot_is_told_of_like_any_run(
+    autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
+):
+    if "follow]" in request.node.name:
+        return  # nobody tells this client
+    waits: list[float] = []
+    await engine.flows.publish("order", DOUBLES)
+    await engine.set_max_concurrent(0)
+    await engine.flows.start("order", warn_after=5, on_wait=lambda waited, *_: waits.append(waited))
+    await trio.sleep(4)
+    assert waits == []
+    await trio.sleep(2)
+    assert len(waits) == 1
+
+
 async def test_workers_register_and_are_found(autojump_clock: MockClock, engine: RunEngine):
     workers = engine.workers
     state = await workers.register("a", "http://127.0.0.1:9/", ["sum", "sum"], load=2)

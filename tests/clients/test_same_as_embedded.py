@@ -319,6 +319,18 @@ async def test_a_long_wait_is_told(
     assert (ahead, blockers) == (0, [first.id])
 
 
+@pytest.mark.parametrize("keyword", ["handel", "parent", "job_name"])
+async def test_a_keyword_that_does_not_exist_is_named(
+    autojump_clock: MockClock, engine: RunEngine, keyword: str
+):
+    mistyped: dict[str, Any] = {keyword: "x"}
+    with pytest.raises(TypeError, match=f"nexpected keyword argument '{keyword}'"):
+        await engine.submit("add", handle="alice", params={"a": 1}, **mistyped)
+    with pytest.raises(TypeError, match=f"nexpected keyword argument '{keyword}'"):
+        await engine.flows.start("order", **mistyped)
+    assert await engine.list_runs() == []
+
+
 Refusal = Callable[[RunEngine, RunTicket, str], Awaitable[Any]]
 """Something that is refused: given the engine, a run that executes on `busy`, and the id of an ended one."""
 

@@ -21,11 +21,11 @@ import msgspec
 import trio
 
 from greenroom import BlockingRun, Engine, Jobs, Run, open_engine
-from greenroom.actors.messages import OnConflict
 from greenroom.errors import GreenroomError, RunEnded
 from greenroom.protocol.events import InterruptOpened, RunStateChanged
 from greenroom.protocol.records import Snapshot
 from greenroom.protocol.states import ENDED
+from greenroom.protocol.submission import OnConflict
 
 MOST_PENDING = 40
 PATIENCE = 60.0

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 import trio
 
-from greenroom.actors.actor import Mailbox
+from greenroom.actors.channel import Mailbox
 from greenroom.simulation import World
 from greenroom.simulation.walking import NotRepeatable, Race, Scenario, WalkFailed, sample, walk
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from greenroom import Engine, Jobs, Run
-from greenroom.actors.actor import Reply
+from greenroom.actors.channel import Reply
 from greenroom.actors.workers.crew import Crew
 from greenroom.actors.workers.messages import Offer
 from greenroom.actors.workers.states import Worked, WorkFailed

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Literal, get_args
 
-from ..protocol.errors import Invalid
-from ..protocol.flow.paths import Path, parse_target
-from ..protocol.states import Status
-from ..protocol.values import shown
+from .errors import Invalid
+from .flow.paths import Path, parse_target
+from .flow.records import WorkerKind
+from .names import check_name
+from .states import Status
+from .values import shown
+
+FilesFate = Literal["keep", "delete"]
+"""What becomes of the files that a cancelled run has finished."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -16,6 +23,12 @@ _HIGHEST_LIMIT = 2**31 - 1
 
 HIGHEST_SEQ = 2**63 - 1
 """The highest number of an event that every store can hold."""
+
+LONGEST_POLL = 25.0
+"""Seconds that a poll may wait."""
+
+MAX_SERVICES = 1000
+_HIGHEST_LOAD = 1e15
 
 
 def check_text(what: str, value: object) -> None:
@@ -51,6 +64,29 @@ def check_page(limit: object, offset: object = 0) -> None:
     check_limit("offset", offset)
 
 
+def check_seconds(what: str, value: object, default: float) -> float:
+    """A duration: `None` means the default, `math.inf` no limit; a negative or absurd one is `Invalid`."""
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
+        raise Invalid(
+            f"{what} must be a number of seconds, 0 or more, not {shown(value)}",
+            value=repr(value),
+        )
+    try:
+        return float(value)
+    except OverflowError:
+        raise Invalid(
+            f"{what} is longer than any time: set no limit instead", value=repr(value)[:100]
+        ) from None
+
+
+def check_files(files: object) -> None:
+    """What becomes of files."""
+    if files not in get_args(FilesFate):
+        raise Invalid(f"files must be 'keep' or 'delete', not {files!r}", value=repr(files))
+
+
 def check_version(version: object) -> None:
     """The number that a version of a flow is to have."""
     if version is None:
@@ -68,10 +104,8 @@ def check_version_status(status: object) -> None:
         raise Invalid(f"status must be 'draft' or 'published', not {shown(status)}", value=shown(status))
 
 
-def check_statuses(status: str | Iterable[str] | None) -> frozenset[Status] | None:
+def check_statuses(status: str | Iterable[str]) -> frozenset[Status]:
     """A status, or several."""
-    if status is None:
-        return None
     try:
         return frozenset(Status(one) for one in ([status] if isinstance(status, str) else list(status)))
     except (TypeError, ValueError):
@@ -87,3 +121,43 @@ def check_target(key: str) -> Path:
         return parse_target(key)
     except Invalid as error:
         raise Invalid(f"key: {error.message}", **error.details) from None
+
+
+# Of workers.
+
+
+def check_services(services: object) -> tuple[str, ...]:
+    """The names of services, each once, in their order."""
+    if isinstance(services, str) or not isinstance(services, Sequence):
+        raise Invalid(
+            f"services must be a list of names, not {shown(services)}: write ['transform'] for a single one",
+            value=shown(services),
+        )
+    if not 1 <= len(services) <= MAX_SERVICES:
+        raise Invalid(
+            f"services must be 1 to {MAX_SERVICES:,} names, not {len(services):,}", value=len(services)
+        )
+    return tuple(dict.fromkeys(check_name(f"services[{i}]", name) for i, name in enumerate(services)))
+
+
+def check_kind(kind: object) -> WorkerKind:
+    """How work gets to a worker."""
+    for known in get_args(WorkerKind):
+        if kind == known:
+            return known  # type: ignore[no-any-return]  # one of the literals
+    raise Invalid(f"kind must be 'http' or 'queue', not {shown(kind)}", value=shown(kind))
+
+
+def check_load(load: object) -> float:
+    """How busy a worker is: any number that grows with it."""
+    if isinstance(load, bool) or not isinstance(load, int | float):
+        raise Invalid(f"load must be a number, not {shown(load)}", value=shown(load))
+    if not (math.isfinite(load) and 0 <= load <= _HIGHEST_LOAD):
+        raise Invalid(f"load must be from 0 to {_HIGHEST_LOAD:g}, not {shown(load)}", value=shown(load))
+    return float(load)
+
+
+def check_wait(wait: float) -> None:
+    """How long a poll may wait."""
+    if not 0 <= check_seconds("wait", wait, LONGEST_POLL) <= LONGEST_POLL:
+        raise Invalid(f"wait must be from 0 to {LONGEST_POLL:g} seconds, not {wait!r}", value=repr(wait))

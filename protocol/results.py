@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..protocol.errors import RunCancelled, RunEnded, RunFailed, RunRejected, RunTimedOut, Unavailable
-from ..protocol.records import RunRecord
-from ..protocol.states import Status
-from ..protocol.values import copied
+from .errors import RunCancelled, RunEnded, RunFailed, RunRejected, RunTimedOut, Unavailable
+from .records import RunRecord
+from .states import Status
+from .values import copied
 
 _RAISED: dict[Status, type[RunEnded]] = {
     Status.FAILED: RunFailed,
