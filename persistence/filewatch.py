@@ -8,7 +8,6 @@ with those that were opened. `persistence/database.py` calls this in worker thre
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from .addresses import Address
 from .failures import StoreBroken, StoreDown
@@ -21,9 +20,9 @@ class FileWatch:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._paths = [Path(f"{address.path}{ending}") for ending in _ENDINGS]
-        self._opened: dict[Path, tuple[int, int]] = {}
-        for path in self._paths:
+        self._opened: dict[str, tuple[int, int]] = {}
+        for ending in _ENDINGS:
+            path = f"{address.path}{ending}"
             status = os.stat(path)
             self._opened[path] = status.st_dev, status.st_ino
 
@@ -41,10 +40,10 @@ class FileWatch:
             if (status.st_dev, status.st_ino) != opened:
                 raise self._lost(path, "replaced by another file", outcome_known)
 
-    def _lost(self, path: Path, how: str, outcome_known: bool) -> StoreBroken:
+    def _lost(self, path: str, how: str, outcome_known: bool) -> StoreBroken:
         remedy = (
             "put the right file back before the next start"
-            if path == self._address.path
+            if path == str(self._address.path)
             else "what was committed is saved when the engine ends in order; leave this file alone"
         )
         return StoreBroken(
