@@ -15,8 +15,12 @@ from .statements import Delete, Insert, Update, status_in
 
 # The store's own row. A batch begins with the first of these.
 
-ADVANCE = f"UPDATE meta SET last_seq = ? WHERE id = 1 AND last_seq = ? AND engine = ? AND {FENCE}"
-"""Move the last seq on, if it is the expected one and the store is still this engine's."""
+ADVANCE = (
+    "UPDATE meta SET last_seq = ?, last_place = CASE WHEN last_place < ? THEN ? ELSE last_place END "
+    f"WHERE id = 1 AND last_seq = ? AND engine = ? AND {FENCE}"
+)
+"""Move the last seq on, and the last place if it is higher, where the last seq is the expected one and the
+store is still this engine's."""
 
 SET_ENGINE = "UPDATE meta SET max_concurrent = ?, draining = ? WHERE id = 1"
 """What the engine was told about itself."""

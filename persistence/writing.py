@@ -66,7 +66,9 @@ def json_text(value: Any) -> str:
 def write_batch(batch: Batch, engine: str, term: int, statements: Statements) -> None:
     """Write all of a batch, or raise. The engine's name stands in the row that is updated, so that somebody
     who takes the store while this waits for the row is seen; the term stands in the lease."""
-    if statements.one(writes.ADVANCE, (batch.after, batch.before, engine, term)) != 1:
+    place = max([write.record.place or 0 for write in batch.runs.values()], default=0)
+    expected = (batch.before, engine, term)
+    if statements.one(writes.ADVANCE, (batch.after, place, place, *expected)) != 1:
         raise StoreBroken(
             f"another engine has taken the store, or has written to it: its last seq is not {batch.before} "
             f"any more, or the term of its lease is not {term}"
@@ -119,10 +121,9 @@ def _write_events(events: Sequence[Event], statements: Statements) -> None:
     rows: list[Row] = []
     others: list[Event] = []
     for event in events:
-        kind = type(event)
-        if kind is RunStateChanged:  # most are
+        if type(event) is RunStateChanged:  # most are
             rows.append((event.seq, event.at, event.run, json_text(event)))
-        elif kind is not RunProgress:  # that is kept on the run's row only
+        elif type(event) is not RunProgress:  # that is kept on the run's row only
             run = event.run if isinstance(event, RunEvent) else None
             rows.append((event.seq, event.at, run, json_text(event)))
             others.append(event)

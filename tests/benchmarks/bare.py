@@ -124,7 +124,7 @@ def fill(path: Path, jobs: Jobs, count: int, *, finished: bool) -> None:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(insert[0], runs)
         connection.executemany(insert[1], history)
-        connection.execute("UPDATE meta SET last_seq = ?", (seq,))
+        connection.execute("UPDATE meta SET last_seq = ?, last_place = ?", (seq, number + 1))
         connection.execute("COMMIT")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
