@@ -3,13 +3,15 @@
 What they are, by name, is in `persistence/writes.py`. A batch is a small constant number of round trips,
 whatever its size. SQLite has none, and PostgreSQL's driver sends many executions of one statement in one go.
 MySQL's driver does so for INSERT only, so an UPDATE of many rows becomes one statement there that joins a
-table of the new values. For SQLite the text of a statement never changes, so its driver prepares it once.
+table of the new values. For SQLite the text of a statement never changes, so its driver prepares it once; and
+many new rows go into one statement, because its driver hands the interpreter over for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import attrs
@@ -20,6 +22,7 @@ from .addresses import Kind
 Row = tuple[Any, ...]
 
 _KEYS_AT_ONCE = 500
+_ROWS_AT_ONCE = 64
 _BYTES_AT_ONCE = 4 << 20
 
 
@@ -59,8 +62,16 @@ class Statements:
 
     def insert(self, what: Insert, rows: list[Row]) -> None:
         """Add rows."""
+        if not rows:
+            return
+        sql = _insert(what, self._kind)
+        if self._kind == "sqlite" and len(rows) >= _ROWS_AT_ONCE:
+            whole = len(rows) // _ROWS_AT_ONCE * _ROWS_AT_ONCE
+            for start in range(0, whole, _ROWS_AT_ONCE):
+                self._one(_insert_many(what), _flat(rows[start : start + _ROWS_AT_ONCE]))
+            rows = rows[whole:]
         if rows:
-            self._many(_insert(what, self._kind), rows)
+            self._many(sql, rows)
 
     def replace(self, what: Insert, rows: dict[Any, Row]) -> None:
         """Add rows by their keys, or replace those that are there."""
@@ -119,6 +130,13 @@ def _insert(what: Insert, kind: Kind) -> str:
 
 
 @cache
+def _insert_many(what: Insert) -> str:
+    """For so many rows as go into one statement of SQLite."""
+    others = f", ({_marks(len(what.columns), 'sqlite')})" * (_ROWS_AT_ONCE - 1)
+    return _insert(what, "sqlite") + others
+
+
+@cache
 def _upsert(what: Insert) -> str:
     key, *others = (_name(column, "sqlite") for column in what.columns)
     sets = ", ".join(f"{name} = excluded.{name}" for name in others)
@@ -158,7 +176,7 @@ def _name(column: str, kind: Kind) -> str:
 
 
 def _flat(rows: list[Row]) -> Row:
-    return tuple(value for row in rows for value in row)
+    return tuple(chain.from_iterable(rows))
 
 
 def _portions(rows: list[Row]) -> Iterator[list[Row]]:
