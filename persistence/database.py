@@ -2,7 +2,8 @@
 
 It is SQLAlchemy's synchronous engine with its pool, used in worker threads, of which never more are busy
 than there are connections. A store hands it functions that take a connection; each call is one transaction.
-It knows no tables.
+Only commits to SQLite go past SQLAlchemy, to a thread of their own (`persistence/writer.py`). It knows no
+tables.
 
 What goes wrong with the database leaves as `StoreDown` or `StoreBroken` (`persistence/failures.py`). What
 the function itself raises leaves as it is, after a rollback.
@@ -34,6 +35,7 @@ from .failures import StoreBroken, StoreDown, failure, no_answer
 from .filewatch import FileWatch
 from .retry import with_retry
 from .timelimits import TimeLimit
+from .writer import PlainConnection, WriterThread
 
 T = TypeVar("T")
 Connect = Callable[[Sequence[Address]], Any]
@@ -67,6 +69,7 @@ class DatabaseManager:
         self.when_damaged: Callable[[StoreBroken], None] | None = None
         """Told of the first sign that what is stored can't be relied on, in trio's thread."""
         self._engine: Engine | None = None
+        self._memory: Any = None  # the one connection to a SQLite database that is gone with it
         self._anchor: Any = None
         self._files: FileWatch | None = None  # of a SQLite file
         connections = 1 if self.addresses[0].in_memory else POOL_SIZE + MAX_OVERFLOW
@@ -76,6 +79,8 @@ class DatabaseManager:
             # SQLite has one writer at a time. Here they wait in order; there they would poll for its lock.
             self._writers = trio.CapacityLimiter(1)
             self._readers.total_tokens -= 1
+        self._plain: PlainConnection | None = None  # for commits to SQLite
+        self._thread: WriterThread | None = None  # which makes them
         self.call_timeout = max(call_timeout(address) for address in self.addresses)
         self._calls = threading.local()
 
@@ -83,8 +88,11 @@ class DatabaseManager:
     def engine(self) -> Engine:
         """SQLAlchemy's engine, while the database is open."""
         if self._engine is None:
-            raise StoreDown(f"the store is unavailable: {self.name}: it is not open")
+            raise self._not_open()
         return self._engine
+
+    def _not_open(self) -> StoreDown:
+        return StoreDown(f"the store is unavailable: {self.name}: it is not open")
 
     async def open(self) -> None:
         """Make the pool, and prove with one connection that the database can be used."""
@@ -94,6 +102,8 @@ class DatabaseManager:
             await self.read(lambda connection: connection.exec_driver_sql("SELECT 1").scalar())
             if self.kind == "sqlite" and not self.addresses[0].in_memory:
                 await self._call(self._writers, self._watch_files)
+            if self.kind == "sqlite":
+                self._begin_commits()
         except BaseException:
             with trio.CancelScope(shield=True):
                 await self.close()
@@ -159,12 +169,53 @@ class DatabaseManager:
             partial(self.run, again or fn, limit=limit, then=then),
         )
 
-    async def _call(self, limiter: trio.CapacityLimiter, function: Callable[[], T]) -> T:
+    async def commit(
+        self,
+        fn: Callable[[Any], T],
+        *,
+        again: Callable[[Any], T] | None = None,
+        limit: float | None = None,
+        then: Callable[[], object] | None = None,
+    ) -> T:
+        """`with_retry` for functions that take a cursor of the driver, and do without SQLAlchemy."""
+        if self.kind == "sqlite":
+            return await with_retry(
+                partial(self._commit_plain, fn, then), partial(self._commit_plain, again or fn, then)
+            )
+        return await self.with_retry(
+            lambda connection: fn(connection.connection.cursor()),
+            again=None if again is None else lambda connection: again(connection.connection.cursor()),
+            limit=limit,
+            then=then,
+        )
+
+    async def _commit_plain(self, fn: Callable[[Any], T], then: Callable[[], object] | None) -> T:
+        plain = self._plain
+        if plain is None or self._engine is None:
+            raise self._not_open()
+        return await self._call(self._writers, partial(plain.transaction, fn, then), thread=self._thread)
+
+    async def _call(
+        self,
+        limiter: trio.CapacityLimiter,
+        function: Callable[[], T],
+        *,
+        thread: WriterThread | None = None,
+    ) -> T:
         try:
-            if self.in_threads:
+            if not self.in_threads:
+                await trio.lowlevel.checkpoint()
+                return function()
+            if thread is None:
                 return await trio.to_thread.run_sync(function, limiter=limiter)
-            await trio.lowlevel.checkpoint()
-            return function()
+            try:
+                limiter.acquire_nowait()
+            except trio.WouldBlock:
+                await limiter.acquire()
+            try:
+                return await thread.call(function)
+            finally:
+                limiter.release()
         except StoreBroken as error:
             if error.damaged and self.when_damaged is not None:
                 self.when_damaged(error)
@@ -175,6 +226,8 @@ class DatabaseManager:
         url = SQLALCHEMY_URL[self.kind]
         creator = partial(self._connect, self.addresses) if self.kind == "sqlite" else self._connect_limited
         if self.addresses[0].in_memory:
+            self._memory = self._connect(self.addresses)
+            creator = lambda: self._memory  # noqa: E731
             engine = create_engine(url, creator=creator, poolclass=StaticPool, hide_parameters=True)
         else:
             server = self.kind != "sqlite"
@@ -219,7 +272,21 @@ class DatabaseManager:
                 raise
             raise failed from error
 
+    def _begin_commits(self) -> None:
+        in_memory = self.addresses[0].in_memory
+        connect = (lambda: self._memory) if in_memory else partial(self._connect, self.addresses)
+        self._plain = PlainConnection(connect, self.name, self._files, shared=in_memory)
+        if self.in_threads and not in_memory:
+            self._thread = WriterThread("greenroom writer")
+            self._thread.start()
+
     def _dispose(self, engine: Engine) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.stop()
+        plain, self._plain = self._plain, None
+        if plain is not None:
+            plain.close()
         files, self._files = self._files, None
         engine.dispose()
         if self._anchor is not None:

@@ -24,13 +24,13 @@ class FileWatch:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._paths = [Path(f"{address.path}{ending}") for ending in _ENDINGS]
-        self._opened: dict[Path, tuple[int, int]] = {}
-        for path in self._paths:
+        self._opened: dict[str, tuple[int, int]] = {}
+        for ending in _ENDINGS:
+            path = f"{address.path}{ending}"
             status = os.stat(path)
             self._opened[path] = status.st_dev, status.st_ino
         self._size = os.stat(address.path).st_size  # of the database, as it was last seen
-        self._index = LogIndex(self._paths[-1])
+        self._index = LogIndex(Path(f"{address.path}-shm"))
 
     def close(self) -> None:
         """Call it when the engine's connections are closed."""
@@ -60,17 +60,17 @@ class FileWatch:
         # Until everything in the log is copied, the database may be smaller than it will be. But it never
         # shrinks below that size, nor otherwise than to it (VACUUM).
         database_size = state.database_size if state.copied else min(before, state.database_size)
-        for path, size, least in zip(self._paths, sizes, (database_size, state.log_size), strict=False):
+        for path, size, least in zip(self._opened, sizes, (database_size, state.log_size), strict=False):
             # In another state by now, another program may have copied the log and emptied it.
             if size < least and self._index.read() == state:
                 raise self._lost(path, "truncated", outcome_known)
 
-    def _lost(self, path: Path, how: str, outcome_known: bool) -> StoreBroken:
+    def _lost(self, path: str, how: str, outcome_known: bool) -> StoreBroken:
         remedy = (
             "restore the store from a backup"
             if how == "truncated"
             else "put the right file back before the next start"
-            if path == self._address.path
+            if path == str(self._address.path)
             else "what was committed is saved when the engine ends in order; leave this file alone"
         )
         return StoreBroken(

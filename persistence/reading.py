@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, TextClause, and_, func, select
 
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
@@ -22,7 +22,7 @@ from .store import (
     StoredRun,
     Terms,
 )
-from .within import conditions_within
+from .within import conditions_of_status, conditions_within
 from .writing import key_of
 
 T = TypeVar("T")
@@ -49,13 +49,13 @@ def read_run(connection: Connection, id: str) -> RunRecord | None:
 def read_runs(connection: Connection, query: RunQuery) -> list[RunRecord]:
     """A page of runs, newest first."""
     runs = schema.runs
-    conditions: list[ColumnElement[bool]] = []
+    conditions: list[ColumnElement[bool] | TextClause] = []
     if query.handle is not None:
         conditions.append(runs.c.handle == query.handle)
     if query.lane is not None:
         conditions.append(runs.c.lane == query.lane)
     if query.status is not None:
-        conditions.append(runs.c.status.in_(sorted(query.status)))
+        conditions += conditions_of_status(query.status)
     conditions += conditions_within(connection, query.within)
     if query.before is not None:
         conditions.append(runs.c.id < query.before)
@@ -107,7 +107,7 @@ def read_all(connection: Connection, now: float) -> Stored:
     stored = Stored(
         epoch=meta.epoch,
         last_seq=meta.last_seq,
-        last_place=connection.scalar(select(func.max(runs.c.place))) or 0,
+        last_place=meta.last_place,
         max_concurrent=meta.max_concurrent,
         draining=meta.draining,
         lanes={row.name: (row.slots, row.generation) for row in connection.execute(select(lanes))},
@@ -128,7 +128,7 @@ def read_all(connection: Connection, now: float) -> Stored:
 
 def _read_pending(connection: Connection) -> list[StoredRun]:
     runs = schema.runs
-    pending = runs.c.status.in_(sorted(PENDING))
+    pending = and_(*conditions_of_status(PENDING))
     rows = connection.execute(
         select(runs.c.id, runs.c.wakes_at, runs.c.files_doomed, runs.c.terms, runs.c.record)
         .where(pending)

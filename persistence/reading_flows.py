@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, TextClause, func, select
 
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.records import RunRecord
 from . import schema
 from .flows import FlowRunPage, FlowRunQuery, FlowState, StoredFlow, WorkerRow, page_of
 from .store import Stored
-from .within import conditions_within
+from .within import conditions_of_status, conditions_within
 
 _json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _record = msgspec.json.Decoder(RunRecord)
@@ -82,9 +82,9 @@ def read_flow_runs(connection: Connection, query: FlowRunQuery) -> FlowRunPage:
     flow_runs, runs = schema.flow_runs, schema.runs
     joined = flow_runs.join(runs, runs.c.id == flow_runs.c.run)
     fitting: Select[tuple[str]] = select(flow_runs.c.run)
-    of_runs = conditions_within(connection, query.within)
+    of_runs: list[ColumnElement[bool] | TextClause] = [*conditions_within(connection, query.within)]
     if query.status is not None:
-        of_runs.append(runs.c.status.in_(sorted(query.status)))
+        of_runs += conditions_of_status(query.status)
     if of_runs:  # else the join is left out: there may be many more runs of jobs
         fitting = fitting.select_from(joined).where(*of_runs)
     if query.version is not None:

@@ -20,15 +20,17 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    text,
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import Double, TypeEngine
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 metadata = MetaData()
 
 _Json = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+_Seq = BigInteger().with_variant(Integer(), "sqlite")  # as a key, SQLite's own row number: no index for it
 _Id = String(64)
 _InterruptId = String(80)
 
@@ -65,7 +67,14 @@ meta = Table(
     Column("last_seq", BigInteger, nullable=False),
     Column("max_concurrent", Integer),
     Column("draining", Boolean, nullable=False, default=False),
+    Column("last_place", BigInteger, nullable=False, server_default="0"),  # the highest that was ever drawn
 )
+
+NOT_SUCCEEDED = text("status <> 'succeeded'")
+"""The runs that `runs_by_status` has: pending ones, and those that ended otherwise. A query that can use it
+says the same."""
+
+_HAS_ENDED = text("ended_seq IS NOT NULL")
 
 runs = Table(
     "runs",
@@ -82,21 +91,24 @@ runs = Table(
     Column("files_doomed", Boolean, nullable=False, default=False),
     Column("terms", _Json, nullable=False),
     Column("record", _Json, nullable=False),
+    # Each index is another page that most commits write, so there is one for what lists the runs of a handle,
     Index("runs_by_handle", "handle", "id", mysql_length={"handle": 128}),
+    # one for those of a lane,
     Index("runs_by_lane", "lane", "id", mysql_length={"lane": 128}),
-    Index("runs_by_status", "status", "id"),
-    Index("runs_by_end", "ended_seq"),
-    Index("runs_by_place", "place"),
+    # one for those that are pending, which an engine reads when it opens the store, or that failed,
+    Index("runs_by_status", "status", "id", sqlite_where=NOT_SUCCEEDED, postgresql_where=NOT_SUCCEEDED),
+    # and one for the last that ended, which an engine reads too; retention begins with the first.
+    Index("runs_by_end", "ended_seq", sqlite_where=_HAS_ENDED, postgresql_where=_HAS_ENDED),
 )
 
 events = Table(
     "events",
     metadata,
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("seq", _Seq, primary_key=True, autoincrement=False),
     Column("at", Double, nullable=False),
     Column("run", _Id),
     Column("event", _Json, nullable=False),
-    Index("events_by_run", "run", "seq"),
+    Index("events_by_run", "run", "seq"),  # for the history of a run, and for retention
 )
 
 handles = Table(
@@ -138,7 +150,7 @@ checkpoints = Table(
 messages = Table(
     "messages",
     metadata,
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("seq", _Seq, primary_key=True, autoincrement=False),
     Column("run", _Id, nullable=False),
     Column("value", _Json, nullable=False),
     Index("messages_by_run", "run", "seq"),

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import trio
 from sqlalchemy import Connection, select, update
@@ -48,6 +49,7 @@ from .store import Batch, Checkpoint, Retention, RunQuery, Stored
 from .storelease import EngineLease
 from .traces import LockTrace, Trace, Witness, contradiction
 from .versions import migrate_file, require_version
+from .writes import LAST_COMMIT
 from .writing import write_batch
 
 logger = logging.getLogger("greenroom")
@@ -181,15 +183,15 @@ class SqlStore:
     async def commit(self, batch: Batch) -> None:
         engine, term = self._lease.fence
 
-        def write(connection: Connection) -> None:
-            write_batch(batch, engine, term, Statements(self._database.kind, connection))
+        def write(cursor: Any) -> None:
+            write_batch(batch, engine, term, Statements(self._database.kind, cursor))
 
-        def write_unless_done(connection: Connection) -> None:
-            if not self._is_committed(connection, batch):
-                write(connection)
+        def write_unless_done(cursor: Any) -> None:
+            if not self._is_committed(cursor, batch):
+                write(cursor)
 
         share = 1 + (len(batch.events) + len(batch.memos)) / _LARGE
-        await self._database.with_retry(
+        await self._database.commit(
             write,
             again=write_unless_done,
             limit=self._database.call_timeout * share,
@@ -197,7 +199,9 @@ class SqlStore:
         )
 
     async def committed(self, batch: Batch) -> bool:
-        look = partial(self._is_committed, batch=batch)
+        def look(connection: Connection) -> bool:
+            return self._is_committed(connection.connection.cursor(), batch)
+
         if self._database.kind == "sqlite":
             return await self._database.read(look)
         # It waits for a transaction that the server may still have open: its COMMIT may be on the way.
@@ -255,17 +259,17 @@ class SqlStore:
                     self._trace.close()
                 await self._lock.release()
 
-    def _is_committed(self, connection: Connection, batch: Batch) -> bool:
+    def _is_committed(self, cursor: Any, batch: Batch) -> bool:
         """Whether the batch is there. A seq that fits neither before nor after it, or another engine's id,
         means that this is not the store that the batch was meant for any more."""
-        meta = select(schema.meta.c.last_seq, schema.meta.c.engine).with_for_update()
-        row = connection.execute(meta).one()
-        if row.engine != self._lease.fence[0] or row.last_seq not in (batch.before, batch.after):
+        cursor.execute(LAST_COMMIT if self._database.kind == "sqlite" else f"{LAST_COMMIT} FOR UPDATE")
+        last_seq, engine = cursor.fetchone()
+        if engine != self._lease.fence[0] or last_seq not in (batch.before, batch.after):
             raise StoreBroken(
-                f"the store {self._database.name} is at seq {row.last_seq}, and this engine knows of "
+                f"the store {self._database.name} is at seq {last_seq}, and this engine knows of "
                 f"{batch.before}: another engine has written to it, or it is a copy that lags behind"
             )
-        return bool(row.last_seq == batch.after) and bool(batch.events)
+        return bool(last_seq == batch.after) and bool(batch.events)
 
 
 def _first_row(epoch: str, max_concurrent: int) -> dict[str, object]:

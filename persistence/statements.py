@@ -1,109 +1,182 @@
-"""The statements that write many rows at once, for each kind of database.
+"""How the statements of a commit are said and executed, for each kind of database.
 
-A batch is a small constant number of round trips, whatever its size. SQLite has none, and PostgreSQL's driver
-sends many executions of one statement in one go. MySQL's driver does so for INSERT only, so an UPDATE of many
-rows becomes one statement there that joins a table of the new values.
+What they are, by name, is in `persistence/writes.py`. A batch is a small constant number of round trips,
+whatever its size. SQLite has none, and PostgreSQL's driver sends many executions of one statement in one go.
+MySQL's driver does so for INSERT only, so an UPDATE of many rows becomes one statement there that joins a
+table of the new values. For SQLite the text of a statement never changes, so its driver prepares it once; and
+many new rows go into one statement, because its driver hands the interpreter over for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, Table
+import attrs
+from sqlalchemy import Table
 
 from .addresses import Kind
 
 Row = tuple[Any, ...]
 
 _KEYS_AT_ONCE = 500
+_ROWS_AT_ONCE = 64
 _BYTES_AT_ONCE = 4 << 20
 
 
+@attrs.frozen(eq=False)
+class Insert:
+    """Add rows: each is the values of these columns, and the first of them is the key."""
+
+    table: Table
+    columns: tuple[str, ...]
+
+
+@attrs.frozen(eq=False)
+class Delete:
+    """Remove the rows whose column is one of the keys."""
+
+    table: Table
+    column: str
+
+
+@attrs.frozen(eq=False)
+class Update:
+    """Set columns of the rows with these keys, as far as they meet the condition: each row is the values and
+    then its key."""
+
+    table: Table
+    key: str
+    columns: tuple[str, ...]
+    where: str = ""
+
+
 class Statements:
-    """Writes rows through a connection, in the words of its database."""
+    """Executes statements with a driver's cursor, in the words of its database."""
 
-    def __init__(self, kind: Kind, connection: Connection) -> None:
+    def __init__(self, kind: Kind, cursor: Any) -> None:
         self._kind = kind
-        # The driver's own cursor: a commit is a handful of statements that never change, for which all that
-        # SQLAlchemy does between the two costs more than SQLite does.
-        self._cursor = connection.connection.cursor()
-        self._mark = "?" if kind == "sqlite" else "%s"
+        self._cursor = cursor
 
-    def insert(self, table: Table, columns: Sequence[str], rows: list[Row]) -> None:
+    def insert(self, what: Insert, rows: list[Row]) -> None:
         """Add rows."""
+        if not rows:
+            return
+        sql = _insert(what, self._kind)
+        if self._kind == "sqlite" and len(rows) >= _ROWS_AT_ONCE:
+            whole = len(rows) // _ROWS_AT_ONCE * _ROWS_AT_ONCE
+            for start in range(0, whole, _ROWS_AT_ONCE):
+                self._one(_insert_many(what), _flat(rows[start : start + _ROWS_AT_ONCE]))
+            rows = rows[whole:]
         if rows:
-            marks = ", ".join([self._mark] * len(columns))
-            self._many(f"INSERT INTO {table.name} ({self._names(columns)}) VALUES ({marks})", rows)
+            self._many(sql, rows)
 
-    def delete(self, table: Table, column: str, keys: Sequence[Any]) -> None:
-        """Take away the rows whose column is one of the keys."""
-        for start in range(0, len(keys), _KEYS_AT_ONCE):
-            some = tuple(keys[start : start + _KEYS_AT_ONCE])
-            marks = ", ".join([self._mark] * len(some))
-            self._one(f"DELETE FROM {table.name} WHERE {self._name(column)} IN ({marks})", some)
+    def replace(self, what: Insert, rows: dict[Any, Row]) -> None:
+        """Add rows by their keys, or replace those that are there."""
+        if self._kind == "sqlite":
+            if rows:
+                self._many(_upsert(what), list(rows.values()))
+            return
+        self._delete(what.table, what.columns[0], list(rows))
+        self.insert(what, list(rows.values()))
 
-    def replace(self, table: Table, columns: Sequence[str], rows: dict[Any, Row]) -> None:
-        """Add rows by key, in the place of those that have the first column's value. Keys are unique."""
-        self.delete(table, columns[0], list(rows))
-        self.insert(table, columns, list(rows.values()))
+    def delete(self, what: Delete, keys: Sequence[Any]) -> None:
+        """Remove rows."""
+        self._delete(what.table, what.column, keys)
 
-    def update(
-        self,
-        table: Table,
-        key: str,
-        columns: Sequence[str],
-        rows: list[Row],
-        where: str = "",
-    ) -> int:
-        """Set columns of the rows with these keys: each row is the values and then its key. Returns how many
-        rows there were that also meet the condition."""
+    def update(self, what: Update, rows: list[Row]) -> int:
+        """Set columns; returns how many rows there were that also meet the condition."""
         if not rows:
             return 0
-        if self._kind != "mysql":
-            sets = ", ".join(f"{self._name(column)} = {self._mark}" for column in columns)
-            condition = f"{self._name(key)} = {self._mark}" + (f" AND {where}" if where else "")
-            return self._many(f"UPDATE {table.name} SET {sets} WHERE {condition}", rows)
-        return sum(self._update_joined(table, key, columns, some, where) for some in _portions(rows))
+        if self._kind == "mysql":
+            return sum(self._one(_update_joined(what, len(some)), _flat(some)) for some in _portions(rows))
+        return self._many(_update(what, self._kind), rows)
 
     def one(self, sql: str, parameters: Row = ()) -> int:
         """One statement, its parameters marked `?`; returns how many rows it met."""
-        return self._one(sql.replace("?", self._mark), parameters)
+        return self._one(sql if self._kind == "sqlite" else sql.replace("?", "%s"), parameters)
 
-    def _update_joined(
-        self, table: Table, key: str, columns: Sequence[str], rows: list[Row], where: str
-    ) -> int:
-        names = [*columns, key]
-        first = "SELECT " + ", ".join(f"%s AS {self._name(name)}" for name in names)
-        other = "SELECT " + ", ".join(["%s"] * len(names))
-        fresh = " UNION ALL ".join([first, *[other] * (len(rows) - 1)])
-        sets = ", ".join(f"{table.name}.{self._name(c)} = fresh.{self._name(c)}" for c in columns)
-        key = self._name(key)
-        sql = f"UPDATE {table.name} JOIN ({fresh}) AS fresh ON {table.name}.{key} = fresh.{key} SET {sets}"
-        if where:
-            sql += f" WHERE {table.name}.{where}"
-        return self._one(sql, tuple(value for row in rows for value in row))
+    def _delete(self, table: Table, column: str, keys: Sequence[Any]) -> None:
+        if self._kind == "sqlite":
+            if keys:
+                self._many(_delete(table, column, 1, "sqlite"), [(key,) for key in keys])
+            return
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            some = tuple(keys[start : start + _KEYS_AT_ONCE])
+            self._one(_delete(table, column, len(some), self._kind), some)
 
     def _many(self, sql: str, rows: list[Row]) -> int:
         if len(rows) == 1:
             return self._one(sql, rows[0])
         self._cursor.executemany(sql, rows)
-        return self._cursor.rowcount
+        return int(self._cursor.rowcount)
 
     def _one(self, sql: str, parameters: Row) -> int:
         self._cursor.execute(sql, parameters)
-        return self._cursor.rowcount
-
-    def _names(self, columns: Sequence[str]) -> str:
-        return ", ".join(map(self._name, columns))
-
-    def _name(self, column: str) -> str:
-        return f"`{column}`" if self._kind == "mysql" else f'"{column}"'
+        return int(self._cursor.rowcount)
 
 
 def status_in(statuses: Sequence[str]) -> str:
     """The condition of a compare-and-set."""
     return "status IN (" + ", ".join(f"'{status}'" for status in sorted(statuses)) + ")"
+
+
+@cache
+def _insert(what: Insert, kind: Kind) -> str:
+    names = ", ".join(_name(column, kind) for column in what.columns)
+    return f"INSERT INTO {what.table.name} ({names}) VALUES ({_marks(len(what.columns), kind)})"
+
+
+@cache
+def _insert_many(what: Insert) -> str:
+    """For so many rows as go into one statement of SQLite."""
+    others = f", ({_marks(len(what.columns), 'sqlite')})" * (_ROWS_AT_ONCE - 1)
+    return _insert(what, "sqlite") + others
+
+
+@cache
+def _upsert(what: Insert) -> str:
+    key, *others = (_name(column, "sqlite") for column in what.columns)
+    sets = ", ".join(f"{name} = excluded.{name}" for name in others)
+    return f"{_insert(what, 'sqlite')} ON CONFLICT ({key}) DO UPDATE SET {sets}"
+
+
+@cache
+def _update(what: Update, kind: Kind) -> str:
+    mark = _marks(1, kind)
+    sets = ", ".join(f"{_name(column, kind)} = {mark}" for column in what.columns)
+    where = f" AND {what.where}" if what.where else ""
+    return f"UPDATE {what.table.name} SET {sets} WHERE {_name(what.key, kind)} = {mark}{where}"
+
+
+def _update_joined(what: Update, count: int) -> str:
+    names = [_name(column, "mysql") for column in (*what.columns, what.key)]
+    table = what.table.name
+    first = "SELECT " + ", ".join(f"%s AS {name}" for name in names)
+    other = f"SELECT {_marks(len(names), 'mysql')}"
+    fresh = " UNION ALL ".join([first, *[other] * (count - 1)])
+    *columns, key = names
+    sets = ", ".join(f"{table}.{name} = fresh.{name}" for name in columns)
+    where = f" WHERE {table}.{what.where}" if what.where else ""
+    return f"UPDATE {table} JOIN ({fresh}) AS fresh ON {table}.{key} = fresh.{key} SET {sets}{where}"
+
+
+def _delete(table: Table, column: str, count: int, kind: Kind) -> str:
+    return f"DELETE FROM {table.name} WHERE {_name(column, kind)} IN ({_marks(count, kind)})"
+
+
+def _marks(count: int, kind: Kind) -> str:
+    return ", ".join(["?" if kind == "sqlite" else "%s"] * count)
+
+
+def _name(column: str, kind: Kind) -> str:
+    return f"`{column}`" if kind == "mysql" else f'"{column}"'
+
+
+def _flat(rows: list[Row]) -> Row:
+    return tuple(chain.from_iterable(rows))
 
 
 def _portions(rows: list[Row]) -> Iterator[list[Row]]:

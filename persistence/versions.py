@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, column, inspect, select, table, update
+from sqlalchemy import Connection, Table, column, func, inspect, select, table, update
 from sqlalchemy.schema import CreateColumn
 
 from . import schema
@@ -41,8 +41,36 @@ def migrate_file(connection: Connection, store: str) -> None:
         raise newer_version(store, found, schema.SCHEMA_VERSION)
     schema.metadata.create_all(connection)
     if found is not None and found < schema.SCHEMA_VERSION:
+        if found < 4:
+            _rewrite_for_version_4(connection)
         _add_columns_and_indexes(connection)
+        if found < 4:
+            highest = select(func.coalesce(func.max(schema.runs.c.place), 0)).scalar_subquery()
+            connection.execute(update(schema.meta).values(last_place=highest))
     connection.execute(update(schema.meta).values(schema_version=schema.SCHEMA_VERSION))
+
+
+def _rewrite_for_version_4(connection: Connection) -> None:
+    """Make the numbers of events and messages SQLite's own row numbers, and let go of indexes that have more
+    than is looked for."""
+    for numbered in (schema.events, schema.messages):
+        _rewrite(connection, numbered)
+    for name in ("runs_by_status", "runs_by_end", "runs_by_place"):
+        connection.exec_driver_sql(f"DROP INDEX IF EXISTS {name}")
+
+
+def _rewrite(connection: Connection, wanted: Table) -> None:
+    """Make a table anew, with the rows that it has. That takes the time and the room to write them again."""
+    old = f"{wanted.name}_before"
+    connection.exec_driver_sql(f"ALTER TABLE {wanted.name} RENAME TO {old}")
+    for index in wanted.indexes:
+        connection.exec_driver_sql(f"DROP INDEX IF EXISTS {index.name}")
+    wanted.create(connection)
+    columns = ", ".join(f'"{column.name}"' for column in wanted.columns)
+    connection.exec_driver_sql(
+        f"INSERT INTO {wanted.name} ({columns}) SELECT {columns} FROM {old} ORDER BY seq"
+    )
+    connection.exec_driver_sql(f"DROP TABLE {old}")
 
 
 def _add_columns_and_indexes(connection: Connection) -> None:

@@ -1,11 +1,23 @@
-"""Patterns of names as conditions of SQL."""
+"""Which runs a query asks for, as conditions of SQL: their statuses, and patterns of names."""
 
 from __future__ import annotations
 
-from sqlalchemy import Column, ColumnElement, Connection, func, or_, true
+from collections.abc import Set
+
+from sqlalchemy import Column, ColumnElement, Connection, TextClause, func, or_, true
 
 from ..protocol.patterns import Patterns, Within
+from ..protocol.states import Status
 from . import schema
+
+
+def conditions_of_status(statuses: Set[Status]) -> list[ColumnElement[bool] | TextClause]:
+    """The status of a run is one of these. A database uses the index of some rows only for a query that
+    repeats its condition."""
+    conditions: list[ColumnElement[bool] | TextClause] = [schema.runs.c.status.in_(sorted(statuses))]
+    if Status.SUCCEEDED not in statuses:
+        conditions.append(schema.NOT_SUCCEEDED)
+    return conditions
 
 
 def conditions_within(connection: Connection, within: Within | None) -> list[ColumnElement[bool]]:

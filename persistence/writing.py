@@ -25,13 +25,14 @@ from ..protocol.events import (
     RunMessage,
     RunProgress,
     RunSignal,
+    RunStateChanged,
 )
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
-from . import schema
+from ..protocol.states import Status
+from . import writes
 from .failures import StoreBroken
 from .flows import FlowMemo, FlowState, WorkerGone, WorkerRow
-from .lease import FENCE
-from .statements import Row, Statements, status_in
+from .statements import Row, Statements
 from .store import (
     AnswersSpent,
     Batch,
@@ -48,24 +49,8 @@ from .store import (
     WakesAt,
 )
 
-_encoder = msgspec.json.Encoder()
-
-_RUN = (
-    "id",
-    "handle",
-    "lane",
-    "status",
-    "place",
-    "created_seq",
-    "ended_seq",
-    "ended_at",
-    "files_doomed",
-    "terms",
-    "record",
-)
-_VERSION = ("id", "flow", "version", "status", "created_at", "definition")
-_CHECKPOINT = ("id", "handle", "job", "run", "value", "interrupts", "calls")
-_RUN_UPDATE = ("status", "place", "ended_seq", "ended_at", "record")
+_encode = msgspec.json.Encoder().encode
+_NO_TERMS = Terms()
 
 
 def key_of(*parts: str) -> str:
@@ -75,72 +60,80 @@ def key_of(*parts: str) -> str:
 
 def json_text(value: Any) -> str:
     """A value as it stands in a column."""
-    return _encoder.encode(value).decode()
+    return _encode(value).decode()
 
 
 def write_batch(batch: Batch, engine: str, term: int, statements: Statements) -> None:
     """Write all of a batch, or raise. The engine's name stands in the row that is updated, so that somebody
     who takes the store while this waits for the row is seen; the term stands in the lease."""
-    advanced = statements.one(
-        f"UPDATE meta SET last_seq = ? WHERE id = 1 AND last_seq = ? AND engine = ? AND {FENCE}",
-        (batch.after, batch.before, engine, term),
-    )
-    if advanced != 1:
+    place = max([write.record.place or 0 for write in batch.runs.values()], default=0)
+    expected = (batch.before, engine, term)
+    if statements.one(writes.ADVANCE, (batch.after, place, place, *expected)) != 1:
         raise StoreBroken(
             f"another engine has taken the store, or has written to it: its last seq is not {batch.before} "
             f"any more, or the term of its lease is not {term}"
         )
-    _write_runs(batch.runs, statements)
-    _write_events(batch.events, statements)
-    _write_memos(batch, statements)
+    if batch.runs:
+        _write_runs(batch.runs, statements)
+    if batch.events:
+        _write_events(batch.events, statements)
+    if batch.memos:
+        _write_memos(batch, statements)
 
 
-def _write_runs(writes: dict[str, RunWrite], statements: Statements) -> None:
-    inserts: list[Row] = []
-    updates: dict[frozenset[Any], list[Row]] = {}
+def _write_runs(runs: dict[str, RunWrite], statements: Statements) -> None:
+    added: list[Row] = []
+    moved: dict[frozenset[Status], list[Row]] = {}
     requests: dict[str, Row] = {}
     held: dict[str, Row] = {}
-    for id, write in writes.items():
+    for id, write in runs.items():
         run = write.record
-        record = json_text(run)
-        if write.expected is None:
-            terms = write.terms or Terms()
-            inserts.append(
-                (
-                    id,
-                    run.handle,
-                    run.lane,
-                    run.status.value,
-                    run.place,
-                    write.created,
-                    write.ended,
-                    run.ended_at,
-                    False,
-                    json_text(terms),
-                    record,
-                )
+        status, ended_at, record = run.status._value_, run.ended_at, json_text(run)
+        expected = write.expected
+        if expected is None:
+            terms = write.terms or _NO_TERMS
+            created, ended, text = write.created, write.ended, json_text(terms)
+            added.append(
+                (id, run.handle, run.lane, status, run.place, created, ended, ended_at, False, text, record)
             )
             if terms.request_id is not None:
                 requests[terms.request_id] = (terms.request_id, id, terms.fingerprint)
         else:
-            row = (run.status.value, run.place, write.ended, run.ended_at, record, id)
-            updates.setdefault(write.expected, []).append(row)
+            rows = moved.get(expected)
+            if rows is None:
+                rows = moved[expected] = []
+            rows.append((status, run.place, write.ended, ended_at, record, id))
         if write.holds_handle:
             held[run.handle] = (run.handle, id)
-    statements.insert(schema.runs, _RUN, inserts)
-    for expected, rows in updates.items():
-        met = statements.update(schema.runs, "id", _RUN_UPDATE, rows, status_in(sorted(expected)))
+    statements.insert(writes.ADD_RUNS, added)
+    for expected, rows in moved.items():
+        met = statements.update(writes.move_runs(expected), rows)
         if met != len(rows):
             raise StoreBroken(
                 f"{len(rows) - met} of {len(rows)} runs are not {' or '.join(sorted(expected))} in the "
                 "store, as they should be: somebody else has changed them"
             )
-    statements.replace(schema.requests, ("request_id", "run", "fingerprint"), requests)
-    statements.replace(schema.held, ("handle", "run"), held)
+    statements.replace(writes.SET_REQUESTS, requests)
+    statements.replace(writes.HOLD, held)
 
 
 def _write_events(events: Sequence[Event], statements: Statements) -> None:
     rows: list[Row] = []
+    others: list[Event] = []
+    for event in events:
+        if type(event) is RunStateChanged:  # most are
+            rows.append((event.seq, event.at, event.run, json_text(event)))
+        elif type(event) is not RunProgress:  # that is kept on the run's row only
+            run = event.run if isinstance(event, RunEvent) else None
+            rows.append((event.seq, event.at, run, json_text(event)))
+            others.append(event)
+    statements.insert(writes.ADD_EVENTS, rows)
+    if others:
+        _write_beside(others, statements)
+
+
+def _write_beside(events: Sequence[Event], statements: Statements) -> None:
+    """What is kept of some events in tables of its own."""
     messages: list[Row] = []
     opened: list[Row] = []
     closed: list[Row] = []
@@ -148,11 +141,6 @@ def _write_events(events: Sequence[Event], statements: Statements) -> None:
     drafts: dict[str, Row] = {}
     freed: list[str] = []
     for event in events:
-        kind = type(event)
-        if kind is RunProgress:
-            continue  # it is kept on the run's row only
-        run = event.run if isinstance(event, RunEvent) else None
-        rows.append((event.seq, event.at, run, json_text(event)))
         if isinstance(event, RunMessage):
             messages.append((event.seq, event.run, json_text(event.message)))
         elif isinstance(event, RunSignal):
@@ -170,17 +158,13 @@ def _write_events(events: Sequence[Event], statements: Statements) -> None:
             if event.freed is not None:
                 freed.append(event.handle)
         elif isinstance(event, EngineChanged):
-            statements.one(
-                "UPDATE meta SET max_concurrent = ?, draining = ? WHERE id = 1",
-                (event.max_concurrent, event.draining),
-            )
-    statements.insert(schema.events, ("seq", "at", "run", "event"), rows)
-    statements.insert(schema.messages, ("seq", "run", "value"), messages)
-    statements.insert(schema.interrupts, ("id", "run", "question"), opened)
-    statements.update(schema.interrupts, "id", ("closed",), closed)
-    statements.replace(schema.lanes, ("name", "slots", "generation"), lanes)
-    statements.replace(schema.handles, ("name", "params"), drafts)
-    statements.delete(schema.held, "handle", freed)
+            statements.one(writes.SET_ENGINE, (event.max_concurrent, event.draining))
+    statements.insert(writes.ADD_MESSAGES, messages)
+    statements.insert(writes.ASK, opened)
+    statements.update(writes.CLOSE, closed)
+    statements.replace(writes.SET_LANES, lanes)
+    statements.replace(writes.SET_DRAFTS, drafts)
+    statements.delete(writes.FREE, freed)
 
 
 def _spent(id: str, run: str) -> Question:
@@ -188,8 +172,6 @@ def _spent(id: str, run: str) -> Question:
 
 
 def _write_memos(batch: Batch, statements: Statements) -> None:
-    if not batch.memos:
-        return
     checkpoints: dict[tuple[str, str], Row] = {}
     spent: list[Row] = []
     taken: list[int] = []
@@ -227,17 +209,17 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
         else:
             flows.append(memo)
     by_id = {row[0]: row for row in checkpoints.values()}
-    statements.replace(schema.checkpoints, _CHECKPOINT, by_id)
-    statements.update(schema.interrupts, "id", ("question",), spent)
-    statements.delete(schema.messages, "seq", taken)
-    statements.delete(schema.files, "id", [key_of(*key) for key in finished])
-    statements.insert(schema.files, ("id", "run", "path"), [row for row in finished.values() if row])
-    statements.update(schema.runs, "id", ("files_doomed",), doomed)
-    statements.update(schema.runs, "id", ("wakes_at",), list(wakes.values()))
-    statements.update(schema.runs, "id", ("terms",), list(terms.values()))
-    statements.replace(schema.requests, ("request_id", "run", "fingerprint"), requests)
-    statements.delete(schema.deaths, "run", list(deaths))
-    statements.insert(schema.deaths, ("run", "count"), [row for row in deaths.values() if row])
+    statements.replace(writes.SET_CHECKPOINTS, by_id)
+    statements.update(writes.SPEND, spent)
+    statements.delete(writes.TAKE_MESSAGES, taken)
+    statements.delete(writes.FORGET_FILES, [key_of(*key) for key in finished])
+    statements.insert(writes.ADD_FILES, [row for row in finished.values() if row])
+    statements.update(writes.DOOM_FILES, doomed)
+    statements.update(writes.SET_WAKES, list(wakes.values()))
+    statements.update(writes.SET_TERMS, list(terms.values()))
+    statements.replace(writes.SET_REQUESTS, requests)
+    statements.delete(writes.FORGET_DEATHS, list(deaths))
+    statements.insert(writes.SET_DEATHS, [row for row in deaths.values() if row])
     if flows:
         _write_flows(flows, batch.runs, statements)
 
@@ -261,18 +243,18 @@ def _write_flows(memos: Sequence[FlowMemo], runs: dict[str, RunWrite], statement
         elif isinstance(memo, FlowRow):
             flows[memo.id] = (memo.id, json_text(memo))
         elif isinstance(memo, VersionRow):
-            versions[memo.id] = tuple(getattr(memo, column) for column in _VERSION)
+            versions[memo.id] = tuple(getattr(memo, column) for column in writes.SET_VERSIONS.columns)
         elif isinstance(memo, WorkerRow):
             key = key_of(memo.id)
             workers[key] = (key, json_text(memo))
         elif isinstance(memo, WorkerGone):
             workers[key_of(memo.worker)] = None
-    statements.insert(schema.flow_runs, ("run", "version", "numbered", "state"), list(begun.values()))
-    met = statements.update(schema.flow_runs, "run", ("numbered", "state"), list(walked.values()))
+    statements.insert(writes.BEGIN_WALKS, list(begun.values()))
+    met = statements.update(writes.MOVE_WALKS, list(walked.values()))
     if met != len(walked):
         raise StoreBroken(f"{len(walked) - met} of {len(walked)} runs walk no flow in the store")
-    statements.insert(schema.node_runs, ("run", "number", "record"), node_runs)
-    statements.replace(schema.flows, ("id", "record"), flows)
-    statements.replace(schema.flow_versions, _VERSION, versions)
-    statements.delete(schema.workers, "id", list(workers))
-    statements.insert(schema.workers, ("id", "record"), [row for row in workers.values() if row])
+    statements.insert(writes.ADD_NODE_RUNS, node_runs)
+    statements.replace(writes.SET_FLOWS, flows)
+    statements.replace(writes.SET_VERSIONS, versions)
+    statements.delete(writes.FORGET_WORKERS, list(workers))
+    statements.insert(writes.SET_WORKERS, [row for row in workers.values() if row])

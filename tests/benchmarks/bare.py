@@ -72,23 +72,16 @@ class Floor:
 def statements_of(batch: Batch) -> list[Statement]:
     """What the store executes for a batch."""
     recorder = _Recorder()
-    write_batch(batch, _ENGINE, _TERM, Statements("sqlite", recorder))  # type: ignore[arg-type]
+    write_batch(batch, _ENGINE, _TERM, Statements("sqlite", recorder))
     return recorder.statements
 
 
 class _Recorder:
-    """Stands for SQLAlchemy's connection, the driver's, and its cursor; meets every row that is asked for."""
+    """Stands for the driver's cursor; meets every row that is asked for."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []
         self.rowcount = 0
-
-    @property
-    def connection(self) -> _Recorder:
-        return self
-
-    def cursor(self) -> _Recorder:
-        return self
 
     def execute(self, sql: str, parameters: Any) -> None:
         self.statements.append((sql, False, parameters))
@@ -131,7 +124,7 @@ def fill(path: Path, jobs: Jobs, count: int, *, finished: bool) -> None:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(insert[0], runs)
         connection.executemany(insert[1], history)
-        connection.execute("UPDATE meta SET last_seq = ?", (seq,))
+        connection.execute("UPDATE meta SET last_seq = ?, last_place = ?", (seq, number + 1))
         connection.execute("COMMIT")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()

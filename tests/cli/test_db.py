@@ -128,7 +128,7 @@ def test_the_store_can_be_named_by_the_environment(
     store: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setenv("GREENROOM_STORE", store)
-    assert greenroom("db", "upgrade").stdout == f"{store}: the tables have been made (schema 3).\n"
+    assert greenroom("db", "upgrade").stdout == f"{store}: the tables have been made (schema 4).\n"
     assert (tmp_path / "store.db").exists()
 
 
@@ -175,14 +175,14 @@ def test_a_store_of_a_newer_version_is_refused_by_every_command(store: str, tmp_
         connection.execute("UPDATE meta SET schema_version = 7")
     for given in (["upgrade"], ["check"], ["prune", "--keep-runs", "0"]):
         assert "made by a newer Greenroom" in refused("db", *given, "--store", store)
-    assert "schema 7; this Greenroom needs 3" in greenroom("db", "current", "--store", store).stdout
+    assert "schema 7; this Greenroom needs 4" in greenroom("db", "current", "--store", store).stdout
 
 
 def test_a_sqlite_store_is_sound_after_an_engine_had_it(store: str, tmp_path: Path):
     run_some(store, tmp_path, 3)
-    assert greenroom("db", "upgrade", "--store", store).stdout.endswith("it has schema 3 already.\n")
-    assert greenroom("db", "check", "--store", store).stdout.endswith("all is well (schema 3).\n")
-    assert "schema 3;" in greenroom("db", "current", "--store", store).stdout
+    assert greenroom("db", "upgrade", "--store", store).stdout.endswith("it has schema 4 already.\n")
+    assert greenroom("db", "check", "--store", store).stdout.endswith("all is well (schema 4).\n")
+    assert "schema 4;" in greenroom("db", "current", "--store", store).stdout
 
 
 def test_an_engine_opens_what_upgrade_has_made(store: str, tmp_path: Path):
@@ -288,13 +288,13 @@ def test_an_empty_database_on_a_server_is_refused_with_what_to_run(server: Serve
     with pytest.raises(GreenroomError, match="run greenroom db upgrade"):
         run_some(url, tmp_path, 1)
     assert "run greenroom db upgrade" in refused("db", "check", "--store", url)
-    assert "no schema; this Greenroom needs 3" in greenroom("db", "current", "--store", url).stdout
+    assert "no schema; this Greenroom needs 4" in greenroom("db", "current", "--store", url).stdout
 
 
 def test_upgrade_makes_the_tables_of_a_server_and_may_be_repeated(server: Server, tmp_path: Path):
     url = server.fresh_database()
-    assert "have been made (schema 3)" in greenroom("db", "upgrade", "--store", url).stdout
-    assert "schema 3;" in greenroom("db", "current", "--store", url).stdout
+    assert "have been made (schema 4)" in greenroom("db", "upgrade", "--store", url).stdout
+    assert "schema 4;" in greenroom("db", "current", "--store", url).stdout
     assert "nothing to do" in greenroom("db", "upgrade", "--store", url).stdout
     assert greenroom("db", "check", "--store", url).exit_code == 0
     assert len(run_some(url, tmp_path, 3)) == 3

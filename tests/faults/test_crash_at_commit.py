@@ -21,11 +21,13 @@ import trio
 
 from greenroom import Engine, Jobs, Run, open_engine
 from greenroom.errors import NoActiveRun, NotInteractive, RunEnded, Unavailable
+from greenroom.persistence import sqlstore
 from greenroom.persistence.failures import StoreDown
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.persistence.statements import Statements
 from greenroom.persistence.store import Batch, RunQuery, Store
+from greenroom.persistence.writing import write_batch
 from greenroom.protocol.events import Event, InterruptOpened, RunProgress, RunStateChanged
 from greenroom.protocol.records import RunRecord, Snapshot
 from greenroom.protocol.states import ENDED, allowed_from
@@ -80,7 +82,7 @@ async def crash_before(faulty: Faulty, batch: Batch) -> None:
 
 
 async def crash_within(faulty: Faulty, batch: Batch) -> None:
-    """After some of its statements, each time after another number of them."""
+    """After some of its statements, each time after another number of them, or after all of them."""
     left = 1 + faulty.commits % 8
 
     def counted(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,9 +95,14 @@ async def crash_within(faulty: Faulty, batch: Batch) -> None:
 
         return call
 
+    def write_all(*arguments: Any) -> None:
+        write_batch(*arguments)
+        raise Crash
+
     with ExitStack() as patches:
-        for name in ("one", "insert", "update", "delete"):
+        for name in ("one", "insert", "replace", "update", "delete"):
             patches.enter_context(patch.object(Statements, name, counted(getattr(Statements, name))))
+        patches.enter_context(patch.object(sqlstore, "write_batch", write_all))
         await faulty.store.commit(batch)
 
 

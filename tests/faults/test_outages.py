@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import patch
 
 import pytest
 import trio
@@ -27,6 +28,7 @@ from greenroom.persistence.database import DatabaseManager
 from greenroom.persistence.failures import StoreBroken
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.sqlstore import SqlStore
+from greenroom.persistence.writer import PlainConnection
 from greenroom.protocol.events import Event, RunProgress
 from tests.persistence.proxy import Proxy
 from tests.servers import Server
@@ -182,9 +184,19 @@ def no_page_is_left() -> Iterator[tuple[Switch, Switch]]:
         nonlocal most
         most = count
 
+    transaction = PlainConnection.transaction
+
+    def limited(self: PlainConnection, fn: Callable[[Any], Any], then: Any) -> Any:
+        def limit_first(cursor: Any) -> Any:
+            limit(cursor)
+            return fn(cursor)
+
+        return transaction(self, limit_first, then)
+
     event.listen(Pool, "checkout", limit)
     try:
-        yield lambda: set_most(1), lambda: set_most(1_000_000)
+        with patch.object(PlainConnection, "transaction", limited):
+            yield lambda: set_most(1), lambda: set_most(1_000_000)
     finally:
         event.remove(Pool, "checkout", limit)
 

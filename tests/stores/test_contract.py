@@ -346,6 +346,24 @@ async def _let_another_engine_in(story: Story) -> None:
     await database.run(lambda connection: connection.exec_driver_sql("UPDATE meta SET engine = 'other'"))
 
 
+@pytest.mark.parametrize("count", [63, 64, 65, 200])
+async def test_every_row_of_a_large_batch_is_there(sql_place: Place, count: int) -> None:
+    async with opened(sql_place) as story:
+        await story.tell(*(event for n in range(count) for event in life(f"r{n:03}", place=n)))
+        assert await story.store.events(0, 1000) == story.events
+        assert await story.store.runs(RunQuery(limit=1000)) == list(story.runs.values())[::-1]
+
+
+async def test_the_last_place_is_known_when_the_run_that_had_it_is_forgotten(sql_place: Place) -> None:
+    async with opened(sql_place) as story:
+        await story.tell(*life("r1", place=7))
+        await story.tell(*life("r2", place=5))
+        assert await story.store.prune(Retention(keep_runs=0), NOW, 100) == 2
+    store = sql_place.store()
+    assert (await store.open("", 1, NOW)).last_place == 7
+    await store.close()
+
+
 async def test_whether_a_batch_is_committed_can_be_asked(place: Place) -> None:
     async with opened(place) as story:
         batch = story.batch(created("r1", place=1))

@@ -1,7 +1,7 @@
 """A store that an older Greenroom made: its tables are brought to this version, and its runs go on.
 
 `version_1.sql` is such a store, as an engine of schema version 1 left it: a run that ended, one that is
-suspended, and one that is queued.
+suspended, and one that is queued. `version_3.sql` is the same store with the tables of version 3.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tests.servers import Server
 from .story import NOW, Story, created, life, moved
 
 VERSION_1 = Path(__file__).with_name("version_1.sql").read_text(encoding="utf-8")
+VERSION_3 = Path(__file__).with_name("version_3.sql").read_text(encoding="utf-8")
 NEW_TABLES = {"flows", "flow_versions", "flow_runs", "node_runs", "workers", "deaths", "leases"}
 
 
@@ -44,6 +45,15 @@ def server(request: pytest.FixtureRequest) -> Server:
     """Each server in turn."""
     server: Server = request.getfixturevalue(request.param)
     return server
+
+
+@pytest.fixture
+def file_3(tmp_path: Path) -> Path:
+    """A SQLite file of version 3."""
+    file = tmp_path / "store_3.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(VERSION_3)
+    return file
 
 
 def tables_of(file: Path) -> tuple[set[str], int]:
@@ -94,8 +104,16 @@ async def test_a_file_of_version_1_is_brought_to_this_version_when_it_is_opened(
     assert tables_of(file) == (set(v1_initial.tables.tables) | NEW_TABLES, schema.SCHEMA_VERSION)
 
 
-async def test_what_a_migrated_file_has_is_what_a_new_one_has(file: Path, tmp_path: Path) -> None:
-    for path in (file, tmp_path / "new.db"):
+async def test_a_file_of_version_3_is_brought_to_this_version_when_it_is_opened(file_3: Path) -> None:
+    assert tables_of(file_3)[1] == 3
+    await it_goes_on(f"sqlite:///{file_3}")
+    assert tables_of(file_3) == (set(v1_initial.tables.tables) | NEW_TABLES, schema.SCHEMA_VERSION)
+
+
+async def test_what_a_migrated_file_has_is_what_a_new_one_has(
+    file: Path, file_3: Path, tmp_path: Path
+) -> None:
+    for path in (file, file_3, tmp_path / "new.db"):
         store = SqlStore(f"sqlite:///{path}")
         await store.open("", 1, NOW)
         await store.close()
@@ -104,10 +122,12 @@ async def test_what_a_migrated_file_has_is_what_a_new_one_has(file: Path, tmp_pa
         with closing(sqlite3.connect(path)) as connection:
             schema_rows = connection.execute("SELECT type, name FROM sqlite_schema ORDER BY name").fetchall()
             tables = [name for kind, name in schema_rows if kind == "table"]
+            indexes = "SELECT sql FROM sqlite_schema WHERE type = 'index' ORDER BY name"
+            schema_rows += connection.execute(indexes).fetchall()
             columns = [connection.execute(f"PRAGMA table_info({name})").fetchall() for name in tables]
             return [schema_rows, columns]
 
-    assert definitions(file) == definitions(tmp_path / "new.db")
+    assert definitions(file) == definitions(file_3) == definitions(tmp_path / "new.db")
 
 
 async def test_a_file_that_can_not_be_migrated_stays_as_it_was(file: Path) -> None:
