@@ -177,7 +177,7 @@ class RunMachine:
             run,
             Status.SUSPENDED,
             live_body=False,
-            reason=waiting_for,
+            reason="lease_lost" if run.lapsed and waiting_for == "slot" else waiting_for,
             waiting_for=waiting_for,
             interactive=False,
         )

@@ -204,6 +204,11 @@ class RunState:
         self.status, self.attempt, self.generation = Status.RUNNING, started.attempt, started.generation
         self.waiting_for = None
 
+    def again(self, message: Any) -> None:
+        """Handle a message once more, behind those that were put aside."""
+        assert self.put_aside is not None, "the start that came first stands there"
+        self.put_aside.append(message)
+
     def go_on(self) -> None:
         """Let a body go on whose wait is over."""
         resuming, self.resuming = self.resuming, None

@@ -9,6 +9,7 @@ then the run is `ending`, and has no use for a slot.
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
 from functools import partial
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ from ...protocol.events import Event
 from ...protocol.fold import Projection
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
+from ..change import Change, Outcome
 from ..channel import Reply
 from ..journalmessages import Look
 from ..messages import Cancel, Forget, Reject, Stop
@@ -42,7 +44,16 @@ def cancel(run: RunState, message: Cancel) -> Steps:
         if message.files == "delete" and run.files:
             run.files_doomed = True
             yield from note(run, memos=(FilesDoomed(run.id),))
-        yield from end(run, Status.CANCELLED, reason=message.reason, by=message.by, reply=message.reply)
+        ended = yield from end(
+            run,
+            Status.CANCELLED,
+            reason=message.reason,
+            by=message.by,
+            reply=message.reply,
+            gives_way=True,
+        )
+        if not ended:
+            run.again(message)
     elif not run.gate.interactive:
         run.unwanted = run.unwanted or message.reason in ("replaced", "parent_cancelled")
         message.reply.fail(NotInteractive(f"run {run.id} is in post-processing: it ends by itself"))
@@ -86,7 +97,9 @@ def _cancel_body(run: RunState, message: Cancel) -> Steps:
 def expire(run: RunState, reason: str) -> Steps:
     """A deadline has passed."""
     if run.execution is None:
-        yield from end(run, Status.TIMED_OUT, reason=reason)
+        ended = yield from end(run, Status.TIMED_OUT, reason=reason, gives_way=True)
+        if not ended and reason == "deadline":
+            run.timers.set("deadline", run.now)
     elif run.verdict is None:
         _stop_body(run, Verdict(Status.TIMED_OUT, reason, "engine"))
 
@@ -227,16 +240,18 @@ def end(
     body_remains: bool = False,
     unsaid: bool = False,
     reply: Reply[RunRecord | None] | None = None,
-) -> Steps:
+    gives_way: bool = False,
+) -> Generator[Change, Outcome, bool]:
     """Commit the end, and let everyone go who waits for it: at once, or when the files that are to be deleted
-    are gone. It is `unsaid` where that reached its body, if that has not written it down."""
+    are gone. It is `unsaid` where that reached its body, if that has not written it down. False if the end
+    `gives_way` to a start, which is to be handled now."""
     ending = End(to, reason, by, result, error, body_remains, reply)
     deletes = run.files_doomed and to is not Status.SUCCEEDED and bool(run.files)
     special, unsaid = run.submission.job.special, unsaid or run.status is Status.SUSPENDED
     writes_down = special is not None and run.execution is None and unsaid
     if not (run.errands or deletes or writes_down):
-        yield from _commit_end(run, ending, ((), ()))
-        return
+        ended = yield from _commit_end(run, ending, ((), ()), gives_way=gives_way)
+        return ended
 
     async def prepare() -> _Unsaid:
         if deletes:
@@ -249,10 +264,17 @@ def end(
     run.waits_for = None
     run.timers.clear()
     run.leave_lane()
-    errands.send(run, prepare, partial(_commit_end, run, ending))
+    errands.send(run, prepare, partial(_end_prepared, run, ending))
+    return True
 
 
-def _commit_end(run: RunState, ending: End, unsaid: _Unsaid) -> Steps:
+def _end_prepared(run: RunState, ending: End, unsaid: _Unsaid) -> Steps:
+    yield from _commit_end(run, ending, unsaid)
+
+
+def _commit_end(
+    run: RunState, ending: End, unsaid: _Unsaid, *, gives_way: bool = False
+) -> Generator[Change, Outcome, bool]:
     events, memos = unsaid
     if run.deaths:
         memos = (*memos, Deaths(run.id, 0))
@@ -268,7 +290,10 @@ def _commit_end(run: RunState, ending: End, unsaid: _Unsaid) -> Steps:
         error=ending.error,
         holds_handle=ending.body_remains and run.execution is not None,
         memos=memos,
+        gives_way=gives_way,
     )
+    if gives_way and not outcome.held and not run.submission.refused:
+        return False
     stored = outcome.held or not run.submission.refused  # else there is nothing to end
     assert outcome.held or not stored, f"run {run.id} could not become {ending.to} from {run.status}"
     if stored:
@@ -279,6 +304,7 @@ def _commit_end(run: RunState, ending: End, unsaid: _Unsaid) -> Steps:
     if ending.reply is not None:
         ending.reply.set(outcome.run if stored else None)
     yield from _no_longer_ending(run)
+    return True
 
 
 def _no_longer_ending(run: RunState) -> Steps:

@@ -2,7 +2,8 @@
 
 A run's machine alone decides how the run ends, and the supervisor alone decides that it starts. So a
 transition can lose against a start that was decided at the same time, and against nothing else. The machine
-then takes note of the start, executes nothing, and makes the transition from there.
+then either gives way to the start, and looks again at what it was told, or it takes note of the start,
+executes nothing, and makes the transition from there.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ def move(
     holds_handle: bool = False,
     memos: tuple[Memo, ...] = (),
     enters_again: bool = False,
+    gives_way: bool = False,
 ) -> Moves:
     """Commit a transition, together with the events `before` it, and tell those whom it concerns. A run that
-    `enters_again` is queued in its lane before anyone can get its slot."""
+    `enters_again` is queued in its lane before anyone can get its slot. One that `gives_way` to a start that
+    was decided at the same time doesn't make the transition then."""
     submission = run.submission
     while True:
         event = RunStateChanged(
@@ -74,7 +77,7 @@ def move(
                 run.waiting_for = waiting_for
             run.status = to
             return outcome
-        if not _overtaken(run):
+        if not _overtaken(run, remove=not gives_way) or gives_way:
             return outcome
         if Status.RUNNING not in allowed_from(to, live_body=live_body):  # it is being cancelled
             yield from move(run, Status.CANCELLING, live_body=True, reason=reason, by=by)
@@ -97,13 +100,14 @@ def without_body(run: RunState, *, awaits_message: bool = False) -> RunChanged:
     return changed(run, interactive=awaits_message, streaming=False, compacting=False)
 
 
-def _overtaken(run: RunState) -> bool:
+def _overtaken(run: RunState, *, remove: bool) -> bool:
     """Whether the run has been started meanwhile: the message that says so has come before the refusal."""
     for number, message in enumerate(run.put_aside or ()):
         if type(message) is Started:
             assert run.put_aside is not None, "a message stands there"
-            del run.put_aside[number]
-            run.take_slot(message)
+            if remove:
+                del run.put_aside[number]
+                run.take_slot(message)
             return True
     return False
 

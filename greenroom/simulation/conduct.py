@@ -144,6 +144,8 @@ class Conduct:
             self._begins(event, run)
         elif run.stands_in_queue:
             self.order.left_queue(run)
+        elif event.reason == "lease_lost":
+            self.order.comes_back(run)
         run.status, run.attempt, run.reason, run.fate = to, event.attempt, event.reason, None
         run.place = event.place
         run.statuses.append((event.seq, to))

@@ -15,7 +15,8 @@ are the races within one, and all that is accepted of them:
   granted before there was room. A run that was granted one and left the queue without beginning, because it
   was cancelled or timed out just then, or its lane was reset, may have taken up the room that the lane had.
 - A run whose wait ended in this instant may have asked for its slot behind others; at the next it has not.
-  One that began in this instant, and waits again, may have done so, too.
+  One that began in this instant, and waits again, may have done so, too; and one whose body had to go because
+  the lease was lost: a slot may have been granted while that was being committed.
 - A run of which files are being deleted is about to end, or has to wait for that before it executes. It may
   be passed over, and it holds up nobody.
 - Of the suspects (runs that executed when a process died, and have not been tried since) one at a time
@@ -51,6 +52,7 @@ class Order:
         self._full_until: dict[str, int] = {}  # by lane: the last seq after which it had no room
         self._lost_grant: set[str] = set()  # lanes that a run left that may have been granted a slot
         self._free_since: float = 0  # the first seq of this instant after which a slot was free
+        self._just_back: set[str] = set()  # runs that gave their slot back in this instant and want another
         self._reset_now = False
         self._drained_throughout = self._drained_sometime = False
 
@@ -85,6 +87,10 @@ class Order:
     def left_queue(self, run: ToldRun) -> None:
         """A run left its lane's queue without beginning."""
         self._lost_grant.add(run.lane)
+
+    def comes_back(self, run: ToldRun) -> None:
+        """A run gave its slot back, and wants another one."""
+        self._just_back.add(run.id)
 
     def lane_changed(self, event: LaneChanged, generation: int) -> None:
         """A lane is about to get another limit, or was reset."""
@@ -123,7 +129,8 @@ class Order:
             self._fault(f"after {self._told.seq}, {suspects} execute beside each other, after a death")
         if not leaving:
             compared = _only(queues, lambda run: not (self._tried_one and run.is_suspect))
-            self._judge_order(compared, (awake - self._awake) | {run.id for _, _, run in self._begun})
+            just_woken = (awake - self._awake) | self._just_back | {run.id for _, _, run in self._begun}
+            self._judge_order(compared, just_woken)
             self._judge_free_slots(_only(queues, lambda run: not (suspects and run.is_suspect)))
         self._queued = {run.id for queue in self._told.queues().values() for run in queue}
         for id in awake:
@@ -160,6 +167,7 @@ class Order:
         self._tried_one = any(run.is_suspect for run in told.holders())
         self._freed.clear()
         self._lost_grant.clear()
+        self._just_back.clear()
         self._lane_highest.clear()
         self._reset_now = self._limits_changed = False
         self._highest = told.max_concurrent

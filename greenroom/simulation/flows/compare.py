@@ -96,6 +96,8 @@ class _Evidence:
             return f"it is over, and then it made {self._steps[self._at + 1 :]}"
         if run.ended_in is None or run.status in (Status.CANCELLED, Status.TIMED_OUT):
             return None
+        if run.reason == "killed":  # three processes have died while it executed, whatever it did
+            return None
         end = self._rules.told.events[run.ended_in - 1]
         assert isinstance(end, RunStateChanged), "that is how a run ends"
         if error is None and (end.to is not Status.SUCCEEDED or not alike(shared, end.result)):
