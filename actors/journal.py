@@ -36,6 +36,9 @@ T = TypeVar("T")
 
 _A_MOMENT = 0.05
 
+_QUIET_TURNS = 4
+_MANY = 1000
+
 
 class Journal(Actor):
     """See the module's text."""
@@ -48,8 +51,11 @@ class Journal(Actor):
         stream: Stream,
         delivery: Delivery,
         clock: Callable[[], float],
+        *,
+        gathers: bool,
     ) -> None:
         super().__init__("journal", "")
+        self._gathers = gathers
         self._store = store
         self._stream = stream
         self._delivery = delivery
@@ -139,6 +145,8 @@ class Journal(Actor):
         self.look_for_suspends()
         changes: list[Change | ProgressReport] = []
         later: list[Any] = []
+        if self._gathers:
+            messages = await self._gather(messages)
         for message in messages:
             kind = type(message)
             if kind is Change or kind is ProgressReport:
@@ -152,6 +160,16 @@ class Journal(Actor):
         if changes and self._mentions:
             changes, self._mentions = [*self._mentions, *changes], []
         await self._commit(changes, later)
+
+    async def _gather(self, messages: Sequence[Any]) -> Sequence[Any]:
+        """Take along what actors that can act now are about to send: a commit costs more than some turns."""
+        gathered, quiet = list(messages), 0
+        while quiet < _QUIET_TURNS and len(gathered) < _MANY:
+            await trio.lowlevel.checkpoint()
+            more = self.mailbox.drain()
+            gathered += more
+            quiet = 0 if more else quiet + 1
+        return gathered
 
     async def _commit(self, changes: list[Change | ProgressReport], later: list[Any]) -> None:
         draft = Draft(self._projection, self._clock(), changes)

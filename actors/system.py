@@ -85,6 +85,7 @@ class System:
         networks: Networks,
         suspends: Suspends | None,
         exits_on_lease_lost: bool,
+        gathers: bool,
     ) -> None:
         self.failure: BaseException | None = None
         self._store = store
@@ -106,7 +107,7 @@ class System:
         self._alarms = Alarms()
         self._directory = Directory(self._start)
         stream = self._stream = Stream()
-        self._journal = Journal(store, stream, self._directory, clock)
+        self._journal = Journal(store, stream, self._directory, clock, gathers=gathers)
         if suspends is not None:
             self._journal.look_for_suspends = partial(self._look_for_suspends, suspends)
         self._runs_dir = RunsDir(run_files, store, stream, self._journal) if run_files else None
