@@ -55,7 +55,9 @@ class Order:
         self._tried_one = False  # whether a suspect has executed in this instant
         self._awake: set[str] = set()  # runs whose waits were over when the instant began
         self._given_back: dict[str, tuple[int, str]] = {}  # slots, in this instant: by run, seq and lane
-        self._known = 0  # the seq up to which a start of this instant shows that what was given back was known
+        self._known = (
+            0  # the seq up to which a start of this instant shows that what was given back was known
+        )
         self._lost_grant: set[str] = set()  # lanes that a run left that may have been granted a slot
         self._just_back: set[str] = set()  # runs that gave their slot back in this instant and want another
 
