@@ -10,7 +10,7 @@ are the races within one, and all that is accepted of them:
 
 - A slot that is given back is known a moment after its event. A start shows how much was known when it was
   decided: there was a slot for it then, and room in its lane. What was given back after that may not have
-  been known. So a lane counts only as far as it had room without that; the lane of the run that starts, always.
+  been known. So other lanes count only as far as they had room without that.
 - A run that was passed over and has left the queue without beginning, because it was cancelled or timed out
   just then, was on its way out. Perhaps it had its slot already, and its start was refused: until the instant
   is over, its lane may have had less room.
