@@ -278,7 +278,7 @@ class SupervisorMachine:
         submission = self.pending.get(message.run)
         if submission is None or submission.over or message.run in self.order.executing:
             return  # it has a slot already, which it gives back if it can't use it, and asks again
-        self.order.leave(message.run, submission.lane, self._now)
+        self.order.leave(message.run, submission.lane)
         if message.new_place:
             self._admission.draw_place_again(submission)
         submission.next_attempt, submission.body_waits = message.attempt, message.live_body
@@ -287,12 +287,12 @@ class SupervisorMachine:
     def _leave(self, message: Leave) -> None:
         submission = self.pending.get(message.run)
         if submission is not None:
-            self.order.leave(message.run, submission.lane, self._now)
+            self.order.leave(message.run, submission.lane)
 
     def _left(self, message: Left) -> None:
         submission = self.pending[message.run]
         if message.generation is None:
-            self.order.leave(message.run, submission.lane, self._now)
+            self.order.leave(message.run, submission.lane)
         else:
             self._give_back(submission, message.generation)
 
@@ -304,7 +304,7 @@ class SupervisorMachine:
     def _needs_nothing(self, submission: Submission) -> None:
         """The run is pending no longer: it is not queued, and a slot that it was about to get is free."""
         self._watch.drop(submission.id)
-        self.order.leave(submission.id, submission.lane, self._now)
+        self.order.leave(submission.id, submission.lane)
         generation = self.order.executing.get(submission.id)
         if generation is not None:
             self._give_back(submission, generation)
@@ -349,7 +349,7 @@ class SupervisorMachine:
         submission = self.pending.get(message.run)
         if submission is not None and not submission.begun:
             submission.cleared = True  # a cancel of a queued run always succeeds
-            self.order.leave(message.run, submission.lane, self._now)
+            self.order.leave(message.run, submission.lane)
         self._route(message)
 
     def _route(self, message: Cancel | AnswerInterrupt | SendSignal) -> None:
@@ -436,7 +436,7 @@ class SupervisorMachine:
     def _clear(self, message: Clear) -> None:
         runs = concerned(message, self.pending.values())
         for run in runs:
-            self.order.leave(run, self.pending[run].lane, self._now)
+            self.order.leave(run, self.pending[run].lane)
         self.effects.help(lambda: cancel_all(runs, message, self._tell))
 
     def _close(self, message: Closing) -> None:

@@ -295,7 +295,10 @@ class Play:
             ]
             await first.cancel()
         await self.server.crash()
-        await self.server.start(max_concurrent=random.choice((1, self.max_concurrent)))
+        with trio.CancelScope(
+            shield=True
+        ):  # or whoever needs the server next would find one that is starting
+            await self.server.start(max_concurrent=random.choice((1, self.max_concurrent)))
         self._resting = False
 
     async def stop(self, random: Random) -> None:

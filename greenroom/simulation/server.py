@@ -152,8 +152,8 @@ class Server:
         disk = self.disk
         if disk.files or disk.parts:
             parts = [key for key in disk.parts if key not in disk.undeleted]
-            files = {key: file.run for key, file in disk.files.items() if key not in disk.undeleted}
-            self.judge(self.rules.files, parts, files, at_rest=at_rest)
+            files = {key: file.run for key, file in disk.files.items()}
+            self.judge(self.rules.files, parts, files, at_rest=at_rest, undeleted=disk.undeleted)
 
     def abandon(self) -> None:
         """The simulation ends: whatever still lives here dies."""

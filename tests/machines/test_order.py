@@ -81,16 +81,16 @@ def test_a_run_that_comes_back_with_its_old_place_goes_before_those_that_came_af
 
 def test_a_run_that_leaves_the_queue_is_passed_over() -> None:
     order = with_queue(1, ("a", "x", 1), ("b", "x", 2))
-    order.leave("a", "x", 0.0)
+    order.leave("a", "x")
     assert granted(order) == ["b"]
 
 
 def test_leaving_a_queue_that_the_run_does_not_stand_in_changes_nothing() -> None:
     order = with_queue(1, ("a", "x", 1))
-    order.leave("z", "x", 0.0)
-    order.leave("z", "nowhere", 0.0)
+    order.leave("z", "x")
+    order.leave("z", "nowhere")
     assert granted(order) == ["a"]
-    order.leave("a", "x", 0.0)
+    order.leave("a", "x")
     assert order.executing == {"a": 0}
 
 
@@ -148,6 +148,16 @@ def test_runs_on_trial_execute_one_at_a_time_and_hold_up_nobody() -> None:
     assert order.trials.take_back() == ["b"]
     order.enter("b", "x", 2, privileged=True)
     assert granted(order, 1.0) == ["b"]
+
+
+def test_the_trial_of_a_run_lasts_as_long_as_its_slot() -> None:
+    order = with_queue(9, ("a", "main", 1), ("b", "main", 2))
+    order.trials.begin({"a": 1, "b": 1})
+    assert granted(order) == ["a"]
+    order.leave("a", "main")
+    assert order.trials.take_back() == []
+    order.give_back("a", "main", 0, 1.0)
+    assert order.trials.take_back() == ["b"]
 
 
 def test_a_wait_names_the_runs_of_a_full_lane_and_else_all_that_execute() -> None:
@@ -214,7 +224,7 @@ class Formula(RuleBasedStateMachine):
     def leave(self, data: Any) -> None:
         run = data.draw(st.sampled_from(sorted(self.queued)))
         _, lane, _ = self.queued.pop(run)
-        self.order.leave(run, lane, 0.0)
+        self.order.leave(run, lane)
 
     @precondition(lambda self: self.executing)
     @rule(data=st.data(), comes_back=st.booleans())

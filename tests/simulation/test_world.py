@@ -386,9 +386,9 @@ def test_the_messages_between_actors_are_in_the_trace_but_not_in_its_text():
         (entry.what.by, entry.who, entry.what.message) for entry in trace.entries if entry.kind == "message"
     }
 
-    assert ("handle a", "supervisor", "Entering") in told
+    assert ("journal", f"run {run}", "Started") in told
     assert (f"body of run {run}", f"run {run}", "BodyEnded") in told
-    assert "Entering" not in trace.text()
+    assert "Started" not in trace.text()
 
 
 # What fails.
