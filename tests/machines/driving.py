@@ -92,7 +92,9 @@ class Driver:
     def _create(self) -> None:
         made = self.submission
         created = RunStateChanged(
-            **(made.about() | {"by": "app", "from_": None, "to": Status.QUEUED, "attempt": 0, "reason": None}),
+            **(
+                made.about() | {"by": "app", "from_": None, "to": Status.QUEUED, "attempt": 0, "reason": None}
+            ),
             place=made.place,
             job=made.job.name,
             params=made.params,
@@ -117,6 +119,14 @@ class Driver:
     @property
     def body(self) -> Body:
         return self.execution.body
+
+    def scope_is_cancelled(self) -> bool:
+        """Whether the body's scope is cancelled."""
+
+        async def look() -> bool:
+            return self.execution.scope.cancel_called
+
+        return trio.run(look)
 
     def supervisor(self) -> list[Any]:
         """What the supervisor was told, since the last time."""
@@ -304,7 +314,12 @@ def after_restart(record: RunRecord, job_name: str = "walk", *, now: float = 0.0
         stored=run,
         begun=record.status is not Status.QUEUED,
     )
-    stored = Stored(
+    return Driver(made, stored=stored(run))
+
+
+def stored(run: StoredRun) -> Stored:
+    """A store that holds one run."""
+    return Stored(
         epoch="e",
         last_seq=0,
         last_place=9,
@@ -317,7 +332,6 @@ def after_restart(record: RunRecord, job_name: str = "walk", *, now: float = 0.0
         ended=[],
         requests=[],
     )
-    return Driver(made, stored=stored)
 
 
 def record_of(status: Status, job_name: str = "walk", **fields: Any) -> RunRecord:

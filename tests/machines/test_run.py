@@ -481,7 +481,7 @@ def test_a_body_that_executes_has_some_time_to_finish() -> None:
     run.stop(now=True)
     assert run.body.cancel_requested
     assert run.body.goes_on_later
-    assert run.execution.scope.cancel_called
+    assert run.scope_is_cancelled()
     run.stopped()
     record = run.record
     assert (record.status, record.reason, record.waiting_for) == (Status.SUSPENDED, "shutdown", "slot")

@@ -1,8 +1,9 @@
 """Test the tests: `python -m tests.mutation [module…]`.
 
-Each mutant of the machines (`operators.py` says what is changed) is tried against their tests. Prints for each
-module the share that was caught, and each survivor with its line. With words as arguments, only the modules
-whose paths contain one of them; `--tests` names other tests, `--at-once` how many mutants are tried at a time.
+Each mutant of the machines (`operators.py` says what is changed) is tried against their tests. Prints for
+each module the share that was caught, and each survivor with its line. With words as arguments, only the
+modules whose paths contain one of them; `--tests` names other tests, `--at-once` how many mutants are tried
+at a time.
 
 Those that nothing can tell from the original stand in `equivalent.py`, each with the reason. They count as
 not caught in the first share, and are left out in the second.
@@ -15,7 +16,7 @@ import os
 import sys
 import time
 
-os.environ["GREENROOM_MUTATION"] = "1"  # Hypothesis searches the same way for each mutant, and shrinks nothing
+os.environ["GREENROOM_MUTATION"] = "1"  # `tests/conftest.py` looks at it
 
 import pytest
 
@@ -51,9 +52,7 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     paths = [
-        path
-        for path in MODULES
-        if not arguments.modules or any(word in path for word in arguments.modules)
+        path for path in MODULES if not arguments.modules or any(word in path for word in arguments.modules)
     ]
     os.chdir(ROOT)
     trials = Trials(paths, arguments.tests, arguments.at_once)
