@@ -31,9 +31,9 @@ class Story:
         self.first = self.projection.snapshot()
         self.events: list[Event] = []
 
-    def add(self, kind: type[Any], **fields: Any) -> None:
+    def add(self, event_type: type[Any], /, **fields: Any) -> None:
         seq = self.projection.seq + 1
-        event = kind(**({"seq": seq, "at": float(seq), "by": "app"} | fields))
+        event = event_type(**({"seq": seq, "at": float(seq), "by": "app"} | fields))
         self.projection.apply(event)
         self.events.append(event)
 
