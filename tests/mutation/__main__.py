@@ -15,6 +15,7 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable
 
 os.environ["GREENROOM_MUTATION"] = "1"  # `tests/conftest.py` looks at it
 
@@ -55,30 +56,28 @@ def main() -> int:
         path for path in MODULES if not arguments.modules or any(word in path for word in arguments.modules)
     ]
     os.chdir(ROOT)
-    trials = Trials(paths, arguments.tests, arguments.at_once)
+    trials = Trials(paths, arguments.tests, arguments.at_once, _report)
     began = time.monotonic()
     code = pytest.main(["-q", *OPTIONS, *arguments.tests], plugins=[trials])
     if not trials.results:
         return int(code)
-    for result in trials.results:
-        _print(result)
     print(f"{sum(len(result.points) for result in trials.results)} mutants, {time.monotonic() - began:.0f} s")
     return 0
 
 
-def _print(result: Result) -> None:
+def _report(line: Callable[[str], None], result: Result) -> None:
     known = EQUIVALENT.get(result.path, {})
     named = {f"{point.scope or ''}: {point.what}" for point in result.survivors}
     others = [point for point in result.survivors if f"{point.scope or ''}: {point.what}" not in known]
     total, equivalent = len(result.points), len(result.survivors) - len(others)
-    print(
+    line(
         f"{result.path}: caught {result.caught} of {total}, {result.caught / total:.1%}"
         f"; without {equivalent} equivalent ones {result.caught / (total - equivalent):.1%}"
     )
     for point in others:
-        print(f"  {point.line}: {point.scope or 'module'}: {point.what}")
+        line(f"  {point.line}: {point.scope or 'module'}: {point.what}")
     for name in known.keys() - named:
-        print(f"  in equivalent.py, but caught or gone: {name}")
+        line(f"  in equivalent.py, but caught or gone: {name}")
 
 
 sys.exit(main())

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -53,8 +53,15 @@ class Result:
 class Trials:
     """A plugin of pytest's that tries mutants instead of running the tests once."""
 
-    def __init__(self, paths: Sequence[str], tests: Sequence[str], at_once: int) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        tests: Sequence[str],
+        at_once: int,
+        report: Callable[[Callable[[str], None], Result], None],
+    ) -> None:
         self.results: list[Result] = []
+        self._report = report
         self._paths = paths
         self._tests = tests
         self._at_once = at_once
@@ -66,12 +73,14 @@ class Trials:
         if session.testsfailed:
             raise session.Interrupted("the tests can't be collected")
         items = self._baseline(session)
+        gc.collect()
+        gc.freeze()  # what is there now, no child needs to look at
         for path in self._paths:
             source = (ROOT / path).read_text()
             tree = ast.parse(source, path)
             result = Result(path, points(tree))
             self.results.append(result)
-            self._items = items[path] if path in items else list(items[""])
+            self._items = items.copy()
             self._kills: Counter[str] = Counter()
             for number, point in enumerate(result.points):
                 while len(self._children) >= self._at_once:
@@ -79,9 +88,10 @@ class Trials:
                 self._start(session, result, tree, number, point)
             while self._children:
                 self._wait()
+            self._report(session.config.get_terminal_writer().line, result)
         return True
 
-    def _baseline(self, session: pytest.Session) -> dict[str, list[pytest.Item]]:
+    def _baseline(self, session: pytest.Session) -> list[pytest.Item]:
         """Run the unchanged tests once: all must pass, and the quickest come first from now on."""
         took: dict[str, float] = {}
         began = time.monotonic()
@@ -91,13 +101,12 @@ class Trials:
                 raise session.Interrupted(f"{item.nodeid} fails without any mutant")
             took[item.nodeid] = time.monotonic() - at
         self._limit = 10 + 5 * (time.monotonic() - began)
-        return {"": sorted(session.items, key=lambda item: took[item.nodeid])}
+        return sorted(session.items, key=lambda item: took[item.nodeid])
 
     def _start(
         self, session: pytest.Session, result: Result, tree: ast.Module, number: int, point: Point
     ) -> None:
         reading, writing = os.pipe()
-        gc.collect()
         pid = os.fork()
         if pid == 0:
             os.close(reading)
