@@ -1,8 +1,8 @@
 """Trying mutants against tests that are collected already: a forked process for each.
 
-The child puts the changed code into the function that is there, runs the tests until the first one fails, and
-says which. So nothing is imported or collected anew. What stands outside of functions is evaluated when its
-module is imported; such a mutant gets a Python of its own (`imported.py`).
+The child puts the changed code into the function that is there, runs the tests that call it until the first
+one fails, and says which. So nothing is imported or collected anew. What stands outside of functions is
+evaluated when its module is imported; such a mutant gets a Python of its own (`imported.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import pytest
@@ -66,6 +66,9 @@ class Trials:
         self._tests = tests
         self._at_once = at_once
         self._limit = 600.0
+        self._items: list[pytest.Item] = []
+        self._calls: dict[str, set[tuple[str, str | None]]] = {}  # by test: the functions, with their files
+        self._kills: Counter[str] = Counter()  # by test
         self._children: dict[int, tuple[Any, Result, Point, float]] = {}  # by pipe
 
     @pytest.hookimpl(tryfirst=True)
@@ -80,37 +83,51 @@ class Trials:
             tree = ast.parse(source, path)
             result = Result(path, points(tree))
             self.results.append(result)
-            self._items = items.copy()
-            self._kills: Counter[str] = Counter()
+            self._kills = Counter()
             for number, point in enumerate(result.points):
                 while len(self._children) >= self._at_once:
                     self._wait()
-                self._start(session, result, tree, number, point)
+                called = str(ROOT / path), point.scope
+                self._items = [
+                    item for item in items if point.scope is None or called in self._calls[item.nodeid]
+                ]
+                self._items.sort(
+                    key=lambda item: -self._kills[item.nodeid]
+                )  # stable: else the quickest first
+                self._start(result, tree, number, point)
             while self._children:
                 self._wait()
             self._report(session.config.get_terminal_writer().line, result)
         return True
 
     def _baseline(self, session: pytest.Session) -> list[pytest.Item]:
-        """Run the unchanged tests once: all must pass, and the quickest come first from now on."""
+        """Run the unchanged tests once, to know which functions each of them calls: only those that call the
+        changed function are tried, the quickest first. All must pass."""
         took: dict[str, float] = {}
         began = time.monotonic()
         for number, item in enumerate(session.items):
             at = time.monotonic()
-            if _fails(session.items, number):
+            called: set[CodeType] = set()
+            sys.setprofile(partial(_note, called))
+            try:
+                fails = _fails(session.items, number)
+            finally:
+                sys.setprofile(None)
+            self._calls[item.nodeid] = {
+                (code.co_filename, code.co_qualname.partition(".<locals>")[0]) for code in called
+            }
+            if fails:
                 raise session.Interrupted(f"{item.nodeid} fails without any mutant")
             took[item.nodeid] = time.monotonic() - at
         self._limit = 10 + 5 * (time.monotonic() - began)
         return sorted(session.items, key=lambda item: took[item.nodeid])
 
-    def _start(
-        self, session: pytest.Session, result: Result, tree: ast.Module, number: int, point: Point
-    ) -> None:
+    def _start(self, result: Result, tree: ast.Module, number: int, point: Point) -> None:
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(reading)
-            os._exit(self._child(session, result, tree, number, point, writing))
+            os._exit(self._child(result, tree, number, point, writing))
         os.close(writing)
         self._children[reading] = (pid, result, point, time.monotonic())
 
@@ -137,13 +154,11 @@ class Trials:
         killer = said.decode(errors="replace")  # empty, if it was killed or crashed
         if killer:
             self._kills[killer] += 1
-            self._items.sort(key=lambda item: -self._kills[item.nodeid])  # stable: else the quickest first
 
     # In the child.
 
     def _child(
         self,
-        session: pytest.Session,
         result: Result,
         tree: ast.Module,
         number: int,
@@ -173,6 +188,11 @@ class Trials:
             if _fails(items, number):
                 return item.nodeid
         return "survived"
+
+
+def _note(called: set[CodeType], frame: FrameType, event: str, _: object) -> None:
+    if event == "call":
+        called.add(frame.f_code)
 
 
 def _fails(items: Sequence[pytest.Item], number: int) -> bool:
