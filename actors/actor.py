@@ -59,12 +59,7 @@ class Actor:
     fails_with: tuple[type[Exception], ...] = ()
     """What stops the engine and is no bug: it says in one sentence what is to be done."""
 
-    rests: bool = False
-    """Whether it gives its task back while it only waits: there may be very many of its kind. Its state stays
-    as it is, and the next message starts a task again."""
-
     def __init__(self, kind: Kind, name: str) -> None:
-        self.resting = False
         self.kind: Kind = kind
         self.name = name
         self.mailbox = Mailbox()
@@ -118,16 +113,12 @@ class Actor:
                     alarms.set(self, alarm)
                 self._handling = messages = ()  # let go of what has been handled
                 # No checkpoint from here to the end: a message told in between would be lost.
-                if not self.mailbox:
-                    if not self.has_work():
-                        if alarm != math.inf:
-                            alarms.set(self, math.inf)
-                        deregister(self)
-                        return
-                    if self.rests and self.deadline == math.inf:
-                        self.resting = True
-                        return
                 mailbox = self.mailbox  # as in `take`, without a coroutine more: there may be very many
+                if not mailbox and not self.has_work():
+                    if alarm != math.inf:
+                        alarms.set(self, math.inf)
+                    deregister(self)
+                    return
                 if mailbox.has_news:
                     await trio.lowlevel.checkpoint()
                 else:
@@ -182,9 +173,6 @@ class Directory:
         if observer is not None:
             observer(kind, name, message)
         actor.mailbox.put(message)
-        if actor.resting:
-            actor.resting = False
-            self._start(actor)
         return True
 
     def add(self, actor: Actor) -> None:

@@ -110,6 +110,7 @@ async def open_engine(
         networks=Networks(LOOPBACK if worker_networks is None else worker_networks),
         suspends=suspends,
         exits_on_lease_lost=_exits(on_lease_lost),
+        gathers=_in_threads(opened),
     )
     if isinstance(opened, SqlStore):
         opened.when_damaged(system.store_is_damaged)

@@ -85,6 +85,7 @@ class System:
         networks: Networks,
         suspends: Suspends | None,
         exits_on_lease_lost: bool,
+        gathers: bool,
     ) -> None:
         self.failure: BaseException | None = None
         self._store = store
@@ -106,7 +107,7 @@ class System:
         self._alarms = Alarms()
         self._directory = Directory(self._start)
         stream = self._stream = Stream()
-        self._journal = Journal(store, stream, self._directory, clock)
+        self._journal = Journal(store, stream, self._directory, clock, self._spawn_helper, gathers=gathers)
         if suspends is not None:
             self._journal.look_for_suspends = partial(self._look_for_suspends, suspends)
         self._runs_dir = RunsDir(run_files, store, stream, self._journal) if run_files else None
@@ -230,6 +231,7 @@ class System:
         self._journal.begin(picture(stored))
         if self._runs_dir is not None:
             self._runs_dir.begin(stored)
+        self._actors.start_soon(self._journal.committer.run, name="committer")
         self._directory.add(self._journal)
         for event in consequences(stored, limit, self._limits):
             self._journal.tell(Change((event,)))

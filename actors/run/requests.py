@@ -13,8 +13,8 @@ from ...protocol.events import Event, RunMessage, RunSignal
 from ...protocol.states import PENDING, Status
 from ...protocol.values import copied
 from ..change import REPORTING, Change
+from ..journalmessages import unavailable
 from ..messages import AnswerInterrupt, Inject, SendSignal
-from ..outage import unavailable
 from .body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
 from .message_gate import MAX_MESSAGES
 from .pause import Message, Signal

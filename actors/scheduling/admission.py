@@ -24,9 +24,8 @@ from ..actor import Kind
 from ..change import Change
 from ..channel import Reply
 from ..effects import Effects
-from ..journalmessages import Look, WatchEnd
+from ..journalmessages import Look, WatchEnd, unavailable
 from ..messages import Accepted, FindRequest, Phase, Submission, Submit, cancel_replaced
-from ..outage import unavailable
 from .handles import Admit, Handles, Join, Refuse, Wait
 from .requests import Requests
 

@@ -176,6 +176,9 @@ class Play:
             options["max_concurrent"] = random.choice((None, 1, 2, 3))
             options["lanes"] = random.choice(({}, {"side": 2}, {"side": 0, "back": 1}))
         while not self.server.running:
+            if self.server.starting:  # by somebody else
+                await trio.sleep(1)
+                continue
             try:
                 await self.server.start(**options)
             except GreenroomError:  # the disk was not there

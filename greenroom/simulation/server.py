@@ -57,6 +57,11 @@ class Server:
         self.lives = 0
 
     @property
+    def starting(self) -> bool:
+        """Whether somebody has started it, and it isn't up yet."""
+        return self._life is not None and not (self._life.running or self._life.ending)
+
+    @property
     def running(self) -> bool:
         """Whether there is an engine that takes commands."""
         return self._life is not None and self._life.engine is not None
