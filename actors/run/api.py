@@ -128,7 +128,7 @@ class Run:
         await self._body.check_open()
         while not self._body.inbox:
             if release_slot:
-                async with self._body.released("message", None):
+                async with self._body.released("message"):
                     await self._body.news_of_messages()
                 await self._body.look_up()
             else:
@@ -214,12 +214,13 @@ class Run:
         await self._body.check_open()
         if seconds is None:
             raise Invalid("seconds must be a number: give math.inf to sleep until cancelled", value="None")
-        wakes_at = trio.current_time() + check_seconds("seconds", seconds, 0)
+        seconds = check_seconds("seconds", seconds, 0)
+        wakes_at = trio.current_time() + seconds
         if not release_slot:
             await self._body.nap(wakes_at)
             return
         wall = None if wakes_at == math.inf else self._body.services.wall_clock() + seconds
-        async with self._body.released("time", wall):
+        async with self._body.released("time", wall, seconds):
             await self._body.nap(wakes_at)
         await self._body.look_up()
 
@@ -264,7 +265,7 @@ class Run:
         if not accepted.joined or options.on_conflict != "join":
             self._body.children[accepted.run] = None
         try:
-            async with self._body.released("child", None):
+            async with self._body.released("child"):
                 await self._body.wait(ended)
                 child = await calls.record(accepted, ended)
         except BaseException:

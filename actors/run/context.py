@@ -354,9 +354,12 @@ class Body:
 
     @asynccontextmanager
     async def released(
-        self, waiting_for: Literal["time", "child", "message"], wakes_at: float | None
+        self,
+        waiting_for: Literal["time", "child", "message"],
+        wakes_at: float | None = None,
+        within: float | None = None,
     ) -> AsyncIterator[None]:
-        await self.ask_actor(Suspend(waiting_for, wakes_at, Reply()))
+        await self.ask_actor(Suspend(waiting_for, wakes_at, within, Reply()))
         try:
             yield
         finally:
