@@ -55,7 +55,7 @@ from greenroom.protocol.errors import (
 from greenroom.protocol.fold import Projection
 from greenroom.protocol.states import PENDING, Status, allowed_from
 
-from .driving import answer
+from .driving import answer, record_of
 from .making import job, jobs
 from .supervising import Desk
 
@@ -252,6 +252,11 @@ def test_a_request_id_with_another_payload_is_refused_with_the_run_that_it_made(
     with pytest.raises(Conflict, match="request_id 'r' was used for another submission") as refused:
         look.read(Projection("e", max_concurrent=1))
     assert refused.value.details == {}
+    committed = Projection("e", max_concurrent=1)
+    committed.runs["a"] = record_of(Status.QUEUED, id="a")
+    with pytest.raises(Conflict) as refused:
+        look.read(committed)
+    assert refused.value.details == {"run": committed.runs["a"]}
 
 
 def test_a_request_id_answers_for_a_run_that_has_ended_and_is_free_a_day_later() -> None:
@@ -865,8 +870,9 @@ def test_while_the_store_is_down_nothing_starts_and_nothing_new_is_taken() -> No
     desk.submits("a", "b")
     desk.turn(StoreIsDown(True))
     assert desk.ends("a") == []
-    desk.submits("c")
+    assert desk.submits("c") == []
     assert isinstance(answer(desk.replies["c"]), Unavailable)
+    assert "c" not in desk.machine.pending
     assert desk.turn(StoreIsDown(False)) == ["start b"]
 
 

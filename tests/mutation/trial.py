@@ -31,6 +31,10 @@ from .operators import Point, points
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = 4 << 30
+PATIENCE = 300.0
+"""Seconds after which a mutant that only waits is given up. One that is busy may use three times the
+processor time that a test takes without it, and two seconds more."""
+
 IMPORTED = "GREENROOM_MUTANT"
 """The variable by which a Python of its own knows its mutant: a file and a number."""
 
@@ -65,7 +69,7 @@ class Trials:
         self._paths = paths
         self._tests = tests
         self._at_once = at_once
-        self._limit = 600.0
+        self._took: dict[str, float] = {}  # by test: seconds of processor time
         self._items: list[pytest.Item] = []
         self._calls: dict[str, set[tuple[str, str | None]]] = {}  # by test: the functions, with their files
         self._kills: Counter[str] = Counter()  # by test
@@ -103,10 +107,8 @@ class Trials:
     def _baseline(self, session: pytest.Session) -> list[pytest.Item]:
         """Run the unchanged tests once, to know which functions each of them calls: only those that call the
         changed function are tried, the quickest first. All must pass."""
-        took: dict[str, float] = {}
-        began = time.monotonic()
         for number, item in enumerate(session.items):
-            at = time.monotonic()
+            at = time.process_time()
             called: set[CodeType] = set()
             sys.setprofile(partial(_note, called))
             try:
@@ -118,9 +120,8 @@ class Trials:
             }
             if fails:
                 raise session.Interrupted(f"{item.nodeid} fails without any mutant")
-            took[item.nodeid] = time.monotonic() - at
-        self._limit = 10 + 5 * (time.monotonic() - began)
-        return sorted(session.items, key=lambda item: took[item.nodeid])
+            self._took[item.nodeid] = time.process_time() - at
+        return sorted(session.items, key=lambda item: self._took[item.nodeid])
 
     def _start(self, result: Result, tree: ast.Module, number: int, point: Point) -> None:
         reading, writing = os.pipe()
@@ -136,7 +137,7 @@ class Trials:
         for pipe, (pid, _, _, began) in list(self._children.items()):
             if pipe in ready:
                 self._finish(pipe)
-            elif time.monotonic() - began > self._limit:
+            elif time.monotonic() - began > PATIENCE:
                 os.kill(pid, signal.SIGKILL)
                 self._finish(pipe)
 
@@ -170,13 +171,12 @@ class Trials:
         for fd in (0, 1, 2):
             os.dup2(silence, fd)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CPU, (int(self._limit), int(self._limit) + 1))
         said = "crashed"
         try:
             if point.scope is not None and _replace_code(result.path, tree, point):
                 said = self._first_failing()
             else:
-                said = _in_own_python(result.path, number, self._tests, self._limit)
+                said = _in_own_python(result.path, number, self._tests, PATIENCE)
         except BaseException as error:
             said = type(error).__name__
         os.write(writing, said.encode())
@@ -185,6 +185,8 @@ class Trials:
     def _first_failing(self) -> str:
         items = self._items
         for number, item in enumerate(items):
+            seconds = int(time.process_time() + 2 + 3 * self._took[item.nodeid])
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
             if _fails(items, number):
                 return item.nodeid
         return "survived"
