@@ -103,6 +103,9 @@ class Trials:
 
     def forget(self, run: str) -> None:
         """The run has ended."""
+        if self._tried == run:
+            self._tried = None
+        self._since.pop(run, None)
         self._aside.pop(run, None)
         self._executed.pop(run, None)
         self._deaths.pop(run, None)

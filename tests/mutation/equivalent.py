@@ -4,8 +4,8 @@ from __future__ import annotations
 
 EQUIVALENT: dict[str, dict[str, str]] = {
     "actors/scheduling/order.py": {
-        "Order._offer: 0 → 1": "a lane is offered again at the same place; the second entry is outdated when it "
-        "comes, so only memory is lost",
+        "Order._offer: 0 → 1": "a lane is offered again at the same place; the second entry is outdated when "
+        "it comes, so only memory is lost",
     },
     "actors/scheduling/admission.py": {
         "Admission._is_repeat: return False → return None": "the caller only looks whether it is true",
