@@ -12,9 +12,9 @@ import msgspec
 
 from ..protocol.errors import GreenroomError, NoActiveRun
 from .actor import Delivery, Kind
-from .change import Change
 from .channel import Reply
-from .journalmessages import Answer
+from .journal.change import Change
+from .journal.messages import Answer
 from .messages import AnswerInterrupt, Cancel, Inject, SendSignal, Submission
 
 if TYPE_CHECKING:

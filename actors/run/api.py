@@ -23,9 +23,9 @@ from ...protocol.results import raise_unless_succeeded
 from ...protocol.submission import SubmitKeywords, SubmitOptions
 from ...protocol.validation import check_seconds
 from ...protocol.values import copied
-from ..change import Change, Outcome, ProgressReport
 from ..channel import Reply
-from ..door import Caller
+from ..engine.door import Caller
+from ..journal.change import Change, Outcome, ProgressReport
 from .body_messages import Ask, Flag, Save, Taken, Unask, cancel_child
 from .children import Children
 from .context import Body

@@ -22,11 +22,11 @@ from ...protocol.errors import RunAbandoned
 from ...protocol.events import Event
 from ...protocol.values import copied, json_value
 from ..actor import Delivery
-from ..change import REPORTING, Change, Outcome, ProgressReport
 from ..channel import Reply
-from ..door import Door
-from ..journal import Journal
-from ..journalmessages import Mention
+from ..engine.door import Door
+from ..journal.change import REPORTING, Change, Outcome, ProgressReport
+from ..journal.journal import Journal
+from ..journal.messages import Mention
 from ..messages import Submission
 from .body_messages import Ask, Flag, Resume, Suspend, Unask
 from .interrupts import Kept

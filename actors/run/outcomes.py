@@ -12,8 +12,8 @@ from typing import Any
 
 from ...protocol.errors import RunCancelled
 from ...protocol.states import Status
-from ..change import Change, Outcome
 from ..jobs import exponential
+from ..journal.change import Change, Outcome
 from ..messages import BodyGone
 from .context import Body
 from .execution import BodyEnded, Raised, Returned

@@ -12,8 +12,8 @@ from ...protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun, N
 from ...protocol.events import Event, RunMessage, RunSignal
 from ...protocol.states import PENDING, Status
 from ...protocol.values import copied
-from ..change import REPORTING, Change
-from ..journalmessages import unavailable
+from ..journal.change import REPORTING, Change
+from ..journal.messages import unavailable
 from ..messages import AnswerInterrupt, Inject, SendSignal
 from .body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
 from .message_gate import MAX_MESSAGES

@@ -19,11 +19,11 @@ from ...protocol.events import Event
 from ...protocol.fold import Projection
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
-from ..change import Change, Outcome
 from ..channel import Reply
-from ..journalmessages import Look
+from ..journal.change import Change, Outcome
+from ..journal.messages import Look
 from ..messages import Cancel, Forget, Reject, Stop
-from . import errands
+from ..run import errands
 from .body_messages import cancel_child
 from .context import Body
 from .state import End, RunState, Steps, Verdict

@@ -15,7 +15,7 @@ from ...persistence.store import Memo
 from ...protocol.events import Event, RunChanged, RunStateChanged
 from ...protocol.states import ENDED, Status, allowed_from
 from ..actor import Kind
-from ..change import REPORTING, Change, Outcome
+from ..journal.change import REPORTING, Change, Outcome
 from ..messages import Cancelling, Ended, Enter, Left, Started
 from .state import RunState
 

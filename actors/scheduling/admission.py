@@ -21,10 +21,10 @@ from ...protocol.events import RunChanged, RunStateChanged
 from ...protocol.fold import Projection
 from ...protocol.states import Status
 from ..actor import Kind
-from ..change import Change
 from ..channel import Reply
 from ..effects import Effects
-from ..journalmessages import Look, WatchEnd, unavailable
+from ..journal.change import Change
+from ..journal.messages import Look, WatchEnd, unavailable
 from ..messages import Accepted, FindRequest, Phase, Submission, Submit, cancel_replaced
 from .handles import Admit, Handles, Join, Refuse, Wait
 from .requests import Requests

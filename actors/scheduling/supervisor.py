@@ -21,11 +21,10 @@ from ...protocol.events import EngineChanged, HandleChanged, LaneChanged, RunCha
 from ...protocol.names import MAIN
 from ...protocol.states import PENDING, Status, allowed_from
 from ..actor import Actor, Directory
-from ..change import Change
 from ..channel import Reply
-from ..clearing import cancel_all, concerned
 from ..effects import Effects, Spawn
-from ..journalmessages import Answer
+from ..journal.change import Change
+from ..journal.messages import Answer
 from ..messages import (
     AnswerInterrupt,
     BodyGone,
@@ -62,6 +61,7 @@ from ..messages import (
     cancel_replaced,
 )
 from .admission import Admission
+from .clearing import cancel_all, concerned
 from .handles import Handles
 from .order import Order, Wait
 from .trials import deaths_after_restart, suspects_after_restart

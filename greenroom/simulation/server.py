@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ..actors.engine import Engine
+from ..actors.engine.api import Engine
+from ..actors.engine.open import open_engine
 from ..actors.jobs import Jobs
-from ..actors.opening import open_engine
 from ..actors.run.api import Run
 from ..gateway import GatewayConfig
 from ..persistence.store import Stored

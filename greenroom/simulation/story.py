@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..actors.ticket import Ticket
+from ..actors.engine.ticket import Ticket
 from ..gateway.client import ClientTicket
 from ..protocol.events import (
     EngineChanged,

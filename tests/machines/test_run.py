@@ -8,6 +8,7 @@ import math
 import pytest
 
 from greenroom.actors.channel import Reply
+from greenroom.actors.engine.suspends import Suspended
 from greenroom.actors.messages import (
     BodyGone,
     Cancel,
@@ -23,7 +24,6 @@ from greenroom.actors.run.body_messages import Flag, Resume, Suspend
 from greenroom.actors.run.errands import ErrandDone
 from greenroom.actors.run.execution import BodyEnded, Returned
 from greenroom.actors.run.pause import Pause, Question
-from greenroom.actors.suspends import Suspended
 from greenroom.persistence.store import Checkpoint, WakesAt
 from greenroom.protocol.errors import Conflict
 from greenroom.protocol.events import InterruptOpened

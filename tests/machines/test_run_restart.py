@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from greenroom.actors.channel import Reply
-from greenroom.actors.journalmessages import WatchEnd
+from greenroom.actors.journal.messages import WatchEnd
 from greenroom.actors.messages import (
     AnswerInterrupt,
     Cancel,

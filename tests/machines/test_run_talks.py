@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from greenroom.actors.channel import Reply
+from greenroom.actors.engine.suspends import Suspended
 from greenroom.actors.messages import AnswerInterrupt, Cancel, Enter, Inject, Left, SendSignal
 from greenroom.actors.run.body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
 from greenroom.actors.run.message_gate import MAX_MESSAGES
 from greenroom.actors.run.pause import Message, Pause, Question, Signal
-from greenroom.actors.suspends import Suspended
 from greenroom.persistence.store import AnswersSpent, Checkpoint, MessagesTaken
 from greenroom.protocol.errors import (
     Compacting,

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from greenroom import Jobs, Run
-from greenroom.actors.stream import Stream
+from greenroom.actors.journal.stream import Stream
 from greenroom.errors import GreenroomError, RunCancelled, Unavailable
 from greenroom.protocol.events import EventBase, RunLog
 from greenroom.protocol.records import Snapshot

@@ -16,17 +16,17 @@ from typing import Any, TypeVar
 
 import trio
 
-from ..persistence.failures import StoreBroken, StoreDown
-from ..persistence.store import Checkpoint, Store
-from ..protocol.fold import Projection
-from ..protocol.records import RunRecord
-from .actor import Actor, Delivery
+from ...persistence.failures import StoreBroken, StoreDown
+from ...persistence.store import Checkpoint, Store
+from ...protocol.fold import Projection
+from ...protocol.records import RunRecord
+from ..actor import Actor, Delivery
+from ..channel import Reply
+from ..effects import Spawn
 from .change import Change, Outcome
-from .channel import Reply
 from .committer import CommitFailed, Committer
-from .effects import Spawn
-from .journalmachine import JournalMachine
-from .journalmessages import Look, NotRead
+from .machine import JournalMachine
+from .messages import Look, NotRead
 from .stream import Stream
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from ..persistence.failures import StoreBroken
-from ..persistence.store import Store, StoreLease
-from .run.execution import LiveBodies
+from ...persistence.failures import StoreBroken
+from ...persistence.store import Store, StoreLease
+from ..run.execution import LiveBodies
 
 logger = logging.getLogger("greenroom")
 

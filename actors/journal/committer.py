@@ -17,9 +17,9 @@ from collections.abc import Callable
 import msgspec
 import trio
 
-from ..persistence.failures import StoreDown
-from ..persistence.store import Batch, Store
-from .channel import Mailbox
+from ...persistence.failures import StoreDown
+from ...persistence.store import Batch, Store
+from ..channel import Mailbox
 
 logger = logging.getLogger("greenroom")
 

@@ -14,13 +14,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..persistence.store import Batch
-from ..protocol.errors import GreenroomError, Unavailable
-from ..protocol.events import Event
-from ..protocol.fold import Projection
-from ..protocol.records import RunRecord
+from ...persistence.store import Batch
+from ...protocol.errors import GreenroomError, Unavailable
+from ...protocol.events import Event
+from ...protocol.fold import Projection
+from ...protocol.records import RunRecord
+from ..channel import Reply
+from ..effects import Effects
+from ..messages import Forget, NotStored, StoreIsDown
+from .batch import Draft
 from .change import Change, Committed, ProgressReport
-from .channel import Reply
 from .committer import (
     AwaitStore,
     Check,
@@ -32,10 +35,7 @@ from .committer import (
     Write,
     Written,
 )
-from .draft import Draft
-from .effects import Effects
-from .journalmessages import Answer, Look, Mention, NotRead, StoreIsDamaged, WatchEnd, unavailable
-from .messages import Forget, NotStored, StoreIsDown
+from .messages import Answer, Look, Mention, NotRead, StoreIsDamaged, WatchEnd, unavailable
 
 _A_MOMENT = 0.05
 """Seconds for which a mention waits for another change to be committed with."""

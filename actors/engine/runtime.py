@@ -12,42 +12,42 @@ from functools import partial
 
 import trio
 
-from ..persistence.failures import StoreBroken
-from ..persistence.files import Files
-from ..persistence.runs_dir import RunFiles
-from ..persistence.store import Retention, Store
-from .actor import Actor, Directory
-from .alarms import Alarms
-from .change import Change
-from .channel import Reply
+from ...persistence.failures import StoreBroken
+from ...persistence.files import Files
+from ...persistence.runs_dir import RunFiles
+from ...persistence.store import Retention, Store
+from ..actor import Actor, Directory
+from ..alarms import Alarms
+from ..channel import Reply
+from ..flow.catalog import Catalog
+from ..flow.job import FlowJob
+from ..flow.tools import Graphs, Tools
+from ..jobs import EngineJobs, Jobs
+from ..journal.change import Change
+from ..journal.journal import Journal
+from ..journal.messages import Answer, StoreIsDamaged
+from ..journal.stream import Stream
+from ..messages import Closing, Stop, WaitForActive
+from ..run.actor import RunActor
+from ..run.context import Services
+from ..run.execution import Execution, LiveBodies
+from ..scheduling.supervisor import Supervisor
+from ..workers.crew import Crew
+from ..workers.facade import Workers
+from ..workers.messages import End
+from ..workers.networks import Networks
+from ..workers.push import HttpPush, Push
+from ..workers.registry import Registry
+from ..workers.workqueue import WorkQueue
+from .api import Engine
 from .door import Door
-from .engine import Engine
-from .flow.catalog import Catalog
-from .flow.job import FlowJob
-from .flow.tools import Graphs, Tools
-from .housekeeping import Housekeeping
 from .ids import Uuid7
-from .jobs import EngineJobs, Jobs
-from .journal import Journal
-from .journalmessages import Answer, StoreIsDamaged
-from .leasing import Leasing
-from .messages import Closing, Stop, WaitForActive
+from .lease import Leasing
 from .recovery import consequences, picture, submissions
-from .run.actor import RunActor
-from .run.context import Services
-from .run.execution import Execution, LiveBodies
-from .runs_dir import RunsDir
-from .scheduling.supervisor import Supervisor
-from .stream import Stream
+from .retention import Housekeeping
+from .run_files import RunsDir
 from .suspends import Suspended, Suspends
 from .watchdog import Watch
-from .workers.crew import Crew
-from .workers.facade import Workers
-from .workers.messages import End
-from .workers.networks import Networks
-from .workers.push import HttpPush, Push
-from .workers.registry import Registry
-from .workers.workqueue import WorkQueue
 
 logger = logging.getLogger("greenroom")
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ..protocol.records import RunRecord
-from ..protocol.results import raise_unless_succeeded
-from ..protocol.validation import FilesFate, check_seconds
-from .channel import Reply
+from ...protocol.records import RunRecord
+from ...protocol.results import raise_unless_succeeded
+from ...protocol.validation import FilesFate, check_seconds
+from ..channel import Reply
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .api import Engine
 
 
 class Ticket:

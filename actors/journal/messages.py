@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from ..persistence.failures import StoreBroken, StoreDown
-from ..protocol.errors import GreenroomError, Unavailable
-from ..protocol.fold import Projection
-from ..protocol.records import RunRecord
+from ...persistence.failures import StoreBroken, StoreDown
+from ...protocol.errors import GreenroomError, Unavailable
+from ...protocol.fold import Projection
+from ...protocol.records import RunRecord
+from ..channel import Reply
+from ..messages import Submission
 from .change import Change
-from .channel import Reply
-from .messages import Submission
 
 
 class Answer(msgspec.Struct):
