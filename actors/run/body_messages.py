@@ -11,8 +11,8 @@ from ..messages import Cancel
 
 
 class Suspend(msgspec.Struct):
-    """From a body: it waits for `waiting_for` without needing its slot; for a time, in Unix seconds, which was
-    so many seconds away when the wait began."""
+    """From a body: it waits for `waiting_for` without needing its slot; for a time, in Unix seconds, which
+    was so many seconds away when the wait began."""
 
     waiting_for: Literal["time", "child", "message"]
     wakes_at: float | None
