@@ -91,8 +91,13 @@ class Actor:
         return [self.report()]
 
     @trio.lowlevel.enable_ki_protection
-    async def run(self, alarms: Alarms, deregister: Callable[[Actor], None]) -> None:
-        """Work until there is nothing left to do."""
+    async def run(
+        self,
+        alarms: Alarms,
+        deregister: Callable[[Actor], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Work until there is nothing left to do. `failed` is told of an error before it comes out."""
         alarm = math.inf
         messages = self.mailbox.drain()  # those that woke it
         try:
@@ -108,16 +113,28 @@ class Actor:
                     alarms.set(self, alarm)
                 self._handling = messages = ()  # let go of what has been handled
                 # No checkpoint from here to the end: a message told in between would be lost.
-                if not self.mailbox and not self.has_work():
+                mailbox = self.mailbox  # as in `take`, without a coroutine more: there may be very many
+                if not mailbox and not self.has_work():
                     if alarm != math.inf:
                         alarms.set(self, math.inf)
                     deregister(self)
                     return
-                messages = await self.mailbox.take()
-        except self.fails_with as error:
-            logger.critical("the engine stops: %s", error)
+                if mailbox.has_news:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    await trio.lowlevel.wait_task_rescheduled(mailbox.sleep())
+                messages = mailbox.drain()
+        except trio.Cancelled:
             raise
-        except Exception:
+        except BaseException as error:
+            self._log(error)
+            failed(error)
+            raise
+
+    def _log(self, error: BaseException) -> None:
+        if isinstance(error, self.fails_with):
+            logger.critical("the engine stops: %s", error)
+        elif isinstance(error, Exception):
             logger.critical(
                 "%s %r crashed, which stops the engine; it was handling %s",
                 self.kind,
@@ -125,7 +142,6 @@ class Actor:
                 [describe(message) for message in self._handling],
                 exc_info=True,
             )
-            raise
 
 
 def describe(message: object) -> str:

@@ -206,7 +206,7 @@ class Door:
 
 
 def _limit(what: str, given: float | None, default: float) -> float | None:
-    seconds = check_seconds(what, given, default)
+    seconds = default if given is None else check_seconds(what, given, default)
     return None if seconds == math.inf else seconds
 
 

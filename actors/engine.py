@@ -103,9 +103,9 @@ class Engine:
         **options: Unpack[SubmitKeywords],
     ) -> Ticket:
         """Submit a run of a job; returns when it is committed."""
-        return await self.submit_options(
-            SubmitOptions(job=job, handle=handle, params=params, **options), by=by
-        )
+        submitted = SubmitOptions(job=job, handle=handle, params=params, **options)
+        accepted, ended = await self._door.submit(submitted, Caller(by))
+        return Ticket(accepted.run, accepted.joined, ended, self)
 
     async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket:
         """The same, for flows and the gateway."""

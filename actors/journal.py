@@ -23,7 +23,7 @@ from ..protocol.records import RunRecord
 from .actor import Actor, Delivery
 from .change import Change, Outcome
 from .channel import Reply
-from .committer import Committer
+from .committer import CommitFailed, Committer
 from .effects import Spawn
 from .journalmachine import JournalMachine
 from .journalmessages import Look, NotRead
@@ -138,6 +138,8 @@ class Journal(Actor):
         if self._gathers:
             messages = await self._gather(messages)
         for message in messages:
+            if type(message) is CommitFailed:
+                self._handling = self.machine.writing
             self.machine.receive(message)
         self.machine.end_turn(trio.current_time())
         self._carry_out()

@@ -75,6 +75,11 @@ class JournalMachine:
         self.projection = projection
 
     @property
+    def writing(self) -> Changes:
+        """The changes that are being written, for the log."""
+        return [] if self._written is None else self._written[1]
+
+    @property
     def watchers(self) -> int:
         """How many wait for the end of a run."""
         return sum(len(replies) for replies in self._watchers.values())
@@ -147,10 +152,9 @@ class JournalMachine:
         """Whoever wants a run is told so now; the rest is kept until the store is back."""
         assert self._written is not None, "a batch was to be written"
         _, changes, later = self._written
-        self._write(
-            [change for change in changes if not self._refuse_new_run(change)],
-            [message for message in later if not _refuse_answer(message)],
-        )
+        changes = [change for change in changes if not self._refuse_new_run(change)]
+        self._later = [message for message in self._later if not _refuse_answer(message)]
+        self._write(changes, [message for message in later if not _refuse_answer(message)])
 
     def _went_down(self, message: WentDown) -> None:
         self._down = True

@@ -131,6 +131,9 @@ class System:
         crew = Crew(door, self._registry, self._queue, push or self._http)
         tools = Tools(Graphs(store), self._catalog, crew, jobs, self._journal, allow_scripts)
         flow_job.begin(tools)
+        # Looked up once: a bound method for each run would be one more object for the garbage collector.
+        self._actor_ways = (self._alarms, self._directory.remove, self._actor_failed)
+        self._run_ways = (self._spawn_helper, self._spawn_body, self.interrupt)
         self._directory.makes("run", self._make_run)
         self.engine = Engine(
             door,
@@ -332,20 +335,13 @@ class System:
                 self._directory.tell("run", id, Suspended(seconds))
 
     def _start(self, actor: Actor) -> None:
-        self._actors.start_soon(self._live, actor, name=f"{actor.kind} {actor.name}")
+        self._actors.start_soon(actor.run, *self._actor_ways, name=f"{actor.kind} {actor.name}")
 
-    @trio.lowlevel.enable_ki_protection
-    async def _live(self, actor: Actor) -> None:
-        try:
-            await actor.run(self._alarms, self._directory.remove)
-        except trio.Cancelled:
-            raise
-        except BaseException as error:
-            if self.failure is None:
-                self.failure = error
-            self._silence()
-            self._block.cancel()
-            raise
+    def _actor_failed(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = error
+        self._silence()
+        self._block.cancel()
 
     def _fail(self, error: Exception) -> None:
         """Something outside of the actors makes it impossible to go on: stop at once."""
@@ -382,14 +378,7 @@ class System:
             return None
         if submission.begun and self._stop is not None and self._stop.now:
             return None  # it was suspended when the engine began to be left, and goes on at its next start
-        run = RunActor(
-            submission,
-            self._services,
-            self._live_bodies,
-            self._spawn_helper,
-            self._spawn_body,
-            self.interrupt,
-        )
+        run = RunActor(submission, self._services, self._live_bodies, *self._run_ways)
         if self._stop is not None:
             run.tell(self._stop)
         return run

@@ -1,17 +1,24 @@
 """How Hypothesis searches: at random on a desk, and the same way each time where `CI` is set.
 
+Where mutants are tried, what fails is not made smaller: it is enough to know that it fails.
+
 Tests that are marked as `long("VARIABLE")` are left out unless that variable of the environment says `long`.
 """
 
 import os
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 # No deadline in either: how long one example takes says more about the machine than about the code.
 settings.register_profile("desk", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "desk")
+settings.register_profile(
+    "mutation", deadline=None, derandomize=True, database=None, phases=(Phase.explicit, Phase.generate)
+)
+settings.load_profile(
+    "mutation" if "GREENROOM_MUTATION" in os.environ else "ci" if os.environ.get("CI") else "desk"
+)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

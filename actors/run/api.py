@@ -291,7 +291,7 @@ class Run:
             await self._body.report(Change((), memos=(FileFinished(self.id, part.path),)))
             with trio.CancelScope(shield=True):
                 await part.finish()
-            self._body.finished_files.append(part.path)
+            self._body.finished_files = (*self._body.finished_files, part.path)
         except BaseException:
             if self._body.parts[part]:
                 await self._body.give_up([part])

@@ -92,6 +92,8 @@ def _go_on_or_end(run: RunState, message: Recover) -> Steps:
     may_go_on = job.resumable or record.attempt < job.max_attempts
     if run.status is Status.CANCELLING or run.files_doomed:
         run.orphans = message.children
+        if run.status is Status.RUNNING:  # a start had crossed the cancel, which dooms the files first
+            yield from move(run, Status.CANCELLING, live_body=False, reason=record.reason)
         yield from end(run, Status.CANCELLED, reason=record.reason)
     elif run.status is Status.SUSPENDED and not job.registered:
         yield from end(run, Status.REJECTED, reason="unknown_job", error=unknown_job(job.name))

@@ -250,8 +250,7 @@ def end(
     special, unsaid = run.submission.job.special, unsaid or run.status is Status.SUSPENDED
     writes_down = special is not None and run.execution is None and unsaid
     if not (run.errands or deletes or writes_down):
-        ended = yield from _commit_end(run, ending, ((), ()), gives_way=gives_way)
-        return ended
+        return _commit_end(run, ending, ((), ()), gives_way=gives_way)
 
     async def prepare() -> _Unsaid:
         if deletes:
@@ -265,6 +264,12 @@ def end(
     run.timers.clear()
     run.leave_lane()
     errands.send(run, prepare, partial(_end_prepared, run, ending))
+    return _follows()
+
+
+def _follows() -> Generator[Change, Outcome, bool]:
+    """The end follows later, and nothing is committed before."""
+    yield from ()
     return True
 
 

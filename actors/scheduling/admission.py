@@ -279,9 +279,9 @@ class Admission:
         return self._last_place
 
 
-class _New(msgspec.Struct, frozen=True):
+class _New(msgspec.Struct, frozen=True, gc=False):
     """A run that is to be created at the end of the turn, its place if it doesn't wait in its handle, and the
-    runs that it replaces."""
+    runs that it replaces. The turn is all its life, so the garbage collector need not track it."""
 
     submission: Submission
     place: int | None

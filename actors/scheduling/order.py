@@ -58,13 +58,11 @@ class _Lane:
     def eligible(self, holding: bool) -> PlaceQueue | None:
         return self.privileged if holding else self.queue
 
-    def take_out(self, run: str) -> bool:
-        if run not in self.queue:
-            return False
-        self.queue.remove(run)
+    def take_out(self, run: str) -> None:
+        if run in self.queue:
+            self.queue.remove(run)
         if self.privileged is not None and run in self.privileged:
             self.privileged.remove(run)
-        return True
 
 
 class Order:
@@ -118,8 +116,8 @@ class Order:
     def leave(self, run: str, lane: str) -> None:
         """A run leaves the queue: it needs no slot, or not now."""
         known = self._lanes.get(lane)
-        if known is not None and known.take_out(run):
-            self._offer(lane, known)
+        if known is not None:
+            known.take_out(run)
             self._forget_idle(lane, known)
         self.trials.leave(run)
 
@@ -147,7 +145,6 @@ class Order:
         if holding != self._holding:
             self._holding = holding
             for lane, known in self._lanes.items():
-                known.offered = None
                 self._offer(lane, known)
 
     def reset(self, lane: str) -> list[str]:

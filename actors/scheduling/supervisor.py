@@ -477,6 +477,8 @@ class SupervisorMachine:
     def _wait_of(self, submission: Submission, ahead: dict[str, int]) -> Wait | None:
         if submission.phase is Phase.QUEUED:
             return self.order.wait_of(submission.id, submission.lane)
+        if submission.id not in ahead:
+            return None  # it was cancelled as its turn came, and is about to end
         holder = self.handles.taken_by(submission.handle)
         return Wait(ahead[submission.id], [] if holder is None else [holder])
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+import attrs
+import msgspec
+
 from greenroom import Jobs
 from greenroom.actors.actor import Reply
 from greenroom.actors.jobs import Job
 from greenroom.actors.messages import OnConflict, Submission, Submit
 from greenroom.persistence.store import Terms
+from greenroom.protocol.states import Status
 
 jobs = Jobs()
 
@@ -26,11 +30,47 @@ async def swim(run: Any, params: dict[str, Any]) -> None: ...
 async def retry(run: Any, params: dict[str, Any]) -> None: ...
 
 
+@jobs.job("polite", cancel="cooperative", grace=4)
+async def polite(run: Any, params: dict[str, Any]) -> None: ...
+
+
+@jobs.job("stream", accepts="streaming")
+async def stream(run: Any, params: dict[str, Any]) -> None: ...
+
+
+def broken_backoff(attempt: int) -> float:
+    raise ZeroDivisionError
+
+
+@jobs.job("broken", max_attempts=9, backoff=broken_backoff)
+async def broken(run: Any, params: dict[str, Any]) -> None: ...
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What the special job below commits with the end of a run that waits."""
+
+    run: str
+    status: Status
+
+
+class Special:
+    """A job of the engine's own, such as the one that walks flows."""
+
+    async def prepare(self, run: str, params: Any, ask: Any) -> Any:
+        raise NotImplementedError
+
+    async def ends_waiting(self, submission: Submission, status: Status) -> tuple[Any, Any]:
+        return (), (Written(submission.id, status),)
+
+
 _ids = count(1)
 
 
 def job(name: str = "walk") -> Job:
-    return jobs.get(name)
+    """A job: `gone` is one that nobody registers any more, `flow` one of the engine's own."""
+    if name == "flow":
+        return attrs.evolve(jobs.get("swim"), name="flow", special=Special())
+    return jobs.recall(name)
 
 
 def submission(handle: str = "alice", id: str | None = None, **fields: Any) -> Submission:

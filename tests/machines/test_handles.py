@@ -185,6 +185,19 @@ def test_a_free_handle_leaves_nothing_behind() -> None:
     assert not any(vars(handles).values())
 
 
+def test_each_handle_that_is_taken_or_waited_for_says_so() -> None:
+    handles, first, second = Handles(), submission("alice"), submission("alice")
+    handles.decide(first, "reject")
+    handles.decide(second, "queue")
+    remains = submission("bob")
+    handles.decide(remains, "reject")
+    handles.ended(remains, body_remains=True)
+    assert list(handles.reports()) == [
+        {"kind": "handle", "name": "alice", "taken_by": first.id, "waiting": 1},
+        {"kind": "handle", "name": "bob", "taken_by": remains.id, "waiting": 0},
+    ]
+
+
 # After a restart.
 
 

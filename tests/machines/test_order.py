@@ -188,6 +188,51 @@ def test_a_lane_without_runs_is_forgotten_and_its_limit_and_generation_are_not()
     }
 
 
+def test_an_order_without_a_limit_gives_nothing() -> None:
+    order = Order()
+    order.enter("a", "main", 1, privileged=False)
+    assert granted(order) == []
+
+
+def test_a_lane_that_has_no_room_any_more_when_its_turn_comes_waits_for_it() -> None:
+    order = with_queue(1, ("a", "x", 1), ("b", "x", 2), limits={"x": 2})
+    assert granted(order) == ["a"]
+    order.limit = 2
+    order.set_limit("x", 1)
+    assert granted(order) == []
+    order.give_back("a", "x", 0, 0.0)
+    assert granted(order) == ["b"]
+
+
+def test_a_run_that_comes_back_with_its_old_place_to_a_lane_with_nobody_else_queued_gets_its_slot() -> None:
+    order = with_queue(2, ("a", "main", 1), ("b", "main", 2))
+    assert granted(order) == ["a", "b"]
+    order.give_back("b", "main", 0, 0.0)
+    order.enter("b", "main", 2, privileged=True)
+    assert granted(order) == ["b"]
+
+
+def test_a_lane_whose_last_run_has_left_is_forgotten() -> None:
+    order = with_queue(1, ("a", "x", 1), ("b", "y", 2), ("c", "z", 3))
+    order.leave("a", "x", 0.0)
+    assert list(order.lanes) == ["y", "z"]
+    assert list(order.grants(0.0, lambda run: run == "b")) == [Slot("c", 0)]
+    assert list(order.lanes) == ["z"]
+    order.reset("z")
+    assert list(order.lanes) == []
+
+
+def test_a_run_on_trial_that_leaves_lets_the_next_one_be_tried() -> None:
+    order = with_queue(9, ("a", "main", 1), ("b", "main", 2), ("c", "main", 3))
+    order.trials.begin({"a": 1, "b": 1, "c": 1})
+    assert granted(order) == ["a"]
+    order.leave("b", "main", 1.0)
+    order.leave("a", "main", 1.0)
+    assert order.trials.take_back() == ["c"]
+    order.enter("c", "main", 3, privileged=True)
+    assert granted(order, 1.0) == ["c"]
+
+
 class Formula(RuleBasedStateMachine):
     """Any sequence of changes: what gets slots is what the formula says, computed anew each time."""
 

@@ -1,0 +1,713 @@
+"""How a run is ended from outside: cancels, deadlines, abandoned bodies, and what crosses a start."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+import pytest
+
+from greenroom.actors.channel import Reply
+from greenroom.actors.messages import (
+    BodyGone,
+    Cancel,
+    Cancelling,
+    Ended,
+    Forget,
+    Leave,
+    Left,
+    Reject,
+)
+from greenroom.actors.run.body_messages import Ask, Flag, Resume, Suspend
+from greenroom.actors.run.execution import BodyEnded, Returned, Stopped
+from greenroom.actors.run.machine import TimeHasCome
+from greenroom.actors.run.pause import Pause
+from greenroom.persistence.store import FilesDoomed
+from greenroom.protocol.errors import Conflict, NotInteractive, RunAbandoned, RunCancelled
+from greenroom.protocol.states import Status
+
+from .driving import WALL, Driver, answer, executing, queued, record_of
+from .making import Written
+
+
+def cancelling(run: Driver, reason: str = "user", files: Any = "keep") -> Cancel:
+    return Cancel(run.id, "ann", reason, files, Reply())
+
+
+# Cancels.
+
+
+def test_a_queued_run_is_cancelled_at_once() -> None:
+    run = queued()
+    cancelled = run.cancel()
+    assert cancelled == run.record
+    assert (run.status, run.record.reason) == (Status.CANCELLED, "user")
+    assert [event.by for event in run.changed()] == ["ann"]
+    assert run.supervisor() == [Left(run.id, None), Ended(run.id, False)]
+    assert run.submission.over
+
+
+def test_a_run_that_executes_is_cancelling_until_its_body_has_ended() -> None:
+    run = executing()
+    cancelled = run.cancel()
+    assert cancelled == run.record
+    assert (run.status, run.record.reason) == (Status.CANCELLING, "user")
+    assert run.supervisor() == [Cancelling(run.id)]
+    assert run.body.cancel_requested
+    assert run.scope_is_cancelled()
+    run.stopped()
+    assert (run.status, run.record.reason) == (Status.CANCELLED, "user")
+    assert [event.by for event in run.changed()] == ["ann", "ann"]
+    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, False)]
+
+
+def test_a_run_that_waits_with_its_body_is_cancelling_and_stays_without_a_slot() -> None:
+    run = executing()
+    run.give(Suspend("time", None, Reply()))
+    run.supervisor()
+    run.cancel()
+    assert (run.status, run.record.waiting_for) == (Status.CANCELLING, "time")
+    assert run.supervisor() == [Left(run.id, None), Cancelling(run.id)]
+    run.stopped()
+    assert run.supervisor() == [Left(run.id, None), Ended(run.id, False)]
+
+
+def test_a_run_that_waits_without_a_body_is_cancelled_at_once() -> None:
+    run = executing("retry")
+    run.raises()
+    run.supervisor()
+    run.cancel()
+    assert run.status is Status.CANCELLED
+    assert run.supervisor() == [Left(run.id, None), Ended(run.id, False)]
+    assert run.machine.deadline() == math.inf
+
+
+def test_a_body_that_stands_in_its_lane_leaves_it_when_it_is_cancelled() -> None:
+    run = executing()
+    run.give(Suspend("time", None, Reply()))
+    resumed: Reply[None] = Reply()
+    run.give(Resume(resumed))
+    run.supervisor()
+    run.cancel()
+    assert resumed.done
+    assert Leave(run.id) in run.supervisor()
+
+
+def test_a_second_cancel_is_refused_with_the_run_as_it_is() -> None:
+    run = executing()
+    run.cancel()
+    refused = run.cancel()
+    assert isinstance(refused, Conflict)
+    assert refused.details == {"run": run.record}
+    assert "is cancelling and can't be cancelled" in str(refused)
+
+
+def test_an_ended_run_can_not_be_cancelled() -> None:
+    run = executing()
+    run.returns()
+    refused = run.cancel()
+    assert isinstance(refused, Conflict)
+    assert refused.details == {"run": run.record}
+
+
+@pytest.mark.parametrize("reason", ["lane_cleared", "handle_cleared"])
+def test_a_clear_cancels_only_what_is_queued(reason) -> None:
+    run = executing()
+    assert isinstance(run.cancel(reason), Conflict)
+    assert run.status is Status.RUNNING
+    assert queued().cancel(reason).status is Status.CANCELLED
+
+
+def test_a_body_in_post_processing_is_not_cancelled() -> None:
+    run = executing()
+    run.give(Flag("interactive", False, Reply()))
+    assert isinstance(run.cancel(), NotInteractive)
+    assert run.status is Status.RUNNING
+    run.raises()
+    assert run.status is Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("reason", "then"),
+    [("user", Status.SUSPENDED), ("replaced", Status.FAILED), ("parent_cancelled", Status.FAILED)],
+)
+def test_a_run_that_was_to_make_way_in_post_processing_is_not_tried_again(reason, then) -> None:
+    run = executing("retry")
+    run.give(Flag("interactive", False, Reply()))
+    run.cancel(reason)
+    run.cancel()
+    run.raises()
+    assert run.status is then
+
+
+def test_a_cooperative_body_sees_its_cancel_before_its_scope_is_cancelled() -> None:
+    run = executing("polite")
+    run.cancel()
+    assert run.body.cancel_requested
+    assert not run.scope_is_cancelled()
+    run.at(3.9)
+    assert not run.scope_is_cancelled()
+    run.at(4)
+    assert run.scope_is_cancelled()
+    run.at(7.9)
+    assert run.status is Status.CANCELLING
+    run.at(8)
+    assert (run.status, run.record.reason) == (Status.CANCELLED, "abandoned")
+
+
+def test_a_cooperative_body_that_obeys_and_returns_is_cancelled() -> None:
+    run = executing("polite")
+    run.cancel()
+    run.body.saw_cancel_request = True
+    run.returns(1)
+    assert (run.status, run.record.reason, run.record.result) == (Status.CANCELLED, "user", None)
+    assert run.changed()[-1].by == "ann"
+    assert run.machine.deadline() == math.inf
+
+
+def test_a_body_that_finishes_before_it_sees_its_cancel_has_finished() -> None:
+    run = executing("polite")
+    run.cancel()
+    run.returns(1)
+    assert (run.status, run.record.result) == (Status.SUCCEEDED, 1)
+
+
+def test_a_body_that_obeys_the_engines_end_and_returns_has_finished() -> None:
+    run = executing("swim")
+    run.stop(now=True)
+    run.body.saw_cancel_request = True
+    run.returns(1)
+    assert run.status is Status.SUCCEEDED
+
+
+def test_a_body_that_pauses_although_it_is_cancelled_is_cancelled() -> None:
+    run = executing("swim")
+    run.cancel()
+    run.pauses(Pause("time", WALL + 60))
+    assert run.status is Status.CANCELLED
+
+
+def test_a_body_that_fails_when_it_is_cancelled_has_failed() -> None:
+    run = executing("retry")
+    run.cancel()
+    run.raises()
+    assert run.status is Status.FAILED
+
+
+def cancelled_child() -> RunCancelled:
+    return RunCancelled(record_of(Status.CANCELLED))
+
+
+def test_a_body_whose_child_was_cancelled_together_with_it_is_cancelled() -> None:
+    run = executing()
+    run.cancel()
+    run.raises(cancelled_child())
+    assert run.status is Status.CANCELLED
+
+
+def test_a_body_whose_child_was_cancelled_by_somebody_else_has_failed() -> None:
+    run = executing()
+    run.raises(cancelled_child())
+    assert run.status is Status.FAILED
+    stopped = executing("swim")
+    stopped.stop(now=True)
+    stopped.raises(cancelled_child())
+    assert stopped.status is Status.FAILED
+
+
+def test_the_children_of_a_cancelled_body_are_cancelled() -> None:
+    run = executing()
+    run.body.children["child"] = None
+    run.cancel()
+    (_, cancel) = run.supervisor()
+    assert (cancel.run, cancel.by, cancel.reason, cancel.files) == (
+        "child",
+        "engine",
+        "parent_cancelled",
+        "keep",
+    )
+
+
+def test_the_children_of_a_body_that_goes_on_later_are_not_cancelled() -> None:
+    run = executing("swim")
+    run.body.children["child"] = None
+    run.stop(now=True)
+    assert run.supervisor() == []
+
+
+def test_a_cancel_while_the_engine_ends_makes_the_stopped_body_end_for_good() -> None:
+    run = executing("swim")
+    run.stop(now=True)
+    run.cancel()
+    run.stopped()
+    assert (run.status, run.record.reason) == (Status.CANCELLED, "user")
+
+
+def test_a_cancel_does_not_hide_that_the_time_was_over() -> None:
+    run = executing(run_timeout=5.0)
+    run.at(5)
+    run.cancel()
+    run.stopped()
+    assert (run.status, run.record.reason) == (Status.TIMED_OUT, "run_timeout")
+
+
+# Deadlines.
+
+
+def test_a_queued_run_whose_time_is_over_ends() -> None:
+    run = queued(queue_timeout=3.0)
+    run.at(2.9)
+    assert run.status is Status.QUEUED
+    run.at(3)
+    assert (run.status, run.record.reason) == (Status.TIMED_OUT, "queue_timeout")
+    assert run.changed()[-1].by == "engine"
+    assert run.supervisor() == [Left(run.id, None), Ended(run.id, False)]
+
+
+def test_a_body_whose_time_is_over_is_ended_and_then_its_run() -> None:
+    run = executing(run_timeout=5.0, deadline=9.0)
+    run.at(5)
+    assert run.status is Status.RUNNING
+    assert run.scope_is_cancelled()
+    assert run.machine.deadline() == 15.0
+    run.returns(1)
+    assert (run.status, run.record.reason, run.record.result) == (Status.TIMED_OUT, "run_timeout", None)
+
+
+def test_a_body_that_is_being_cancelled_is_not_timed_out() -> None:
+    run = executing(deadline=9.0)
+    run.cancel()
+    run.at(9)
+    run.stopped()
+    assert run.status is Status.CANCELLED
+
+
+def test_a_run_that_waits_without_a_body_has_its_deadline() -> None:
+    run = executing("retry", deadline=3.0)
+    run.raises()
+    run.at(3)
+    assert (run.status, run.record.reason) == (Status.TIMED_OUT, "deadline")
+
+
+def test_one_that_ignores_its_timeout_is_timed_out_when_it_is_abandoned() -> None:
+    run = executing(deadline=5.0)
+    run.at(15)
+    assert (run.status, run.record.reason) == (Status.TIMED_OUT, "abandoned")
+
+
+# Abandoned bodies.
+
+
+def test_a_body_that_ignores_its_cancel_is_abandoned_and_keeps_its_handle(caplog) -> None:
+    run = executing()
+    run.cancel()
+    run.supervisor()
+    run.at(9.9)
+    assert run.status is Status.CANCELLING
+    run.at(10)
+    record = run.record
+    assert (record.status, record.reason) == (Status.CANCELLED, "abandoned")
+    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, True)]
+    assert run.changed()[-1].holds_handle
+    assert run.body.closed == "it ignored its end for too long and was abandoned"
+    (line,) = [line for line in caplog.records if line.levelno == logging.ERROR]
+    assert "ignored its end (user) for 10 s and is abandoned" in line.message
+    run.returns(1)
+    assert run.supervisor() == [BodyGone(run.id, "alice")]
+    assert run.record == record
+
+
+def test_an_abandoned_body_is_waited_for_no_more() -> None:
+    run = executing()
+    waited: list[Any] = []
+    run.live_bodies.abandoned = waited.append  # type: ignore[method-assign]
+    run.cancel()
+    run.at(10)
+    assert waited == [run.execution]
+
+
+def test_a_question_of_an_abandoned_body_fails() -> None:
+    run = executing("swim")
+    asked = Ask({}, math.inf, "key", False, Reply(), Reply())
+    run.give(asked)
+    run.stop(now=True)
+    run.at(10)
+    failed = answer(asked.answer)
+    assert isinstance(failed, RunAbandoned)
+    assert "was abandoned" in str(failed)
+
+
+def test_the_parts_of_an_abandoned_body_are_discarded_before_its_run_ends(monkeypatch) -> None:
+    run = executing()
+    discarded: list[str] = []
+
+    async def discard(self: Any) -> None:
+        discarded.append(self.id)
+
+    monkeypatch.setattr(type(run.body), "discard_parts", discard)
+    run.cancel()
+    run.now = 10
+    run.hold(TimeHasCome())
+    assert run.machine.state.ending is not None
+    assert run.status is Status.CANCELLING
+    run.settle()
+    assert discarded == [run.id]
+    assert run.status is Status.CANCELLED
+
+
+def test_parts_that_can_not_be_discarded_harm_nothing(monkeypatch, caplog) -> None:
+    run = executing()
+
+    async def discard(self: Any) -> None:
+        raise OSError("disk")
+
+    monkeypatch.setattr(type(run.body), "discard_parts", discard)
+    run.cancel()
+    run.at(10)
+    assert run.status is Status.CANCELLED
+    assert "unfinished files that could not be deleted" in caplog.text
+
+
+def test_a_body_that_ends_while_it_is_being_abandoned_leaves_its_handle_free() -> None:
+    run = executing()
+    run.cancel()
+    run.supervisor()
+    run.now = 10
+    run.hold(TimeHasCome())
+    run.hold(BodyEnded(Stopped()))
+    run.settle()
+    assert run.status is Status.CANCELLED
+    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, False)]
+    assert not run.changed()[-1].holds_handle
+
+
+def test_a_body_that_ignores_the_engines_end_is_abandoned_and_its_run_goes_on_later() -> None:
+    run = executing("swim")
+    run.stop(now=True)
+    run.at(10)
+    assert (run.status, run.record.reason, run.record.waiting_for) == (Status.SUSPENDED, "shutdown", "slot")
+    assert run.machine.state.ending is None
+    assert not run.machine.has_work()
+
+
+def test_a_waiting_body_that_ignores_the_engines_end_is_abandoned_and_its_run_waits_on() -> None:
+    run = executing("swim")
+    run.give(Suspend("time", WALL + 60, Reply()))
+    run.stop(now=True)
+    run.at(10)
+    assert (run.status, run.record.waiting_for) == (Status.SUSPENDED, "time")
+
+
+def test_a_slot_that_comes_for_an_abandoned_body_is_given_back() -> None:
+    run = executing("swim")
+    run.give(Suspend("time", WALL + 60, Reply()))
+    run.give(Resume(Reply()))
+    started = run.decide_start(resumes=True)
+    run.stop(now=False)
+    run.at(10)
+    run.supervisor()
+    run.give(started)
+    assert len(run.bodies) == 1
+    assert (run.status, run.record.waiting_for) == (Status.SUSPENDED, "slot")
+    assert run.supervisor() == [Left(run.id, 0)]
+
+
+def test_files_that_an_abandoned_body_had_finished_are_deleted_if_they_are_doomed() -> None:
+    run = executing()
+    run.body.finished_files.append("one")
+    run.cancel(files="delete")
+    run.at(10)
+    assert run.files.calls == [("delete", ["one"])]
+
+
+# Files.
+
+
+def test_a_cancel_that_deletes_is_remembered_and_the_files_are_gone_before_the_end() -> None:
+    run = executing()
+    run.body.finished_files.append("one")
+    run.cancel(files="delete")
+    assert run.remembered() == [FilesDoomed(run.id)]
+    run.hold(BodyEnded(Stopped()))
+    assert run.status is Status.CANCELLING
+    assert run.changes == []
+    assert run.machine.has_work()
+    run.settle()
+    assert run.files.calls == [("delete", ["one"])]
+    assert run.status is Status.CANCELLED
+
+
+def test_a_cancel_that_keeps_deletes_nothing() -> None:
+    run = executing()
+    run.body.finished_files.append("one")
+    run.cancel()
+    run.stopped()
+    assert run.remembered() == []
+    assert run.files.calls == []
+
+
+def test_a_cancel_that_deletes_needs_no_helper_where_there_are_no_files() -> None:
+    run = executing()
+    run.cancel(files="delete")
+    run.hold(BodyEnded(Stopped()))
+    assert run.helpers == []
+    run.settle()
+    assert run.status is Status.CANCELLED
+
+
+def test_a_run_that_succeeds_keeps_its_files() -> None:
+    run = executing("polite")
+    run.body.finished_files.append("one")
+    run.cancel(files="delete")
+    run.returns()
+    assert run.status is Status.SUCCEEDED
+    assert run.files.calls == []
+
+
+def test_the_files_of_a_run_without_a_body_are_deleted() -> None:
+    run = executing("retry")
+    run.body.finished_files.append("one")
+    run.raises()
+    run.remembered()
+    run.supervisor()
+    message = cancelling(run, files="delete")
+    run.hold(message)
+    run.commit()
+    assert run.remembered() == [FilesDoomed(run.id)]
+    assert run.machine.deadline() == math.inf  # the retry doesn't come any more
+    assert run.supervisor() == [Leave(run.id)]
+    run.settle()
+    assert run.files.calls == [("delete", ["one"])]
+    assert run.status is Status.CANCELLED
+    assert answer(message.reply) == run.record
+
+
+def test_a_run_without_a_body_and_without_files_dooms_none() -> None:
+    run = queued()
+    run.cancel(files="delete")
+    assert run.remembered() == []
+
+
+def test_files_that_can_not_be_deleted_do_not_hold_up_the_end(caplog) -> None:
+    run = executing()
+    run.body.finished_files.append("one")
+    run.files.error = OSError("disk")
+    run.cancel(files="delete")
+    run.stopped()
+    assert run.status is Status.CANCELLED
+    assert "could not delete all of its files" in caplog.text
+
+
+def test_a_cancel_that_comes_while_the_run_ends_is_refused_afterwards() -> None:
+    run = executing("retry")
+    run.body.finished_files.append("one")
+    run.raises()
+    run.hold(cancelling(run, files="delete"))
+    run.commit()
+    late = [cancelling(run), cancelling(run)]
+    for message in late:
+        run.hold(message)
+    assert not any(message.reply.done for message in late)
+    run.settle()
+    assert all(isinstance(answer(message.reply), Conflict) for message in late)
+    assert run.machine.state.late_cancels == ()
+
+
+# What crosses a start: the start was decided first, and the run hears of it only now.
+
+
+def test_a_cancel_that_crosses_the_start_cancels_the_body() -> None:
+    run = queued()
+    message = cancelling(run)
+    run.hold(message)
+    started = run.decide_start()
+    run.hold(started)
+    run.settle()
+    assert run.status is Status.CANCELLING
+    assert len(run.bodies) == 1
+    assert run.scope_is_cancelled()
+    assert answer(message.reply).status is Status.CANCELLING
+    run.stopped()
+    assert run.status is Status.CANCELLED
+
+
+def test_a_cancel_that_crosses_the_start_is_handled_behind_what_came_meanwhile() -> None:
+    run = queued()
+    run.hold(cancelling(run))
+    run.hold(run.decide_start())
+    run.hold(Flag("streaming", True, Reply()))
+    run.settle()
+    assert [event.type for event in run.changed()][1:] == ["run_changed", "run_state_changed"]
+
+
+def test_a_queue_timeout_that_crosses_the_start_has_lost() -> None:
+    run = queued(queue_timeout=3.0)
+    run.now = 3
+    run.hold(TimeHasCome())
+    run.hold(run.decide_start())
+    run.settle()
+    assert run.status is Status.RUNNING
+    assert len(run.bodies) == 1
+    assert not run.body.cancel_requested
+    assert run.machine.deadline() == math.inf
+
+
+def test_a_deadline_that_crosses_the_start_ends_the_body() -> None:
+    run = queued(deadline=3.0)
+    run.now = 3
+    run.hold(TimeHasCome())
+    run.hold(run.decide_start())
+    run.settle()
+    assert run.status is Status.RUNNING
+    run.at(3)
+    assert run.body.cancel_requested
+    run.stopped()
+    assert (run.status, run.record.reason) == (Status.TIMED_OUT, "deadline")
+
+
+def test_an_end_that_waits_for_deletes_takes_a_start_that_crosses_it_along() -> None:
+    """The files are deleted already: the run executes nothing, and is cancelled from where it is."""
+    run = executing("retry")
+    run.body.finished_files.append("one")
+    run.raises()
+    run.at(5)
+    run.changed()
+    message = cancelling(run, files="delete")
+    run.hold(message)
+    run.commit()
+    run.help()
+    started = run.decide_start()
+    run.hold(started)
+    run.settle()
+    assert len(run.bodies) == 1
+    assert [event.to for event in run.changed()] == [Status.RUNNING, Status.CANCELLING, Status.CANCELLED]
+    assert answer(message.reply).status is Status.CANCELLED
+    assert run.supervisor()[-2:] == [Left(run.id, 0), Ended(run.id, False)]
+
+
+def test_a_start_that_comes_while_files_are_deleted_for_a_cancel_executes_nothing() -> None:
+    run = executing("retry")
+    run.body.finished_files.append("one")
+    run.raises()
+    run.at(5)
+    run.supervisor()
+    run.hold(cancelling(run, files="delete"))
+    run.commit()
+    run.hold(run.decide_start())
+    run.commit()
+    assert (run.status, run.record.reason) == (Status.CANCELLING, "user")
+    assert run.changed()[-1].by == "ann"
+    assert len(run.bodies) == 1
+    run.settle()
+    assert run.status is Status.CANCELLED
+    assert run.supervisor() == [
+        Leave(run.id),
+        Cancelling(run.id),
+        Left(run.id, 0),
+        Ended(run.id, False),
+    ]
+
+
+def test_a_start_that_comes_while_files_are_deleted_for_a_timeout_executes_nothing() -> None:
+    run = executing("retry", deadline=6.0)
+    run.body.finished_files.append("one")
+    run.machine.state.files_doomed = True
+    run.raises()
+    run.at(5)
+    run.now = 6
+    run.hold(TimeHasCome())
+    run.hold(run.decide_start())
+    assert len(run.bodies) == 1
+    run.settle()
+    assert (run.status, run.record.reason) == (Status.TIMED_OUT, "deadline")
+
+
+def test_a_suspended_run_whose_deadline_crosses_its_start_is_ended_all_the_same() -> None:
+    run = executing("retry", deadline=6.0)
+    run.raises()
+    run.at(5)
+    run.now = 6
+    run.hold(TimeHasCome())
+    run.hold(run.decide_start())
+    run.settle()
+    assert len(run.bodies) == 1  # its time is over before the checkpoint is read
+    assert (run.status, run.record.reason) == (Status.TIMED_OUT, "deadline")
+
+
+# Runs that can't be started, or could not be stored.
+
+
+def test_a_queued_run_that_can_not_be_started_any_more_is_rejected() -> None:
+    run = queued()
+    run.give(Reject("no job is named 'walk' any more"))
+    record = run.record
+    assert (record.status, record.reason) == (Status.REJECTED, "rejected")
+    assert record.error == "no job is named 'walk' any more"
+
+
+def test_a_run_that_could_not_be_stored_is_forgotten() -> None:
+    run = queued(deadline=9.0)
+    run.give(Forget())
+    assert run.machine.state.ended
+    assert run.machine.deadline() == math.inf
+    assert run.supervisor() == []
+
+
+def test_a_cancel_of_a_run_that_could_not_be_stored_is_answered_with_nothing() -> None:
+    run = queued()
+    message = cancelling(run)
+    run.hold(message)
+    run.submission.refused = True
+    run.projection.runs.clear()
+    run.hold(Forget())
+    run.settle()
+    assert answer(message.reply) is None
+    assert run.machine.state.ended
+
+
+# Jobs of the engine's own write down where a wait was broken off.
+
+
+def test_a_flow_that_waits_without_a_body_writes_down_its_end() -> None:
+    run = executing("flow")
+    run.pauses(Pause("time", WALL + 60))
+    run.remembered()
+    run.cancel()
+    assert run.remembered() == [Written(run.id, Status.CANCELLED)]
+    assert run.status is Status.CANCELLED
+
+
+def test_a_flow_whose_body_was_stopped_before_it_wrote_down_its_end_has_it_written() -> None:
+    run = executing("flow")
+    run.cancel()
+    run.stopped()
+    assert run.remembered() == [Written(run.id, Status.CANCELLED)]
+    timed_out = executing("flow", deadline=3.0)
+    timed_out.at(3)
+    timed_out.stopped()
+    assert timed_out.remembered() == [Written(timed_out.id, Status.TIMED_OUT)]
+
+
+@pytest.mark.parametrize("deadline", [None, 3.0])
+def test_a_flow_whose_body_wrote_down_its_end_has_it_only_once(deadline) -> None:
+    run = executing("flow", deadline=deadline)
+    run.cancel() if deadline is None else run.at(deadline)
+    run.body.end_is_written = True
+    run.stopped()
+    assert run.remembered() == []
+    assert run.record.ended
+
+
+def test_a_flow_that_ends_by_itself_writes_down_nothing_more() -> None:
+    run = executing("flow")
+    run.hold(BodyEnded(Returned(1)))
+    assert run.helpers == []
+    run.settle()
+    assert run.remembered() == []
+
+
+def test_a_flow_that_never_began_writes_down_nothing() -> None:
+    run = queued("flow")
+    run.cancel()
+    assert run.remembered() == []

@@ -1,0 +1,602 @@
+"""How a run comes back after a restart of the engine, and after its body was lost with the lease."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from greenroom.actors.channel import Reply
+from greenroom.actors.journalmessages import WatchEnd
+from greenroom.actors.messages import (
+    AnswerInterrupt,
+    Cancel,
+    Ended,
+    Enter,
+    Inject,
+    Leave,
+    Left,
+    Recover,
+    Recovered,
+    SendSignal,
+)
+from greenroom.actors.run.body_messages import Ask, Resume, Save, Suspend
+from greenroom.actors.run.machine import TimeHasCome
+from greenroom.actors.run.pause import Signal
+from greenroom.actors.run.restore import ChildrenEnded
+from greenroom.persistence.store import Deaths, FileGivenUp, Question, Terms, WakesAt
+from greenroom.protocol.errors import NotInteractive
+from greenroom.protocol.events import InterruptClosed
+from greenroom.protocol.states import Status
+
+from .driving import WALL, Driver, after_restart, answer, executing, record_of, recovered, stored
+from .making import Written
+
+
+def question(number: int, **fields: Any) -> Question:
+    """A question that is stored."""
+    named = {"key": f"key{number}", "data": "?", "opened_at": WALL, "deadline": WALL + 300} | fields
+    return Question(f"r.{number}", "r", **named)
+
+
+def suspended(waiting_for: str, job: str = "swim", **fields: Any) -> Driver:
+    """A run that waited for something when the engine ended, and has been let go on."""
+    return recovered(record_of(Status.SUSPENDED, job, waiting_for=waiting_for), job, **fields)
+
+
+# Those that executed.
+
+
+def test_a_resumable_run_that_executed_goes_on_with_the_same_attempt() -> None:
+    run = recovered(record_of(Status.RUNNING, "swim", interactive=True), "swim", new_deaths=1)
+    record = run.record
+    assert (record.status, record.reason, record.waiting_for) == (Status.SUSPENDED, "recovered", "slot")
+    assert not record.interactive
+    assert run.remembered() == [Deaths("r", 1)]
+    assert run.supervisor() == [Left("r", None), Enter("r", 1, False, False), Recovered()]
+    run.start()
+    assert (run.body.attempt, run.record.attempt) == (1, 1)
+
+
+def test_a_run_that_executed_and_has_an_attempt_left_is_tried_again() -> None:
+    run = recovered(record_of(Status.RUNNING, "retry"), "retry")
+    assert run.supervisor() == [Left("r", None), Enter("r", 2, False, False), Recovered()]
+
+
+def test_a_body_with_side_effects_is_never_repeated() -> None:
+    run = recovered(record_of(Status.RUNNING))
+    record = run.record
+    assert (record.status, record.reason) == (Status.FAILED, "crashed")
+    assert record.error == "the process ended while it executed"
+    assert run.supervisor() == [Leave("r"), Left("r", None), Ended("r", False), Recovered()]
+
+
+def test_a_run_whose_last_attempt_executed_has_failed() -> None:
+    assert recovered(record_of(Status.RUNNING, "retry", attempt=2), "retry").status is Status.FAILED
+
+
+def test_a_run_that_was_being_cancelled_is_cancelled() -> None:
+    run = recovered(record_of(Status.CANCELLING, "swim", reason="user"), "swim", children=["child"])
+    assert (run.status, run.record.reason) == (Status.CANCELLED, "user")
+    (child,) = [message.run for message in run.supervisor() if hasattr(message, "files")]
+    assert child == "child"
+
+
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.SUSPENDED, Status.CANCELLING])
+def test_a_run_whose_files_were_to_be_deleted_is_cancelled_when_they_are(status) -> None:
+    run = recovered(record_of(status, "swim"), "swim", files=["one"], files_doomed=True)
+    assert run.files.calls == [("delete", ["one"])]
+    assert run.status is Status.CANCELLED
+
+
+def test_a_run_whose_job_is_gone_has_failed_if_it_executed_and_is_rejected_if_it_waited() -> None:
+    executed = recovered(record_of(Status.RUNNING, "gone"), "gone")
+    assert (executed.status, executed.record.reason) == (Status.FAILED, "crashed")
+    assert executed.record.error == "no job is named 'gone' any more"
+    waited = suspended("time", "gone")
+    assert (waited.status, waited.record.reason) == (Status.REJECTED, "unknown_job")
+    assert waited.record.error == "no job is named 'gone' any more"
+
+
+@pytest.mark.parametrize(("deaths", "status"), [(2, Status.SUSPENDED), (3, Status.FAILED)])
+def test_a_run_that_took_three_processes_with_it_has_failed(deaths, status) -> None:
+    run = recovered(record_of(Status.RUNNING, "swim"), "swim", deaths=deaths - 1, new_deaths=deaths)
+    assert run.status is status
+    if status is Status.FAILED:
+        assert run.record.reason == "killed"
+        assert run.record.error == "the process has died 3 times while it executed"
+        assert run.remembered() == [Deaths("r", 0)]
+
+
+def test_a_run_that_ends_is_suspected_no_longer() -> None:
+    run = recovered(record_of(Status.RUNNING, "swim"), "swim", new_deaths=1)
+    run.remembered()
+    run.start()
+    run.returns()
+    assert run.remembered() == [Deaths("r", 0)]
+
+
+def test_the_children_of_a_run_that_executed_are_cancelled_if_its_next_body_does_not_call_them() -> None:
+    run = recovered(record_of(Status.RUNNING, "swim"), "swim", children=["child"])
+    run.start()
+    run.supervisor()
+    run.returns()
+    assert run.supervisor()[-1].run == "child"
+
+
+def test_open_questions_of_a_body_that_executed_are_closed() -> None:
+    run = recovered(record_of(Status.RUNNING, "swim"), "swim", questions=[question(1)])
+    (closed, _) = run.changed()
+    assert isinstance(closed, InterruptClosed)
+    assert (closed.outcome, closed.by) == ("ended", "engine")
+    assert run.machine.state.interrupts.any_open() is False
+
+
+# Unfinished files, before anything else goes on.
+
+
+def test_what_the_last_body_left_unfinished_is_deleted_before_the_next_one_begins() -> None:
+    run = after_restart(record_of(Status.RUNNING, "swim"), "swim", files=["one", "two"])
+    run.files.parts = ["two"]
+    run.hold(Recover([]))
+    run.commit()
+    run.hold(run.decide_start())
+    assert run.bodies == []
+    run.settle()
+    assert run.files.calls == [("remove_parts", "alice")]
+    assert run.remembered() == [Deaths("r", 0), FileGivenUp("r", "two")]
+    assert len(run.bodies) == 1
+    assert run.machine.state.files == ["one"]
+
+
+def test_a_part_that_was_never_recorded_is_only_deleted() -> None:
+    run = after_restart(record_of(Status.RUNNING, "swim"), "swim")
+    run.files.parts = ["two"]
+    run.give(Recover([]))
+    assert run.files.calls == [("remove_parts", "alice")]
+    assert run.remembered() == [Deaths("r", 0)]
+
+
+def test_where_nothing_is_unfinished_nothing_is_deleted() -> None:
+    run = recovered(record_of(Status.RUNNING, "swim"), "swim", files=["one"])
+    assert run.files.calls == []
+    assert run.machine.state.files == ["one"]
+
+
+def test_files_that_can_not_be_looked_at_are_rather_kept(caplog) -> None:
+    run = after_restart(record_of(Status.RUNNING, "swim"), "swim", files=["one"])
+    run.files.error = OSError("disk")
+    run.give(Recover([]))
+    assert run.machine.state.files == []
+    assert "could not be found or deleted" in caplog.text
+    assert run.status is Status.SUSPENDED
+
+
+def test_starts_wait_for_a_run_that_ends_only_for_a_moment() -> None:
+    run = after_restart(record_of(Status.RUNNING), files=["one"])
+    run.hold(Recover([]))
+    assert run.supervisor() == [Leave("r")]
+    assert run.machine.deadline() == 0.5
+    run.now = 0.5
+    run.hold(TimeHasCome())
+    run.commit()
+    assert run.record.detached
+    assert run.changed()[-1].by == "engine"
+    assert run.supervisor() == [Recovered()]
+    run.settle()
+    assert run.status is Status.FAILED
+    assert run.supervisor() == [Left("r", None), Ended("r", False)]
+
+
+def test_a_run_that_has_ended_in_that_moment_says_so_once() -> None:
+    run = after_restart(record_of(Status.RUNNING), files=["one"])
+    run.hold(Recover([]))
+    run.settle()
+    assert run.supervisor() == [Leave("r"), Left("r", None), Ended("r", False), Recovered()]
+    assert run.machine.deadline() == math.inf
+
+
+def test_a_run_that_held_no_slot_is_not_waited_for_while_it_ends() -> None:
+    run = after_restart(record_of(Status.SUSPENDED, waiting_for="time"), files=["one"])
+    run.hold(Recover([]))
+    assert run.supervisor() == [Leave("r"), Recovered()]
+    assert run.machine.deadline() == math.inf
+
+
+# Those that waited.
+
+
+def test_a_run_that_waited_for_a_time_waits_on() -> None:
+    run = suspended("time", wakes_at=WALL + 60)
+    assert run.machine.deadline() == 60.0
+    assert run.supervisor() == [Recovered()]
+    (event,) = run.changed()
+    assert (event.type, event.interactive, event.streaming, event.compacting) == (
+        "run_changed",
+        False,
+        False,
+        False,
+    )
+    run.at(60)
+    assert run.supervisor() == [Enter("r", 1, False, False)]
+    run.start()
+    assert (run.body.attempt, run.body.woken_at) == (1, WALL + 60)
+
+
+def test_a_run_whose_time_has_come_meanwhile_goes_on_at_once() -> None:
+    run = suspended("time", wakes_at=WALL - 5)
+    assert run.supervisor() == [Enter("r", 1, False, False), Recovered()]
+
+
+def test_a_restart_does_not_make_a_wait_longer_than_it_was() -> None:
+    record = record_of(Status.SUSPENDED, "swim", waiting_for="time")
+    run = after_restart(record, "swim", wakes_at=WALL + 9999)
+    run.submission.terms = replace(run.submission.terms, waits=60.0)
+    run.give(Recover([]))
+    assert run.machine.deadline() == 60.0
+
+
+def test_a_run_that_waited_for_its_retry_waits_on_and_then_gets_a_new_place() -> None:
+    record = record_of(Status.SUSPENDED, "retry", waiting_for="retry", reason="retry")
+    run = recovered(record, "retry", wakes_at=WALL + 4)
+    assert run.machine.deadline() == 4.0
+    run.at(4)
+    assert run.supervisor() == [Recovered(), Enter("r", 2, False, True)]
+
+
+def test_a_run_whose_retry_has_come_meanwhile_gets_a_new_place_at_once() -> None:
+    record = record_of(Status.SUSPENDED, "swim", waiting_for="retry", reason="retry")
+    run = recovered(record, "swim", wakes_at=WALL)
+    assert run.supervisor() == [Enter("r", 2, False, True), Recovered()]
+    assert run.machine.deadline() == math.inf
+
+
+def test_a_run_that_stood_in_its_lane_stands_there_again() -> None:
+    assert suspended("slot").supervisor() == [Enter("r", 1, False, False), Recovered()]
+
+
+def test_a_run_that_waited_for_an_answer_waits_on_until_it_comes() -> None:
+    run = suspended("answer", questions=[question(1)], wakes_at=WALL + 5)
+    assert run.supervisor() == [Recovered()]
+    assert run.machine.deadline() == 300.0  # of the question, and not of the wait
+    assert run.give(AnswerInterrupt("r", "r.1", "yes", "ann", Reply())) == "resolved"
+    assert run.supervisor() == [Enter("r", 1, False, False)]
+    run.start()
+    assert run.body.answers == {"key1": "yes"}
+
+
+def test_a_flow_that_waited_for_an_answer_waits_no_longer_than_it_wanted() -> None:
+    run = suspended("answer", "flow", questions=[question(1, deadline=None)], wakes_at=WALL + 5)
+    assert run.machine.deadline() == 5.0
+
+
+def test_a_run_whose_answer_has_come_already_goes_on() -> None:
+    run = suspended("answer", questions=[question(1, outcome="answered", answer="yes")])
+    assert run.supervisor() == [Enter("r", 1, False, False), Recovered()]
+    run.start()
+    assert run.body.answers == {"key1": "yes"}
+
+
+def test_answers_that_are_spent_or_denied_are_not_given_again() -> None:
+    run = suspended(
+        "slot",
+        questions=[
+            question(1, outcome="answered", answer=1, spent=True),
+            question(2, outcome="cancelled", answer=2),
+            question(3, outcome="timed_out"),
+            question(4, outcome="answered", answer=4),
+        ],
+    )
+    run.start()
+    assert run.body.answers == {"key3": None, "key4": 4}
+    run.remembered()
+    run.give(Save(1, 0, 0, 1, Reply()))
+    assert run.remembered()[1].interrupts == ("r.3", "r.4")
+    run.give(Ask("?", 60, "new", False, Reply(), Reply()))
+    assert run.changed()[-1].interrupt == "r.5"
+
+
+def test_of_the_questions_under_one_key_the_last_counts() -> None:
+    run = suspended(
+        "answer",
+        questions=[
+            question(10, key="key", outcome="answered", answer=10),
+            question(9, key="key", data="older?"),
+        ],
+    )
+    assert run.machine.state.answers()["key"].answer == 10
+    assert not run.machine.state.interrupts.any_open()
+    other = suspended(
+        "answer",
+        questions=[question(9, key="key", outcome="answered", answer=9), question(10, key="key")],
+    )
+    assert dict(other.machine.state.answers()) == {}
+    assert other.machine.state.interrupts.any_open()
+
+
+def test_a_question_has_no_more_time_after_a_restart_than_it_was_given() -> None:
+    run = suspended("answer", questions=[question(1, opened_at=WALL + 100, deadline=WALL + 130)])
+    assert run.machine.deadline() == 30.0
+    later = suspended("answer", questions=[question(1, opened_at=WALL - 100, deadline=WALL + 130)])
+    assert later.machine.deadline() == 130.0
+    endless = suspended("answer", questions=[question(1, deadline=None)])
+    assert endless.machine.deadline() == math.inf
+
+
+def test_a_body_asks_on_what_was_open_before_the_restart() -> None:
+    run = suspended("time", wakes_at=WALL + 5, questions=[question(1)])
+    run.at(5)
+    run.start()
+    run.changed()
+    asked = Ask("?", 60, "key1", False, Reply(), Reply())
+    run.give(asked)
+    assert run.changed() == []
+    assert answer(asked.reply) is False
+
+
+def test_a_run_that_waited_for_a_message_can_be_talked_to() -> None:
+    run = suspended("message")
+    assert run.record.interactive
+    assert run.supervisor() == [Recovered()]
+    assert run.give(Inject("r", "hello", "ann", Reply())) == "accepted"
+    assert run.supervisor() == [Enter("r", 1, False, False)]
+    run.start()
+    assert [message.value for message in run.body.inbox] == ["hello"]
+
+
+def test_a_streaming_job_that_waited_for_a_message_can_be_talked_to() -> None:
+    run = suspended("message", "stream")
+    assert run.status is Status.FAILED  # it may not be repeated
+    stream = suspended("message")
+    stream.machine.state.gate.accepts = "streaming"
+    assert stream.give(Inject("r", "hello", "ann", Reply())) == "accepted"
+
+
+def test_a_new_body_ends_the_wait_for_a_message() -> None:
+    run = suspended("message")
+    run.give(Inject("r", "hello", "ann", Reply()))
+    run.start()
+    assert not run.machine.state.gate.awaited
+    run.cancel()
+    assert isinstance(run.give(Inject("r", "hello", "ann", Reply())), NotInteractive)
+
+
+def test_a_run_that_waited_for_a_message_which_came_goes_on_with_it() -> None:
+    run = suspended("message", messages=[(3, "hello")])
+    assert run.supervisor() == [Enter("r", 1, False, False), Recovered()]
+    run.start()
+    assert [(message.seq, message.value) for message in run.body.inbox] == [(3, "hello")]
+    assert run.machine.state.gate.waiting == (3,)
+
+
+def test_a_message_does_not_wake_what_waits_for_something_else() -> None:
+    run = suspended("time", wakes_at=WALL + 60, messages=[(3, "hello")])
+    assert run.supervisor() == [Recovered()]
+
+
+def test_a_flow_that_waited_for_a_signal_goes_on_with_any() -> None:
+    run = suspended("signal", "flow", wakes_at=WALL + 60)
+    assert run.supervisor() == [Recovered()]
+    assert run.machine.deadline() == 60.0
+    run.give(SendSignal("r", "a", 1, "ann", Reply()))
+    assert run.supervisor() == [Enter("r", 1, False, False)]
+    assert run.machine.deadline() == math.inf
+    run.start()
+    (came,) = run.body.inbox
+    assert isinstance(came, Signal)
+    assert (came.key, came.value) == ("a", 1)
+
+
+def test_signals_that_had_come_are_there_again() -> None:
+    run = suspended("signal", "flow", messages=[(3, {"key": "a", "value": 7})])
+    assert run.supervisor() == [Enter("r", 1, False, False), Recovered()]
+    run.start()
+    assert run.body.inbox == (Signal(3, "a", 7),)
+
+
+def test_a_run_that_waited_for_its_children_goes_on_when_they_have_ended() -> None:
+    run = suspended("child", children=["one", "two"])
+    assert run.supervisor() == [Recovered()]
+    watches = run.taken("journal")
+    assert [(type(watch), watch.run) for watch in watches] == [(WatchEnd, "one"), (WatchEnd, "two")]
+    watches[0].reply.set(None)
+    assert run.taken("run") == []
+    watches[1].reply.set(None)
+    (ended,) = run.taken("run")
+    assert isinstance(ended, ChildrenEnded)
+    run.give(ended)
+    assert run.supervisor() == [Enter("r", 1, False, False)]
+    run.start()
+    run.returns()
+    assert [message.run for message in run.supervisor()[-2:]] == ["one", "two"]
+
+
+def test_a_run_whose_children_are_gone_goes_on_at_once() -> None:
+    assert suspended("child").supervisor() == [Enter("r", 1, False, False), Recovered()]
+
+
+def test_children_that_end_are_nothing_to_a_run_that_has_a_body_or_has_ended() -> None:
+    run = suspended("child", children=["one"])
+    run.start()
+    run.supervisor()
+    run.give(ChildrenEnded())
+    run.give(Suspend("time", None, Reply()))
+    run.supervisor()
+    run.give(ChildrenEnded())
+    assert run.supervisor() == []
+    ended = suspended("child", children=["one"])
+    ended.cancel()
+    ended.supervisor()
+    ended.give(ChildrenEnded())
+    assert ended.supervisor() == []
+    ending = suspended("child", children=["one"], files=["a"])
+    ending.hold(Cancel("r", "ann", "user", "delete", Reply()))
+    ending.commit()
+    ending.supervisor()
+    ending.hold(ChildrenEnded())
+    assert ending.supervisor() == []
+
+
+def test_a_flow_that_waited_writes_down_its_end_when_its_time_is_over() -> None:
+    record = record_of(Status.SUSPENDED, "flow", waiting_for="time")
+    run = recovered(record, "flow", wakes_at=WALL + 60)
+    run.cancel()
+    assert run.remembered() == [Written("r", Status.CANCELLED)]
+
+
+def test_a_run_that_is_queued_has_its_queue_timeout_and_one_that_had_begun_has_not() -> None:
+    queued = after_restart(record_of(Status.QUEUED))
+    queued.submission.terms = Terms(queue_timeout=3.0)
+    assert Driver(queued.submission, stored=stored_of(queued)).machine.deadline() == 3.0
+    begun = after_restart(record_of(Status.SUSPENDED, waiting_for="time"))
+    begun.submission.terms = Terms(queue_timeout=3.0)
+    assert Driver(begun.submission, stored=stored_of(begun)).machine.deadline() == math.inf
+
+
+def stored_of(run: Driver) -> Any:
+    assert run.submission.stored is not None
+    return stored(run.submission.stored)
+
+
+def test_a_run_without_a_body_does_not_start_from_nothing_after_a_restart() -> None:
+    """It looks for a checkpoint, even if its first attempt never began."""
+    run = after_restart(record_of(Status.QUEUED))
+    run.hold(run.decide_start())
+    assert run.bodies == []
+    run.settle()
+    assert run.body.attempt == 1
+
+
+# A body that had to go because the engine lost its lease.
+
+
+def lapse(run: Driver) -> None:
+    run.execution.lapse("the lease is lost")
+    run.stopped()
+
+
+def test_a_resumable_run_that_lost_its_body_is_queued_again_at_once() -> None:
+    run = executing("swim", run_timeout=10.0)
+    run.at(4)
+    lapse(run)
+    record = run.record
+    assert (record.status, record.reason, record.waiting_for) == (Status.SUSPENDED, "lease_lost", "slot")
+    assert not record.interactive
+    assert run.supervisor() == [Left(run.id, 0), Enter(run.id, 1)]
+    assert run.machine.deadline() == math.inf
+    run.hold(run.decide_start())
+    assert run.bodies[1:] == []  # it looks for a checkpoint
+    run.settle()
+    assert run.body.attempt == 1
+    assert run.machine.deadline() == 14.0
+
+
+def test_a_run_that_lost_its_body_and_has_an_attempt_left_is_tried_again() -> None:
+    run = executing("retry")
+    lapse(run)
+    assert run.supervisor() == [Left(run.id, 0), Enter(run.id, 2)]
+
+
+def test_a_run_that_lost_its_body_and_may_not_be_repeated_has_failed() -> None:
+    run = executing()
+    lapse(run)
+    assert (run.status, run.record.reason) == (Status.FAILED, "lease_lost")
+    assert run.record.error == "the engine lost its lease on the store while it executed"
+
+
+def test_a_body_that_was_told_to_end_before_the_lease_was_lost_ends_as_it_was_told() -> None:
+    run = executing("swim")
+    run.cancel()
+    lapse(run)
+    assert (run.status, run.record.reason) == (Status.CANCELLED, "user")
+
+
+def test_questions_of_a_body_that_was_lost_are_closed_if_it_executed() -> None:
+    run = executing("swim")
+    run.give(Ask("?", 60, "key", False, Reply(), Reply()))
+    run.changed()
+    lapse(run)
+    (closed, _) = run.changed()
+    assert (closed.outcome, closed.by) == ("ended", "engine")
+    assert not run.machine.state.interrupts.any_open()
+
+
+def test_a_run_whose_body_was_lost_while_it_waited_waits_on_without_it() -> None:
+    run = executing("swim")
+    run.give(Suspend("time", WALL + 60, Reply()))
+    run.supervisor()
+    run.changed()
+    lapse(run)
+    (event,) = run.changed()
+    assert (event.type, event.interactive) == ("run_changed", False)
+    assert run.supervisor() == []
+    assert run.machine.deadline() == 60.0
+    run.at(60)
+    assert run.supervisor() == [Enter(run.id, 1, False, False)]
+
+
+def test_a_run_whose_body_was_lost_while_it_stood_in_its_lane_stands_there_again() -> None:
+    run = executing("swim")
+    run.give(Suspend("message", None, Reply()))
+    run.give(Resume(Reply()))
+    run.supervisor()
+    lapse(run)
+    assert run.supervisor() == [Leave(run.id), Enter(run.id, 1, False, False)]
+    assert not run.record.interactive
+
+
+def test_a_run_whose_body_was_lost_while_it_waited_for_a_message_can_be_talked_to() -> None:
+    run = executing("swim")
+    run.give(Suspend("message", None, Reply()))
+    lapse(run)
+    assert run.record.interactive
+    assert run.give(Inject(run.id, "hello", "ann", Reply())) == "accepted"
+
+
+def test_a_run_whose_body_was_lost_while_it_waited_for_its_children_waits_for_them() -> None:
+    run = executing("swim")
+    run.body.children["child"] = None
+    run.give(Suspend("child", None, Reply()))
+    run.supervisor()
+    lapse(run)
+    (watch,) = run.taken("journal")
+    assert watch.run == "child"
+    assert run.supervisor() == []
+    run.give(ChildrenEnded())
+    run.start()
+    run.returns()
+    assert run.supervisor()[-1].run == "child"
+
+
+def test_a_question_of_a_body_that_was_lost_while_it_waited_is_asked_on_by_the_next_one() -> None:
+    run = executing("swim")
+    run.give(Ask("?", 60, "key", True, Reply(), Reply()))
+    lapse(run)
+    assert run.machine.state.waits_for is not None
+    assert not run.machine.state.interrupts.asked_by_body("key")
+    assert run.machine.deadline() == 60.0
+
+
+def test_a_slot_that_crosses_the_loss_of_the_body_is_given_back_for_a_new_one() -> None:
+    run = executing("swim")
+    run.give(Suspend("time", WALL + 60, Reply()))
+    run.give(Resume(Reply()))
+    started = run.decide_start(resumes=True)
+    lapse(run)
+    run.supervisor()
+    run.changed()
+    run.give(started)
+    assert len(run.bodies) == 1
+    assert (run.status, run.record.reason, run.record.waiting_for) == (Status.SUSPENDED, "lease_lost", "slot")
+    assert run.supervisor() == [Left(run.id, 0), Enter(run.id, 1, False, False)]
+
+
+def test_memos_of_waits_name_the_terms_with_their_length() -> None:
+    run = executing()
+    run.give(Suspend("time", WALL + 60, Reply()))
+    (memo,) = run.remembered()
+    assert isinstance(memo, WakesAt)
+    assert memo.terms is not None
+    assert memo.terms.waits == 60

@@ -1,0 +1,914 @@
+"""What the supervisor decides, and in which order: its machine, without a scheduler."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from greenroom.actors.channel import Reply
+from greenroom.actors.journalmessages import Answer, WatchEnd
+from greenroom.actors.messages import (
+    Accepted,
+    AnswerInterrupt,
+    BodyGone,
+    Cancel,
+    Cancelling,
+    Clear,
+    Closing,
+    Ended,
+    Enter,
+    FindRequest,
+    Inject,
+    KeepTime,
+    Leave,
+    Left,
+    NotStarted,
+    NotStored,
+    NotWaiting,
+    Phase,
+    ReleaseHandle,
+    ResetLanes,
+    SendSignal,
+    SetConcurrency,
+    SetDraining,
+    SetMaxConcurrent,
+    SetParams,
+    Started,
+    StoreIsDown,
+    WaitForActive,
+)
+from greenroom.persistence.store import Requested
+from greenroom.protocol.errors import (
+    Conflict,
+    Draining,
+    HandleLocked,
+    Internal,
+    Invalid,
+    NoActiveRun,
+    QueueFull,
+    Unavailable,
+)
+from greenroom.protocol.fold import Projection
+from greenroom.protocol.states import PENDING, Status, allowed_from
+
+from .driving import answer, record_of
+from .making import job, jobs
+from .supervising import Desk
+
+
+@jobs.job("parametrized")
+async def parametrized(run: Any, params: dict[str, int]) -> None: ...
+
+
+@jobs.job("without parameters")
+async def without_parameters(run: Any) -> None: ...
+
+
+# Creations, places and starts, in one turn.
+
+
+def test_a_run_that_finds_a_slot_is_created_and_started_by_one_change() -> None:
+    desk = Desk()
+    assert desk.submits("a", params={"x": 1}, by="ann", memos=()) == ["create a, start a"]
+    (change,) = desk.changes()
+    made = desk.pending("a")
+    created, started = change.events
+    assert (created.from_, created.to, created.attempt) == (None, Status.QUEUED, 0)
+    assert (created.job, created.kind, created.params) == ("walk", "start", {"x": 1})
+    assert (created.by, created.handle, created.lane, created.place) == ("ann", "of-a", "main", 1)
+    assert (created.front, created.reason, created.seq, created.at) == (False, None, 0, 0)
+    assert (started.from_, started.to, started.attempt) == (Status.QUEUED, Status.RUNNING, 1)
+    assert (started.by, started.place, started.interactive, started.reason) == ("engine", 1, True, None)
+    assert (started.seq, started.at, started.run, started.lane) == (0, 0, "a", "main")
+    assert change.creates
+    assert change.submission is made
+    assert change.watch is made.ended
+    assert change.terms is made.terms
+    assert (change.run, change.generation, change.expect) == ("a", 0, None)
+    assert change.reply is desk.replies["a"]
+    assert change.answer == Accepted("a", False)
+    assert change.tells == (("run", "a", Started(1, 0, False)),)
+    assert desk.told("run") == []
+    assert (made.begun, made.phase, made.place) == (True, Phase.QUEUED, 1)
+
+
+def test_a_run_that_finds_no_slot_is_only_created() -> None:
+    desk = Desk(limit=0)
+    assert desk.submits("a") == ["create a"]
+    (change,) = desk.changes()
+    assert (change.generation, change.tells) == (None, ())
+    assert not desk.pending("a").begun
+
+
+def test_the_runs_of_one_turn_are_created_and_started_in_the_order_of_their_submission() -> None:
+    desk = Desk(limit=2)
+    assert desk.submits("a", "b", "c") == ["create a, start a", "create b, start b", "create c"]
+
+
+def test_a_start_is_behind_all_that_got_its_place_before_it() -> None:
+    desk = Desk()
+    desk.machine.order.set_limit("x", 0)
+    changes = desk.turn(desk.submit("a", lane="x"), desk.submit("b"), desk.submit("c", lane="x"))
+    assert changes == ["create a", "create b, start b", "create c"]
+
+
+def test_runs_of_earlier_turns_start_before_those_of_this_one_are_created() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b")
+    changes = desk.turn(Left("a", 0), Ended("a", False), desk.submit("c"))
+    assert changes == ["start b", "create c"]
+
+
+def test_a_run_that_got_its_place_in_this_turn_starts_behind_that() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h"))
+    changes = desk.turn(Left("a", 0), Ended("a", False), desk.submit("c"))
+    assert changes == ["place b 2", "start b", "create c"]
+    place, start, _ = desk.changes()
+    assert (place.events[0].by, place.run, place.expect) == ("engine", "b", frozenset({Status.QUEUED}))
+    assert (start.run, start.generation, start.expect) == ("b", 0, allowed_from(Status.RUNNING))
+    assert start.else_tells == (("supervisor", "", NotStarted("b", 0)),)
+
+
+def test_what_waits_in_its_handle_is_created_in_its_turn_too() -> None:
+    desk = Desk()
+    changes = desk.turn(desk.submit("a", handle="h"), desk.submit("b", "queue", handle="h"), desk.submit("c"))
+    assert changes == ["create a, start a", "create b waiting", "create c, start c"]
+    assert desk.pending("b").phase is Phase.WAITING
+
+
+def test_places_are_drawn_once_and_in_order() -> None:
+    desk = Desk(limit=0)
+    desk.submits("a", "b")
+    desk.submits("c")
+    assert [desk.pending(run).place for run in "abc"] == [1, 2, 3]
+
+
+# Conflicts.
+
+
+def test_a_second_run_of_a_handle_is_refused_with_the_first() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    assert desk.submits("b", handle="h") == []
+    (said,) = desk.answers()
+    assert isinstance(said.error, Conflict)
+    assert said.error.details == {"active_run": "a"}
+    assert said.about is desk.pending("a")
+    assert "b" not in desk.machine.pending
+
+
+def test_a_run_that_joins_gets_the_end_of_the_one_that_is_there() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    assert desk.turn(desk.submit("b", "join", handle="h")) == []
+    (watch,) = desk.told("journal")
+    assert isinstance(watch, WatchEnd)
+    assert watch.run == "a"
+    assert desk.answer(desk.replies["b"]) == Accepted("a", True, watch.reply)
+    assert desk.answers()[0].about is desk.pending("a")
+    desk.turn(desk.submit("c", "join", handle="h"))
+    assert desk.told("journal") == []
+    assert desk.answer(desk.replies["c"]) == Accepted("a", True, watch.reply)
+
+
+def test_a_body_that_joins_has_an_end_of_its_own() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    for run in ("b", "c"):
+        desk.turn(desk.submit(run, "join", handle="h", parent="p", ancestors=("p",)))
+        (watch,) = desk.told("journal")
+        assert desk.answer(desk.replies[run]).ended is watch.reply
+    assert desk.pending("a").shared is None
+
+
+def test_a_replacement_cancels_the_admitted_run_when_it_is_committed() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    assert desk.turn(desk.submit("b", "replace", handle="h", by="ann")) == ["create b waiting"]
+    (change,) = desk.changes()
+    ((kind, name, cancel),) = change.tells
+    assert (kind, name) == ("supervisor", "")
+    assert (cancel.run, cancel.by, cancel.reason, cancel.files) == ("a", "ann", "replaced", "keep")
+    assert change.events[0].front
+    assert desk.pending("b").terms.front
+    assert desk.ends("a") == ["place b 2", "start b"]
+
+
+def test_a_replacement_of_what_ends_in_the_same_turn_is_created_before_it_starts() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    changes = desk.turn(desk.submit("b", "replace", handle="h"), Left("a", 0), Ended("a", False))
+    assert changes == ["create b waiting", "place b 2", "start b"]
+
+
+def test_a_run_that_queues_does_not_stand_in_front() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h"))
+    assert not desk.pending("b").terms.front
+    assert desk.changes()[0].tells == ()
+
+
+def test_nobody_joins_what_is_being_cancelled() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.turn(Cancelling("a"))
+    desk.turn(desk.submit("b", "join", handle="h"))
+    assert isinstance(desk.answer(desk.replies["b"]), Conflict)
+
+
+# Request ids.
+
+
+def test_the_same_request_id_is_the_same_run() -> None:
+    desk = Desk()
+    desk.submits("a", request_id="r", fingerprint="f")
+    assert desk.submits("b", request_id="r", fingerprint="f") == []
+    accepted = desk.answer(desk.replies["b"])
+    assert (accepted.run, accepted.joined) == ("a", True)
+    assert "b" not in desk.machine.pending
+
+
+def test_a_request_id_is_looked_at_before_everything_else() -> None:
+    desk = Desk(max_pending=1)
+    desk.submits("a", request_id="r")
+    desk.turn(SetDraining(True, "ann", Reply()))
+    desk.submits("b", request_id="r")
+    assert desk.answer(desk.replies["b"]).run == "a"
+
+
+def test_a_request_id_with_another_payload_is_refused_with_the_run_that_it_made() -> None:
+    desk = Desk()
+    desk.submits("a", request_id="r", fingerprint="f")
+    assert desk.submits("b", request_id="r", fingerprint="g") == []
+    (look,) = desk.told("journal")
+    assert look.reply is desk.replies["b"]
+    with pytest.raises(Conflict, match="request_id 'r' was used for another submission") as refused:
+        look.read(Projection("e", max_concurrent=1))
+    assert refused.value.details == {}
+    committed = Projection("e", max_concurrent=1)
+    committed.runs["a"] = record_of(Status.QUEUED, id="a")
+    with pytest.raises(Conflict) as refused:
+        look.read(committed)
+    assert refused.value.details == {"run": committed.runs["a"]}
+
+
+def test_a_request_id_answers_for_a_run_that_has_ended_and_is_free_a_day_later() -> None:
+    desk = Desk()
+    desk.submits("a", request_id="r")
+    desk.now = 10.0
+    desk.ends("a")
+    desk.now = 10.0 + 24 * 3600 - 1
+    desk.submits("b", request_id="r")
+    assert desk.answer(desk.replies["b"]).run == "a"
+    (watch,) = desk.told("journal")
+    assert (watch.run, watch.reply) == ("a", desk.answer(desk.replies["b"]).ended)
+    desk.now += 1
+    assert desk.submits("c", request_id="r") == ["create c, start c"]
+
+
+def test_a_request_id_of_a_run_that_joins_is_remembered_with_that_run() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    changes = desk.turn(desk.submit("b", "join", handle="h", request_id="r", fingerprint="f"))
+    assert changes == ["remember Requested a"]
+    (change,) = desk.changes()
+    assert change.memos == (Requested("r", "a", "f"),)
+    assert change.expect == frozenset(Status)
+    desk.submits("c", request_id="r", fingerprint="f")
+    assert desk.answer(desk.replies["c"]).run == "a"
+
+
+def test_a_refused_submission_leaves_its_request_id_free() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.submits("b", handle="h", request_id="r")
+    assert desk.submits("c", request_id="r") == ["create c, start c"]
+
+
+def test_a_run_that_could_not_be_stored_leaves_its_request_id_free() -> None:
+    desk = Desk()
+    desk.submits("a", request_id="r")
+    desk.turn(NotStored("a"))
+    assert desk.submits("b", request_id="r") == ["create b, start b"]
+
+
+def test_a_request_id_can_be_looked_up() -> None:
+    desk = Desk()
+    desk.submits("a", request_id="r", fingerprint="f", parent="p", ancestors=("p",))
+
+    def found(request_id: str) -> Any:
+        message = FindRequest(request_id, Reply())
+        desk.turn(message)
+        return desk.answer(message.reply)
+
+    assert found("r") == ("a", "f", "p")
+    assert found("other") is None
+    desk.ends("a")
+    assert found("r") == ("a", "f", None)
+
+
+# What is refused.
+
+
+def test_a_draining_engine_takes_only_children_of_what_executes() -> None:
+    desk = Desk()
+    desk.submits("a")
+    desk.turn(SetDraining(True, "ann", Reply()))
+    assert desk.submits("b") == []
+    assert isinstance(desk.answer(desk.replies["b"]), Draining)
+    assert desk.submits("c", parent="a", ancestors=("a",)) == ["create c, start c"]
+    desk.turn(SetDraining(False, "ann", Reply()))
+    assert desk.submits("d") == ["create d, start d"]
+
+
+def test_an_engine_that_is_left_takes_nothing_new() -> None:
+    desk = Desk()
+    reply: Reply[object] = Reply()
+    desk.turn(Closing(False, reply))
+    assert desk.answers() == [Answer(reply)]
+    desk.submits("a")
+    assert isinstance(desk.answer(desk.replies["a"]), Draining)
+
+
+def test_no_more_runs_are_pending_than_are_allowed() -> None:
+    desk = Desk(limit=0, max_pending=2)
+    desk.submits("a", "b", "c")
+    refused = desk.answer(desk.replies["c"])
+    assert isinstance(refused, QueueFull)
+    assert refused.details == {"max_pending": 2}
+    desk.ends("a", generation=None)
+    assert desk.submits("c") == ["create c"]
+
+
+def test_an_id_that_repeats_itself_is_refused() -> None:
+    desk = Desk()
+    desk.submits("a")
+    desk.submits("a", handle="other")
+    refused = desk.answer(desk.replies["a"])
+    assert isinstance(refused, Internal)
+    assert "repeat themselves: a" in str(refused)
+
+
+# Drafts.
+
+
+def draft(desk: Desk, handle: str, params: Any) -> Any:
+    message = SetParams(handle, params, "ann", Reply())
+    desk.turn(message)
+    return message.reply
+
+
+def test_a_run_without_parameters_takes_the_draft_of_its_handle() -> None:
+    desk = Desk()
+    reply = draft(desk, "h", {"x": 1})
+    (change,) = desk.changes()
+    (event,) = change.events
+    assert (event.handle, event.params, event.by, event.freed) == ("h", {"x": 1}, "ann", None)
+    assert (event.seq, event.at) == (0, 0)
+    assert change.reply is reply
+    desk.submits("a", handle="h", params=None, job=job("parametrized"))
+    assert desk.pending("a").params == {"x": 1}
+    assert desk.changes()[0].events[0].params == {"x": 1}
+
+
+def test_a_run_with_parameters_leaves_the_draft_alone() -> None:
+    desk = Desk()
+    draft(desk, "h", {"x": 1})
+    desk.submits("a", handle="h", params={"x": 2}, job=job("parametrized"))
+    assert desk.pending("a").params == {"x": 2}
+
+
+def test_where_there_is_no_draft_a_run_has_no_parameters() -> None:
+    desk = Desk()
+    desk.submits("a", params=None, job=job("parametrized"))
+    assert desk.pending("a").params == {}
+    desk.submits("b", params=None, job=job("without parameters"))
+    assert desk.pending("b").params is None
+
+
+def test_a_draft_that_does_not_fit_refuses_the_run() -> None:
+    desk = Desk()
+    draft(desk, "h", {"x": "text"})
+    assert desk.submits("a", handle="h", params=None, job=job("parametrized")) == []
+    assert isinstance(desk.answer(desk.replies["a"]), Invalid)
+    assert desk.submits("b", handle="h", params=None) == ["create b, start b"]
+
+
+def test_a_draft_is_locked_while_its_handle_is_taken() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    reply = draft(desk, "h", {"x": 1})
+    (said,) = desk.answers()
+    assert said.reply is reply
+    assert isinstance(said.error, HandleLocked)
+    assert said.about is desk.pending("a")
+    assert desk.changes() == []
+    assert "h" not in desk.machine.handles.drafts
+
+
+# Slots.
+
+
+def test_a_slot_that_is_given_back_goes_to_the_next_run() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b")
+    assert desk.ends("a") == ["start b"]
+
+
+def test_a_run_that_waits_comes_back_with_its_place_and_its_body() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b", "c")
+    assert desk.waits("a") == ["start b"]
+    assert desk.asks("a", live_body=True) == []
+    assert desk.ends("b") == ["start a"]
+    (change,) = desk.changes()
+    (event,) = change.events
+    assert (event.from_, event.attempt, event.place, event.interactive) == (Status.SUSPENDED, 1, 1, None)
+    assert change.tells == (("run", "a", Started(1, 0, True)),)
+
+
+def test_a_retry_gets_a_new_place_and_a_new_body() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b", "c")
+    desk.waits("a")
+    assert desk.asks("a", 2, new_place=True) == ["place a 4"]
+    (change,) = desk.changes()
+    assert change.expect == frozenset({Status.SUSPENDED})
+    assert desk.ends("b") == ["start c"]
+    assert desk.ends("c") == ["start a"]
+    (event,) = desk.changes()[0].events
+    assert (event.attempt, event.interactive, event.place) == (2, True, 4)
+
+
+def test_a_run_that_asks_twice_stands_in_its_lane_once() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b")
+    desk.waits("a")
+    desk.asks("a")
+    desk.asks("a", 2, new_place=True)
+    assert desk.ends("b") == ["start a"]
+    assert desk.ends("a") == []
+
+
+def test_a_run_that_has_its_slot_is_not_queued_when_it_asks() -> None:
+    desk = Desk()
+    desk.submits("a")
+    assert desk.asks("a", 2, new_place=True) == []
+    assert desk.pending("a").next_attempt == 1
+
+
+def test_a_run_that_has_ended_or_is_about_to_is_not_queued_when_it_asks() -> None:
+    desk = Desk()
+    desk.submits("a")
+    desk.waits("a")
+    desk.pending("a").over = True
+    assert desk.asks("a") == []
+    desk.turn(Ended("a", False))
+    assert desk.asks("a") == []
+
+
+def test_a_run_that_wants_no_slot_leaves_its_lane() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b", "c")
+    desk.turn(Leave("b"))
+    assert desk.ends("a") == ["start c"]
+    assert desk.turn(Leave("nobody")) == []
+
+
+def test_a_start_that_did_not_happen_frees_the_slot() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b")
+    assert desk.turn(NotStarted("a", 0)) == ["start b"]
+    assert desk.turn(NotStarted("nobody", 0)) == []
+
+
+def test_a_run_that_leaves_the_queue_by_its_end_holds_up_nobody() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b", "c")
+    desk.ends("b", generation=None)
+    assert desk.ends("a") == ["start c"]
+
+
+def test_a_slot_that_a_run_was_about_to_get_is_free_when_it_has_ended() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b", "c")
+    desk.turn(Left("a", 0))  # b is started, and has ended before that
+    assert desk.turn(Left("b", None), Ended("b", False)) == ["start c"]
+
+
+def test_a_run_that_could_not_be_stored_leaves_nothing_behind() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h"))
+    assert desk.turn(NotStored("a")) == ["place b 2", "start b"]
+    assert list(desk.machine.pending) == ["b"]
+    assert desk.machine.handles.taken_by("h") == "b"
+
+
+def test_a_run_whose_time_is_over_gets_no_slot() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a")
+    desk.submits("b", queue_timeout=5.0)
+    desk.submits("c", deadline=5.0)
+    desk.submits("d", queue_timeout=5.01, deadline=5.01)
+    desk.now = 4.9995
+    assert desk.ends("a") == ["start d"]
+
+
+def test_a_run_that_has_begun_has_no_queue_timeout() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", queue_timeout=5.0)
+    desk.waits("a")
+    desk.now = 9.0
+    assert desk.asks("a") == ["start a"]
+    late = Desk(limit=1)
+    late.submits("a", deadline=5.0)
+    late.waits("a")
+    late.now = 9.0
+    assert late.asks("a") == []
+
+
+def test_a_run_that_is_submitted_late_has_its_time_from_then() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a")
+    desk.submits("b", deadline=5.0, created_at=3.0)
+    desk.now = 7.0
+    assert desk.ends("a") == ["start b"]
+
+
+@pytest.mark.parametrize("terms", [{"queue_timeout": 5.0}, {"deadline": 5.0}])
+def test_a_run_that_has_to_wait_watches_its_own_time(terms) -> None:
+    desk = Desk(limit=0)
+    desk.submits("a", **terms)
+    assert desk.decided[-1] == ("run", "a", KeepTime())
+    desk.submits("b")
+    assert desk.told("run") == []
+    starting = Desk()
+    starting.submits("a", **terms)
+    assert starting.told("run") == []
+
+
+# Limits and lanes.
+
+
+def test_a_limit_is_effective_at_once() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b", "c")
+    reply: Reply[object] = Reply()
+    assert desk.turn(SetMaxConcurrent(2, "ann", reply)) == ["engine_changed", "start b"]
+    (event,) = desk.changes()[0].events
+    assert (event.max_concurrent, event.draining, event.by, event.seq, event.at) == (2, False, "ann", 0, 0)
+    assert desk.changes()[0].reply is reply
+
+
+def test_a_lanes_limit_is_effective_at_once() -> None:
+    desk = Desk(limit=9)
+    desk.submits("a", "b", lane="x")
+    reply: Reply[object] = Reply()
+    assert desk.turn(SetConcurrency("x", None, "ann", reply)) == ["lane_changed x", "start b"]
+    (event,) = desk.changes()[0].events
+    assert (event.limit, event.generation, event.by, event.seq, event.at) == (None, 0, "ann", 0, 0)
+    assert desk.changes()[0].reply is reply
+
+
+def test_while_the_engine_drains_only_what_has_begun_starts() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b")
+    reply: Reply[object] = Reply()
+    assert desk.turn(SetDraining(True, "ann", reply)) == ["engine_changed"]
+    assert desk.changes()[0].events[0].draining
+    assert desk.changes()[0].reply is reply
+    assert desk.waits("a") == []
+    assert desk.asks("a") == ["start a"]
+    assert desk.ends("a") == []
+    assert desk.turn(SetDraining(False, "ann", Reply())) == ["engine_changed", "start b"]
+
+
+def test_an_engine_that_is_left_starts_what_has_begun_and_at_the_end_nothing() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a")
+    desk.turn(Closing(False, Reply()))
+    desk.waits("a")
+    assert desk.asks("a") == ["start a"]
+    desk.waits("a")
+    desk.turn(Closing(True, Reply()))
+    assert desk.asks("a") == []
+
+
+def test_an_engine_that_is_left_does_not_resume_by_ending_its_drain() -> None:
+    desk = Desk(limit=1)
+    desk.turn(Closing(False, Reply()))
+    desk.turn(SetDraining(False, "ann", Reply()))
+    desk.submits("a", parent="p", ancestors=("p",))
+    assert desk.machine.holding
+    assert not desk.machine.draining
+
+
+def test_a_reset_detaches_what_executes_and_starts_what_is_queued() -> None:
+    desk = Desk(limit=2)
+    desk.submits("a", "b", "c")
+    reply: Reply[object] = Reply()
+    changes = desk.turn(ResetLanes("ann", reply))
+    assert changes == ["lane_changed main", "run_changed a", "run_changed b", "start c"]
+    lane, detached, *_ = desk.changes()
+    assert (lane.events[0].generation, lane.events[0].by) == (1, "ann")
+    (event,) = detached.events
+    assert (event.detached, event.by) == (True, "ann")
+    assert (detached.run, detached.expect) == ("a", frozenset({Status.RUNNING, Status.CANCELLING}))
+    assert desk.changes()[-1].generation == 1
+    assert desk.answer(reply) is True
+    assert desk.submits("d") == ["create d, start d"]
+    assert desk.ends("a") == []
+    assert desk.submits("e") == ["create e"]
+    assert desk.ends("c", generation=1) == ["start e"]
+
+
+def test_a_reset_is_told_of_each_busy_lane_and_of_main() -> None:
+    desk = Desk()
+    desk.submits("a", lane="x")
+    desk.submits("b", lane="b")
+    changes = desk.turn(ResetLanes("ann", Reply()))
+    assert changes == [
+        "lane_changed b",
+        "run_changed b",
+        "lane_changed main",
+        "lane_changed x",
+        "run_changed a",
+    ]
+
+
+def test_a_reset_ends_a_drain() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b")
+    desk.turn(SetDraining(True, "ann", Reply()))
+    changes = desk.turn(ResetLanes("bob", Reply()))
+    assert changes == ["lane_changed main", "run_changed a", "engine_changed", "start b"]
+    assert desk.changes()[2].events[0].by == "bob"
+    assert not desk.changes()[2].events[0].draining
+
+
+def test_a_reset_answers_whoever_waits_for_what_executes() -> None:
+    desk = Desk()
+    desk.submits("a")
+    reply: Reply[bool] = Reply()
+    desk.turn(WaitForActive(reply))
+    desk.turn(ResetLanes("ann", Reply()))
+    assert desk.answer(reply) is True
+    desk.ends("a")
+    assert desk.answers() == []
+
+
+# Waiting for what executes.
+
+
+def test_whoever_waits_for_what_executes_is_answered_when_it_has_ended() -> None:
+    desk = Desk(limit=2)
+    desk.submits("a", "b", "c")
+    reply: Reply[bool] = Reply()
+    desk.turn(WaitForActive(reply))
+    assert desk.answers() == []
+    assert desk.machine.waiters == 1
+    desk.ends("a")  # c starts, and is not waited for
+    assert desk.answers() == []
+    desk.waits("b")
+    assert desk.answer(reply) is True
+    assert desk.machine.waiters == 0
+
+
+def test_where_nothing_executes_nobody_waits() -> None:
+    desk = Desk()
+    reply: Reply[bool] = Reply()
+    desk.turn(WaitForActive(reply))
+    assert desk.answer(reply) is True
+
+
+def test_who_waits_no_longer_is_not_answered() -> None:
+    desk = Desk()
+    desk.submits("a")
+    first, second = Reply[bool](), Reply[bool]()
+    desk.turn(WaitForActive(first), WaitForActive(second))
+    desk.turn(NotWaiting(first))
+    desk.ends("a")
+    assert [said.reply for said in desk.answers()] == [second]
+
+
+def test_a_waiter_who_was_answered_in_another_way_is_forgotten() -> None:
+    desk = Desk()
+    desk.submits("a", "b")
+    gone, waiting = Reply[bool](), Reply[bool]()
+    desk.turn(WaitForActive(gone), WaitForActive(waiting))
+    gone.set(False)
+    desk.ends("a")
+    assert desk.machine.waiters == 1
+    desk.ends("b")
+    assert [said.reply for said in desk.answers()] == [waiting]
+
+
+# Runs that are talked to.
+
+
+def test_a_cancelled_run_that_is_queued_gets_no_slot_any_more() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b", "c")
+    cancel = desk.cancel("b")
+    desk.turn(cancel)
+    assert desk.told("run") == [cancel]
+    assert desk.pending("b").cleared
+    assert desk.ends("a") == ["start c"]
+
+
+def test_a_cancelled_run_that_waits_in_its_handle_is_not_admitted() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h"), desk.submit("c", "queue", handle="h"))
+    desk.turn(desk.cancel("b"))
+    assert desk.ends("a") == []
+    assert desk.ends("b", generation=None) == ["place c 2", "start c"]
+
+
+def test_a_run_that_is_over_is_not_admitted() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h"))
+    desk.pending("b").over = True
+    assert desk.ends("a") == []
+
+
+def test_a_cancelled_run_that_has_begun_keeps_its_place_until_it_has_decided() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b")
+    desk.waits("a")
+    desk.asks("a")
+    desk.turn(desk.cancel("a"))
+    assert not desk.pending("a").cleared
+    assert desk.ends("b") == ["start a"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Cancel("a", "ann", "user", "keep", Reply()),
+        AnswerInterrupt("a", "a.1", 1, "ann", Reply()),
+        SendSignal("a", "k", 1, "ann", Reply()),
+    ],
+)
+def test_what_is_for_a_run_goes_on_to_it_if_it_is_pending(message) -> None:
+    desk = Desk()
+    desk.turn(message)
+    assert answer(message.reply) is None
+    desk.submits("a")
+    message.reply = Reply()
+    desk.turn(message)
+    assert desk.decided == [("run", "a", message)]
+    assert not message.reply.done
+
+
+def test_a_message_finds_the_run_by_its_id_or_by_its_handle() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    for target in ("a", "h"):
+        message = Inject(target, "hello", "ann", Reply())
+        desk.turn(message)
+        assert desk.decided == [("run", "a", message)]
+
+
+def test_a_message_for_nobody_is_refused() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.ends("a", body_remains=True)
+
+    def refusal(target: str) -> str:
+        message = Inject(target, "hello", "ann", Reply())
+        desk.turn(message)
+        refused = answer(message.reply)
+        assert isinstance(refused, NoActiveRun)
+        return str(refused)
+
+    assert refusal("h") == "handle 'h' has no active run"
+    assert refusal("x") == "'x' is no pending run, nor a handle that has one"
+    desk.turn(desk.submit("b", "queue", handle="h"))
+    desk.machine.handles.free("h")
+    assert refusal("h") == "handle 'h' has no active run"
+
+
+# Handles.
+
+
+def test_an_abandoned_body_keeps_its_handle_until_it_is_gone() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h"))
+    assert desk.ends("a", body_remains=True) == []
+    assert desk.turn(BodyGone("a", "h")) == ["handle_changed", "place b 2", "start b"]
+    (event,) = desk.changes()[0].events
+    assert (event.freed, event.by, event.handle, event.seq, event.at) == ("a", "engine", "h", 0, 0)
+    assert desk.turn(BodyGone("a", "h")) == []
+
+
+def test_an_operator_releases_a_handle_from_an_abandoned_body() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.ends("a", body_remains=True)
+    reply: Reply[bool] = Reply()
+    assert desk.turn(ReleaseHandle("h", "ann", reply)) == ["handle_changed"]
+    (change,) = desk.changes()
+    assert (change.reply, change.answer, change.events[0].by) == (reply, True, "ann")
+    assert desk.answers() == []
+    again: Reply[bool] = Reply()
+    assert desk.turn(ReleaseHandle("h", "ann", again)) == []
+    assert desk.answer(again) is False
+
+
+# Clears.
+
+
+def test_a_clear_cancels_what_is_queued_in_a_lane_or_waits_for_it() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h"), desk.submit("c"), desk.submit("d", lane="x"))
+    message = Clear("lane_cleared", "main", "ann", Reply())
+    desk.turn(message)
+    (helper,) = desk.helpers()
+    assert [desk.pending(run).cleared for run in "abcd"] == [False, True, True, False]
+    assert desk.ends("a") == ["start d"]
+
+    async def clear() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(helper)
+            await trio.testing.wait_all_tasks_blocked()
+            for cancel in desk.itself:
+                cancel.reply.set(object())
+
+    trio.run(clear)
+    assert [(cancel.run, cancel.reason, cancel.by) for cancel in desk.itself] == [
+        ("b", "lane_cleared", "ann"),
+        ("c", "lane_cleared", "ann"),
+    ]
+    assert answer(message.reply) == 2
+
+
+def test_a_handle_is_cleared_of_what_waits_in_it() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h"))
+    desk.turn(Clear("handle_cleared", "h", "ann", Reply()))
+    assert [desk.pending(run).cleared for run in "ab"] == [False, True]
+
+
+# The store.
+
+
+def test_while_the_store_is_down_nothing_starts_and_nothing_new_is_taken() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b")
+    desk.turn(StoreIsDown(True))
+    assert desk.ends("a") == []
+    assert desk.submits("c") == []
+    assert isinstance(answer(desk.replies["c"]), Unavailable)
+    assert "c" not in desk.machine.pending
+    assert desk.turn(StoreIsDown(False)) == ["start b"]
+
+
+def test_a_child_that_is_submitted_while_the_store_is_down_is_taken_when_it_is_back() -> None:
+    desk = Desk()
+    desk.submits("a")
+    desk.turn(StoreIsDown(True))
+    assert desk.submits("b", parent="a", ancestors=("a",)) == []
+    assert not desk.replies["b"].done
+    assert desk.turn(StoreIsDown(False)) == ["create b, start b"]
+    assert desk.turn(StoreIsDown(False)) == []
+
+
+def test_what_nobody_decides_about_goes_on_to_the_journal() -> None:
+    desk = Desk()
+    said = Answer(Reply(), 1)
+    desk.turn(said)
+    assert desk.decided == [("journal", "", said)]
+
+
+def test_pending_means_not_ended() -> None:
+    assert Status.QUEUED in PENDING
+    desk = Desk()
+    desk.submits("a")
+    assert list(desk.machine.pending) == ["a"]
+    desk.ends("a")
+    assert desk.machine.pending == {}
+    assert desk.machine.deadline() == math.inf
+
+
+def test_a_second_ask_does_not_bring_back_a_body_that_is_gone() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b")
+    desk.waits("a")
+    desk.asks("a", live_body=True)
+    desk.turn(Leave("a"))
+    desk.turn(Enter("a", 2))
+    desk.ends("b")
+    assert desk.changes()[0].tells == (("run", "a", Started(2, 0, False)),)

@@ -1,0 +1,400 @@
+"""What the supervisor takes up after a restart, what waits for that, and whom it warns of long waits."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+import pytest
+import trio
+
+from greenroom.actors.channel import Reply
+from greenroom.actors.messages import (
+    Ended,
+    KeepTime,
+    Left,
+    NotStored,
+    Phase,
+    Recover,
+    Recovered,
+    Reject,
+    ResetLanes,
+    SetDraining,
+    Submission,
+)
+from greenroom.persistence.store import Deaths, Stored, StoredRequest, StoredRun
+from greenroom.protocol.records import RunRecord
+from greenroom.protocol.states import PENDING, Status
+
+from .driving import WALL
+from .making import submission
+from .supervising import Desk, describe
+
+
+class Store:
+    """What the store held when the engine ended."""
+
+    def __init__(self) -> None:
+        self.stored = Stored("e", 0, 9, 3, False, {}, {}, {}, [], [], [])
+        self.submissions: list[Submission] = []
+
+    def holds(
+        self,
+        run: str,
+        status: Status = Status.QUEUED,
+        *,
+        place: int | None,
+        handle: str | None = None,
+        deaths: int = 0,
+        tried: bool = False,
+        doomed: bool = False,
+        **terms: Any,
+    ) -> Submission:
+        made = submission(handle or f"of-{run}", run, place=place, begun=status is not Status.QUEUED, **terms)
+        record = RunRecord(
+            id=run,
+            handle=made.handle,
+            lane="main",
+            job="walk",
+            kind="start",
+            params={},
+            status=status,
+            place=place,
+            created_at=WALL,
+            updated_at=WALL,
+        )
+        made.stored = StoredRun(record, made.terms, files_doomed=doomed, deaths=deaths, tried=tried)
+        self.stored.pending.append(made.stored)
+        self.submissions.append(made)
+        return made
+
+    def opened(self, limit: int = 3, rejects: dict[str, str] | None = None) -> Desk:
+        """An engine that has begun with it, after its first turn."""
+        desk = Desk(limit)
+        desk.machine.restore(self.stored, self.submissions, rejects or {}, 0.0, WALL)
+        desk.turn()
+        return desk
+
+
+def changes(desk: Desk) -> list[str]:
+    return [describe(change) for change in desk.changes()]
+
+
+# Taking up.
+
+
+def test_queued_runs_enter_again_in_the_order_of_their_places() -> None:
+    store = Store()
+    store.holds("b", place=2)
+    store.holds("a", place=1)
+    desk = store.opened(limit=1)
+    assert changes(desk) == ["start a"]
+    assert desk.pending("b").phase is Phase.QUEUED
+    assert desk.ends("a") == ["start b"]
+
+
+def test_places_go_on_after_the_last_one() -> None:
+    desk = Store().opened()
+    desk.submits("a")
+    assert desk.pending("a").place == 10
+
+
+def test_what_waited_in_its_handle_waits_there() -> None:
+    store = Store()
+    store.holds("a", place=1, handle="h")
+    store.holds("b", place=None, handle="h")
+    store.holds("c", place=None, handle="h")
+    desk = store.opened()
+    assert changes(desk) == ["start a"]
+    assert desk.pending("b").phase is Phase.WAITING
+    assert desk.ends("a") == ["place b 10", "start b"]
+    assert desk.ends("b") == ["place c 11", "start c"]
+
+
+def test_a_handle_that_nobody_holds_any_more_admits_the_first_that_waits() -> None:
+    store = Store()
+    store.holds("b", place=None, handle="h")
+    assert changes(store.opened()) == ["place b 10", "start b"]
+
+
+def test_a_replacement_waits_in_front_and_what_it_replaces_is_cancelled() -> None:
+    store = Store()
+    store.holds("a", Status.SUSPENDED, place=1, handle="h")
+    store.holds("b", place=None, handle="h")
+    store.holds("c", place=None, handle="h", front=True)
+    desk = store.opened()
+    (cancel,) = desk.told("supervisor")
+    assert (cancel.run, cancel.reason, cancel.by) == ("a", "replaced", "engine")
+    desk.turn(Recovered())
+    assert desk.ends("a", generation=None) == ["place c 10", "start c"]
+
+
+@pytest.mark.parametrize(
+    ("status", "doomed", "joins"),
+    [
+        (Status.CANCELLING, False, False),
+        (Status.SUSPENDED, True, False),
+        (Status.SUSPENDED, False, True),
+    ],
+)
+def test_nobody_joins_a_run_that_was_being_cancelled_before_the_restart(status, doomed, joins) -> None:
+    store = Store()
+    store.holds("a", status, place=1, handle="h", doomed=doomed)
+    desk = store.opened()
+    desk.turn(desk.submit("b", "join", handle="h"))
+    assert (desk.answers()[0].error is None) == joins
+
+
+def test_a_replacement_after_a_restart_supersedes_those_that_waited_to_replace() -> None:
+    store = Store()
+    store.holds("a", Status.CANCELLING, place=1, handle="h")
+    store.holds("b", place=None, handle="h", front=True)
+    desk = store.opened()
+    desk.turn(desk.submit("c", "replace", handle="h"))
+    assert [cancel.run for _, _, cancel in desk.changes()[0].tells] == ["b"]
+
+
+def test_drafts_and_request_ids_are_there_again() -> None:
+    store = Store()
+    store.holds("a", place=1, request_id="r")
+    store.stored.drafts["h"] = {"x": 1}
+    store.stored.requests += [
+        StoredRequest("r", "a", None, None),
+        StoredRequest("old", "z", None, WALL - 24 * 3600 + 5),
+    ]
+    desk = store.opened()
+    assert desk.machine.handles.drafts == {"h": {"x": 1}}
+    desk.submits("b", request_id="r")
+    assert desk.answer(desk.replies["b"]).run == "a"
+    desk.submits("c", request_id="old")
+    assert desk.answer(desk.replies["c"]).run == "z"
+    desk.now = 5.0
+    assert desk.submits("d", request_id="old") == ["create d, start d"]
+
+
+def test_a_run_that_can_not_be_started_any_more_is_told_so_and_gets_no_slot() -> None:
+    store = Store()
+    store.holds("a", place=1, deadline=9.0, warn_after=2.0)
+    store.holds("b", place=2)
+    desk = store.opened(rejects={"a": "unknown"})
+    assert desk.told("run") == [Reject("unknown")]
+    assert changes(desk) == ["start b"]
+    assert desk.machine.deadline() == math.inf
+
+
+def test_a_queued_run_watches_its_own_time() -> None:
+    store = Store()
+    store.holds("a", place=1, deadline=9.0)
+    assert store.opened(limit=0).told("run") == [KeepTime()]
+
+
+# Nothing starts before all that had begun have found their way: their places may be lower.
+
+
+def test_nothing_starts_before_every_run_that_had_begun_is_queued_again_or_is_not_to_be() -> None:
+    store = Store()
+    store.holds("a", Status.SUSPENDED, place=2)
+    store.holds("b", Status.RUNNING, place=3)
+    store.holds("c", place=1)
+    desk = store.opened(limit=1)
+    assert [(name, what) for kind, name, what in desk.decided if kind == "run"] == [
+        ("a", Recover([], 0)),
+        ("b", Recover([], 1)),
+    ]
+    assert changes(desk) == []
+    assert desk.turn(Recovered()) == []
+    assert desk.submits("d") == ["create d"]
+    assert desk.turn(Recovered()) == ["start c"]
+
+
+def test_a_run_that_had_begun_hears_of_its_children() -> None:
+    store = Store()
+    store.holds("a", Status.SUSPENDED, place=1)
+    store.holds("b", place=2, parent="a", ancestors=("a",))
+    store.holds("c", place=3, parent="a", ancestors=("a",))
+    assert store.opened().told("run") == [Recover(["b", "c"], 0)]
+
+
+def test_a_run_that_had_begun_is_not_watched_by_the_supervisor() -> None:
+    store = Store()
+    store.holds("a", Status.SUSPENDED, place=1, deadline=9.0, warn_after=2.0)
+    assert store.opened().machine.deadline() == math.inf
+
+
+# Suspects: what executed when the process died is tried one at a time.
+
+
+def suspects(*runs: str) -> Desk:
+    store = Store()
+    for place, run in enumerate(runs):
+        store.holds(run, Status.RUNNING, place=place)
+    desk = store.opened()
+    for run in runs:
+        desk.asks(run)
+    for _ in runs:
+        desk.turn(Recovered())
+    return desk
+
+
+def test_suspects_execute_one_at_a_time_until_they_are_tried() -> None:
+    desk = suspects("a", "b", "c")
+    assert list(desk.machine.order.executing) == ["a"]
+    assert desk.submits("d") == ["create d, start d"]
+    assert desk.machine.deadline() == 30.0
+    assert desk.at(30) == ["remember Deaths a", "start b"]
+    (change, _) = desk.changes()
+    assert (change.memos, change.expect, change.run) == ((Deaths("a", 1, tried=True),), PENDING, "a")
+    assert desk.ends("b") == ["start c"]
+
+
+def test_a_suspect_that_has_ended_while_it_was_set_aside_gets_no_slot() -> None:
+    desk = suspects("a", "b", "c")
+    desk.pending("b").over = True
+    assert desk.ends("a") == ["start c"]
+    other = suspects("a", "b", "c")
+    other.turn(Ended("b", False))
+    assert other.ends("a") == ["start c"]
+
+
+def test_a_reset_ends_the_trial_of_what_executes() -> None:
+    desk = suspects("a", "b")
+    assert desk.turn(ResetLanes("ann", Reply())) == ["lane_changed main", "run_changed a", "start b"]
+
+
+def test_a_run_that_waits_is_not_tried_meanwhile() -> None:
+    desk = suspects("a", "b")
+    desk.now = 10.0
+    assert desk.waits("a") == ["start b"]
+
+
+# Long waits.
+
+
+def waiting(desk: Desk, *runs: str, **fields: Any) -> None:
+    desk.submits(*runs, **({"warn_after": 2.0} | fields))
+
+
+def said(desk: Desk) -> list[tuple[str, float, int, list[str]]]:
+    """The events of long waits in the last turn."""
+    events = [event for change in desk.changes() for event in change.events if event.type == "run_waiting"]
+    return [(event.run, event.waited, event.ahead, event.blockers) for event in events]
+
+
+def test_a_run_that_waits_too_long_in_its_lane_is_told_of_with_what_blocks_it(caplog) -> None:
+    desk = Desk(limit=1)
+    desk.submits("a")
+    waiting(desk, "b", "c")
+    assert desk.machine.deadline() == 2.0
+    desk.at(2)
+    assert said(desk) == [("b", 2.0, 0, ["a"])]
+    (change,) = desk.changes()
+    assert change.expect == frozenset({Status.QUEUED})
+    assert "1 more waited too long" in caplog.text
+    assert desk.machine.deadline() == math.inf
+
+
+def test_a_run_that_starts_in_time_is_not_told_of() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a")
+    waiting(desk, "b")
+    desk.now = 1.0
+    desk.ends("a")
+    assert desk.machine.deadline() == math.inf
+
+
+def test_a_run_that_could_not_be_stored_is_not_told_of() -> None:
+    desk = Desk(limit=0)
+    waiting(desk, "a")
+    desk.turn(NotStored("a"))
+    assert desk.machine.deadline() == math.inf
+
+
+def test_a_run_that_waits_too_long_in_its_handle_is_told_of() -> None:
+    desk = Desk(limit=9)
+    desk.submits("a", handle="h")
+    waiting(desk, "b", handle="h", on_conflict="queue")
+    waiting(desk, "c", handle="h", on_conflict="queue", on_wait=lambda *args: None)
+    desk.at(2)
+    assert said(desk) == [("b", 2.0, 0, ["a"])]
+    assert len(desk.helpers()) == 1
+
+
+def test_a_run_behind_another_of_its_handle_knows_how_many_are_ahead() -> None:
+    heard: list[Any] = []
+    desk = Desk(limit=9)
+    desk.submits("a", handle="h")
+    waiting(desk, "b", handle="h", on_conflict="queue")
+    waiting(desk, "c", handle="h", on_conflict="queue", on_wait=lambda *args: heard.append(args))
+    desk.at(2)
+    (helper,) = desk.helpers()
+    trio.run(helper)
+    assert heard == [(2.0, 1, ["a"])]
+
+
+def test_a_run_that_was_cancelled_as_its_turn_came_is_not_told_of() -> None:
+    desk = Desk(limit=9)
+    desk.submits("a", handle="h")
+    waiting(desk, "b", handle="h", on_conflict="queue")
+    desk.turn(desk.cancel("b"))
+    desk.ends("a")
+    desk.at(2)
+    assert said(desk) == []
+
+
+def test_the_longest_of_each_lane_is_told_of_and_whoever_wants_to_hear_hears_of_its_own(caplog) -> None:
+    desk = Desk(limit=0)
+    waiting(desk, "a", "b")
+    waiting(desk, "c", on_wait=lambda *args: None)
+    waiting(desk, "d", lane="x")
+    desk.at(2)
+    assert [run for run, *_ in said(desk)] == ["a", "d"]
+    assert len(desk.helpers()) == 1
+    (line,) = [line for line in caplog.records if line.levelno == logging.WARNING]
+    assert "run a of handle 'of-a'" in line.message
+    assert "3 more waited too long" in line.message
+    assert "blocked by a limit of 0" in line.message
+
+
+def test_while_the_engine_drains_that_is_what_blocks(caplog) -> None:
+    desk = Desk(limit=1)
+    waiting(desk, "a")
+    desk.submits("z")
+    waiting(desk, "b")
+    desk.turn(SetDraining(True, "ann", Reply()))
+    desk.turn(Left("a", 0), Ended("a", False))
+    desk.at(2)
+    assert "blocked by draining" in caplog.text
+
+
+def test_a_run_that_left_the_queue_is_not_told_of() -> None:
+    desk = Desk(limit=0)
+    waiting(desk, "a", "b")
+    desk.turn(desk.cancel("a"))
+    desk.at(2)
+    assert said(desk) == []  # it is the longest, and waits no longer
+
+
+def test_a_warning_that_has_to_wait_is_said_a_second_later(caplog) -> None:
+    desk = Desk(limit=0)
+    waiting(desk, "a")
+    desk.at(2)
+    desk.now = 0.5
+    waiting(desk, "b", lane="x")
+    desk.at(2.5)
+    assert caplog.text.count("has waited") == 1
+    assert desk.machine.deadline() == 3.0
+    desk.at(3)
+    assert caplog.text.count("has waited") == 2
+
+
+def test_a_warning_that_is_due_is_said_in_any_turn(caplog) -> None:
+    desk = Desk(limit=0)
+    waiting(desk, "a")
+    desk.at(2)
+    desk.now = 0.5
+    waiting(desk, "b", lane="x")
+    desk.at(2.5)
+    desk.now = 3.0
+    desk.turn()
+    assert caplog.text.count("has waited") == 2
