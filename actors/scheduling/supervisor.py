@@ -159,7 +159,6 @@ class SupervisorMachine:
 
     def on_deadline(self, now: float) -> None:
         """A time has come: trials that are over, and runs that have waited too long."""
-        self._now = now
         for deaths in self.order.trials.take_tried(now):
             self.effects.commit(Change((), run=deaths.run, expect=PENDING, memos=(deaths,)))
         self._warn_of_waits(now)

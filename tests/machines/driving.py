@@ -34,6 +34,9 @@ WALL = 1_000_000.0
 """Unix seconds at trio's time 0."""
 
 
+UNANSWERED = "nobody has answered"
+
+
 def answer(reply: Reply[Any]) -> Any:
     """What a reply was answered with, or the error that it was answered with."""
     assert reply.done, "nobody has answered"
@@ -161,17 +164,18 @@ class Driver:
             elif isinstance(what, Change):
                 self.changes.append(what)
             elif isinstance(what, Look):
+                assert kind == "journal", kind
                 self._look(what)
             else:
                 self.told.append((kind, what))
 
     def give(self, message: Any) -> Any:
-        """Tell the machine something, and let everything happen that follows; returns the answer if there is
-        one."""
+        """Tell the machine something, and let everything happen that follows; returns the answer, or
+        `UNANSWERED`."""
         self.hold(message)
         self.settle()
         reply = getattr(message, "reply", None)
-        return answer(reply) if reply is not None and reply.done else None
+        return UNANSWERED if reply is None or not reply.done else answer(reply)
 
     def settle(self) -> None:
         """Commit what is to be committed and do what helpers do, until nothing is left."""

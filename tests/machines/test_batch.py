@@ -246,6 +246,12 @@ def test_memos_are_written_with_what_holds() -> None:
     assert (only.writes, only.events, only.batch().memos) == (True, [], [doomed])
 
 
+def test_a_memo_about_no_run_is_written() -> None:
+    draft = decide(after(), Change((), memos=(FilesDoomed("a"),)))
+    assert held(draft) == [True]
+    assert draft.writes
+
+
 def test_a_batch_in_which_nothing_holds_writes_nothing() -> None:
     assert not decide(after(), end()).writes
     event = HandleChanged(seq=0, at=0, by="app", handle="h", params=1)

@@ -491,6 +491,19 @@ def test_of_the_ended_runs_only_the_last_stay_and_their_lanes_and_handles(monkey
     assert list(snapshot.handles) == ["of-b", "of-c"]
 
 
+def test_what_a_snapshot_holds_is_let_go_of_later(monkeypatch) -> None:
+    monkeypatch.setattr("greenroom.protocol.fold.KEPT_ENDED_RUNS", 1)
+    story = Story()
+    story.create("a", 1, "lane-a")
+    story.move("a", Status.CANCELLED)
+    snapshot = story.projection.snapshot()
+    story.create("b", 2)
+    story.move("b", Status.CANCELLED)
+    folded = fold(snapshot, story.events[snapshot.seq :])
+    assert folded == story.projection.snapshot()
+    assert (list(folded.lanes), list(folded.handles)) == (["main"], ["of-b"])
+
+
 def test_the_events_after_a_snapshot_lead_to_the_next_from_wherever_one_begins(monkeypatch) -> None:
     monkeypatch.setattr("greenroom.protocol.fold.KEPT_ENDED_RUNS", 1)
     story = Story(max_concurrent=5)

@@ -71,7 +71,7 @@ def test_a_second_attempt_goes_on_only_from_what_its_own_run_saved(saver, checkp
 
 
 def test_what_comes_while_the_checkpoint_is_read_is_handled_when_the_body_has_begun() -> None:
-    run = queued(kind="continue")
+    run = queued(kind="continue", run_timeout=10.0)
     run.hold(run.decide_start())
     reply: Reply[str] = Reply()
     run.hold(Inject(run.id, "hello", "ann", reply))
@@ -189,6 +189,19 @@ def test_an_attempt_has_its_run_timeout_for_itself() -> None:
     run.at(4)
     run.raises()
     run.at(9)
+    run.start()
+    assert run.machine.deadline() == 19.0
+
+
+def test_what_an_attempt_executed_does_not_count_for_the_next_one() -> None:
+    run = executing("retry", run_timeout=10.0)
+    run.at(4)
+    run.give(Suspend("time", None, Reply()))
+    run.give(Resume(Reply()))
+    run.start(resumes=True)
+    run.raises()
+    run.at(9)
+    assert run.machine.deadline() == math.inf  # it waits for its slot, and has time for that
     run.start()
     assert run.machine.deadline() == 19.0
 
@@ -317,7 +330,7 @@ def test_a_body_that_ends_while_it_stands_in_its_lane_leaves_it() -> None:
 
 
 def test_a_slot_for_a_body_that_has_ended_meanwhile_is_given_back_until_the_retry() -> None:
-    run = executing("retry")
+    run = executing("retry", run_timeout=3.0)
     run.give(Suspend("time", None, Reply()))
     run.give(Resume(Reply()))
     started = run.decide_start(resumes=True)
@@ -329,6 +342,7 @@ def test_a_slot_for_a_body_that_has_ended_meanwhile_is_given_back_until_the_retr
     assert (run.status, run.record.waiting_for, run.record.reason) == (Status.SUSPENDED, "retry", "retry")
     assert not run.record.interactive
     assert run.supervisor() == [Left(run.id, 0)]
+    assert run.machine.deadline() == 5.0
     run.at(5)
     assert run.supervisor() == [Enter(run.id, 2, False, True)]
 
@@ -449,12 +463,22 @@ def test_a_run_that_waits_needs_its_actor_until_the_engine_ends() -> None:
 
 
 def test_a_run_needs_its_actor_while_a_change_of_it_is_committed() -> None:
-    run = executing()
+    run = executing(run_timeout=10.0)
     run.hold(BodyEnded(Returned(None)))
     assert run.machine.has_work()
     assert run.machine.deadline() == math.inf
     run.settle()
     assert not run.machine.has_work()
+
+
+def test_a_run_needs_its_actor_while_its_files_are_deleted_even_if_the_engine_ends() -> None:
+    run = executing("retry")
+    run.body.finished_files.append("one")
+    run.raises()
+    run.hold(Cancel(run.id, "ann", "user", "delete", Reply()))
+    run.commit()
+    run.hold(Stop(True))
+    assert run.machine.has_work()
 
 
 def test_a_run_with_an_abandoned_body_needs_its_actor_until_the_engine_ends() -> None:
@@ -486,7 +510,17 @@ def test_a_body_that_executes_has_some_time_to_finish() -> None:
     record = run.record
     assert (record.status, record.reason, record.waiting_for) == (Status.SUSPENDED, "shutdown", "slot")
     assert not record.interactive
+    (event,) = run.changed()
+    assert (event.by, event.holds_handle) == ("engine", False)
     assert not run.machine.has_work()
+
+
+@pytest.mark.parametrize("name", ["swim", "calm"])
+def test_a_body_that_has_ended_when_it_was_stopped_is_not_waited_for(name) -> None:
+    run = executing(name)
+    run.stop(now=True)
+    run.stopped()
+    assert run.machine.deadline() == math.inf
 
 
 def test_a_resumable_body_that_waits_is_stopped_at_once() -> None:
@@ -498,7 +532,7 @@ def test_a_resumable_body_that_waits_is_stopped_at_once() -> None:
     run.stopped()
     assert (run.status, run.record.waiting_for) == (Status.SUSPENDED, "time")
     (event,) = run.changed()
-    assert (event.type, event.interactive) == ("run_changed", False)
+    assert (event.type, event.interactive, event.by) == ("run_changed", False, "body")
 
 
 def test_what_can_not_be_resumed_is_cancelled_when_the_engine_ends() -> None:
@@ -546,7 +580,7 @@ def test_the_engines_end_is_nothing_to_a_body_that_ends_already_or_to_a_run_with
 
 
 def test_a_slot_that_comes_after_the_engine_has_stopped_the_body_is_given_back() -> None:
-    run = executing("swim")
+    run = executing("swim", run_timeout=3.0)
     run.give(Suspend("time", WALL + 60, Reply()))
     resumed: Reply[None] = Reply()
     run.give(Resume(resumed))

@@ -18,6 +18,7 @@ from greenroom.actors.messages import (
     Leave,
     Left,
     Reject,
+    SendSignal,
 )
 from greenroom.actors.run.body_messages import Ask, Flag, Resume, Suspend
 from greenroom.actors.run.execution import BodyEnded, Returned, Stopped
@@ -382,10 +383,11 @@ def test_a_body_that_ends_while_it_is_being_abandoned_leaves_its_handle_free() -
     assert not run.changed()[-1].holds_handle
 
 
-def test_a_body_that_ignores_the_engines_end_is_abandoned_and_its_run_goes_on_later() -> None:
+def test_a_body_that_ignores_the_engines_end_is_abandoned_and_its_run_goes_on_later(caplog) -> None:
     run = executing("swim")
     run.stop(now=True)
     run.at(10)
+    assert "ignored its end (shutdown)" in caplog.text
     assert (run.status, run.record.reason, run.record.waiting_for) == (Status.SUSPENDED, "shutdown", "slot")
     assert run.machine.state.ending is None
     assert not run.machine.has_work()
@@ -454,6 +456,52 @@ def test_a_cancel_that_deletes_needs_no_helper_where_there_are_no_files() -> Non
     assert run.helpers == []
     run.settle()
     assert run.status is Status.CANCELLED
+
+
+def test_a_run_without_a_body_keeps_its_files_unless_they_are_to_be_deleted() -> None:
+    run = executing("retry")
+    run.body.finished_files.append("one")
+    run.raises()
+    run.remembered()
+    run.cancel()
+    assert run.remembered() == []
+    assert run.files.calls == []
+
+
+def test_an_abandoned_body_that_ends_while_its_files_are_deleted_keeps_no_handle() -> None:
+    run = executing()
+    run.body.finished_files.append("one")
+    run.cancel(files="delete")
+    run.now = 10
+    run.hold(TimeHasCome())
+    run.help()
+    run.supervisor()
+    run.hold(BodyEnded(Stopped()))
+    run.settle()
+    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, False)]
+
+
+def test_a_signal_does_not_wake_a_flow_whose_files_are_being_deleted() -> None:
+    run = executing("flow")
+    run.body.finished_files.append("one")
+    run.pauses(Pause("signal"))
+    run.hold(cancelling(run, files="delete"))
+    run.commit()
+    run.supervisor()
+    run.hold(SendSignal(run.id, "a", 1, "ann", Reply()))
+    run.commit()
+    assert run.supervisor() == []
+
+
+def test_a_flow_that_wrote_down_its_end_has_its_files_deleted_and_nothing_more_written() -> None:
+    run = executing("flow")
+    run.body.finished_files.append("one")
+    run.cancel(files="delete")
+    run.remembered()
+    run.body.end_is_written = True
+    run.stopped()
+    assert run.files.calls == [("delete", ["one"])]
+    assert run.remembered() == []
 
 
 def test_a_run_that_succeeds_keeps_its_files() -> None:
@@ -599,8 +647,10 @@ def test_a_start_that_comes_while_files_are_deleted_for_a_cancel_executes_nothin
     assert (run.status, run.record.reason) == (Status.CANCELLING, "user")
     assert run.changed()[-1].by == "ann"
     assert len(run.bodies) == 1
-    run.settle()
+    run.help()
+    run.commit()
     assert run.status is Status.CANCELLED
+    assert run.helpers == []  # no checkpoint is read for it
     assert run.supervisor() == [
         Leave(run.id),
         Cancelling(run.id),

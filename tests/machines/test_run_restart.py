@@ -60,6 +60,16 @@ def test_a_resumable_run_that_executed_goes_on_with_the_same_attempt() -> None:
     assert (run.body.attempt, run.record.attempt) == (1, 1)
 
 
+def test_a_resumable_run_goes_on_with_whichever_attempt_it_was() -> None:
+    run = recovered(record_of(Status.RUNNING, "swim", attempt=2), "swim")
+    assert run.supervisor()[1] == Enter("r", 2, False, False)
+
+
+def test_a_retry_without_a_time_gets_a_new_place_at_once() -> None:
+    record = record_of(Status.SUSPENDED, "swim", waiting_for="retry", reason="retry")
+    assert recovered(record, "swim").supervisor() == [Enter("r", 2, False, True), Recovered()]
+
+
 def test_a_run_that_executed_and_has_an_attempt_left_is_tried_again() -> None:
     run = recovered(record_of(Status.RUNNING, "retry"), "retry")
     assert run.supervisor() == [Left("r", None), Enter("r", 2, False, False), Recovered()]
@@ -149,6 +159,21 @@ def test_what_the_last_body_left_unfinished_is_deleted_before_the_next_one_begin
     assert run.remembered() == [Deaths("r", 0), FileGivenUp("r", "two")]
     assert len(run.bodies) == 1
     assert run.machine.state.files == ["one"]
+
+
+def test_a_body_begins_when_the_parts_are_deleted_whatever_came_meanwhile() -> None:
+    run = after_restart(record_of(Status.RUNNING, "flow"), "flow", files=["two"])
+    run.files.parts = ["two"]
+    run.hold(Recover([]))
+    run.commit()
+    run.hold(SendSignal("r", "a", 7, "ann", Reply()))
+    run.hold(run.decide_start())
+    run.help()  # it is deleted while the signal is being committed
+    run.hold(SendSignal("r", "b", 8, "ann", Reply()))
+    run.commit()
+    assert run.bodies == []
+    run.settle()
+    assert [(came.key, came.value) for came in run.body.inbox] == [("a", 7), ("b", 8)]
 
 
 def test_a_part_that_was_never_recorded_is_only_deleted() -> None:
@@ -325,6 +350,13 @@ def test_a_question_has_no_more_time_after_a_restart_than_it_was_given() -> None
     assert endless.machine.deadline() == math.inf
 
 
+def test_the_time_of_a_question_is_counted_from_the_restart() -> None:
+    run = recovered(
+        record_of(Status.SUSPENDED, "swim", waiting_for="answer"), "swim", questions=[question(1)], now=50.0
+    )
+    assert run.machine.deadline() == 300.0
+
+
 def test_a_body_asks_on_what_was_open_before_the_restart() -> None:
     run = suspended("time", wakes_at=WALL + 5, questions=[question(1)])
     run.at(5)
@@ -493,6 +525,20 @@ def test_a_resumable_run_that_lost_its_body_is_queued_again_at_once() -> None:
     assert run.machine.deadline() == 14.0
 
 
+def test_what_the_lost_body_executed_and_called_is_the_next_ones_to_do_again() -> None:
+    run = executing("swim", run_timeout=10.0)
+    run.at(4)
+    run.give(Suspend("time", None, Reply()))
+    run.give(Resume(Reply()))
+    run.start(resumes=True)
+    run.body.children["child"] = None
+    lapse(run)
+    run.start()
+    assert run.machine.deadline() == 14.0
+    run.returns()
+    assert run.supervisor()[-1].run == "child"
+
+
 def test_a_run_that_lost_its_body_and_has_an_attempt_left_is_tried_again() -> None:
     run = executing("retry")
     lapse(run)
@@ -591,6 +637,18 @@ def test_a_slot_that_crosses_the_loss_of_the_body_is_given_back_for_a_new_one() 
     assert len(run.bodies) == 1
     assert (run.status, run.record.reason, run.record.waiting_for) == (Status.SUSPENDED, "lease_lost", "slot")
     assert run.supervisor() == [Left(run.id, 0), Enter(run.id, 1, False, False)]
+
+
+def test_a_slot_for_a_lost_body_whose_run_is_tried_again_is_given_back_until_the_retry() -> None:
+    run = executing("broken")
+    lapse(run)
+    run.start()
+    run.give(Suspend("time", WALL + 60, Reply()))
+    run.give(Resume(Reply()))
+    started = run.decide_start(resumes=True)
+    run.raises()
+    run.give(started)
+    assert (run.status, run.record.reason, run.record.waiting_for) == (Status.SUSPENDED, "retry", "retry")
 
 
 def test_memos_of_waits_name_the_terms_with_their_length() -> None:

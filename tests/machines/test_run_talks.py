@@ -11,7 +11,7 @@ from greenroom.actors.channel import Reply
 from greenroom.actors.engine.suspends import Suspended
 from greenroom.actors.messages import AnswerInterrupt, Cancel, Enter, Inject, Left, SendSignal
 from greenroom.actors.run.body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
-from greenroom.actors.run.message_gate import MAX_MESSAGES
+from greenroom.actors.run.message_gate import MAX_MESSAGES, MessageGate
 from greenroom.actors.run.pause import Message, Pause, Question, Signal
 from greenroom.persistence.store import AnswersSpent, Checkpoint, MessagesTaken
 from greenroom.protocol.errors import (
@@ -27,7 +27,7 @@ from greenroom.protocol.errors import (
 from greenroom.protocol.events import InterruptClosed, InterruptOpened
 from greenroom.protocol.states import Status
 
-from .driving import WALL, Driver, answer, executing, queued, record_of, recovered
+from .driving import UNANSWERED, WALL, Driver, answer, executing, queued, record_of, recovered
 
 DENIED = {"approved": False, "reason": "cancelled"}
 SHUT_DOWN = {"approved": False, "reason": "shutdown"}
@@ -349,12 +349,12 @@ def test_a_checkpoint_of_a_run_without_a_body_is_not_taken() -> None:
     run = executing("retry")
     run.raises()
     run.remembered()
-    assert save(run) is None
+    assert save(run) == UNANSWERED
     abandoned = executing()
     abandoned.cancel()
     abandoned.at(10)
     abandoned.remembered()
-    assert save(abandoned) is None
+    assert save(abandoned) == UNANSWERED
     assert run.remembered() == abandoned.remembered() == []
 
 
@@ -403,6 +403,15 @@ def test_a_body_takes_over_a_question_that_is_open_without_one() -> None:
     assert answer(asked.answer) == "!"
 
 
+def test_a_body_can_take_over_such_a_question_without_its_slot() -> None:
+    run = executing("swim")
+    run.pauses(Pause("answer", WALL + 5, question=Question("key", "?"), within=5))
+    run.at(5)
+    run.start()
+    assert answer(asks(run, data="?", release=True).reply) is True
+    assert run.status is Status.SUSPENDED
+
+
 def test_a_body_that_asks_with_other_data_withdraws_what_is_open_under_its_key(caplog) -> None:
     run = executing("swim")
     run.pauses(Pause("answer", WALL + 5, question=Question("key", "?"), within=5))
@@ -411,7 +420,7 @@ def test_a_body_that_asks_with_other_data_withdraws_what_is_open_under_its_key(c
     run.changed()
     asks(run, data="another?")
     withdrawn, opened = run.changed()
-    assert (withdrawn.outcome, withdrawn.interrupt) == ("withdrawn", f"{run.id}.1")
+    assert (withdrawn.outcome, withdrawn.interrupt, withdrawn.by) == ("withdrawn", f"{run.id}.1", "body")
     assert opened.interrupt == f"{run.id}.2"
     assert "asks something else" in caplog.text
 
@@ -426,6 +435,7 @@ def test_a_checkpoint_withdraws_what_no_body_waits_for() -> None:
     save(run)
     assert closed(run) == [("1", "withdrawn", None, "body")]
     assert run.machine.state.interrupts.any_open()
+    assert answers(run, 1) == "already_resolved"
 
 
 def test_a_question_that_times_out_without_a_body_is_answered_with_nothing() -> None:
@@ -548,10 +558,30 @@ def test_a_streaming_job_takes_messages_only_while_it_streams() -> None:
 
 
 def test_a_flow_takes_no_messages_and_a_body_no_signals() -> None:
-    assert isinstance(inject(executing("flow")), NotInteractive)
+    flow = executing("flow")
+    assert isinstance(inject(flow), NotInteractive)
+    assert flow.changed() == []
     refused = signal(executing())
     assert isinstance(refused, Conflict)
     assert "only flows take signals" in str(refused)
+
+
+def test_a_gate_is_shut_until_there_is_a_body() -> None:
+    gate = MessageGate("r", "interactive")
+    refused = gate.refusal(ending=False)
+    assert isinstance(refused, NotInteractive)
+    assert str(refused).startswith("run r takes no messages now")
+    gate.awaited = True
+    assert gate.refusal(ending=False) is None
+    gate.new_body()
+    assert gate.refusal(ending=False) is None
+    assert isinstance(gate.refusal(ending=True), NotInteractive)
+    gate.set("compacting", True)
+    gate.no_body()
+    gate.awaited = True
+    assert gate.refusal(ending=False) is None
+    assert MessageGate("r", "streaming", interactive=True).streaming is False
+    assert MAX_MESSAGES == 1000
 
 
 # Signals.

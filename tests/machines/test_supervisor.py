@@ -337,6 +337,13 @@ def test_an_engine_that_is_left_takes_nothing_new() -> None:
     assert isinstance(desk.answer(desk.replies["a"]), Draining)
 
 
+def test_what_is_queued_when_an_engine_is_left_does_not_start() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b")
+    desk.turn(Closing(False, Reply()))
+    assert desk.ends("a") == []
+
+
 def test_no_more_runs_are_pending_than_are_allowed() -> None:
     desk = Desk(limit=0, max_pending=2)
     desk.submits("a", "b", "c")
@@ -503,6 +510,22 @@ def test_a_slot_that_a_run_was_about_to_get_is_free_when_it_has_ended() -> None:
     assert desk.turn(Left("b", None), Ended("b", False)) == ["start c"]
 
 
+def test_a_queued_run_that_could_not_be_stored_leaves_its_lane() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b", "c")
+    desk.turn(NotStored("b"))
+    assert desk.ends("a") == ["start c"]
+
+
+def test_a_run_that_is_cancelled_while_it_stands_in_its_lane_with_its_body_leaves_it() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b", "c")
+    desk.waits("a")
+    desk.asks("a", live_body=True)
+    desk.turn(Left("a", None), Cancelling("a"))
+    assert desk.ends("b") == ["start c"]
+
+
 def test_a_run_that_could_not_be_stored_leaves_nothing_behind() -> None:
     desk = Desk(limit=1)
     desk.submits("a", handle="h")
@@ -520,6 +543,15 @@ def test_a_run_whose_time_is_over_gets_no_slot() -> None:
     desk.submits("d", queue_timeout=5.01, deadline=5.01)
     desk.now = 4.9995
     assert desk.ends("a") == ["start d"]
+
+
+@pytest.mark.parametrize("terms", [{"queue_timeout": 4.0 + 0.001}, {"deadline": 4.0 + 0.001}])
+def test_a_run_whose_time_is_over_in_a_moment_gets_no_slot_even_in_a_turn_without_messages(terms) -> None:
+    desk = Desk(limit=0)
+    desk.submits("a", **terms)
+    desk.machine.order.limit = 1
+    desk.now = 4.0
+    assert desk.turn() == []
 
 
 def test_a_run_that_has_begun_has_no_queue_timeout() -> None:

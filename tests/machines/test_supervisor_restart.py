@@ -69,10 +69,11 @@ class Store:
         self.submissions.append(made)
         return made
 
-    def opened(self, limit: int = 3, rejects: dict[str, str] | None = None) -> Desk:
+    def opened(self, limit: int = 3, rejects: dict[str, str] | None = None, now: float = 0.0) -> Desk:
         """An engine that has begun with it, after its first turn."""
         desk = Desk(limit)
-        desk.machine.restore(self.stored, self.submissions, rejects or {}, 0.0, WALL)
+        desk.now = now
+        desk.machine.restore(self.stored, self.submissions, rejects or {}, now, WALL)
         desk.turn()
         return desk
 
@@ -189,6 +190,12 @@ def test_a_queued_run_watches_its_own_time() -> None:
     assert store.opened(limit=0).told("run") == [KeepTime()]
 
 
+def test_a_run_that_was_told_of_before_the_restart_is_not_told_of_again() -> None:
+    store = Store()
+    store.holds("a", place=1, warn_after=2.0, created_at=90.0)
+    assert store.opened(limit=0, now=100.0).machine.deadline() == math.inf
+
+
 # Nothing starts before all that had begun have found their way: their places may be lower.
 
 
@@ -245,7 +252,9 @@ def test_suspects_execute_one_at_a_time_until_they_are_tried() -> None:
     assert desk.at(30) == ["remember Deaths a", "start b"]
     (change, _) = desk.changes()
     assert (change.memos, change.expect, change.run) == ((Deaths("a", 1, tried=True),), PENDING, "a")
+    assert len(desk.machine.order.trials) == 2
     assert desk.ends("b") == ["start c"]
+    assert len(desk.machine.order.trials) == 1
 
 
 def test_a_suspect_that_has_ended_while_it_was_set_aside_gets_no_slot() -> None:

@@ -1,14 +1,78 @@
-"""Mutants that nothing can tell from the original, by module: the function, the change, and the reason."""
+"""Mutants that nothing can tell from the original, by module: the function, the change, and the reason.
+
+A change that is possible in several lines of a function is listed once, for those where it survives.
+"""
 
 from __future__ import annotations
 
+_TRUTH = "the caller only looks whether it is true"
+_BODY = "from running, this is allowed with and without a body"
+_UNREAD = "nobody reads it"
+
 EQUIVALENT: dict[str, dict[str, str]] = {
     "actors/scheduling/order.py": {
-        "Order._offer: 0 → 1": "a lane is offered again at the same place; the second entry is outdated when "
-        "it comes, so only memory is lost",
+        "Order._offer: 0 → 1": "a lane is offered again at the same place; the second entry is outdated "
+        "when it comes, so only memory is lost",
     },
     "actors/scheduling/admission.py": {
-        "Admission._is_repeat: return False → return None": "the caller only looks whether it is true",
+        "Admission._is_repeat: return False → return None": _TRUTH,
         "Admission.commit_start: 1 → 2": "any number below 0 says that nothing of this turn is about the run",
+    },
+    "actors/scheduling/supervisor.py": {
+        "SupervisorMachine.__init__: removed: self._now = 0.0": "every way in sets it",
+        "SupervisorMachine.__init__: 0.0 → 1.0": "every way in sets it",
+        "SupervisorMachine._free_handle: return False → return None": _TRUTH,
+    },
+    "actors/run/machine.py": {
+        "RunMachine.receive: removed: return": "nothing that was put aside can be taken up just now",
+        "RunMachine.has_work: return False → return None": _TRUTH,
+        "RunMachine._started: True → False": _BODY,
+        "RunMachine._put_slot_back: False → True": _BODY,
+    },
+    "actors/run/transitions.py": {
+        "move: 0 → 1": "the journal gives the event its number and time",
+        "move: True → False": _BODY,
+        "_overtaken: return False → return None": _TRUTH,
+    },
+    "actors/run/termination.py": {
+        "expire: 'engine' → 'engine_other'": "a timeout is always the engine's",
+        "stop: removed: return": "nothing follows",
+        "stop: 'engine' → 'engine_other'": _UNREAD,
+        "stop: 'keep' → 'keep_other'": "only `delete` is looked for",
+        "suspend_for_shutdown: False → True": _BODY,
+        "abandon: 'abandoned' → 'abandoned_other'": _UNREAD,
+        "abandon: 'engine' → 'engine_other'": _UNREAD,
+        "abandon: True → False": _UNREAD,
+        "_commit_end: return False → return None": _TRUTH,
+        "_commit_end: outcome.held or not run.submission.refused → "
+        "outcome.held and (not run.submission.refused)": "what doesn't hold was refused, and vice versa",
+    },
+    "actors/run/outcomes.py": {
+        "_pause: False → True": _BODY,
+        "_pause: removed: run.next_attempt = run.attempt": "it is that while a body executes",
+        "_wait_for_retry: False → True": _BODY,
+    },
+    "actors/run/restore.py": {
+        "_go_on_or_end: False → True": _BODY,
+        "lapsed: False → True": _BODY,
+        "_wait_again: 'signal' → 'signal_other'": "only the other kinds of waits are looked for",
+    },
+    "actors/run/requests.py": {
+        "_release_slot: True → False": _BODY,
+        "inject: removed: return": "the gate of an ended run refuses as well; the first answer counts",
+    },
+    "actors/run/interrupts.py": {
+        "Interrupts.open_without_body: False → True": _UNREAD,
+    },
+    "actors/journal/batch.py": {
+        "Draft._progress: 0 → 1": "number and time are set below",
+        "Draft._holds: return False → return None": _TRUTH,
+    },
+    "protocol/fold.py": {
+        "_Lane.__init__: 1 → 2": "no place is below 0",
+        "_Lane.__init__: True → False": "the list is sorted once more",
+        "_Lane.queue: place < self._highest → place <= self._highest": "no two runs have the same place",
+        "_Lane.state: True → False": "the list is sorted once more",
+        "_Lane.state: removed: self._sorted = True": "the list is sorted once more",
     },
 }

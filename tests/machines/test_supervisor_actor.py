@@ -1,0 +1,89 @@
+"""The supervisor's actor hands its machine what comes, and carries out what that decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from greenroom.actors.channel import Reply
+from greenroom.actors.messages import WaitForActive
+from greenroom.actors.scheduling.supervisor import Supervisor
+from greenroom.persistence.store import Stored
+
+from .making import submission, submit
+from .supervising import describe
+
+
+class Directory:
+    """Writes down who is told what."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, Any]] = []
+
+    def tell(self, kind: str, name: str, message: Any) -> bool:
+        self.told.append((kind, name, message))
+        return True
+
+    def changes(self) -> list[str]:
+        told, self.told = self.told, []
+        return [describe(message) for kind, _, message in told if kind == "journal"]
+
+
+def actor(limit: int) -> tuple[Supervisor, Directory, list[Any]]:
+    directory, spawned = Directory(), []
+    supervisor = Supervisor(max_pending=9, directory=directory, spawn=spawned.append)  # type: ignore[arg-type]
+    supervisor.machine.order.limit = limit
+    return supervisor, directory, spawned
+
+
+async def test_what_a_turn_decides_is_carried_out_at_its_end(autojump_clock) -> None:
+    supervisor, directory, _ = actor(limit=1)
+    made = submission(id="a", warn_after=2.0)
+    await supervisor.on_batch([submit(made), submit(submission("bob", "b", warn_after=2.0))])
+    assert directory.changes() == ["create a, start a", "create b"]
+    assert supervisor.submission("a") is made
+    assert supervisor.submission("z") is None
+    assert supervisor.deadline == 2.0
+
+
+async def test_what_waits_too_long_is_told_of_at_the_deadline(autojump_clock) -> None:
+    supervisor, directory, spawned = actor(limit=0)
+    await supervisor.on_batch([submit(submission(id="a", warn_after=2.0, on_wait=lambda *_: None))])
+    directory.changes()
+    await trio.sleep(2)
+    await supervisor.on_deadline()
+    assert directory.changes() == ["run_waiting a"]
+    assert len(spawned) == 1
+    assert supervisor.deadline == float("inf")
+
+
+async def test_what_is_stored_is_taken_up_and_started(autojump_clock) -> None:
+    supervisor, directory, _ = actor(limit=1)
+    made = submission(id="a", place=1)
+    supervisor.restore(Stored("e", 0, 9, 3, False, {}, {}, {}, [], [], []), [made], {}, 0.0)
+    assert directory.changes() == ["start a"]
+
+
+async def test_it_says_what_it_and_its_handles_and_lanes_do(autojump_clock) -> None:
+    supervisor, _, _ = actor(limit=1)
+    await supervisor.on_batch([submit(submission(id="a")), submit(submission("bob", "b"))])
+    await supervisor.on_batch([WaitForActive(Reply())])
+    assert supervisor.report() == {
+        "kind": "supervisor",
+        "name": "",
+        "mailbox": 0,
+        "pending": 2,
+        "executing": ["a"],
+        "limit": 1,
+        "draining": False,
+        "suspects": 0,
+        "waiters": 1,
+    }
+    reports = supervisor.reports()
+    assert reports[0] == supervisor.report()
+    assert [(report["kind"], report["name"]) for report in reports[1:]] == [
+        ("handle", "alice"),
+        ("handle", "bob"),
+        ("lane", "main"),
+    ]
