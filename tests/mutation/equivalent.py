@@ -33,8 +33,11 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "move: 0 → 1": "the journal gives the event its number and time",
         "move: True → False": _BODY,
         "_overtaken: return False → return None": _TRUTH,
+        "_overtaken: False → True": "without a start, only what was not stored loses, and that gives way",
+        ": False → True": "only the end of a run without a body crosses a start, and it says whether it gives way",
     },
     "actors/run/termination.py": {
+        ": False → True": "a body is there only when it is abandoned, and only an end without one gives way",
         "expire: 'engine' → 'engine_other'": "a timeout is always the engine's",
         "stop: removed: return": "nothing follows",
         "stop: 'engine' → 'engine_other'": _UNREAD,
@@ -45,7 +48,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "abandon: True → False": _UNREAD,
         "_commit_end: return False → return None": _TRUTH,
         "_commit_end: outcome.held or not run.submission.refused → "
-        "outcome.held and (not run.submission.refused)": "what doesn't hold was refused, and the other way round",
+        "outcome.held and (not run.submission.refused)": "what does not hold was refused",
     },
     "actors/run/outcomes.py": {
         "_pause: False → True": _BODY,
