@@ -34,7 +34,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "move: True → False": _BODY,
         "_overtaken: return False → return None": _TRUTH,
         "_overtaken: False → True": "without a start, only what was not stored loses, and that gives way",
-        ": False → True": "only the end of a run without a body crosses a start, and it says whether it gives way",
+        ": False → True": "only an end without a body crosses a start; it says itself if it gives way",
     },
     "actors/run/termination.py": {
         ": False → True": "a body is there only when it is abandoned, and only an end without one gives way",
