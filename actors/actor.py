@@ -59,12 +59,7 @@ class Actor:
     fails_with: tuple[type[Exception], ...] = ()
     """What stops the engine and is no bug: it says in one sentence what is to be done."""
 
-    rests: bool = False
-    """Whether it gives its task back while it only waits: there may be very many of its kind. Its state stays
-    as it is, and the next message starts a task again."""
-
     def __init__(self, kind: Kind, name: str) -> None:
-        self.resting = False
         self.kind: Kind = kind
         self.name = name
         self.mailbox = Mailbox()
@@ -96,8 +91,13 @@ class Actor:
         return [self.report()]
 
     @trio.lowlevel.enable_ki_protection
-    async def run(self, alarms: Alarms, deregister: Callable[[Actor], None]) -> None:
-        """Work until there is nothing left to do."""
+    async def run(
+        self,
+        alarms: Alarms,
+        deregister: Callable[[Actor], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Work until there is nothing left to do. `failed` is told of an error before it comes out."""
         alarm = math.inf
         messages = self.mailbox.drain()  # those that woke it
         try:
@@ -113,20 +113,28 @@ class Actor:
                     alarms.set(self, alarm)
                 self._handling = messages = ()  # let go of what has been handled
                 # No checkpoint from here to the end: a message told in between would be lost.
-                if not self.mailbox:
-                    if not self.has_work():
-                        if alarm != math.inf:
-                            alarms.set(self, math.inf)
-                        deregister(self)
-                        return
-                    if self.rests and self.deadline == math.inf:
-                        self.resting = True
-                        return
-                messages = await self.mailbox.take()
-        except self.fails_with as error:
-            logger.critical("the engine stops: %s", error)
+                mailbox = self.mailbox  # as in `take`, without a coroutine more: there may be very many
+                if not mailbox and not self.has_work():
+                    if alarm != math.inf:
+                        alarms.set(self, math.inf)
+                    deregister(self)
+                    return
+                if mailbox.has_news:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    await trio.lowlevel.wait_task_rescheduled(mailbox.sleep())
+                messages = mailbox.drain()
+        except trio.Cancelled:
             raise
-        except Exception:
+        except BaseException as error:
+            self._log(error)
+            failed(error)
+            raise
+
+    def _log(self, error: BaseException) -> None:
+        if isinstance(error, self.fails_with):
+            logger.critical("the engine stops: %s", error)
+        elif isinstance(error, Exception):
             logger.critical(
                 "%s %r crashed, which stops the engine; it was handling %s",
                 self.kind,
@@ -134,7 +142,6 @@ class Actor:
                 [describe(message) for message in self._handling],
                 exc_info=True,
             )
-            raise
 
 
 def describe(message: object) -> str:
@@ -166,9 +173,6 @@ class Directory:
         if observer is not None:
             observer(kind, name, message)
         actor.mailbox.put(message)
-        if actor.resting:
-            actor.resting = False
-            self._start(actor)
         return True
 
     def add(self, actor: Actor) -> None:

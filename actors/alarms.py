@@ -23,20 +23,24 @@ class Alarms:
     """When to wake which actor. `run` it in a task of its own."""
 
     def __init__(self) -> None:
-        self._wanted: dict[Actor, float] = {}
-        self._heap: list[tuple[float, int, Actor]] = []  # also holds some that are wanted no longer
+        self._numbers_of: dict[Actor, int] = {}  # of the alarms that are wanted
+        self._wanted: dict[int, Actor] = {}
+        # The heap also holds some that are wanted no longer; by number, so that it keeps no actor alive.
+        self._heap: list[tuple[float, int]] = []
         self._numbers = count()  # equal times go in the order they were set
         self._sleep = trio.CancelScope()
 
     def set(self, actor: Actor, at: float) -> None:
         """Wake an actor at this time, in trio's time, and no other; `math.inf` for never."""
-        if at == math.inf:
-            self._wanted.pop(actor, None)
-        else:
-            self._wanted[actor] = at
-            heappush(self._heap, (at, next(self._numbers), actor))
+        before = self._numbers_of.pop(actor, None)
+        if before is not None:
+            del self._wanted[before]
+        if at != math.inf:
+            number = self._numbers_of[actor] = next(self._numbers)
+            self._wanted[number] = actor
+            heappush(self._heap, (at, number))
             if len(self._heap) > 2 * len(self._wanted) + _SLACK:
-                self._heap = [entry for entry in self._heap if self._wanted.get(entry[2]) == entry[0]]
+                self._heap = [entry for entry in self._heap if entry[1] in self._wanted]
                 heapify(self._heap)
             if at < self._sleep.deadline:
                 self._sleep.deadline = at
@@ -52,7 +56,7 @@ class Alarms:
     def _wake_due(self) -> None:
         now = trio.current_time()
         while self._heap and self._heap[0][0] <= now:
-            at, _, actor = heappop(self._heap)
-            if self._wanted.get(actor) == at:
-                del self._wanted[actor]
+            actor = self._wanted.pop(heappop(self._heap)[1], None)
+            if actor is not None:
+                del self._numbers_of[actor]
                 actor.mailbox.wake()

@@ -8,7 +8,7 @@ an idle actor needs half the memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -49,12 +49,21 @@ class Mailbox:
 
     async def take(self) -> Sequence[Any]:
         """Wait for messages and take them all; none, if it is the deadline that has come."""
-        if self._messages or self._alarmed:
+        if self.has_news:
             await trio.lowlevel.checkpoint()
         else:
-            self._sleeper = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._stop)
+            await trio.lowlevel.wait_task_rescheduled(self.sleep())
         return self.drain()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there are messages, or the deadline has come."""
+        return self._alarmed or bool(self._messages)
+
+    def sleep(self) -> Callable[[object], trio.lowlevel.Abort]:
+        """Have the task woken at news, which now waits to be rescheduled; returns how its wait is aborted."""
+        self._sleeper = trio.lowlevel.current_task()
+        return self._stop
 
     def drain(self) -> Sequence[Any]:
         """Take all messages that are there, without waiting."""
@@ -70,13 +79,14 @@ class Mailbox:
 class Reply(Generic[T]):
     """A one-shot reply. The first `set` or `fail` decides; any number of tasks may `get` it."""
 
-    __slots__ = ("_error", "_value", "_waiting", "done")
+    __slots__ = ("_error", "_first", "_others", "_value", "done")
 
     def __init__(self) -> None:
         self.done = False
         self._value: T | None = None
         self._error: Exception | None = None
-        self._waiting: list[trio.lowlevel.Task] | None = None  # most replies are there before anyone waits
+        self._first: trio.lowlevel.Task | None = None  # who waits: one or none, nearly always
+        self._others: list[trio.lowlevel.Task] | None = None
 
     def set(self, value: T) -> None:
         """Answer."""
@@ -94,28 +104,36 @@ class Reply(Generic[T]):
         """Wait for the answer."""
         if self.done:
             await trio.lowlevel.checkpoint()
+        elif self._first is None and self._others is None:
+            self._first = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._leave_first)
         else:
             task = trio.lowlevel.current_task()
-            if self._waiting is None:
-                self._waiting = []
-            self._waiting.append(task)
-            await trio.lowlevel.wait_task_rescheduled(partial(_stop_waiting, self._waiting, task))
+            if self._others is None:
+                self._others = []
+            self._others.append(task)
+            await trio.lowlevel.wait_task_rescheduled(partial(_leave, self._others, task))
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]  # `done` without an error: the value was set
 
     def _finish(self) -> None:
         self.done = True
-        if self._waiting is not None:
-            waiting, self._waiting = self._waiting, None
-            for task in waiting:
+        if self._first is not None:
+            first, self._first = self._first, None
+            trio.lowlevel.reschedule(first)
+        if self._others is not None:
+            others, self._others = self._others, None
+            for task in others:
                 trio.lowlevel.reschedule(task)
 
+    def _leave_first(self, _: object) -> trio.lowlevel.Abort:
+        self._first = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
-def _stop_waiting(
-    waiting: list[trio.lowlevel.Task], task: trio.lowlevel.Task, _: object
-) -> trio.lowlevel.Abort:
-    waiting.remove(task)
+
+def _leave(others: list[trio.lowlevel.Task], task: trio.lowlevel.Task, _: object) -> trio.lowlevel.Abort:
+    others.remove(task)
     return trio.lowlevel.Abort.SUCCEEDED
 
 

@@ -8,34 +8,34 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from ..protocol.errors import GreenroomError, NoActiveRun
 from .actor import Delivery, Kind
-from .change import Change
 from .channel import Reply
-from .journalmessages import Answer
+from .journal.change import Change
+from .journal.messages import Answer
 from .messages import AnswerInterrupt, Cancel, Inject, SendSignal, Submission
 
 if TYPE_CHECKING:
     from .run.execution import Execution
 
 Spawn = Callable[[Callable[[], Awaitable[object]]], None]
+_Effect = tuple[Kind | Literal["helper", "body"], str, Any]
 
 
-class Effects:
-    """See the module's text."""
+class Effects(msgspec.Struct, gc=False):
+    """See the module's text. Between turns there is nothing in it that the garbage collector could find."""
 
-    __slots__ = ("_decided",)
-
-    def __init__(self) -> None:
-        self._decided: list[tuple[Kind | Literal["helper", "body"], str, Any]] = []
+    _decided: list[_Effect] | None = None
 
     def tell(self, kind: Kind, name: str, message: object) -> None:
         """Tell an actor a message."""
-        self._decided.append((kind, name, message))
+        self._add((kind, name, message))
 
     def commit(self, change: Change) -> None:
         """Have the journal decide and commit a change."""
-        self._decided.append(("journal", "", change))
+        self._add(("journal", "", change))
 
     def answer(
         self,
@@ -46,21 +46,21 @@ class Effects:
         about: Submission | None = None,
     ) -> None:
         """Answer once everything before is committed."""
-        self._decided.append(("journal", "", Answer(reply, value, error, about)))
+        self._add(("journal", "", Answer(reply, value, error, about)))
 
     def help(self, call: Callable[[], Awaitable[object]]) -> None:
         """Start a task beside the actors."""
-        self._decided.append(("helper", "", call))
+        self._add(("helper", "", call))
 
     def start_body(self, execution: Execution) -> None:
         """Start a body."""
-        self._decided.append(("body", "", execution))
+        self._add(("body", "", execution))
 
     def carry_out(
         self, delivery: Delivery, spawn: Spawn, start_body: Callable[[Execution], None] | None = None
     ) -> None:
         """Do all of it, in order. Called by the actor, never by the machine."""
-        decided, self._decided = self._decided, []
+        decided, self._decided = self._decided or (), None
         for kind, name, what in decided:
             if kind == "helper":
                 spawn(what)
@@ -70,10 +70,16 @@ class Effects:
             elif not delivery.tell(kind, name, what):
                 _not_delivered(what)
 
-    def take(self) -> list[tuple[Kind | Literal["helper", "body"], str, Any]]:
+    def take(self) -> list[_Effect]:
         """What has been decided since the last time; for tests of machines."""
-        decided, self._decided = self._decided, []
+        decided, self._decided = self._decided or [], None
         return decided
+
+    def _add(self, effect: _Effect) -> None:
+        if self._decided is None:
+            self._decided = [effect]
+        else:
+            self._decided.append(effect)
 
 
 def _not_delivered(message: object) -> None:

@@ -282,8 +282,8 @@ class Left(msgspec.Struct, gc=False):
 
 
 class Ended(msgspec.Struct, gc=False):
-    """From the journal to the supervisor, behind `Left`: the run has ended. `body_remains`: but its abandoned
-    body still executes."""
+    """From the journal to the supervisor: the run has ended, and needs neither slot nor place any more.
+    `body_remains`: but its abandoned body still executes."""
 
     run: str
     body_remains: bool

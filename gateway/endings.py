@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import trio
 
-from ..actors.engine import Engine
-from ..actors.stream import FellBehind
+from ..actors.engine.api import Engine
+from ..actors.journal.stream import FellBehind
 from ..protocol.events import Event, RunStateChanged
 from ..protocol.records import RunRecord
 from ..protocol.states import ENDED

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from ..actors.engine import Engine
+from ..actors.engine.api import Engine
 from ..protocol.commandbase import CommandBase
 from .endings import Endings
 from .limited import LimitedEngine

@@ -17,7 +17,7 @@ import msgspec
 import trio
 
 from ..actors.channel import Mailbox
-from ..actors.stream import Published, Stream
+from ..actors.journal.stream import Published, Stream
 from ..protocol.codec import JSON, Codec
 from ..protocol.events import Event, Filter
 from .frames import message_frame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from ..actors.stream import FellBehind
+from ..actors.journal.stream import FellBehind
 from ..protocol.errors import Invalid
 from ..protocol.events import Event, Filter, FlowChanged, NodeWorkerChanged, RunStateChanged
 from ..protocol.names import FLOW

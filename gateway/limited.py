@@ -18,8 +18,8 @@ from .scopes import Scope, without_strangers
 from .snapshots import filtered_in_slices
 
 if TYPE_CHECKING:
-    from ..actors.engine import Engine
-    from ..actors.ticket import Ticket
+    from ..actors.engine.api import Engine
+    from ..actors.engine.ticket import Ticket
     from ..protocol.events import Event
     from ..protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow
     from ..protocol.records import Snapshot

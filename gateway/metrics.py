@@ -9,7 +9,7 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from ..actors.engine import Engine
+from ..actors.engine.api import Engine
 from ..protocol.events import Event, NodeRan, RunStateChanged
 from ..protocol.flow.records import NodeStatus, WorkerState, WorkerStatus
 from ..protocol.fold import Projection

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from ..actors.engine import Engine
+from ..actors.engine.api import Engine
 from .accepting import accept_all
 from .access import Access
 from .config import GatewayConfig

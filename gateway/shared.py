@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from ..actors.engine import Engine
+from ..actors.engine.api import Engine
 from ..protocol.codec import CODECS
 from ..protocol.commands import Welcome
 from ..protocol.events import Filter

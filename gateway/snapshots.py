@@ -15,7 +15,7 @@ import msgspec
 import trio
 from msgspec.structs import replace
 
-from ..actors.engine import Engine
+from ..actors.engine.api import Engine
 from ..protocol.codec import Codec
 from ..protocol.events import Filter
 from ..protocol.fold import Projection

@@ -9,7 +9,7 @@ from __future__ import annotations
 import trio
 
 from ..actors.channel import Mailbox
-from ..actors.stream import FellBehind
+from ..actors.journal.stream import FellBehind
 from ..protocol.errors import Invalid, RateLimited
 from ..protocol.events import Filter
 from .feeds import Feed

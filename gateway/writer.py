@@ -18,7 +18,7 @@ import msgspec
 import trio
 
 from ..actors.channel import Mailbox, Reply
-from ..actors.stream import FellBehind
+from ..actors.journal.stream import FellBehind
 from ..protocol.codec import Codec
 from ..protocol.commandbase import Id
 from ..protocol.events import Filter

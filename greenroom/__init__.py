@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .actors.engine import Engine
-    from .actors.housekeeping import Keep
+    from .actors.engine.api import Engine
+    from .actors.engine.open import open_engine
+    from .actors.engine.retention import Keep
+    from .actors.engine.ticket import Ticket
     from .actors.jobs import Jobs
-    from .actors.opening import open_engine
     from .actors.run.api import Run
     from .actors.run.blocking import BlockingRun
-    from .actors.ticket import Ticket
     from .errors import (
         Compacting,
         Conflict,
@@ -127,19 +127,19 @@ _ERRORS = (
 _HOMES = {
     "BlockingRun": ".actors.run.blocking",
     "Client": ".gateway.client",
-    "Engine": ".actors.engine",
+    "Engine": ".actors.engine.api",
     "Event": ".protocol.events",
     "Filter": ".protocol.events",
     "Jobs": ".actors.jobs",
-    "Keep": ".actors.housekeeping",
+    "Keep": ".actors.engine.retention",
     "Run": ".actors.run.api",
     "RunRecord": ".protocol.records",
     "Services": ".worker.services",
     "Snapshot": ".protocol.records",
-    "Ticket": ".actors.ticket",
+    "Ticket": ".actors.engine.ticket",
     "connect": ".gateway.client",
     "lane_name": ".protocol.names",
-    "open_engine": ".actors.opening",
+    "open_engine": ".actors.engine.open",
     "session_handle": ".protocol.names",
     **dict.fromkeys(_ERRORS, ".errors"),
 }

@@ -17,9 +17,9 @@ from typing import NoReturn
 import attrs
 import trio
 
-from .actors.engine import Engine
+from .actors.engine.api import Engine
+from .actors.engine.open import open_engine
 from .actors.jobs import Jobs
-from .actors.opening import open_engine
 from .collecting import tuned_collector
 from .commands.exits import Exit
 from .config.mistakes import ConfigMistakes

@@ -134,15 +134,18 @@ class MemoryStore:
     async def commit(self, batch: Batch) -> None:
         self._check(batch)
         self._last_seq = batch.after
+        ended: list[tuple[int, str]] = []
         for id, write in batch.runs.items():
             record = write.record
             if write.expected is None:
                 self._insert(id, write.terms or Terms())
             if write.holds_handle:
                 self._held[record.handle] = id
+            if write.ended is not None:
+                ended.append((write.ended, id))
             self._runs[id] = record
-        ended = [(write.ended, id) for id, write in batch.runs.items() if write.ended is not None]
-        self._ended.update((id, None) for _, id in sorted(ended))
+        for _, id in sorted(ended):
+            self._ended[id] = None
         for event in batch.events:
             self._remember_event(event)
         for memo in batch.memos:
@@ -154,7 +157,8 @@ class MemoryStore:
             raise StoreBroken(f"the store is at seq {self._last_seq}, not {batch.before}")
         for id, write in batch.runs.items():
             run = self._runs.get(id)
-            if (None if run is None else run.status) not in (write.expected or {None}):
+            as_expected = write.expected is None if run is None else run.status in (write.expected or ())
+            if not as_expected:
                 raise StoreBroken(f"run {id} is {run and run.status} in the store, not as it should be")
         if batch.memos:
             self._flows.check(batch)
@@ -261,7 +265,10 @@ class MemoryStore:
         self._is_open = False
 
     def _insert(self, id: str, terms: Terms) -> None:
-        self._ids.insert(bisect_left(self._ids, id), id)
+        if not self._ids or id > self._ids[-1]:
+            self._ids.append(id)
+        else:
+            self._ids.insert(bisect_left(self._ids, id), id)
         self._terms[id] = terms
         if terms.request_id is not None:
             self._requests[terms.request_id] = Requested(terms.request_id, id, terms.fingerprint)

@@ -77,32 +77,34 @@ def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecor
             created_at=at,
             updated_at=at,
         )
+    # Made anew rather than by `replace`: there is nothing that happens more often.
     to = event.to
-    changes: dict[str, Any] = {
-        "status": to,
-        "reason": event.reason,
-        "attempt": event.attempt,
-        "place": event.place,
-        "updated_at": at,
-    }
-    if to is not Status.CANCELLING:  # there it tells whether the run still holds a slot
-        changes["waiting_for"] = event.waiting_for
-    if event.interactive is not None:
-        changes.update(interactive=event.interactive, streaming=False, compacting=False)
-    if to is not Status.CANCELLING:
-        changes["detached"] = False
-    if to is Status.RUNNING and run.started_at is None:
-        changes["started_at"] = at
-    if to in ENDED:
-        changes.update(
-            interactive=False,
-            streaming=False,
-            compacting=False,
-            result=event.result,
-            error=event.error,
-            ended_at=at,
-        )
-    return replace(run, **changes)
+    ends, cancelling = to in ENDED, to is Status.CANCELLING
+    same_body = event.interactive is None and not ends
+    return RunRecord(
+        id=run.id,
+        handle=run.handle,
+        lane=run.lane,
+        job=run.job,
+        kind=run.kind,
+        params=run.params,
+        status=to,
+        reason=event.reason,
+        attempt=event.attempt,
+        place=event.place,
+        detached=run.detached and cancelling,
+        interactive=run.interactive if same_body else bool(event.interactive) and not ends,
+        streaming=run.streaming and same_body,
+        compacting=run.compacting and same_body,
+        waiting_for=run.waiting_for if cancelling else event.waiting_for,  # where it tells of the slot
+        progress=run.progress,
+        result=event.result if ends else run.result,
+        error=event.error if ends else run.error,
+        created_at=run.created_at,
+        started_at=at if to is Status.RUNNING and run.started_at is None else run.started_at,
+        ended_at=at if ends else run.ended_at,
+        updated_at=at,
+    )
 
 
 def _after_change(run: RunRecord, event: RunChanged) -> RunRecord:

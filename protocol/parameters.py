@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import typing
 from collections import abc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import lru_cache
 from itertools import chain, islice
@@ -143,15 +143,20 @@ def _misfits(value: Any, kind: Any, path: str) -> Iterator[str]:
 
 def _unknown_keys(value: Any, kind: Any, path: str) -> Iterator[str]:
     """Keys that nothing reads."""
-    for key, part, its_kind in _parts(value, kind):
-        if isinstance(part, dict | list):
-            yield from _unknown_keys(part, its_kind, child_path(path, key))
+    if any(isinstance(part, dict | list) for part in _items(value)):
+        for key, part, its_kind in _parts(value, kind):
+            if isinstance(part, dict | list):
+                yield from _unknown_keys(part, its_kind, child_path(path, key))
     shape = _shape_of(value, kind)
     if shape is not None:
         known = ", ".join(shape.fields) or "none"
         for key in value:
             if key not in shape.fields and key != shape.tag_field:
                 yield f"{child_path(path, key)}: unknown; known are {known}"
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
 
 
 def _parts(value: Any, kind: Any) -> Iterator[tuple[Any, Any, Any]]:
@@ -238,6 +243,8 @@ def _unwrapped(kind: Any) -> Any:
 
 def _aim(kind: Any, value: Any) -> Any:
     """The type that `value` is meant to be: `kind` bare, and of a union the one member of value's form."""
+    if isinstance(kind, type):
+        return kind  # most are classes
     while True:
         if get_origin(kind) is Annotated:
             kind = get_args(kind)[0]

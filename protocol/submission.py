@@ -19,6 +19,7 @@ from .validation import check_seconds, check_version
 
 OnConflict = Literal["reject", "queue", "replace", "join"]
 """What to do if the handle is busy."""
+_ON_CONFLICT = get_args(OnConflict)
 
 OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
 """Called with how long a run has waited, how many are ahead of it, and the ids of those that block it."""
@@ -61,8 +62,8 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise `Invalid` for what is no option. Job, handle, lane, parameters and times are checked where it
         is known what they mean."""
-        if self.on_conflict not in get_args(OnConflict):
-            known = ", ".join(get_args(OnConflict))
+        if self.on_conflict not in _ON_CONFLICT:
+            known = ", ".join(_ON_CONFLICT)
             raise Invalid(f"on_conflict must be one of {known}, not {self.on_conflict!r}")
         if self.kind not in ("start", "continue"):
             raise Invalid(f"kind must be 'start' or 'continue', not {self.kind!r}")

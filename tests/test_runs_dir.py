@@ -19,7 +19,7 @@ import trio
 from trio.testing import MockClock
 
 from greenroom import Keep, Run
-from greenroom.actors.stream import Stream
+from greenroom.actors.journal.stream import Stream
 from greenroom.errors import Invalid
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.runs_dir import RunFiles

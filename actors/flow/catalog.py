@@ -18,9 +18,9 @@ from ...protocol.errors import Conflict, NotFound
 from ...protocol.events import FlowChanged
 from ...protocol.flow.records import FlowRow, VersionRow, VersionStatus
 from ..actor import Actor
-from ..change import Change
 from ..channel import Reply
-from ..journal import Journal
+from ..journal.change import Change
+from ..journal.journal import Journal
 
 
 class MakeFlow(msgspec.Struct):

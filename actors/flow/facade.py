@@ -25,15 +25,15 @@ from ...protocol.validation import (
     check_version_status,
 )
 from ..channel import Reply
-from ..door import Door
-from ..ticket import Ticket
+from ..engine.door import Door
+from ..engine.ticket import Ticket
 from .catalog import AddVersion, FindVersions, ListFlows, ListVersions, MakeFlow, Needed, digest_of
 from .tools import Tools
 from .view import as_of_now
 
 if TYPE_CHECKING:
     from ...protocol.flow.check import Checked
-    from ..engine import Engine
+    from ..engine.api import Engine
 
 
 class Flows:

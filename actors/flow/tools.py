@@ -14,7 +14,7 @@ from ...protocol.flow.reading import read_graph
 from ...protocol.flow.records import FlowRow, VersionRow
 from ..channel import Reply
 from ..jobs import Jobs
-from ..journal import Journal
+from ..journal.journal import Journal
 from ..workers.crew import Crew
 from .catalog import Catalog, Resolve
 

@@ -23,9 +23,9 @@ from ...protocol.results import raise_unless_succeeded
 from ...protocol.submission import SubmitKeywords, SubmitOptions
 from ...protocol.validation import check_seconds
 from ...protocol.values import copied
-from ..change import Change, Outcome, ProgressReport
 from ..channel import Reply
-from ..door import Caller
+from ..engine.door import Caller
+from ..journal.change import Change, Outcome, ProgressReport
 from .body_messages import Ask, Flag, Save, Taken, Unask, cancel_child
 from .children import Children
 from .context import Body
@@ -128,7 +128,7 @@ class Run:
         await self._body.check_open()
         while not self._body.inbox:
             if release_slot:
-                async with self._body.released("message", None):
+                async with self._body.released("message"):
                     await self._body.news_of_messages()
                 await self._body.look_up()
             else:
@@ -214,12 +214,13 @@ class Run:
         await self._body.check_open()
         if seconds is None:
             raise Invalid("seconds must be a number: give math.inf to sleep until cancelled", value="None")
-        wakes_at = trio.current_time() + check_seconds("seconds", seconds, 0)
+        seconds = check_seconds("seconds", seconds, 0)
+        wakes_at = trio.current_time() + seconds
         if not release_slot:
             await self._body.nap(wakes_at)
             return
         wall = None if wakes_at == math.inf else self._body.services.wall_clock() + seconds
-        async with self._body.released("time", wall):
+        async with self._body.released("time", wall, seconds):
             await self._body.nap(wakes_at)
         await self._body.look_up()
 
@@ -264,7 +265,7 @@ class Run:
         if not accepted.joined or options.on_conflict != "join":
             self._body.children[accepted.run] = None
         try:
-            async with self._body.released("child", None):
+            async with self._body.released("child"):
                 await self._body.wait(ended)
                 child = await calls.record(accepted, ended)
         except BaseException:
@@ -290,7 +291,7 @@ class Run:
             await self._body.report(Change((), memos=(FileFinished(self.id, part.path),)))
             with trio.CancelScope(shield=True):
                 await part.finish()
-            self._body.finished_files.append(part.path)
+            self._body.finished_files = (*self._body.finished_files, part.path)
         except BaseException:
             if self._body.parts[part]:
                 await self._body.give_up([part])

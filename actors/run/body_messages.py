@@ -11,10 +11,12 @@ from ..messages import Cancel
 
 
 class Suspend(msgspec.Struct):
-    """From a body: it waits for `waiting_for` without needing its slot."""
+    """From a body: it waits for `waiting_for` without needing its slot; for a time, in Unix seconds, which
+    was so many seconds away when the wait began."""
 
     waiting_for: Literal["time", "child", "message"]
     wakes_at: float | None
+    within: float | None
     reply: Reply[None]
 
 

@@ -18,8 +18,8 @@ from ...protocol.records import RunRecord
 from ...protocol.states import Status
 from ...protocol.submission import SubmitOptions
 from ..channel import Reply
-from ..door import Caller, Door, Found
-from ..journal import Journal
+from ..engine.door import Caller, Door, Found
+from ..journal.journal import Journal
 from ..messages import Accepted
 from .body_messages import cancel_child
 

@@ -22,11 +22,11 @@ from ...protocol.errors import RunAbandoned
 from ...protocol.events import Event
 from ...protocol.values import copied, json_value
 from ..actor import Delivery
-from ..change import REPORTING, Change, Outcome, ProgressReport
 from ..channel import Reply
-from ..door import Door
-from ..journal import Journal
-from ..journalmessages import Mention
+from ..engine.door import Door
+from ..journal.change import REPORTING, Change, Outcome, ProgressReport
+from ..journal.journal import Journal
+from ..journal.messages import Mention
 from ..messages import Submission
 from .body_messages import Ask, Flag, Resume, Suspend, Unask
 from .interrupts import Kept
@@ -52,6 +52,38 @@ class Services(msgspec.Struct):
 class Body:
     """See the module's text."""
 
+    __slots__ = (
+        "_kept",
+        "_naps",
+        "_news",
+        "_pending",
+        "_phases",
+        "_shields",
+        "attempt",
+        "calls",
+        "cancel_requested",
+        "checkpoint",
+        "children",
+        "closed",
+        "end_is_written",
+        "finished_files",
+        "goes_on_later",
+        "handle",
+        "heard",
+        "id",
+        "inbox",
+        "interrupts",
+        "journal",
+        "kind",
+        "lane",
+        "parts",
+        "progress",
+        "saw_cancel_request",
+        "services",
+        "submission",
+        "woken_at",
+    )
+
     def __init__(
         self,
         submission: Submission,
@@ -66,7 +98,7 @@ class Body:
         self.lane = submission.lane
         self.kind = submission.kind
         self.attempt = attempt
-        self.finished_files: list[str] = []
+        self.finished_files: Sequence[str] = ()
         self.children: dict[str, None] = {}  # the runs that it has called and waits for
         self.submission = submission
         self.checkpoint = None if checkpoint is None else copied(checkpoint.value)
@@ -82,7 +114,7 @@ class Body:
         own = checkpoint is not None and checkpoint.run == self.id
         self.interrupts = Positions(checkpoint.interrupts if own and checkpoint is not None else 0)
         self.calls = Positions(checkpoint.calls if own and checkpoint is not None else 0)
-        self._phases = {"streaming": 0, "compacting": 0}  # how many tasks of the body are in each
+        self._phases: dict[str, int] = {}  # how many tasks of the body are in each
         self.cancel_requested = False
         self.saw_cancel_request = False
         self.goes_on_later = False
@@ -112,7 +144,7 @@ class Body:
     async def phase(self, name: Literal["streaming", "compacting"]) -> AsyncIterator[None]:
         """A phase that others can see, without a time limit."""
         await self.check_open()
-        self._phases[name] += 1
+        self._phases[name] = self._phases.get(name, 0) + 1
         try:
             if self._phases[name] == 1:
                 await self.ask_actor(Flag(name, True, Reply()))
@@ -322,9 +354,12 @@ class Body:
 
     @asynccontextmanager
     async def released(
-        self, waiting_for: Literal["time", "child", "message"], wakes_at: float | None
+        self,
+        waiting_for: Literal["time", "child", "message"],
+        wakes_at: float | None = None,
+        within: float | None = None,
     ) -> AsyncIterator[None]:
-        await self.ask_actor(Suspend(waiting_for, wakes_at, Reply()))
+        await self.ask_actor(Suspend(waiting_for, wakes_at, within, Reply()))
         try:
             yield
         finally:

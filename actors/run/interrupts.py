@@ -17,8 +17,8 @@ import msgspec
 from ...persistence.store import Question as StoredQuestion
 from ...protocol.events import Event, InterruptClosed, InterruptOpened
 from ...protocol.values import same_json
-from ..change import REPORTING, Change, Outcome
 from ..channel import Reply
+from ..journal.change import REPORTING, Change, Outcome
 from ..messages import AnswerInterrupt, Submission
 from .body_messages import Ask
 from .pause import Question as PausedQuestion

@@ -21,7 +21,8 @@ import msgspec
 
 from ...persistence.store import Checkpoint
 from ...protocol.states import Status
-from ..change import Committed, Outcome
+from ..engine.suspends import Suspended
+from ..journal.change import Committed, Outcome
 from ..messages import (
     AnswerInterrupt,
     Cancel,
@@ -35,8 +36,7 @@ from ..messages import (
     Stop,
     Submission,
 )
-from ..suspends import Suspended
-from . import errands, outcomes, requests, restore, termination
+from ..run import errands, outcomes, requests, restore, termination
 from .body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
 from .context import Body, Services
 from .errands import ErrandDone

@@ -7,11 +7,13 @@ verdict that told it so, unless it had finished before it noticed.
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
 from typing import Any
 
 from ...protocol.errors import RunCancelled
 from ...protocol.states import Status
 from ..jobs import exponential
+from ..journal.change import Change, Outcome
 from ..messages import BodyGone
 from .context import Body
 from .execution import BodyEnded, Raised, Returned
@@ -85,12 +87,11 @@ def _passes_cancel_on(verdict: Verdict | None, error: BaseException) -> bool:
     return verdict is not None and verdict.to is Status.CANCELLED and isinstance(error, RunCancelled)
 
 
-def _returned(run: RunState, value: Any, body: Body) -> Steps:
+def _returned(run: RunState, value: Any, body: Body) -> Generator[Change, Outcome, bool]:
     verdict = run.verdict
     if verdict is not None and verdict.to is Status.CANCELLED and body.obeyed_cancel:
-        yield from end(run, Status.CANCELLED, reason=verdict.reason, by=verdict.by)
-        return
-    yield from end(run, Status.SUCCEEDED, reason=None, result=value, by="body")
+        return end(run, Status.CANCELLED, reason=verdict.reason, by=verdict.by)
+    return end(run, Status.SUCCEEDED, reason=None, result=value, by="body")
 
 
 def _raised(run: RunState, error: BaseException) -> Steps:

@@ -8,24 +8,26 @@ another task of the body) is not counted: the next body asks for it once more.
 
 from __future__ import annotations
 
+import msgspec
 
-class Positions:
-    """One such count."""
 
-    __slots__ = ("_last", "_open")
+class Positions(msgspec.Struct, gc=False):
+    """One such count. Most bodies ask for nothing, so the set is made when it is needed."""
 
-    def __init__(self, last: int) -> None:
-        self._last = last
-        self._open: set[int] = set()
+    _last: int
+    _open: set[int] | None = None
 
     def begin(self) -> int:
         """The position of what is asked for now."""
         self._last += 1
+        if self._open is None:
+            self._open = set()
         self._open.add(self._last)
         return self._last
 
     def end(self, position: int) -> None:
         """It was given, or given up."""
+        assert self._open is not None, "it begins before it ends"
         self._open.remove(position)
 
     def save(self) -> int:

@@ -12,9 +12,9 @@ from ...protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun, N
 from ...protocol.events import Event, RunMessage, RunSignal
 from ...protocol.states import PENDING, Status
 from ...protocol.values import copied
-from ..change import REPORTING, Change
+from ..journal.change import REPORTING, Change
+from ..journal.messages import unavailable
 from ..messages import AnswerInterrupt, Inject, SendSignal
-from ..outage import unavailable
 from .body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
 from .message_gate import MAX_MESSAGES
 from .pause import Message, Signal
@@ -32,9 +32,8 @@ def suspend(run: RunState, message: Suspend) -> Steps:
     elif run.status is not Status.RUNNING:
         message.reply.fail(_second_wait(run))
     else:
-        at, now = message.wakes_at, run.services.wall_clock()
-        run.waits_until = at
-        memos = () if at is None else (run.wakes_at(at, max(0.0, at - now)),)
+        at = run.waits_until = message.wakes_at
+        memos = () if at is None else (run.wakes_at(at, message.within),)
         yield from _release_slot(run, message.waiting_for, memos)
         message.reply.set(None)
 

@@ -16,14 +16,14 @@ from ...persistence.store import Deaths, FileGivenUp, StoredRun
 from ...protocol.events import RunChanged
 from ...protocol.states import Status
 from ..actor import TellWhenSet
-from ..change import Change
 from ..channel import Countdown
+from ..engine.recovery import holds_slot
 from ..jobs import unknown_job
-from ..journalmessages import WatchEnd
+from ..journal.change import Change
+from ..journal.messages import WatchEnd
 from ..messages import Recover
-from ..recovery import holds_slot
+from ..run import errands
 from ..scheduling.trials import MOST_DEATHS
-from . import errands
 from .execution import Execution
 from .pause import Message, Pause, Signal, concerns
 from .state import RunState, Steps

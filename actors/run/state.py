@@ -18,9 +18,9 @@ from ...persistence.store import WakesAt
 from ...protocol.events import Event
 from ...protocol.records import RunRecord
 from ...protocol.states import ENDED, Status
-from ..change import Change, Outcome
 from ..channel import Reply
 from ..effects import Effects
+from ..journal.change import Change, Outcome
 from ..messages import Cancel, Enter, Leave, Recovered, Started, Stop, Submission
 from .context import Services
 from .execution import Execution, LiveBodies

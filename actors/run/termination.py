@@ -19,11 +19,11 @@ from ...protocol.events import Event
 from ...protocol.fold import Projection
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
-from ..change import Change, Outcome
 from ..channel import Reply
-from ..journalmessages import Look
+from ..journal.change import Change, Outcome
+from ..journal.messages import Look
 from ..messages import Cancel, Forget, Reject, Stop
-from . import errands
+from ..run import errands
 from .body_messages import cancel_child
 from .context import Body
 from .state import End, RunState, Steps, Verdict
@@ -250,8 +250,7 @@ def end(
     special, unsaid = run.submission.job.special, unsaid or run.status is Status.SUSPENDED
     writes_down = special is not None and run.execution is None and unsaid
     if not (run.errands or deletes or writes_down):
-        ended = yield from _commit_end(run, ending, ((), ()), gives_way=gives_way)
-        return ended
+        return _commit_end(run, ending, ((), ()), gives_way=gives_way)
 
     async def prepare() -> _Unsaid:
         if deletes:
@@ -265,6 +264,12 @@ def end(
     run.timers.clear()
     run.leave_lane()
     errands.send(run, prepare, partial(_end_prepared, run, ending))
+    return _follows()
+
+
+def _follows() -> Generator[Change, Outcome, bool]:
+    """The end follows later, and nothing is committed before."""
+    yield from ()
     return True
 
 

@@ -52,7 +52,7 @@ class Timers(msgspec.Struct, gc=False):
 
     def next(self) -> float:
         """When the first is due."""
-        return min(self._due.values(), default=math.inf)
+        return min(self._due.values()) if self._due else math.inf
 
     def take_due(self, now: float) -> Iterator[Timer]:
         """What is due, the earliest first. Each is taken out when its turn comes, so one that the caller

@@ -15,7 +15,7 @@ from ...persistence.store import Memo
 from ...protocol.events import Event, RunChanged, RunStateChanged
 from ...protocol.states import ENDED, Status, allowed_from
 from ..actor import Kind
-from ..change import REPORTING, Change, Outcome
+from ..journal.change import REPORTING, Change, Outcome
 from ..messages import Cancelling, Ended, Enter, Left, Started
 from .state import RunState
 
@@ -119,9 +119,9 @@ def _tells(
     id = run.id
     if to is Status.CANCELLING and run.status is Status.RUNNING:
         return (("supervisor", "", Cancelling(id)),)  # the body keeps its slot until it has ended
-    left: tuple[Kind, str, object] = ("supervisor", "", Left(id, run.generation))
     if to in ENDED:
-        return (left, ("supervisor", "", Ended(id, holds_handle)))
+        return (("supervisor", "", Ended(id, holds_handle)),)
+    left: tuple[Kind, str, object] = ("supervisor", "", Left(id, run.generation))
     if to is Status.CANCELLING:
         return (left, ("supervisor", "", Cancelling(id)))
     if enters_again:

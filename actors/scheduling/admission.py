@@ -21,12 +21,11 @@ from ...protocol.events import RunChanged, RunStateChanged
 from ...protocol.fold import Projection
 from ...protocol.states import Status
 from ..actor import Kind
-from ..change import Change
 from ..channel import Reply
 from ..effects import Effects
-from ..journalmessages import Look, WatchEnd
+from ..journal.change import Change
+from ..journal.messages import Look, WatchEnd, unavailable
 from ..messages import Accepted, FindRequest, Phase, Submission, Submit, cancel_replaced
-from ..outage import unavailable
 from .handles import Admit, Handles, Join, Refuse, Wait
 from .requests import Requests
 
@@ -280,9 +279,9 @@ class Admission:
         return self._last_place
 
 
-class _New(msgspec.Struct, frozen=True):
+class _New(msgspec.Struct, frozen=True, gc=False):
     """A run that is to be created at the end of the turn, its place if it doesn't wait in its handle, and the
-    runs that it replaces."""
+    runs that it replaces. The turn is all its life, so the garbage collector need not track it."""
 
     submission: Submission
     place: int | None

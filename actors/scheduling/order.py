@@ -113,14 +113,13 @@ class Order:
             known.privileged.add(run, place)
         self._offer(lane, known)
 
-    def leave(self, run: str, lane: str, now: float) -> None:
+    def leave(self, run: str, lane: str) -> None:
         """A run leaves the queue: it needs no slot, or not now."""
         known = self._lanes.get(lane)
         if known is not None:
             known.take_out(run)
             self._forget_idle(lane, known)
         self.trials.leave(run)
-        self.trials.gave_back(run, now)
 
     def give_back(self, run: str, lane: str, generation: int, now: float) -> None:
         """A run gives its slot back. A slot of an older generation frees nothing."""

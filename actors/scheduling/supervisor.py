@@ -21,11 +21,10 @@ from ...protocol.events import EngineChanged, HandleChanged, LaneChanged, RunCha
 from ...protocol.names import MAIN
 from ...protocol.states import PENDING, Status, allowed_from
 from ..actor import Actor, Directory
-from ..change import Change
 from ..channel import Reply
-from ..clearing import cancel_all, concerned
 from ..effects import Effects, Spawn
-from ..journalmessages import Answer
+from ..journal.change import Change
+from ..journal.messages import Answer
 from ..messages import (
     AnswerInterrupt,
     BodyGone,
@@ -62,6 +61,7 @@ from ..messages import (
     cancel_replaced,
 )
 from .admission import Admission
+from .clearing import cancel_all, concerned
 from .handles import Handles
 from .order import Order, Wait
 from .trials import deaths_after_restart, suspects_after_restart
@@ -277,7 +277,7 @@ class SupervisorMachine:
         submission = self.pending.get(message.run)
         if submission is None or submission.over or message.run in self.order.executing:
             return  # it has a slot already, which it gives back if it can't use it, and asks again
-        self.order.leave(message.run, submission.lane, self._now)
+        self.order.leave(message.run, submission.lane)
         if message.new_place:
             self._admission.draw_place_again(submission)
         submission.next_attempt, submission.body_waits = message.attempt, message.live_body
@@ -286,12 +286,12 @@ class SupervisorMachine:
     def _leave(self, message: Leave) -> None:
         submission = self.pending.get(message.run)
         if submission is not None:
-            self.order.leave(message.run, submission.lane, self._now)
+            self.order.leave(message.run, submission.lane)
 
     def _left(self, message: Left) -> None:
         submission = self.pending[message.run]
         if message.generation is None:
-            self.order.leave(message.run, submission.lane, self._now)
+            self.order.leave(message.run, submission.lane)
         else:
             self._give_back(submission, message.generation)
 
@@ -303,7 +303,7 @@ class SupervisorMachine:
     def _needs_nothing(self, submission: Submission) -> None:
         """The run is pending no longer: it is not queued, and a slot that it was about to get is free."""
         self._watch.drop(submission.id)
-        self.order.leave(submission.id, submission.lane, self._now)
+        self.order.leave(submission.id, submission.lane)
         generation = self.order.executing.get(submission.id)
         if generation is not None:
             self._give_back(submission, generation)
@@ -348,7 +348,7 @@ class SupervisorMachine:
         submission = self.pending.get(message.run)
         if submission is not None and not submission.begun:
             submission.cleared = True  # a cancel of a queued run always succeeds
-            self.order.leave(message.run, submission.lane, self._now)
+            self.order.leave(message.run, submission.lane)
         self._route(message)
 
     def _route(self, message: Cancel | AnswerInterrupt | SendSignal) -> None:
@@ -435,7 +435,7 @@ class SupervisorMachine:
     def _clear(self, message: Clear) -> None:
         runs = concerned(message, self.pending.values())
         for run in runs:
-            self.order.leave(run, self.pending[run].lane, self._now)
+            self.order.leave(run, self.pending[run].lane)
         self.effects.help(lambda: cancel_all(runs, message, self._tell))
 
     def _close(self, message: Closing) -> None:

@@ -1,10 +1,10 @@
 """Runs that executed when the process died, until they have shown that it was not their doing.
 
-A body that takes the whole process with it would do so again after each restart, with all who execute beside
-it. So deaths are counted for each run, and after three of them the run ends (`comeback.py`). Until then such
-runs are *suspects*: one at a time executes, and when it has done so for long enough, or needs its slot no
-longer, comes the next. So the next death counts for the one that was being tried, and for others only where
-they had not been tried at all. Everything else starts as ever.
+A body that takes the whole process with it would do so again after each restart, with all who execute
+beside it. So deaths are counted for each run, and after three of them the run ends (`run/restore.py`).
+Until then such runs are *suspects*: one at a time executes, and when it has done so for long enough, or
+needs its slot no longer, the next one does. So the next death counts for the one that was being tried, and
+for others only where they had not been tried at all. Everything else starts as ever.
 
 Kept by the supervisor; plain data without messages.
 """
@@ -103,6 +103,9 @@ class Trials:
 
     def forget(self, run: str) -> None:
         """The run has ended."""
+        if self._tried == run:
+            self._tried = None
+        self._since.pop(run, None)
         self._aside.pop(run, None)
         self._executed.pop(run, None)
         self._deaths.pop(run, None)

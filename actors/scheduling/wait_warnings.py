@@ -12,8 +12,8 @@ import math
 
 from ...protocol.events import RunWaiting
 from ...protocol.states import Status
-from ..change import Change
 from ..effects import Effects
+from ..journal.change import Change
 from ..messages import Submission
 from .order import Wait
 

@@ -20,8 +20,8 @@ from ...protocol.errors import GreenroomError, NotFound, QueueFull, Unavailable
 from ...protocol.events import NodeWorkerChanged
 from ...protocol.flow.records import WorkerState, WorkerStatus
 from ..actor import Actor
-from ..change import Change
-from ..journal import Journal
+from ..journal.change import Change
+from ..journal.journal import Journal
 from .messages import (
     Allocate,
     CallEnded,

@@ -23,7 +23,7 @@ from ...protocol.submission import SubmitKeywords
 from ...protocol.validation import FilesFate
 
 if TYPE_CHECKING:
-    from ...actors.engine import Engine
+    from ...actors.engine.api import Engine
     from ...protocol.flow.check import Checked
     from .client import Client
 

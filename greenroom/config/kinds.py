@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from ..actors.housekeeping import Keep
+from ..actors.engine.retention import Keep
 from ..actors.workers.networks import Networks
 from ..persistence.addresses import parse_addresses
 from ..protocol.errors import GreenroomError

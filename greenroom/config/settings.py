@@ -10,7 +10,7 @@ from typing import Literal
 
 import attrs
 
-from ..actors.housekeeping import Keep
+from ..actors.engine.retention import Keep
 from ..gateway.config import GatewayConfig
 
 DEFAULT_STORE = "sqlite:///greenroom.db"

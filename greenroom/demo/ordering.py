@@ -15,8 +15,8 @@ import trio
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..actors.engine.open import open_engine
 from ..actors.jobs import Jobs
-from ..actors.opening import open_engine
 from ..commands.flowruns import follow_flow, tree_of
 from ..commands.noderuns import show_node_runs
 from ..commands.showing import brief, console

@@ -136,13 +136,13 @@ class Conduct:
         attempts: Collection[int] = run.next_attempts if to is Status.RUNNING else (run.attempt,)
         if event.attempt not in attempts:
             self._fault(event, f"the attempt was {run.attempt}, and the next is {run.next_attempts}")
-        if event.place != run.place and not (to in ENDED and (event.place or 0) > (run.place or 0)):
-            self._fault(event, f"the place was {run.place}")  # an end may overtake the place just drawn
+        if event.place != run.place:
+            self._fault(event, f"the place was {run.place}")
         if to is Status.CANCELLING and not run.flags["interactive"] and event.reason != "shutdown":
             self._fault(event, f"{run} takes no cancel now")
         if to is Status.RUNNING:
             self._begins(event, run)
-        elif run.stands_in_queue:
+        elif run.stands_in_queue or before is Status.SUSPENDED:
             self.order.left_queue(run)
         elif event.reason == "lease_lost":
             self.order.comes_back(run)
@@ -155,6 +155,8 @@ class Conduct:
         if to is Status.SUSPENDED:
             run.next_attempts = (run.attempt + (self.restarts.costs_attempt(run, event.reason)),)
         if to is not Status.CANCELLING and to is not Status.RUNNING:
+            if run.holds_slot and not run.restored:
+                self.order.gives_back(event.seq, run)
             run.holds_slot = False
         if to in ENDED:
             self._ended(event, run)

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from ..actors.engine import Engine
+from ..actors.engine.api import Engine
 from ..gateway import Gateway, GatewayConfig, open_gateway
 from .lines import Line
 

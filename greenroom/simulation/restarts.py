@@ -68,7 +68,7 @@ class Restarts:
             run.fate = self._fate(run)
             run.next_attempts = self._next_attempts(run)
             run.restored = run.aged = True
-        self._order.opened(limit, limits or {})
+        self._order.opened()
         self.settled = False
         self._since, self._waited = None, 0.0
 

@@ -12,7 +12,7 @@ and no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -156,10 +156,16 @@ class Rules:
         self.witness.shown_snapshot(snapshot)
 
     def files(
-        self, parts: Iterable[tuple[str, str, str]], files: Mapping[tuple[str, str], str], *, at_rest: bool
+        self,
+        parts: Iterable[tuple[str, str, str]],
+        files: Mapping[tuple[str, str], str],
+        *,
+        at_rest: bool,
+        undeleted: Container[tuple[str, ...]] = (),
     ) -> None:
-        """What lies on the disk, just before an instant ends; `at_rest` after the engine has ended."""
-        self.witness.files(parts, files, at_rest)
+        """What lies on the disk, just before an instant ends; `at_rest` after the engine has ended. Those
+        files may be left that are `undeleted` because of the disk."""
+        self.witness.files(parts, files, at_rest, undeleted)
 
     # What is committed.
 
@@ -192,7 +198,6 @@ class Rules:
             self._handle_changed(event)
         elif isinstance(event, EngineChanged):
             self._engine_changed(event)
-        self.order.note_room()
 
     def _remember(self, memo: Any, *, repeated: bool) -> None:
         """`repeated`: the same may come again, after a commit of it whose outcome was unknown."""
@@ -256,7 +261,6 @@ class Rules:
             handle.hold(event.seq, None)
 
     def _engine_changed(self, event: EngineChanged) -> None:
-        self.order.engine_changed(event.max_concurrent, event.draining)
         self.told.max_concurrent = event.max_concurrent
         if event.by != "engine":
             self.restarts.overruled(None)

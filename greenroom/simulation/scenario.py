@@ -18,7 +18,7 @@ import trio
 
 from ..gateway import GatewayConfig
 from ..protocol.errors import GreenroomError, Unavailable
-from . import bodies, controlling, looking, steady, submitting
+from ..simulation import bodies, controlling, looking, steady, submitting
 from .bodies import LANES, Bodies
 from .callers import Caller, Deed, Desk
 from .followers import Follower
@@ -176,6 +176,9 @@ class Play:
             options["max_concurrent"] = random.choice((None, 1, 2, 3))
             options["lanes"] = random.choice(({}, {"side": 2}, {"side": 0, "back": 1}))
         while not self.server.running:
+            if self.server.starting:  # by somebody else
+                await trio.sleep(1)
+                continue
             try:
                 await self.server.start(**options)
             except GreenroomError:  # the disk was not there
@@ -292,7 +295,10 @@ class Play:
             ]
             await first.cancel()
         await self.server.crash()
-        await self.server.start(max_concurrent=random.choice((1, self.max_concurrent)))
+        with trio.CancelScope(
+            shield=True
+        ):  # or whoever needs the server next would find one that is starting
+            await self.server.start(max_concurrent=random.choice((1, self.max_concurrent)))
         self._resting = False
 
     async def stop(self, random: Random) -> None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ..actors.engine import Engine
+from ..actors.engine.api import Engine
+from ..actors.engine.open import open_engine
 from ..actors.jobs import Jobs
-from ..actors.opening import open_engine
 from ..actors.run.api import Run
 from ..gateway import GatewayConfig
 from ..persistence.store import Stored
@@ -55,6 +55,11 @@ class Server:
         self._world = world
         self._life: Life | None = None
         self.lives = 0
+
+    @property
+    def starting(self) -> bool:
+        """Whether somebody has started it, and it isn't up yet."""
+        return self._life is not None and not (self._life.running or self._life.ending)
 
     @property
     def running(self) -> bool:
@@ -147,8 +152,8 @@ class Server:
         disk = self.disk
         if disk.files or disk.parts:
             parts = [key for key in disk.parts if key not in disk.undeleted]
-            files = {key: file.run for key, file in disk.files.items() if key not in disk.undeleted}
-            self.judge(self.rules.files, parts, files, at_rest=at_rest)
+            files = {key: file.run for key, file in disk.files.items()}
+            self.judge(self.rules.files, parts, files, at_rest=at_rest, undeleted=disk.undeleted)
 
     def abandon(self) -> None:
         """The simulation ends: whatever still lives here dies."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..actors.ticket import Ticket
+from ..actors.engine.ticket import Ticket
 from ..gateway.client import ClientTicket
 from ..protocol.events import (
     EngineChanged,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 160
 _ID = re.compile(r"[0-9a-f]{32}")
-_ACTORS = ("supervisor", "handle", "lane", "run", "journal", "body")
+_ACTORS = ("supervisor", "run", "journal", "body")
 
 
 def tell(entries: Iterable[Entry]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import trio
 
-from ..actors.ticket import Ticket
+from ..actors.engine.ticket import Ticket
 from ..gateway.client import ClientTicket
 from ..protocol.events import Event
 from ..protocol.records import RunRecord, Snapshot

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
@@ -186,16 +186,21 @@ class Witness:
         self._just_ended.clear()
 
     def files(
-        self, parts: Iterable[tuple[str, str, str]], files: Mapping[tuple[str, str], str], at_rest: bool
+        self,
+        parts: Iterable[tuple[str, str, str]],
+        files: Mapping[tuple[str, str], str],
+        at_rest: bool,
+        undeleted: Container[tuple[str, ...]],
     ) -> None:
-        """What lies on the disk: unfinished files as handle, path and run; finished ones with their run."""
+        """What lies on the disk: unfinished files as handle, path and run; finished ones with their run; and
+        which of these may be left because the disk has failed."""
         for handle, path, id in parts:
             if id in self._told.deleting:
                 continue
             if at_rest or id not in self._executing or self._told.runs[id].ended:
                 self._fault(f"{path} of handle {handle} is left unfinished by {self._told.runs[id]}")
         for (handle, path), id in files.items():
-            if self._is_deleted(id):
+            if self._is_deleted(id) and (handle, path) not in undeleted:
                 self._fault(f"{path} of handle {handle} is left, but {self._told.runs[id]} was to delete it")
             if (id, path) not in self._told.recorded:
                 self._fault(f"{path} of handle {handle} has its name, which {id} has not recorded")

@@ -12,9 +12,10 @@ import trio
 from greenroom import open_engine
 from greenroom.protocol.states import Status
 
-from . import flows, gateway, memory, store
+from . import before, flows, gateway, memory, store
 from .bare import Floor, RecordingStore, fill, statements_of
 from .figures import Figure, as_json, as_lines
+from .versions import NoHistory, lay_out_commit
 
 MEMORY = {"HANDLES": 10, "RUNS": 20, "ROUNDS": 1, "SHORT": 20, "LONG": 200, "TRACED": 20, "IDLE_RUNS": 5}
 STORE = {"HANDLES": 10, "RUNS": 20, "ROUNDS": 2, "ALONE": 5, "QUEUED": 20, "FINISHED": 20}
@@ -37,6 +38,22 @@ FLOWS = {
     "WAITING": 20,
     "SIGNALS": 3,
     "BUSY": 1,
+}
+
+BEFORE = {
+    "RUNS": 20,
+    "DURABLE_RUNS": 20,
+    "CLIENTS": 5,
+    "FEW_CLIENTS": 4,
+    "FEW_SLOTS": 2,
+    "ALONE": 5,
+    "SHORT": 10,
+    "LONG": 20,
+    "SHORT_TIMES": 1,
+    "BURST": 10,
+    "SUBMITTERS": 2,
+    "ROUNDS": 1,
+    "BARE_ROUNDS": 1,
 }
 
 
@@ -90,6 +107,22 @@ def test_the_flows_benchmark_tells_the_same_to_people_and_to_programs(monkeypatc
     figures = figures_in_small(flows, FLOWS, monkeypatch)
     tell_the_same("flows", figures)
     assert sum(figure.passed is not None for figure in figures) == 3
+
+
+@pytest.mark.usefixtures("_level")
+def test_the_before_benchmark_tells_the_same_to_people_and_to_programs(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(store, "ALONE", 5)
+    try:
+        figures = figures_in_small(before, BEFORE, monkeypatch)
+    except NoHistory as error:
+        pytest.skip(str(error))
+    tell_the_same("before", figures)
+    assert sum(figure.passed is not None for figure in figures) == 7
+
+
+def test_a_commit_that_is_not_in_the_history_is_named(tmp_path: Path):
+    with pytest.raises(NoHistory, match="fetch the history"):
+        lay_out_commit("0" * 40, tmp_path / "version")
 
 
 def test_the_floor_writes_exactly_the_rows_that_the_engine_wrote(

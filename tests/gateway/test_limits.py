@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import lockstep_stream_pair
 
-from greenroom.actors.stream import RING_SIZE
+from greenroom.actors.journal.stream import RING_SIZE
 from greenroom.gateway import GatewayConfig, Limits
 from greenroom.protocol.records import RunRecord
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from greenroom import Jobs, Run, open_engine
-from greenroom.actors.stream import RING_SIZE
+from greenroom.actors.journal.stream import RING_SIZE
 from greenroom.gateway import Limits
 from greenroom.gateway.snapshots import filtered
 from greenroom.protocol.codec import JSON

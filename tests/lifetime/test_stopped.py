@@ -9,6 +9,7 @@ import trio
 
 from greenroom import Engine, Ticket
 from greenroom.errors import Draining, Unavailable
+from greenroom.protocol.submission import SubmitOptions
 from tests.support import Bodies, open_engine
 
 FLOW = {"start": "a", "nodes": {"a": {"kind": "timer", "params": {"delay_ms": 60_000}}}}
@@ -22,6 +23,9 @@ CALLS: dict[str, Callable[[Engine, str], Coroutine[Any, Any, Any]]] = {
     "answer": lambda engine, run: engine.answer(f"{run}.1", 1),
     "signal": lambda engine, run: engine.signal(run, "key", 1),
     "set_params": lambda engine, run: engine.set_params("h", {}),
+    "submit_options": lambda engine, run: engine.submit_options(
+        SubmitOptions(job="wait", handle="h"), by="app"
+    ),
     "set_concurrency": lambda engine, run: engine.set_concurrency("main", 1),
     "set_max_concurrent": lambda engine, run: engine.set_max_concurrent(1),
     "clear_lane": lambda engine, run: engine.clear_lane("main"),

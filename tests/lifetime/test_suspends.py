@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from greenroom import Jobs, Run, open_engine
-from greenroom.actors import suspends
+from greenroom.actors.engine import suspends
 
 TIMER = """
 start: t

@@ -12,12 +12,12 @@ from typing import Any, cast
 import trio
 from msgspec.structs import replace
 
-from greenroom.actors.change import Change, Committed
 from greenroom.actors.channel import Reply
-from greenroom.actors.draft import Draft
-from greenroom.actors.journalmessages import Look
+from greenroom.actors.engine.recovery import picture
+from greenroom.actors.journal.batch import Draft
+from greenroom.actors.journal.change import Change, Committed
+from greenroom.actors.journal.messages import Look
 from greenroom.actors.messages import Cancel, Recover, Started, Stop, Submission
-from greenroom.actors.recovery import picture
 from greenroom.actors.run.context import Body, Services
 from greenroom.actors.run.execution import BodyEnded, Execution, LiveBodies, Raised, Returned, Stopped
 from greenroom.actors.run.machine import RunMachine, TimeHasCome

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from greenroom.actors.change import Change
 from greenroom.actors.channel import Reply
-from greenroom.actors.journalmessages import Answer
+from greenroom.actors.journal.change import Change
+from greenroom.actors.journal.messages import Answer
 from greenroom.actors.messages import Cancel, Ended, Enter, Left, OnConflict, Submission, Submit
 from greenroom.actors.scheduling.supervisor import SupervisorMachine
 from greenroom.protocol.events import RunChanged, RunStateChanged

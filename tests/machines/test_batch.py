@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from greenroom.actors.change import REPORTING, Change, Outcome, ProgressReport
-from greenroom.actors.draft import Draft
+from greenroom.actors.journal.batch import Draft
+from greenroom.actors.journal.change import REPORTING, Change, Outcome, ProgressReport
 from greenroom.persistence.store import FilesDoomed, Terms
 from greenroom.protocol.events import (
     EngineChanged,

@@ -81,16 +81,16 @@ def test_a_run_that_comes_back_with_its_old_place_goes_before_those_that_came_af
 
 def test_a_run_that_leaves_the_queue_is_passed_over() -> None:
     order = with_queue(1, ("a", "x", 1), ("b", "x", 2))
-    order.leave("a", "x", 0.0)
+    order.leave("a", "x")
     assert granted(order) == ["b"]
 
 
 def test_leaving_a_queue_that_the_run_does_not_stand_in_changes_nothing() -> None:
     order = with_queue(1, ("a", "x", 1))
-    order.leave("z", "x", 0.0)
-    order.leave("z", "nowhere", 0.0)
+    order.leave("z", "x")
+    order.leave("z", "nowhere")
     assert granted(order) == ["a"]
-    order.leave("a", "x", 0.0)
+    order.leave("a", "x")
     assert order.executing == {"a": 0}
 
 
@@ -150,6 +150,16 @@ def test_runs_on_trial_execute_one_at_a_time_and_hold_up_nobody() -> None:
     assert granted(order, 1.0) == ["b"]
 
 
+def test_the_trial_of_a_run_lasts_as_long_as_its_slot() -> None:
+    order = with_queue(9, ("a", "main", 1), ("b", "main", 2))
+    order.trials.begin({"a": 1, "b": 1})
+    assert granted(order) == ["a"]
+    order.leave("a", "main")
+    assert order.trials.take_back() == []
+    order.give_back("a", "main", 0, 1.0)
+    assert order.trials.take_back() == ["b"]
+
+
 def test_a_wait_names_the_runs_of_a_full_lane_and_else_all_that_execute() -> None:
     order = with_queue(2, ("a", "x", 1), ("b", "main", 2), ("c", "x", 3), ("d", "main", 4), ("e", "main", 5))
     assert granted(order) == ["a", "b"]
@@ -204,7 +214,7 @@ def test_a_run_that_comes_back_with_its_old_place_to_a_lane_with_nobody_else_que
 
 def test_a_lane_whose_last_run_has_left_is_forgotten() -> None:
     order = with_queue(1, ("a", "x", 1), ("b", "y", 2), ("c", "z", 3))
-    order.leave("a", "x", 0.0)
+    order.leave("a", "x")
     assert list(order.lanes) == ["y", "z"]
     assert list(order.grants(0.0, lambda run: run == "b")) == [Slot("c", 0)]
     assert list(order.lanes) == ["z"]
@@ -212,12 +222,12 @@ def test_a_lane_whose_last_run_has_left_is_forgotten() -> None:
     assert list(order.lanes) == []
 
 
-def test_a_run_on_trial_that_leaves_lets_the_next_one_be_tried() -> None:
+def test_a_run_that_waits_for_its_trial_and_leaves_is_not_tried() -> None:
     order = with_queue(9, ("a", "main", 1), ("b", "main", 2), ("c", "main", 3))
     order.trials.begin({"a": 1, "b": 1, "c": 1})
     assert granted(order) == ["a"]
-    order.leave("b", "main", 1.0)
-    order.leave("a", "main", 1.0)
+    order.leave("b", "main")
+    order.give_back("a", "main", 0, 1.0)
     assert order.trials.take_back() == ["c"]
     order.enter("c", "main", 3, privileged=True)
     assert granted(order, 1.0) == ["c"]
@@ -259,7 +269,7 @@ class Formula(RuleBasedStateMachine):
     def leave(self, data: Any) -> None:
         run = data.draw(st.sampled_from(sorted(self.queued)))
         _, lane, _ = self.queued.pop(run)
-        self.order.leave(run, lane, 0.0)
+        self.order.leave(run, lane)
 
     @precondition(lambda self: self.executing)
     @rule(data=st.data(), comes_back=st.booleans())

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from greenroom.actors.channel import Reply
+from greenroom.actors.engine.suspends import Suspended
 from greenroom.actors.messages import AnswerInterrupt, Cancel, Enter, Inject, Left, SendSignal
 from greenroom.actors.run.body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
 from greenroom.actors.run.message_gate import MAX_MESSAGES, MessageGate
 from greenroom.actors.run.pause import Message, Pause, Question, Signal
-from greenroom.actors.suspends import Suspended
 from greenroom.persistence.store import AnswersSpent, Checkpoint, MessagesTaken
 from greenroom.protocol.errors import (
     Compacting,
@@ -163,7 +163,7 @@ def test_a_question_can_be_waited_for_without_the_slot() -> None:
 
 def test_a_body_that_waits_without_its_slot_asks_only_such_as_need_none() -> None:
     run = executing()
-    run.give(Suspend("time", None, Reply()))
+    run.give(Suspend("time", None, None, Reply()))
     assert isinstance(answer(asks(run, release=True).reply), Conflict)
     assert answer(asks(run).reply) is False
 

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from greenroom.actors.channel import Reply
-from greenroom.actors.journalmessages import Answer, WatchEnd
+from greenroom.actors.journal.messages import Answer, WatchEnd
 from greenroom.actors.messages import (
     Accepted,
     AnswerInterrupt,

@@ -40,7 +40,7 @@ MODULES = (
             "timers",
         )
     ),
-    "actors/draft.py",
+    "actors/journal/batch.py",
     "protocol/fold.py",
 )
 TESTS = ("tests/machines",)

@@ -68,9 +68,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "Interrupts.open_without_body: False → True": _UNREAD,
     },
     "actors/run/message_gate.py": {
-        "MessageGate.no_body: False → True": "`streaming` counts only with a body, and each begins without it",
+        "MessageGate.no_body: False → True": "`streaming` counts only with a body, which begins without it",
     },
-    "actors/draft.py": {
+    "actors/journal/batch.py": {
         "Draft._progress: 0 → 1": "number and time are set below",
         "Draft._holds: return False → return None": _TRUTH,
     },

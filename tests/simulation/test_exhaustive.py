@@ -2,10 +2,9 @@
 
 In each order the rules of the simulation are checked throughout; and the outcome must be one of those that
 are listed, each of which is reached, so a race that is none fails as well. Every walk is complete: it ends
-because there is no order left that is unlike all others, and not because it has been long enough. Only the
-last four of the long form are too large for that, and bounded by a number of executions.
+because there is no order left that is unlike all others, and not because it has been long enough.
 
-`GREENROOM_WALKS=long` is the long form, with races that have more in them. What is counted is printed (`-s`).
+`GREENROOM_WALKS=long` is the long form, with the race that has most in it. What is counted is printed (`-s`).
 """
 
 from __future__ import annotations
@@ -29,12 +28,6 @@ from greenroom.simulation.walking import Race, Scenario, sample, walk
 MOST = 10_000
 
 long = pytest.mark.long("GREENROOM_WALKS")
-
-
-@pytest.fixture(autouse=True)
-def _brief_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the journal does takes no more turns than are needed for something to come in between."""
-    monkeypatch.setattr("greenroom.actors.journal._TURNS_TO_START", 1)
 
 
 @pytest.fixture
@@ -127,14 +120,6 @@ def walked(scenario: Scenario, *outcomes: str) -> None:
     by_chance = sample(scenario, 20)
     assert set(by_chance.outcomes) <= set(seen.outcomes)
     assert by_chance.deliveries <= seen.deliveries
-
-
-def walked_in_part(scenario: Scenario, *outcomes: str) -> None:
-    """Walk the first `MOST` executions of what is too much for all of them, and as many again by chance."""
-    for seen in (walk(scenario, most=MOST), sample(scenario, MOST)):
-        print(f"\n{scenario.__name__}: {seen}")
-        assert set(seen.outcomes) <= set(outcomes)
-    assert set(seen.outcomes) == set(outcomes)
 
 
 async def cancel_against_finish(world: World, race: Race) -> str:
@@ -268,7 +253,6 @@ def test_joining_a_run_against_its_end():
     )
 
 
-@long
 @pytest.mark.usefixtures("prompt_disk")
 @pytest.mark.parametrize("on_conflict", ["reject", "queue", "join"])
 def test_a_submission_that_begins_at_once_against_the_end_of_the_run_that_holds_its_handle(on_conflict: str):
@@ -305,10 +289,9 @@ def test_a_replacement_against_another_of_a_run_that_must_be_waited_for():
     )
 
 
-@long
 @pytest.mark.usefixtures("prompt_disk")
 def test_a_replacement_against_another_of_a_run_that_is_queued():
-    walked_in_part(
+    walked(
         replace_against_replace("waits", "paused"),
         "cancelled, queued, cancelled",
         "cancelled, cancelled, queued",
@@ -318,7 +301,7 @@ def test_a_replacement_against_another_of_a_run_that_is_queued():
 @long
 @pytest.mark.usefixtures("prompt_disk")
 def test_a_replacement_against_another_of_a_run_that_executes():
-    walked_in_part(
+    walked(
         replace_against_replace("waits", "main"),
         "cancelled, running, cancelled",
         "cancelled, cancelled, running",
@@ -379,20 +362,21 @@ def test_a_lane_that_is_opened_against_the_slot_for_its_head_falling_free():
     walked(limits_against_grant(0, 1), "running")
 
 
-@long
 @pytest.mark.usefixtures("prompt_disk")
 def test_a_lane_that_is_paused_and_opened_against_the_grant_of_a_slot_to_its_head():
-    walked_in_part(limits_against_grant(1, 0, 1), "running", "queued")
+    walked(limits_against_grant(1, 0, 1), "running", "queued")
 
 
 def crash_against(command: str) -> Scenario:
     """The server dies at some moment of a command, and is started again."""
 
     async def scenario(world: World, race: Race) -> str:
-        stage = await Stage(world).open(lanes={"paused": 0})
+        stage = await Stage(world).open(lanes={"paused": 0}, max_concurrent=1)
         bob, lane = stage.bob, "paused" if command == "replace" else None
         job = {"answer": "asks", "time-out": "brief"}.get(command, "waits")
         id = "" if command == "submit" else (await stage.submit(job, lane=lane)).id
+        if command == "next start":
+            await stage.submit("brief", handle="next")
         newer = partial(bob.submit, "waits", handle="h", lane=lane, params={})
         commands: dict[str, Callable[[], Awaitable[Any]]] = {
             "cancel": partial(bob.cancel, id),
@@ -403,7 +387,7 @@ def crash_against(command: str) -> Scenario:
             "set_concurrency": partial(bob.set_concurrency, "main", 7),
         }
         async with race.begins(crashing=stage.server, at=5 if command == "time-out" else 0) as racers:
-            if command == "finish":
+            if command in ("finish", "next start"):
                 racers.start_soon(stage.finish)
             elif command != "time-out":
                 racers.start_soon(stage.tell, "call", commands[command])
@@ -431,12 +415,15 @@ OUTCOMES = {
         "unavailable: succeeded yes",
         "unavailable: running None",
     ],
+    "next start": [
+        "running None, failed crashed",
+        "running None, succeeded done",  # the next run had its slot, but its start was not committed
+        "failed crashed, succeeded done",
+    ],
     "submit": [
-        "accepted: failed crashed",  # it had begun
-        "accepted: running None",
+        "accepted: failed crashed",  # it was created and had begun, by one change
         "unavailable:",
         "unavailable: failed crashed",
-        "unavailable: running None",
     ],
     "replace": [
         "accepted: queued None, cancelled replaced",
@@ -495,10 +482,9 @@ def three(lane: str) -> Scenario:
     return scenario
 
 
-@long
 @pytest.mark.usefixtures("prompt_disk")
 def test_a_cancel_against_the_end_of_the_body_and_a_submission_that_waits_for_it():
-    walked_in_part(
+    walked(
         three("paused"),
         "cancelled; cancel: cancelling; then queued",
         "succeeded; cancel: cancelling; then queued",

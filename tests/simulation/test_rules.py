@@ -208,6 +208,26 @@ def more_than_a_limit_that_was_lowered_before(story: Story) -> None:
     more_than_the_limit(story)
 
 
+def more_than_a_limit_that_was_lowered_just_before(story: Story) -> None:
+    story.submit("a", 1, handle="a")
+    story.begin("a")
+    story.submit("b", 2, handle="b")
+    story.tell(EngineChanged, max_concurrent=1, draining=False)
+    story.begin("b")
+
+
+def more_than_the_limit_of_a_lane_that_was_lowered_just_before(story: Story) -> None:
+    story.submit("a", 1, lane="side")
+    story.tell(LaneChanged, lane="side", limit=0, generation=0)
+    story.begin("a")
+
+
+def a_fresh_run_in_an_engine_that_drains_since_now(story: Story) -> None:
+    story.submit("a", 1)
+    story.tell(EngineChanged, max_concurrent=2, draining=True)
+    story.begin("a")
+
+
 def a_fresh_run_in_a_draining_engine(story: Story) -> None:
     story.submit("a", 1)
     story.tell(EngineChanged, max_concurrent=2, draining=True)
@@ -221,6 +241,44 @@ def a_higher_place_first(story: Story) -> None:
     story.submit("a", 1, handle="a", lane="side")
     story.submit("b", 2, handle="b", lane="side")
     story.begin("b")
+    story.pass_time()
+
+
+def a_higher_place_first_in_the_instant_of_its_submission(story: Story) -> None:
+    story.submit("a", 1, handle="a")
+    story.submit("b", 2, handle="b")
+    story.begin("b")
+    story.begin("a")
+    story.pass_time()
+
+
+def a_higher_place_first_though_the_limit_has_changed(story: Story) -> None:
+    story.tell(EngineChanged, max_concurrent=0, draining=False)
+    story.submit("a", 1, handle="a")
+    story.submit("b", 2, handle="b", lane="side")
+    story.pass_time()
+    story.tell(EngineChanged, max_concurrent=2, draining=False)
+    story.begin("b")
+    story.begin("a")
+    story.pass_time()
+
+
+def a_higher_place_in_a_slot_that_was_known_to_be_free_later(story: Story) -> None:
+    """Whoever knew of the global slot knew of the room in the lane, which came before."""
+    story.tell(LaneChanged, lane="side", limit=1, generation=0)
+    story.submit("a", 1, handle="a", lane="side")
+    story.begin("a")
+    story.submit("b", 2, handle="b")
+    story.begin("b")
+    story.submit("c", 3, handle="c", lane="side")
+    story.submit("d", 4, handle="d")
+    story.pass_time()
+    story.tell(EngineChanged, max_concurrent=1, draining=False)
+    story.end("a")
+    story.end("b")
+    story.begin("d")
+    story.end("d")
+    story.begin("c")
     story.pass_time()
 
 
@@ -579,8 +637,14 @@ BROKEN = {
     more_than_the_limit: "which is all that 2 allows",
     more_than_the_limit_of_a_lane: "execute in its lane",
     more_than_a_limit_that_was_lowered_before: "which is all that 1 allows",
+    more_than_a_limit_that_was_lowered_just_before: "which is all that 1 allows",
+    more_than_the_limit_of_a_lane_that_was_lowered_just_before: "which is all that 0 allows",
+    a_fresh_run_in_an_engine_that_drains_since_now: "the engine is draining",
     a_fresh_run_in_a_draining_engine: "the engine is draining",
     a_higher_place_first: "which comes first",
+    a_higher_place_first_in_the_instant_of_its_submission: "which comes first",
+    a_higher_place_first_though_the_limit_has_changed: "which comes first",
+    a_higher_place_in_a_slot_that_was_known_to_be_free_later: "which comes first",
     a_higher_place_of_another_lane_first: "which comes first",
     a_resumed_run_behind_others: "which comes first",
     a_free_slot_and_a_run_that_waits: "a slot is free",
@@ -661,5 +725,20 @@ def test_a_story_that_keeps_all_rules_has_no_fault():
     story.pass_time()
     story.rules.leaving()
     story.rules.stopped()
+
+    assert not story.rules.faults
+
+
+def test_a_lane_whose_slot_was_given_back_just_now_may_be_passed_over():
+    story = Story()
+    story.submit("a", 1, handle="a", lane="side")
+    story.begin("a")
+    story.submit("b", 2, handle="b", lane="side")
+    story.pass_time()
+    story.end("a")
+    story.submit("c", 3, handle="c")
+    story.begin("c")
+    story.begin("b")
+    story.pass_time()
 
     assert not story.rules.faults

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from greenroom import Jobs, Run
-from greenroom.actors.stream import Stream
+from greenroom.actors.journal.stream import Stream
 from greenroom.errors import GreenroomError, RunCancelled, Unavailable
 from greenroom.protocol.events import EventBase, RunLog
 from greenroom.protocol.records import Snapshot
@@ -386,9 +386,9 @@ def test_the_messages_between_actors_are_in_the_trace_but_not_in_its_text():
         (entry.what.by, entry.who, entry.what.message) for entry in trace.entries if entry.kind == "message"
     }
 
-    assert ("handle a", "supervisor", "Entering") in told
+    assert ("journal", f"run {run}", "Started") in told
     assert (f"body of run {run}", f"run {run}", "BodyEnded") in told
-    assert "Entering" not in trace.text()
+    assert "Started" not in trace.text()
 
 
 # What fails.
@@ -453,12 +453,17 @@ def test_what_a_scenario_raises_is_the_failure():
 
 
 def test_an_engine_that_crashes_by_itself_is_a_failure(monkeypatch):
+    publishes, up = Stream.publish, trio.Event()
+
     def publish(self, events) -> None:
-        raise RuntimeError("a bug in the engine")
+        if up.is_set():
+            raise RuntimeError("a bug in the engine")
+        publishes(self, events)
 
     async def scenario(world: World) -> None:
-        await world.serve(jobs)
         monkeypatch.setattr(Stream, "publish", publish)
+        await world.serve(jobs)
+        up.set()
         await world.client("ann").submit("nothing", handle="a")
 
     fails(scenario, "the engine stopped with RuntimeError: a bug in the engine")

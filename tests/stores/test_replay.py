@@ -13,8 +13,8 @@ import trio
 from trio.abc import Clock
 
 from greenroom import Jobs, Run
-from greenroom.actors.run import _HANDLERS
 from greenroom.actors.run.body_messages import Suspend
+from greenroom.actors.run.machine import _HANDLERS
 from greenroom.errors import RunCancelled, RunFailed
 from greenroom.protocol.events import InterruptClosed, InterruptOpened
 
@@ -431,7 +431,7 @@ async def test_a_call_of_other_terms_gets_a_child_of_its_own_and_the_stored_one_
     assert f"child {first.id} is withdrawn" in caplog.text
 
 
-async def die_before_suspending(run: Any, message: Suspend) -> None:
+def die_before_suspending(run: Any, message: Suspend) -> None:
     """The process dies after a child is created, and before its parent is suspended for it."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from greenroom.actors.stream import FellBehind, Stream
+from greenroom.actors.journal.stream import FellBehind, Stream
 from greenroom.gateway import feeds as feeds_module
 from greenroom.gateway.feeds import Feeds, Frames
 from greenroom.protocol.codec import JSON

@@ -375,7 +375,7 @@ async def test_an_engine_closes_its_connections_when_it_is_left():
 
 
 async def test_an_engine_that_calls_no_workers_doesnt_load_the_http_client():
-    program = "import sys, greenroom.actors.opening; print('httpx' in sys.modules)"
+    program = "import sys, greenroom.actors.engine.open; print('httpx' in sys.modules)"
     done = await trio.run_process([sys.executable, "-c", program], capture_stdout=True)
     assert done.stdout.strip() == b"False"
 

@@ -4,7 +4,7 @@ When the lease could not be renewed, each live body is cancelled before it ends,
 engine hears of it: not by its run's actor, which may be waiting for the very store that can't be reached. A
 body that is to begin waits until the lease is good again. When somebody else has taken it, the engine stops.
 
-What becomes of the runs stands in `comeback.py`: what becomes of those whose process has died.
+What becomes of the runs stands in `run/restore.py`: what becomes of those whose process has died.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from ..persistence.failures import StoreBroken
-from ..persistence.store import Store, StoreLease
-from .run.execution import LiveBodies
+from ...persistence.failures import StoreBroken
+from ...persistence.store import Store, StoreLease
+from ..run.execution import LiveBodies
 
 logger = logging.getLogger("greenroom")
 

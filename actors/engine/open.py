@@ -14,23 +14,23 @@ from typing import Literal
 
 import trio
 
-from ..persistence.files import DiskFiles, Files
-from ..persistence.memory import MemoryStore
-from ..persistence.runs_dir import RunFiles
-from ..persistence.sqlstore import SqlStore
-from ..persistence.store import Store
-from ..protocol.errors import Invalid
-from ..protocol.names import check_name, lane_name
-from ..protocol.validation import check_limit, check_seconds
-from .engine import Engine
-from .housekeeping import Keep, check_retention
+from ...persistence.files import DiskFiles, Files
+from ...persistence.memory import MemoryStore
+from ...persistence.runs_dir import RunFiles
+from ...persistence.sqlstore import SqlStore
+from ...persistence.store import Store
+from ...protocol.errors import Invalid
+from ...protocol.names import check_name, lane_name
+from ...protocol.validation import check_limit, check_seconds
+from ..jobs import Jobs
+from ..workers.networks import LOOPBACK, Networks
+from ..workers.push import Push
+from .api import Engine
 from .ids import uuid7_hex
-from .jobs import Jobs
+from .retention import Keep, check_retention
+from .runtime import Clock, System
 from .suspends import Suspends
-from .system import Clock, System
 from .watchdog import real_time
-from .workers.networks import LOOPBACK, Networks
-from .workers.push import Push
 
 
 @asynccontextmanager
@@ -110,6 +110,7 @@ async def open_engine(
         networks=Networks(LOOPBACK if worker_networks is None else worker_networks),
         suspends=suspends,
         exits_on_lease_lost=_exits(on_lease_lost),
+        gathers=_in_threads(opened),
     )
     if isinstance(opened, SqlStore):
         opened.when_damaged(system.store_is_damaged)

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import trio
 
-from ..persistence.runs_dir import RunFiles
-from ..persistence.store import RunQuery, Store, Stored
-from ..protocol.events import RunEvent
-from ..protocol.records import RunRecord
-from .journal import Journal
-from .stream import FellBehind, Stream
+from ...persistence.runs_dir import RunFiles
+from ...persistence.store import RunQuery, Store, Stored
+from ...protocol.events import RunEvent
+from ...protocol.records import RunRecord
+from ..journal.journal import Journal
+from ..journal.stream import FellBehind, Stream
 
 logger = logging.getLogger("greenroom")
 

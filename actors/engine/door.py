@@ -13,22 +13,22 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from ..persistence.store import Memo, Terms
-from ..protocol.errors import Conflict, Unavailable
-from ..protocol.fold import Projection
-from ..protocol.names import check_name, lane_name
-from ..protocol.parameters import plain_params
-from ..protocol.records import RunRecord
-from ..protocol.submission import SubmitOptions
-from ..protocol.validation import check_seconds
-from ..protocol.values import json_value
-from .actor import Actor
-from .channel import Reply
-from .jobs import Job, Jobs
-from .journal import Journal
-from .journalmessages import Look, WatchEnd
-from .messages import Accepted, FindRequest, Submission, Submit
-from .scheduling.supervisor import Supervisor
+from ...persistence.store import Memo, Terms
+from ...protocol.errors import Conflict, Unavailable
+from ...protocol.fold import Projection
+from ...protocol.names import check_name, lane_name
+from ...protocol.parameters import plain_params
+from ...protocol.records import RunRecord
+from ...protocol.submission import SubmitOptions
+from ...protocol.validation import check_seconds
+from ...protocol.values import json_value
+from ..actor import Actor
+from ..channel import Reply
+from ..jobs import Job, Jobs
+from ..journal.journal import Journal
+from ..journal.messages import Look, WatchEnd
+from ..messages import Accepted, FindRequest, Submission, Submit
+from ..scheduling.supervisor import Supervisor
 
 T = TypeVar("T")
 
@@ -206,7 +206,7 @@ class Door:
 
 
 def _limit(what: str, given: float | None, default: float) -> float | None:
-    seconds = check_seconds(what, given, default)
+    seconds = default if given is None else check_seconds(what, given, default)
     return None if seconds == math.inf else seconds
 
 

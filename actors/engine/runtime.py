@@ -12,42 +12,42 @@ from functools import partial
 
 import trio
 
-from ..persistence.failures import StoreBroken
-from ..persistence.files import Files
-from ..persistence.runs_dir import RunFiles
-from ..persistence.store import Retention, Store
-from .actor import Actor, Directory
-from .alarms import Alarms
-from .change import Change
-from .channel import Reply
+from ...persistence.failures import StoreBroken
+from ...persistence.files import Files
+from ...persistence.runs_dir import RunFiles
+from ...persistence.store import Retention, Store
+from ..actor import Actor, Directory
+from ..alarms import Alarms
+from ..channel import Reply
+from ..flow.catalog import Catalog
+from ..flow.job import FlowJob
+from ..flow.tools import Graphs, Tools
+from ..jobs import EngineJobs, Jobs
+from ..journal.change import Change
+from ..journal.journal import Journal
+from ..journal.messages import Answer, StoreIsDamaged
+from ..journal.stream import Stream
+from ..messages import Closing, Stop, WaitForActive
+from ..run.actor import RunActor
+from ..run.context import Services
+from ..run.execution import Execution, LiveBodies
+from ..scheduling.supervisor import Supervisor
+from ..workers.crew import Crew
+from ..workers.facade import Workers
+from ..workers.messages import End
+from ..workers.networks import Networks
+from ..workers.push import HttpPush, Push
+from ..workers.registry import Registry
+from ..workers.workqueue import WorkQueue
+from .api import Engine
 from .door import Door
-from .engine import Engine
-from .flow.catalog import Catalog
-from .flow.job import FlowJob
-from .flow.tools import Graphs, Tools
-from .housekeeping import Housekeeping
 from .ids import Uuid7
-from .jobs import EngineJobs, Jobs
-from .journal import Journal
-from .journalmessages import Answer, StoreIsDamaged
-from .leasing import Leasing
-from .messages import Closing, Stop, WaitForActive
+from .lease import Leasing
 from .recovery import consequences, picture, submissions
-from .run.actor import RunActor
-from .run.context import Services
-from .run.execution import Execution, LiveBodies
-from .runs_dir import RunsDir
-from .scheduling.supervisor import Supervisor
-from .stream import Stream
+from .retention import Housekeeping
+from .run_files import RunsDir
 from .suspends import Suspended, Suspends
 from .watchdog import Watch
-from .workers.crew import Crew
-from .workers.facade import Workers
-from .workers.messages import End
-from .workers.networks import Networks
-from .workers.push import HttpPush, Push
-from .workers.registry import Registry
-from .workers.workqueue import WorkQueue
 
 logger = logging.getLogger("greenroom")
 
@@ -85,6 +85,7 @@ class System:
         networks: Networks,
         suspends: Suspends | None,
         exits_on_lease_lost: bool,
+        gathers: bool,
     ) -> None:
         self.failure: BaseException | None = None
         self._store = store
@@ -106,7 +107,7 @@ class System:
         self._alarms = Alarms()
         self._directory = Directory(self._start)
         stream = self._stream = Stream()
-        self._journal = Journal(store, stream, self._directory, clock)
+        self._journal = Journal(store, stream, self._directory, clock, self._spawn_helper, gathers=gathers)
         if suspends is not None:
             self._journal.look_for_suspends = partial(self._look_for_suspends, suspends)
         self._runs_dir = RunsDir(run_files, store, stream, self._journal) if run_files else None
@@ -130,6 +131,9 @@ class System:
         crew = Crew(door, self._registry, self._queue, push or self._http)
         tools = Tools(Graphs(store), self._catalog, crew, jobs, self._journal, allow_scripts)
         flow_job.begin(tools)
+        # Looked up once: a bound method for each run would be one more object for the garbage collector.
+        self._actor_ways = (self._alarms, self._directory.remove, self._actor_failed)
+        self._run_ways = (self._spawn_helper, self._spawn_body, self.interrupt)
         self._directory.makes("run", self._make_run)
         self.engine = Engine(
             door,
@@ -227,6 +231,7 @@ class System:
         self._journal.begin(picture(stored))
         if self._runs_dir is not None:
             self._runs_dir.begin(stored)
+        self._actors.start_soon(self._journal.committer.run, name="committer")
         self._directory.add(self._journal)
         for event in consequences(stored, limit, self._limits):
             self._journal.tell(Change((event,)))
@@ -330,20 +335,13 @@ class System:
                 self._directory.tell("run", id, Suspended(seconds))
 
     def _start(self, actor: Actor) -> None:
-        self._actors.start_soon(self._live, actor, name=f"{actor.kind} {actor.name}")
+        self._actors.start_soon(actor.run, *self._actor_ways, name=f"{actor.kind} {actor.name}")
 
-    @trio.lowlevel.enable_ki_protection
-    async def _live(self, actor: Actor) -> None:
-        try:
-            await actor.run(self._alarms, self._directory.remove)
-        except trio.Cancelled:
-            raise
-        except BaseException as error:
-            if self.failure is None:
-                self.failure = error
-            self._silence()
-            self._block.cancel()
-            raise
+    def _actor_failed(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = error
+        self._silence()
+        self._block.cancel()
 
     def _fail(self, error: Exception) -> None:
         """Something outside of the actors makes it impossible to go on: stop at once."""
@@ -380,14 +378,7 @@ class System:
             return None
         if submission.begun and self._stop is not None and self._stop.now:
             return None  # it was suspended when the engine began to be left, and goes on at its next start
-        run = RunActor(
-            submission,
-            self._services,
-            self._live_bodies,
-            self._spawn_helper,
-            self._spawn_body,
-            self.interrupt,
-        )
+        run = RunActor(submission, self._services, self._live_bodies, *self._run_ways)
         if self._stop is not None:
             run.tell(self._stop)
         return run

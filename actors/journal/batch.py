@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import force_setattr
 
-from ..persistence.store import Batch, Memo, RunWrite
-from ..protocol.events import Event, LaneChanged, RunEvent, RunProgress, RunStateChanged
-from ..protocol.fold import Projection, next_record
-from ..protocol.records import RunRecord
-from ..protocol.states import ENDED
+from ...persistence.store import Batch, Memo, RunWrite
+from ...protocol.events import Event, LaneChanged, RunEvent, RunProgress, RunStateChanged
+from ...protocol.fold import Projection, next_record
+from ...protocol.records import RunRecord
+from ...protocol.states import ENDED
 from .change import REPORTING, Change, Outcome, ProgressReport
 
 

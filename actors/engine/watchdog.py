@@ -25,10 +25,10 @@ from typing import Any, Literal
 import msgspec
 import trio
 
-from ..protocol.events import RunLog
-from .change import REPORTING, Change
-from .journal import Journal
-from .run.execution import Execution, LiveBodies
+from ...protocol.events import RunLog
+from ..journal.change import REPORTING, Change
+from ..journal.journal import Journal
+from ..run.execution import Execution, LiveBodies
 
 logger = logging.getLogger("greenroom")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..protocol.errors import GreenroomError
-from .channel import Reply
-from .messages import Cancel, Clear, Phase, Submission
+from ...protocol.errors import GreenroomError
+from ..channel import Reply
+from ..messages import Cancel, Clear, Phase, Submission
 
 _AT_ONCE = 500
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from ..persistence.failures import StoreDown
-from ..persistence.store import Retention, Store
-from ..protocol.errors import Invalid
-from .stream import Stream
+from ...persistence.failures import StoreDown
+from ...persistence.store import Retention, Store
+from ...protocol.errors import Invalid
+from ..journal.stream import Stream
 
 logger = logging.getLogger("greenroom")
 

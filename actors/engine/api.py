@@ -11,16 +11,16 @@ from typing import Any, TypeVar, Unpack
 import msgspec
 import trio
 
-from ..persistence.store import RunQuery, Store
-from ..protocol.codec import JSON
-from ..protocol.errors import Conflict, Draining, Invalid, NoActiveRun, NotFound, Unavailable
-from ..protocol.events import Event, Filter
-from ..protocol.fold import Projection
-from ..protocol.names import check_name, lane_name
-from ..protocol.patterns import Within
-from ..protocol.records import RunRecord, Snapshot
-from ..protocol.submission import SubmitKeywords, SubmitOptions
-from ..protocol.validation import (
+from ...persistence.store import RunQuery, Store
+from ...protocol.codec import JSON
+from ...protocol.errors import Conflict, Draining, Invalid, NoActiveRun, NotFound, Unavailable
+from ...protocol.events import Event, Filter
+from ...protocol.fold import Projection
+from ...protocol.names import check_name, lane_name
+from ...protocol.patterns import Within
+from ...protocol.records import RunRecord, Snapshot
+from ...protocol.submission import SubmitKeywords, SubmitOptions
+from ...protocol.validation import (
     FilesFate,
     check_files,
     check_limit,
@@ -31,14 +31,14 @@ from ..protocol.validation import (
     check_target,
     check_text,
 )
-from ..protocol.values import json_value
-from .actor import Directory
-from .channel import Reply
-from .door import Caller, Door
-from .flow.facade import Flows
-from .flow.tools import Tools
-from .journal import Journal
-from .messages import (
+from ...protocol.values import json_value
+from ..actor import Directory
+from ..channel import Reply
+from ..flow.facade import Flows
+from ..flow.tools import Tools
+from ..journal.journal import Journal
+from ..journal.stream import Cursor, FellBehind, Published, Stream
+from ..messages import (
     AnswerInterrupt,
     Cancel,
     Clear,
@@ -53,11 +53,11 @@ from .messages import (
     SetParams,
     WaitForActive,
 )
-from .run.execution import LiveBodies, LiveBody
-from .stream import Cursor, FellBehind, Published, Stream
+from ..run.execution import LiveBodies, LiveBody
+from ..workers.facade import Workers
+from .door import Caller, Door
 from .ticket import Ticket
 from .watchdog import Watch
-from .workers.facade import Workers
 
 T = TypeVar("T")
 
@@ -103,9 +103,9 @@ class Engine:
         **options: Unpack[SubmitKeywords],
     ) -> Ticket:
         """Submit a run of a job; returns when it is committed."""
-        return await self.submit_options(
-            SubmitOptions(job=job, handle=handle, params=params, **options), by=by
-        )
+        submitted = SubmitOptions(job=job, handle=handle, params=params, **options)
+        accepted, ended = await self._door.submit(submitted, Caller(by))
+        return Ticket(accepted.run, accepted.joined, ended, self)
 
     async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket:
         """The same, for flows and the gateway."""

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ..protocol.records import RunRecord
-from ..protocol.results import raise_unless_succeeded
-from ..protocol.validation import FilesFate, check_seconds
-from .channel import Reply
+from ...protocol.records import RunRecord
+from ...protocol.results import raise_unless_succeeded
+from ...protocol.validation import FilesFate, check_seconds
+from ..channel import Reply
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .api import Engine
 
 
 class Ticket:
@@ -27,19 +27,16 @@ class Ticket:
     async def result(self) -> Any:
         """Wait for the end; return the result, or raise `RunFailed`, `RunCancelled`, `RunTimedOut` or
         `RunRejected`, each with the run's last state."""
-        return raise_unless_succeeded(await self._end())
+        run = await self._ended.get()
+        return raise_unless_succeeded(run or await self._engine.get_run(self.id))
 
     async def wait(self, timeout: float | None = 15) -> bool:
         """Whether the run ends within `timeout` seconds."""
         with trio.move_on_after(check_seconds("timeout", timeout, 15)):
-            await self._end()
+            await self._ended.get()
             return True
         return False
 
     async def cancel(self, files: FilesFate = "keep", *, by: str = "app") -> RunRecord:
         """See `Engine.cancel`."""
         return await self._engine.cancel(self.id, files, by=by)
-
-    async def _end(self) -> RunRecord:
-        run = await self._ended.get()
-        return run if run is not None else await self._engine.get_run(self.id)

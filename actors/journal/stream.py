@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import trio
 
-from ..protocol.codec import Codec
-from ..protocol.events import Event
+from ...protocol.codec import Codec
+from ...protocol.events import Event
 
 RING_SIZE = 8192
 RING_BYTES = 1 << 26

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import trio
 
-from ..persistence.store import Stored, StoredRun
-from ..protocol.errors import Invalid
-from ..protocol.events import EngineChanged, Event, HandleChanged, LaneChanged
-from ..protocol.fold import Projection
-from ..protocol.names import MAIN
-from ..protocol.records import (
+from ...persistence.store import Stored, StoredRun
+from ...protocol.errors import Invalid
+from ...protocol.events import EngineChanged, Event, HandleChanged, LaneChanged
+from ...protocol.fold import Projection
+from ...protocol.names import MAIN
+from ...protocol.records import (
     EngineState,
     HandleState,
     InterruptState,
@@ -23,10 +23,10 @@ from ..protocol.records import (
     Snapshot,
     default_limit,
 )
-from ..protocol.states import HandleStatus, Status, handle_status
-from .channel import Reply
-from .jobs import Jobs, unknown_job
-from .messages import Submission
+from ...protocol.states import HandleStatus, Status, handle_status
+from ..channel import Reply
+from ..jobs import Jobs, unknown_job
+from ..messages import Submission
 
 
 def picture(stored: Stored) -> Projection:

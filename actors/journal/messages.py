@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from ..persistence.failures import StoreBroken, StoreDown
-from ..protocol.errors import GreenroomError
-from ..protocol.fold import Projection
-from ..protocol.records import RunRecord
+from ...persistence.failures import StoreBroken, StoreDown
+from ...protocol.errors import GreenroomError, Unavailable
+from ...protocol.fold import Projection
+from ...protocol.records import RunRecord
+from ..channel import Reply
+from ..messages import Submission
 from .change import Change
-from .channel import Reply
-from .messages import Submission
 
 
 class Answer(msgspec.Struct):
@@ -61,3 +61,8 @@ class WatchEnd(msgspec.Struct):
 
     run: str
     reply: Reply[RunRecord | None]
+
+
+def unavailable() -> Unavailable:
+    """What a submission is told while the store is down."""
+    return Unavailable("the store can't be written just now, and nothing was changed: try again later")

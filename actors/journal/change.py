@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from ..persistence.store import Memo, Terms
-from ..protocol.events import Event
-from ..protocol.records import RunRecord
-from ..protocol.states import Status
-from .actor import Kind
-from .channel import Reply
-from .messages import Submission
+from ...persistence.store import Memo, Terms
+from ...protocol.events import Event
+from ...protocol.records import RunRecord
+from ...protocol.states import Status
+from ..actor import Kind
+from ..channel import Reply
+from ..messages import Submission
 
 REPORTING: frozenset[Status] = frozenset({Status.RUNNING, Status.SUSPENDED, Status.CANCELLING})
 """A body may report while its run has one of these."""

@@ -1,0 +1,1 @@
+"""The engine as a whole: how it is opened, called, recovered and left."""

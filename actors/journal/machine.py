@@ -1,0 +1,308 @@
+"""What the journal decides: which changes hold, in which batches they are committed, and who hears when.
+
+One batch is written at a time, and the next one gathers meanwhile. When a batch is committed, the machine
+applies its events to the projection, tells the actors that wait for them, publishes the events, and answers;
+answers that name what a batch commits go with that batch. While the store is down new runs are refused at
+once, what is known already is told at once, and everything else is kept.
+
+No I/O here: `job` is what the committer is to do next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...persistence.store import Batch
+from ...protocol.errors import GreenroomError, Unavailable
+from ...protocol.events import Event
+from ...protocol.fold import Projection
+from ...protocol.records import RunRecord
+from ..channel import Reply
+from ..effects import Effects
+from ..messages import Forget, NotStored, StoreIsDown
+from .batch import Draft
+from .change import Change, Committed, ProgressReport
+from .committer import (
+    AwaitStore,
+    Check,
+    CommitFailed,
+    NotWritten,
+    StoreIsBack,
+    StoreIsGivenUp,
+    WentDown,
+    Write,
+    Written,
+)
+from .messages import Answer, Look, Mention, NotRead, StoreIsDamaged, WatchEnd, unavailable
+
+_A_MOMENT = 0.05
+"""Seconds for which a mention waits for another change to be committed with."""
+
+Changes = list[Change | ProgressReport]
+
+
+class JournalMachine:
+    """See the module's text. `receive` the messages of a turn, then `end_turn`; or `on_deadline`."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        publish: Callable[[Sequence[Event]], object],
+        commits: Callable[[], int],
+        check_every: float,
+    ) -> None:
+        self.effects = Effects()
+        self.job: Write | AwaitStore | Check | None = None
+        self.deadline = math.inf
+        self._clock = clock
+        self._publish = publish
+        self._commits = commits
+        self._check_every = check_every
+        self._down = False
+        self._busy = False  # whether the committer has a job
+        self._written: tuple[Draft, Changes, list[Any]] | None = None  # the batch that is being written
+        self._changes: Changes = []  # those of the next batch
+        self._later: list[Any] = []  # what is answered when that is committed
+        self._mentions: list[Change] = []
+        self._mentioned_by = math.inf  # when they are to be committed
+        self._unread: list[Reply[None]] = []  # of those who wait for the store to be back
+        self._watchers: dict[str, list[Reply[RunRecord | None]]] = {}
+
+    def begin(self, projection: Projection) -> None:
+        """Go on from what is committed."""
+        self.projection = projection
+
+    @property
+    def writing(self) -> Changes:
+        """The changes that are being written, for the log."""
+        return [] if self._written is None else self._written[1]
+
+    @property
+    def watchers(self) -> int:
+        """How many wait for the end of a run."""
+        return sum(len(replies) for replies in self._watchers.values())
+
+    def receive(self, message: Any) -> None:
+        """Take note of a message."""
+        handler = _HANDLERS.get(type(message))
+        if handler is not None:
+            handler(self, message)
+        elif not _refuse_answer(message):
+            self._later.append(message)
+
+    def end_turn(self, now: float) -> None:
+        """Begin the next batch, if none is being written."""
+        if not self._busy and (self._changes or self._later):
+            self._begin_batch([*self._mentions, *self._changes] if self._changes else [])
+        self._set_deadline(now)
+
+    def on_deadline(self, now: float) -> None:
+        """A time has come: for mentions, or to look after a store that nobody has written to for a while."""
+        if self._busy:
+            pass
+        elif self._mentions:
+            self._begin_batch(list(self._mentions))
+        else:
+            self._have_done(Check(self._nothing()))
+        self._set_deadline(now)
+
+    def close(self) -> None:
+        """Answer everyone who still waits for a run: nothing is going to happen any more."""
+        for replies in self._watchers.values():
+            for reply in replies:
+                reply.fail(Unavailable("the engine has stopped; what is stored goes on at its next start"))
+        self._watchers.clear()
+
+    def _set_deadline(self, now: float) -> None:
+        if not self._mentions:
+            self._mentioned_by = math.inf
+        elif self._mentioned_by == math.inf:
+            self._mentioned_by = now + _A_MOMENT
+        self.deadline = math.inf if self._busy else min(now + self._check_every, self._mentioned_by)
+
+    # Batches.
+
+    def _begin_batch(self, changes: Changes) -> None:
+        if changes:
+            self._changes, self._mentions = [], []
+        later, self._later = self._later, []
+        self._write(changes, later)
+
+    def _write(self, changes: Changes, later: list[Any]) -> None:
+        draft = Draft(self.projection, self._clock(), changes)
+        if draft.writes:
+            self._written = draft, changes, later
+            self._have_done(Write(draft.batch()))
+        elif self._down:
+            self._written = draft, changes, later
+            self._have_done(AwaitStore(self._nothing()))
+        else:
+            self._show(draft, later)
+
+    def _have_done(self, job: Write | AwaitStore | Check) -> None:
+        self.job, self._busy = job, True
+
+    def _is_written(self, message: Written) -> None:
+        self._busy = False
+        self._show_written()
+
+    def _is_not_written(self, message: NotWritten) -> None:
+        """Whoever wants a run is told so now; the rest is kept until the store is back."""
+        assert self._written is not None, "a batch was to be written"
+        _, changes, later = self._written
+        changes = [change for change in changes if not self._refuse_new_run(change)]
+        self._later = [message for message in self._later if not _refuse_answer(message)]
+        self._write(changes, [message for message in later if not _refuse_answer(message)])
+
+    def _went_down(self, message: WentDown) -> None:
+        self._down = True
+        self.effects.tell("supervisor", "", StoreIsDown(True))
+        self._changes = [change for change in self._changes if not self._refuse_new_run(change)]
+        later, self._later = self._later, []
+        for waiting in later:
+            self.receive(waiting)
+
+    def _is_back(self, message: StoreIsBack) -> None:
+        if self._down:
+            self._down = False
+            self.effects.tell("supervisor", "", StoreIsDown(False))
+        self._waits_no_longer(message)
+
+    def _waits_no_longer(self, message: StoreIsBack | StoreIsGivenUp) -> None:
+        for reply in self._unread:
+            reply.set(None)
+        self._unread.clear()
+        if self._written is None or not self._written[0].writes:  # else the batch follows
+            self._busy = False
+            self._show_written()
+
+    def _show_written(self) -> None:
+        if self._written is not None:
+            (draft, _, later), self._written = self._written, None
+            self._show(draft, later)
+
+    def _change(self, message: Change | ProgressReport) -> None:
+        if not self._down or not self._refuse_new_run(message):
+            self._changes.append(message)
+
+    def _refuse_new_run(self, change: Change | ProgressReport) -> bool:
+        """While the store is down: whether this was a run that is refused."""
+        if isinstance(change, ProgressReport) or not _wanted_from_outside(change):
+            return False
+        submission = change.submission
+        assert submission is not None, "a change that creates a run has its submission"
+        submission.over = submission.refused = True
+        self.effects.tell("supervisor", "", NotStored(submission.id))
+        self.effects.tell("run", submission.id, Forget())
+        if change.reply is not None:
+            change.reply.fail(unavailable())
+        return True
+
+    # What follows a commit.
+
+    def _show(self, draft: Draft, later: list[Any]) -> None:
+        """The batch is durable: now everyone may know, the actors first."""
+        projection, tell = self.projection, self.effects.tell
+        for event, record in zip(draft.events, draft.records, strict=True):
+            projection.apply(event, record)
+        for change, outcome in draft.decided:
+            if not outcome.held:
+                for kind, name, message in change.else_tells:
+                    tell(kind, name, message)
+                continue
+            if change.submission is not None and not change.creates:
+                change.submission.over = True
+            for kind, name, message in change.tells:
+                tell(kind, name, message)
+            if change.watch is not None and change.run is not None:
+                self._watchers.setdefault(change.run, []).append(change.watch)
+        for change, outcome in draft.decided:
+            if change.tells_run and change.run is not None:
+                tell("run", change.run, Committed(outcome))
+        if draft.events:
+            self._publish(draft.events)
+        for record in draft.ended:
+            for reply in self._watchers.pop(record.id, ()):
+                reply.set(record)
+        for change, outcome in draft.decided:
+            if change.reply is not None:
+                change.reply.set(outcome if change.answer is None or not outcome.held else change.answer)
+        for message in later:
+            self._answer(message)
+
+    def _answer(self, message: Any) -> None:
+        kind = type(message)
+        if kind is WatchEnd:
+            run = self.projection.runs.get(message.run)
+            if run is None or run.ended:
+                message.reply.set(run)
+            else:
+                self._watchers.setdefault(message.run, []).append(message.reply)
+        elif kind is Look:
+            self._look(message)
+        elif kind is NotRead:
+            self._not_read(message)
+        elif not _refuse_answer(message):
+            if message.error is not None:
+                message.reply.fail(message.error)
+            else:
+                message.reply.set(message.value)
+
+    def _not_read(self, message: NotRead) -> None:
+        if message.commits != self._commits():  # it has come back since
+            message.reply.set(None)
+            return
+        self._unread.append(message.reply)
+        if not self._busy:
+            self._have_done(AwaitStore(self._nothing(), message.error))
+
+    def _nothing(self) -> Batch:
+        return Batch(self.projection.seq, [], {}, [])
+
+    def _look_at_once(self, message: Look) -> None:
+        if self._down:
+            self._look(message)
+        else:
+            self._later.append(message)
+
+    def _look(self, message: Look) -> None:
+        try:
+            message.reply.set(message.read(self.projection))
+        except GreenroomError as error:
+            message.reply.fail(error)
+
+    def _mention(self, message: Mention) -> None:
+        self._mentions.append(message.change)
+
+    def _fails(self, message: StoreIsDamaged | CommitFailed) -> None:
+        raise message.error
+
+
+def _refuse_answer(message: Any) -> bool:
+    """Whether it was an answer that can't be given, because the run that it is about could not be stored."""
+    if type(message) is not Answer or message.about is None or not message.about.refused:
+        return False
+    message.reply.fail(unavailable())
+    return True
+
+
+def _wanted_from_outside(change: Change) -> bool:
+    """Whether it creates a run that no other run waits for; a body that calls a child waits out an outage."""
+    return change.creates and change.submission is not None and not change.submission.terms.ancestors
+
+
+_HANDLERS: dict[type, Callable[[JournalMachine, Any], None]] = {
+    Change: JournalMachine._change,
+    ProgressReport: JournalMachine._change,
+    Mention: JournalMachine._mention,
+    Look: JournalMachine._look_at_once,
+    Written: JournalMachine._is_written,
+    NotWritten: JournalMachine._is_not_written,
+    WentDown: JournalMachine._went_down,
+    StoreIsBack: JournalMachine._is_back,
+    StoreIsGivenUp: JournalMachine._waits_no_longer,
+    StoreIsDamaged: JournalMachine._fails,
+    CommitFailed: JournalMachine._fails,
+}

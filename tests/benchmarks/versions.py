@@ -1,0 +1,56 @@
+"""Versions of the package beside each other: each in a folder of its own, shaped as it is when installed.
+
+Processes that measure a version get its folder first in `PYTHONPATH`, so they share everything else: Python,
+the dependencies, and the benchmarks.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class NoHistory(Exception):
+    """The commit isn't here: this is no clone of the repository, or a shallow one."""
+
+
+def lay_out(sources: Path, folder: Path) -> Path:
+    """Copy a version's packages into a folder, as its `pyproject.toml` maps them; returns the folder."""
+    project = tomllib.loads((sources / "pyproject.toml").read_text())
+    for package, source in project["tool"]["setuptools"]["package-dir"].items():
+        target = folder.joinpath(*package.split("."))
+        target.mkdir(parents=True)
+        for file in (sources / source).iterdir():
+            if file.is_file():
+                shutil.copy(file, target)
+    return folder
+
+
+def lay_out_commit(commit: str, folder: Path) -> Path:
+    """The same with the version that a commit holds."""
+    done = subprocess.run(
+        ["git", "archive", "--format=tar", commit], cwd=ROOT, capture_output=True, check=False
+    )
+    if done.returncode:
+        raise NoHistory(f"commit {commit} is not here, fetch the history: {done.stderr.decode().strip()}")
+    sources = folder.with_name(f"{folder.name}-sources")
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(sources, filter="data")
+    return lay_out(sources, folder)
+
+
+def call(version: Path, module: str, *arguments: str) -> bytes:
+    """What a module of the benchmarks writes in a process that imports this version."""
+    path = os.pathsep.join([str(version), str(ROOT)])
+    command = [sys.executable, "-P", "-m", f"{__package__}.{module}", *arguments]
+    return subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, cwd=version, env=os.environ | {"PYTHONPATH": path}
+    ).stdout

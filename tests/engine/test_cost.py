@@ -1,0 +1,141 @@
+"""What a run that does nothing costs, counted: messages, tasks, steps of the scheduler, and commits.
+
+Nothing is timed here, so it is the same on every machine; `tests/benchmarks` measures time.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import trio
+
+from greenroom import Engine, Jobs, Run, open_engine
+from greenroom.actors import actor
+from greenroom.persistence.memory import MemoryStore
+from greenroom.persistence.store import Batch
+
+AT_ONCE = 200
+
+jobs = Jobs()
+
+
+@jobs.job("nothing")
+async def nothing(run: Run) -> None:
+    pass
+
+
+@pytest.fixture(autouse=True)
+def store_kind() -> None:
+    """In memory only: how a store commits is not counted here."""
+
+
+class Cost(trio.abc.Instrument):
+    """Counts for the block of `counted`; tasks whose names begin with `caller` are not the engine's."""
+
+    def __init__(self) -> None:
+        self.messages: Counter[str] = Counter()
+        self.spawned: Counter[str] = Counter()
+        self.steps: Counter[str] = Counter()
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        self._count(self.spawned, task)
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._count(self.steps, task)
+
+    def _count(self, counter: Counter[str], task: trio.lowlevel.Task) -> None:
+        if task is not trio.lowlevel.current_root_task() and not task.name.startswith("caller"):
+            counter[task.name.split(" ")[0]] += 1
+
+    def see_message(self, kind: actor.Kind, name: str, message: object) -> None:
+        self.messages[f"{kind} {type(message).__name__}"] += 1
+
+
+@contextmanager
+def counted() -> Iterator[Cost]:
+    cost = Cost()
+    before, actor.observer = actor.observer, cost.see_message
+    trio.lowlevel.add_instrument(cost)
+    try:
+        yield cost
+    finally:
+        trio.lowlevel.remove_instrument(cost)
+        actor.observer = before
+
+
+async def run_all(engine: Engine, name: str) -> None:
+    """As many runs at once, each on a handle of its own."""
+
+    async def client(number: int) -> None:
+        ticket = await engine.submit("nothing", handle=f"{name} {number}")
+        await ticket.result()
+
+    async with trio.open_nursery() as nursery:
+        for number in range(AT_ONCE):
+            nursery.start_soon(client, number, name=f"caller {number}")
+
+
+async def cost_under_load(limit: int) -> Cost:
+    """What as many runs at once cost an engine that has just done the same."""
+    costs: list[Cost] = []
+
+    async def caller() -> None:
+        async with open_engine(jobs, store="memory:", max_concurrent=limit) as engine:
+            await run_all(engine, "first")
+            with counted() as cost:
+                await run_all(engine, "then")
+            costs.append(cost)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(caller, name="caller")
+    return costs[0]
+
+
+@pytest.mark.parametrize("limit", [AT_ONCE, 10])
+async def test_a_run_takes_at_most_8_messages(limit: int):
+    cost = await cost_under_load(limit)
+    written = cost.messages.pop("journal Written")  # one for each commit, of however many runs
+    assert written <= 2 * AT_ONCE / min(limit, AT_ONCE) + 2
+    assert cost.messages.total() <= 8 * AT_ONCE, cost.messages
+
+
+@pytest.mark.parametrize("limit", [AT_ONCE, 10])
+async def test_a_run_on_a_new_handle_takes_at_most_2_tasks(limit: int):
+    cost = await cost_under_load(limit)
+    assert cost.spawned.total() <= 2 * AT_ONCE, cost.spawned
+
+
+@pytest.mark.parametrize("limit", [AT_ONCE, 10])
+async def test_a_run_takes_at_most_5_steps_of_the_scheduler(limit: int):
+    cost = await cost_under_load(limit)
+    assert cost.steps.total() <= 5 * AT_ONCE, cost.steps
+
+
+class CountingStore(MemoryStore):
+    """Remembers how many runs each commit was about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits: list[int] = []
+
+    async def commit(self, batch: Batch) -> None:
+        self.commits.append(len(batch.runs))
+        await super().commit(batch)
+
+
+async def test_a_run_alone_takes_at_most_2_commits():
+    store = CountingStore()
+    async with open_engine(jobs, store=store) as engine:
+        store.commits.clear()
+        ticket = await engine.submit("nothing", handle="handle")
+        await ticket.result()
+        assert store.commits == [1, 1]
+
+
+async def test_runs_at_once_share_their_commits():
+    store = CountingStore()
+    async with open_engine(jobs, store=store, max_concurrent=AT_ONCE) as engine:
+        store.commits.clear()
+        await run_all(engine, "handle")
+        assert store.commits == [AT_ONCE, AT_ONCE]
