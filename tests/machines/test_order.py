@@ -214,7 +214,7 @@ def test_a_run_that_comes_back_with_its_old_place_to_a_lane_with_nobody_else_que
 
 def test_a_lane_whose_last_run_has_left_is_forgotten() -> None:
     order = with_queue(1, ("a", "x", 1), ("b", "y", 2), ("c", "z", 3))
-    order.leave("a", "x", 0.0)
+    order.leave("a", "x")
     assert list(order.lanes) == ["y", "z"]
     assert list(order.grants(0.0, lambda run: run == "b")) == [Slot("c", 0)]
     assert list(order.lanes) == ["z"]
@@ -222,12 +222,12 @@ def test_a_lane_whose_last_run_has_left_is_forgotten() -> None:
     assert list(order.lanes) == []
 
 
-def test_a_run_on_trial_that_leaves_lets_the_next_one_be_tried() -> None:
+def test_a_run_that_waits_for_its_trial_and_leaves_is_not_tried() -> None:
     order = with_queue(9, ("a", "main", 1), ("b", "main", 2), ("c", "main", 3))
     order.trials.begin({"a": 1, "b": 1, "c": 1})
     assert granted(order) == ["a"]
-    order.leave("b", "main", 1.0)
-    order.leave("a", "main", 1.0)
+    order.leave("b", "main")
+    order.give_back("a", "main", 0, 1.0)
     assert order.trials.take_back() == ["c"]
     order.enter("c", "main", 3, privileged=True)
     assert granted(order, 1.0) == ["c"]

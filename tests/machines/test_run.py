@@ -129,7 +129,7 @@ def test_a_body_that_returns_ends_its_run() -> None:
     assert (record.status, record.result, record.reason) == (Status.SUCCEEDED, {"pages": 3}, None)
     assert not record.interactive
     assert run.changed()[-1].by == "body"
-    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, False)]
+    assert run.supervisor() == [Ended(run.id, False)]
     assert not run.machine.has_work()
     assert run.machine.state.ended
 
@@ -196,7 +196,7 @@ def test_an_attempt_has_its_run_timeout_for_itself() -> None:
 def test_what_an_attempt_executed_does_not_count_for_the_next_one() -> None:
     run = executing("retry", run_timeout=10.0)
     run.at(4)
-    run.give(Suspend("time", None, Reply()))
+    run.give(Suspend("time", None, None, Reply()))
     run.give(Resume(Reply()))
     run.start(resumes=True)
     run.raises()
@@ -208,11 +208,11 @@ def test_what_an_attempt_executed_does_not_count_for_the_next_one() -> None:
 
 def test_the_files_that_a_body_has_finished_are_its_runs() -> None:
     run = executing("retry")
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.raises()
     run.at(5)
     run.start()
-    run.body.finished_files.append("two")
+    run.body.finished_files = ("two",)
     run.cancel(files="delete")
     run.stopped()
     assert run.files.calls == [("delete", ["one", "two"])]
@@ -239,7 +239,7 @@ def test_a_body_that_has_ended_takes_nothing_any_more() -> None:
 
 def test_a_body_that_waits_gives_its_slot_back_and_goes_on_with_another() -> None:
     run = executing()
-    assert run.give(Suspend("time", WALL + 60, Reply())) is None
+    assert run.give(Suspend("time", WALL + 60, 60.0, Reply())) is None
     assert (run.status, run.record.reason, run.record.waiting_for) == (Status.SUSPENDED, "time", "time")
     assert run.record.interactive
     assert run.changed()[-1].by == "body"
@@ -257,22 +257,16 @@ def test_a_body_that_waits_gives_its_slot_back_and_goes_on_with_another() -> Non
     assert run.machine.state.waiting_for is None
 
 
-def test_a_wait_whose_time_has_passed_is_a_wait_of_no_time() -> None:
-    run = executing()
-    run.give(Suspend("time", WALL - 60, Reply()))
-    assert run.submission.terms.waits == 0
-
-
 def test_a_wait_for_no_time_is_not_remembered() -> None:
     run = executing()
-    run.give(Suspend("child", None, Reply()))
+    run.give(Suspend("child", None, None, Reply()))
     assert run.remembered() == []
 
 
 def test_a_body_waits_without_its_slot_only_once_at_a_time() -> None:
     run = executing()
-    run.give(Suspend("time", None, Reply()))
-    refused = run.give(Suspend("time", None, Reply()))
+    run.give(Suspend("time", None, None, Reply()))
+    refused = run.give(Suspend("time", None, None, Reply()))
     assert isinstance(refused, Conflict)
     assert "one such wait at a time" in str(refused)
 
@@ -281,7 +275,7 @@ def test_a_body_that_is_told_to_end_neither_waits_nor_asks_for_a_slot() -> None:
     run = executing()
     run.cancel()
     run.supervisor()
-    assert run.give(Suspend("time", None, Reply())) is None
+    assert run.give(Suspend("time", None, None, Reply())) is None
     assert run.give(Resume(Reply())) is None
     assert run.status is Status.CANCELLING
     assert run.supervisor() == []
@@ -296,14 +290,14 @@ def test_a_body_that_has_its_slot_need_not_ask_for_it() -> None:
 def test_waits_without_a_slot_do_not_count_as_executing() -> None:
     run = executing(run_timeout=10.0)
     run.at(4)
-    run.give(Suspend("time", None, Reply()))
+    run.give(Suspend("time", None, None, Reply()))
     assert run.machine.deadline() == math.inf
     run.at(100)
     run.give(Resume(Reply()))
     run.start(resumes=True)
     assert run.machine.deadline() == 106.0
     run.at(102)
-    run.give(Suspend("time", None, Reply()))
+    run.give(Suspend("time", None, None, Reply()))
     run.at(200)
     run.give(Resume(Reply()))
     run.start(resumes=True)
@@ -312,7 +306,7 @@ def test_waits_without_a_slot_do_not_count_as_executing() -> None:
 
 def test_a_body_that_raises_while_another_task_of_it_waits_is_tried_again() -> None:
     run = executing("retry")
-    run.give(Suspend("time", None, Reply()))
+    run.give(Suspend("time", None, None, Reply()))
     run.changed()
     run.raises()
     (event,) = run.changed()
@@ -322,16 +316,16 @@ def test_a_body_that_raises_while_another_task_of_it_waits_is_tried_again() -> N
 
 def test_a_body_that_ends_while_it_stands_in_its_lane_leaves_it() -> None:
     run = executing()
-    run.give(Suspend("time", None, Reply()))
+    run.give(Suspend("time", None, None, Reply()))
     run.give(Resume(Reply()))
     run.supervisor()
     run.returns()
-    assert run.supervisor() == [Leave(run.id), Left(run.id, None), Ended(run.id, False)]
+    assert run.supervisor() == [Leave(run.id), Ended(run.id, False)]
 
 
 def test_a_slot_for_a_body_that_has_ended_meanwhile_is_given_back_until_the_retry() -> None:
     run = executing("retry", run_timeout=3.0)
-    run.give(Suspend("time", None, Reply()))
+    run.give(Suspend("time", None, None, Reply()))
     run.give(Resume(Reply()))
     started = run.decide_start(resumes=True)
     run.raises()  # the run had not heard of its start
@@ -473,7 +467,7 @@ def test_a_run_needs_its_actor_while_a_change_of_it_is_committed() -> None:
 
 def test_a_run_needs_its_actor_while_its_files_are_deleted_even_if_the_engine_ends() -> None:
     run = executing("retry")
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.raises()
     run.hold(Cancel(run.id, "ann", "user", "delete", Reply()))
     run.commit()
@@ -525,7 +519,7 @@ def test_a_body_that_has_ended_when_it_was_stopped_is_not_waited_for(name) -> No
 
 def test_a_resumable_body_that_waits_is_stopped_at_once() -> None:
     run = executing("swim")
-    run.give(Suspend("time", WALL + 60, Reply()))
+    run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.stop(now=False)
     assert run.body.cancel_requested
     run.changed()
@@ -581,7 +575,7 @@ def test_the_engines_end_is_nothing_to_a_body_that_ends_already_or_to_a_run_with
 
 def test_a_slot_that_comes_after_the_engine_has_stopped_the_body_is_given_back() -> None:
     run = executing("swim", run_timeout=3.0)
-    run.give(Suspend("time", WALL + 60, Reply()))
+    run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     resumed: Reply[None] = Reply()
     run.give(Resume(resumed))
     started = run.decide_start(resumes=True)
@@ -598,7 +592,7 @@ def test_a_slot_that_comes_after_the_engine_has_stopped_the_body_is_given_back()
 
 def test_a_slot_that_comes_when_the_stopped_body_has_ended_is_given_back_until_the_next_start() -> None:
     run = executing("swim")
-    run.give(Suspend("time", WALL + 60, Reply()))
+    run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.give(Resume(Reply()))
     started = run.decide_start(resumes=True)
     run.stop(now=False)
@@ -612,7 +606,7 @@ def test_a_slot_that_comes_when_the_stopped_body_has_ended_is_given_back_until_t
 
 def test_stopping_is_told_even_between_two_commits() -> None:
     run = executing("swim")
-    run.hold(Suspend("time", None, Reply()))
+    run.hold(Suspend("time", None, None, Reply()))
     run.hold(Stop(False))
     assert not run.body.cancel_requested
     run.settle()

@@ -45,7 +45,7 @@ def test_a_queued_run_is_cancelled_at_once() -> None:
     assert cancelled == run.record
     assert (run.status, run.record.reason) == (Status.CANCELLED, "user")
     assert [event.by for event in run.changed()] == ["ann"]
-    assert run.supervisor() == [Left(run.id, None), Ended(run.id, False)]
+    assert run.supervisor() == [Ended(run.id, False)]
     assert run.submission.over
 
 
@@ -60,18 +60,18 @@ def test_a_run_that_executes_is_cancelling_until_its_body_has_ended() -> None:
     run.stopped()
     assert (run.status, run.record.reason) == (Status.CANCELLED, "user")
     assert [event.by for event in run.changed()] == ["ann", "ann"]
-    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, False)]
+    assert run.supervisor() == [Ended(run.id, False)]
 
 
 def test_a_run_that_waits_with_its_body_is_cancelling_and_stays_without_a_slot() -> None:
     run = executing()
-    run.give(Suspend("time", None, Reply()))
+    run.give(Suspend("time", None, None, Reply()))
     run.supervisor()
     run.cancel()
     assert (run.status, run.record.waiting_for) == (Status.CANCELLING, "time")
     assert run.supervisor() == [Left(run.id, None), Cancelling(run.id)]
     run.stopped()
-    assert run.supervisor() == [Left(run.id, None), Ended(run.id, False)]
+    assert run.supervisor() == [Ended(run.id, False)]
 
 
 def test_a_run_that_waits_without_a_body_is_cancelled_at_once() -> None:
@@ -80,13 +80,13 @@ def test_a_run_that_waits_without_a_body_is_cancelled_at_once() -> None:
     run.supervisor()
     run.cancel()
     assert run.status is Status.CANCELLED
-    assert run.supervisor() == [Left(run.id, None), Ended(run.id, False)]
+    assert run.supervisor() == [Ended(run.id, False)]
     assert run.machine.deadline() == math.inf
 
 
 def test_a_body_that_stands_in_its_lane_leaves_it_when_it_is_cancelled() -> None:
     run = executing()
-    run.give(Suspend("time", None, Reply()))
+    run.give(Suspend("time", None, None, Reply()))
     resumed: Reply[None] = Reply()
     run.give(Resume(resumed))
     run.supervisor()
@@ -263,7 +263,7 @@ def test_a_queued_run_whose_time_is_over_ends() -> None:
     run.at(3)
     assert (run.status, run.record.reason) == (Status.TIMED_OUT, "queue_timeout")
     assert run.changed()[-1].by == "engine"
-    assert run.supervisor() == [Left(run.id, None), Ended(run.id, False)]
+    assert run.supervisor() == [Ended(run.id, False)]
 
 
 def test_a_body_whose_time_is_over_is_ended_and_then_its_run() -> None:
@@ -309,7 +309,7 @@ def test_a_body_that_ignores_its_cancel_is_abandoned_and_keeps_its_handle(caplog
     run.at(10)
     record = run.record
     assert (record.status, record.reason) == (Status.CANCELLED, "abandoned")
-    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, True)]
+    assert run.supervisor() == [Ended(run.id, True)]
     assert run.changed()[-1].holds_handle
     assert run.body.closed == "it ignored its end for too long and was abandoned"
     (line,) = [line for line in caplog.records if line.levelno == logging.ERROR]
@@ -379,7 +379,7 @@ def test_a_body_that_ends_while_it_is_being_abandoned_leaves_its_handle_free() -
     run.hold(BodyEnded(Stopped()))
     run.settle()
     assert run.status is Status.CANCELLED
-    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, False)]
+    assert run.supervisor() == [Ended(run.id, False)]
     assert not run.changed()[-1].holds_handle
 
 
@@ -395,7 +395,7 @@ def test_a_body_that_ignores_the_engines_end_is_abandoned_and_its_run_goes_on_la
 
 def test_a_waiting_body_that_ignores_the_engines_end_is_abandoned_and_its_run_waits_on() -> None:
     run = executing("swim")
-    run.give(Suspend("time", WALL + 60, Reply()))
+    run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.stop(now=True)
     run.at(10)
     assert (run.status, run.record.waiting_for) == (Status.SUSPENDED, "time")
@@ -403,7 +403,7 @@ def test_a_waiting_body_that_ignores_the_engines_end_is_abandoned_and_its_run_wa
 
 def test_a_slot_that_comes_for_an_abandoned_body_is_given_back() -> None:
     run = executing("swim")
-    run.give(Suspend("time", WALL + 60, Reply()))
+    run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.give(Resume(Reply()))
     started = run.decide_start(resumes=True)
     run.stop(now=False)
@@ -417,7 +417,7 @@ def test_a_slot_that_comes_for_an_abandoned_body_is_given_back() -> None:
 
 def test_files_that_an_abandoned_body_had_finished_are_deleted_if_they_are_doomed() -> None:
     run = executing()
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.cancel(files="delete")
     run.at(10)
     assert run.files.calls == [("delete", ["one"])]
@@ -428,7 +428,7 @@ def test_files_that_an_abandoned_body_had_finished_are_deleted_if_they_are_doome
 
 def test_a_cancel_that_deletes_is_remembered_and_the_files_are_gone_before_the_end() -> None:
     run = executing()
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.cancel(files="delete")
     assert run.remembered() == [FilesDoomed(run.id)]
     run.hold(BodyEnded(Stopped()))
@@ -442,7 +442,7 @@ def test_a_cancel_that_deletes_is_remembered_and_the_files_are_gone_before_the_e
 
 def test_a_cancel_that_keeps_deletes_nothing() -> None:
     run = executing()
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.cancel()
     run.stopped()
     assert run.remembered() == []
@@ -460,7 +460,7 @@ def test_a_cancel_that_deletes_needs_no_helper_where_there_are_no_files() -> Non
 
 def test_a_run_without_a_body_keeps_its_files_unless_they_are_to_be_deleted() -> None:
     run = executing("retry")
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.raises()
     run.remembered()
     run.cancel()
@@ -470,7 +470,7 @@ def test_a_run_without_a_body_keeps_its_files_unless_they_are_to_be_deleted() ->
 
 def test_an_abandoned_body_that_ends_while_its_files_are_deleted_keeps_no_handle() -> None:
     run = executing()
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.cancel(files="delete")
     run.now = 10
     run.hold(TimeHasCome())
@@ -478,12 +478,12 @@ def test_an_abandoned_body_that_ends_while_its_files_are_deleted_keeps_no_handle
     run.supervisor()
     run.hold(BodyEnded(Stopped()))
     run.settle()
-    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, False)]
+    assert run.supervisor() == [Ended(run.id, False)]
 
 
 def test_a_signal_does_not_wake_a_flow_whose_files_are_being_deleted() -> None:
     run = executing("flow")
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.pauses(Pause("signal"))
     run.hold(cancelling(run, files="delete"))
     run.commit()
@@ -495,7 +495,7 @@ def test_a_signal_does_not_wake_a_flow_whose_files_are_being_deleted() -> None:
 
 def test_a_flow_that_wrote_down_its_end_has_its_files_deleted_and_nothing_more_written() -> None:
     run = executing("flow")
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.cancel(files="delete")
     run.remembered()
     run.body.end_is_written = True
@@ -506,7 +506,7 @@ def test_a_flow_that_wrote_down_its_end_has_its_files_deleted_and_nothing_more_w
 
 def test_a_run_that_succeeds_keeps_its_files() -> None:
     run = executing("polite")
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.cancel(files="delete")
     run.returns()
     assert run.status is Status.SUCCEEDED
@@ -515,7 +515,7 @@ def test_a_run_that_succeeds_keeps_its_files() -> None:
 
 def test_the_files_of_a_run_without_a_body_are_deleted() -> None:
     run = executing("retry")
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.raises()
     run.remembered()
     run.supervisor()
@@ -539,7 +539,7 @@ def test_a_run_without_a_body_and_without_files_dooms_none() -> None:
 
 def test_files_that_can_not_be_deleted_do_not_hold_up_the_end(caplog) -> None:
     run = executing()
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.files.error = OSError("disk")
     run.cancel(files="delete")
     run.stopped()
@@ -549,7 +549,7 @@ def test_files_that_can_not_be_deleted_do_not_hold_up_the_end(caplog) -> None:
 
 def test_a_cancel_that_comes_while_the_run_ends_is_refused_afterwards() -> None:
     run = executing("retry")
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.raises()
     run.hold(cancelling(run, files="delete"))
     run.commit()
@@ -617,7 +617,7 @@ def test_a_deadline_that_crosses_the_start_ends_the_body() -> None:
 def test_an_end_that_waits_for_deletes_takes_a_start_that_crosses_it_along() -> None:
     """The files are deleted already: the run executes nothing, and is cancelled from where it is."""
     run = executing("retry")
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.raises()
     run.at(5)
     run.changed()
@@ -631,12 +631,12 @@ def test_an_end_that_waits_for_deletes_takes_a_start_that_crosses_it_along() -> 
     assert len(run.bodies) == 1
     assert [event.to for event in run.changed()] == [Status.RUNNING, Status.CANCELLING, Status.CANCELLED]
     assert answer(message.reply).status is Status.CANCELLED
-    assert run.supervisor()[-2:] == [Left(run.id, 0), Ended(run.id, False)]
+    assert run.supervisor()[-1:] == [Ended(run.id, False)]
 
 
 def test_a_start_that_comes_while_files_are_deleted_for_a_cancel_executes_nothing() -> None:
     run = executing("retry")
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.raises()
     run.at(5)
     run.supervisor()
@@ -654,14 +654,13 @@ def test_a_start_that_comes_while_files_are_deleted_for_a_cancel_executes_nothin
     assert run.supervisor() == [
         Leave(run.id),
         Cancelling(run.id),
-        Left(run.id, 0),
         Ended(run.id, False),
     ]
 
 
 def test_a_start_that_comes_while_files_are_deleted_for_a_timeout_executes_nothing() -> None:
     run = executing("retry", deadline=6.0)
-    run.body.finished_files.append("one")
+    run.body.finished_files = ("one",)
     run.machine.state.files_doomed = True
     run.raises()
     run.at(5)

@@ -80,7 +80,7 @@ def test_a_body_with_side_effects_is_never_repeated() -> None:
     record = run.record
     assert (record.status, record.reason) == (Status.FAILED, "crashed")
     assert record.error == "the process ended while it executed"
-    assert run.supervisor() == [Leave("r"), Left("r", None), Ended("r", False), Recovered()]
+    assert run.supervisor() == [Leave("r"), Ended("r", False), Recovered()]
 
 
 def test_a_run_whose_last_attempt_executed_has_failed() -> None:
@@ -212,14 +212,14 @@ def test_starts_wait_for_a_run_that_ends_only_for_a_moment() -> None:
     assert run.supervisor() == [Recovered()]
     run.settle()
     assert run.status is Status.FAILED
-    assert run.supervisor() == [Left("r", None), Ended("r", False)]
+    assert run.supervisor() == [Ended("r", False)]
 
 
 def test_a_run_that_has_ended_in_that_moment_says_so_once() -> None:
     run = after_restart(record_of(Status.RUNNING), files=["one"])
     run.hold(Recover([]))
     run.settle()
-    assert run.supervisor() == [Leave("r"), Left("r", None), Ended("r", False), Recovered()]
+    assert run.supervisor() == [Leave("r"), Ended("r", False), Recovered()]
     assert run.machine.deadline() == math.inf
 
 
@@ -454,7 +454,7 @@ def test_children_that_end_are_nothing_to_a_run_that_has_a_body_or_has_ended() -
     run.start()
     run.supervisor()
     run.give(ChildrenEnded())
-    run.give(Suspend("time", None, Reply()))
+    run.give(Suspend("time", None, None, Reply()))
     run.supervisor()
     run.give(ChildrenEnded())
     assert run.supervisor() == []
@@ -528,7 +528,7 @@ def test_a_resumable_run_that_lost_its_body_is_queued_again_at_once() -> None:
 def test_what_the_lost_body_executed_and_called_is_the_next_ones_to_do_again() -> None:
     run = executing("swim", run_timeout=10.0)
     run.at(4)
-    run.give(Suspend("time", None, Reply()))
+    run.give(Suspend("time", None, None, Reply()))
     run.give(Resume(Reply()))
     run.start(resumes=True)
     run.body.children["child"] = None
@@ -571,7 +571,7 @@ def test_questions_of_a_body_that_was_lost_are_closed_if_it_executed() -> None:
 
 def test_a_run_whose_body_was_lost_while_it_waited_waits_on_without_it() -> None:
     run = executing("swim")
-    run.give(Suspend("time", WALL + 60, Reply()))
+    run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.supervisor()
     run.changed()
     lapse(run)
@@ -585,7 +585,7 @@ def test_a_run_whose_body_was_lost_while_it_waited_waits_on_without_it() -> None
 
 def test_a_run_whose_body_was_lost_while_it_stood_in_its_lane_stands_there_again() -> None:
     run = executing("swim")
-    run.give(Suspend("message", None, Reply()))
+    run.give(Suspend("message", None, None, Reply()))
     run.give(Resume(Reply()))
     run.supervisor()
     lapse(run)
@@ -595,7 +595,7 @@ def test_a_run_whose_body_was_lost_while_it_stood_in_its_lane_stands_there_again
 
 def test_a_run_whose_body_was_lost_while_it_waited_for_a_message_can_be_talked_to() -> None:
     run = executing("swim")
-    run.give(Suspend("message", None, Reply()))
+    run.give(Suspend("message", None, None, Reply()))
     lapse(run)
     assert run.record.interactive
     assert run.give(Inject(run.id, "hello", "ann", Reply())) == "accepted"
@@ -604,7 +604,7 @@ def test_a_run_whose_body_was_lost_while_it_waited_for_a_message_can_be_talked_t
 def test_a_run_whose_body_was_lost_while_it_waited_for_its_children_waits_for_them() -> None:
     run = executing("swim")
     run.body.children["child"] = None
-    run.give(Suspend("child", None, Reply()))
+    run.give(Suspend("child", None, None, Reply()))
     run.supervisor()
     lapse(run)
     (watch,) = run.taken("journal")
@@ -627,7 +627,7 @@ def test_a_question_of_a_body_that_was_lost_while_it_waited_is_asked_on_by_the_n
 
 def test_a_slot_that_crosses_the_loss_of_the_body_is_given_back_for_a_new_one() -> None:
     run = executing("swim")
-    run.give(Suspend("time", WALL + 60, Reply()))
+    run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.give(Resume(Reply()))
     started = run.decide_start(resumes=True)
     lapse(run)
@@ -643,7 +643,7 @@ def test_a_slot_for_a_lost_body_whose_run_is_tried_again_is_given_back_until_the
     run = executing("broken")
     lapse(run)
     run.start()
-    run.give(Suspend("time", WALL + 60, Reply()))
+    run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.give(Resume(Reply()))
     started = run.decide_start(resumes=True)
     run.raises()
@@ -653,7 +653,7 @@ def test_a_slot_for_a_lost_body_whose_run_is_tried_again_is_given_back_until_the
 
 def test_memos_of_waits_name_the_terms_with_their_length() -> None:
     run = executing()
-    run.give(Suspend("time", WALL + 60, Reply()))
+    run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     (memo,) = run.remembered()
     assert isinstance(memo, WakesAt)
     assert memo.terms is not None

@@ -163,7 +163,7 @@ def test_a_question_can_be_waited_for_without_the_slot() -> None:
 
 def test_a_body_that_waits_without_its_slot_asks_only_such_as_need_none() -> None:
     run = executing()
-    run.give(Suspend("time", None, Reply()))
+    run.give(Suspend("time", None, None, Reply()))
     assert isinstance(answer(asks(run, release=True).reply), Conflict)
     assert answer(asks(run).reply) is False
 

@@ -33,8 +33,11 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "move: 0 → 1": "the journal gives the event its number and time",
         "move: True → False": _BODY,
         "_overtaken: return False → return None": _TRUTH,
+        "_overtaken: False → True": "without a start, only what was not stored loses, and that gives way",
+        ": False → True": "only an end without a body crosses a start; it says itself if it gives way",
     },
     "actors/run/termination.py": {
+        ": False → True": "a body is there only when it is abandoned, and only an end without one gives way",
         "expire: 'engine' → 'engine_other'": "a timeout is always the engine's",
         "stop: removed: return": "nothing follows",
         "stop: 'engine' → 'engine_other'": _UNREAD,
@@ -45,7 +48,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "abandon: True → False": _UNREAD,
         "_commit_end: return False → return None": _TRUTH,
         "_commit_end: outcome.held or not run.submission.refused → "
-        "outcome.held and (not run.submission.refused)": "what doesn't hold was refused, and vice versa",
+        "outcome.held and (not run.submission.refused)": "what does not hold was refused",
     },
     "actors/run/outcomes.py": {
         "_pause: False → True": _BODY,
@@ -63,6 +66,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     },
     "actors/run/interrupts.py": {
         "Interrupts.open_without_body: False → True": _UNREAD,
+    },
+    "actors/run/message_gate.py": {
+        "MessageGate.no_body: False → True": "`streaming` counts only with a body, which begins without it",
     },
     "actors/journal/batch.py": {
         "Draft._progress: 0 → 1": "number and time are set below",
