@@ -19,7 +19,7 @@ from .loads import Load, Took
 from .store import measure_alone, percentile
 from .versions import ROOT, call, lay_out, lay_out_commit
 
-COMMIT = "c6090ecb80b6ab719dda21ae4170c4ba6d2fa946"
+COMMIT = "9ba0f6310bae71c74c392f67a288679254fcd098"
 """The last version before the redesign."""
 
 RUNS = 20_000
