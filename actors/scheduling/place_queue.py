@@ -42,17 +42,9 @@ class PlaceQueue:
             del self._places[: self._gone]
             self._gone = 0
 
-    def place(self, run: str) -> int:
-        """The place of a run."""
-        return self._place_of[run]
-
     def ahead(self, run: str) -> int:
         """How many runs are ahead of one."""
         return bisect_left(self._places, self._place_of[run], self._gone) - self._gone
-
-    def below(self, place: float) -> int:
-        """How many runs have lower places."""
-        return bisect_left(self._places, place, self._gone) - self._gone
 
     def at(self, position: int) -> tuple[int, str] | None:
         """The place and run at a position, 0 being the head."""

@@ -1,9 +1,8 @@
-"""Which queued runs have waited for longer than their `warn_after`: kept by lanes and handles."""
+"""Which queued runs have waited for longer than their `warn_after`: kept by the supervisor."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from ..messages import Submission
@@ -39,16 +38,6 @@ class WaitWatch:
         while self._due and self._due[0][1] not in self._watched:
             heappop(self._due)
         return self._due[0][0] if self._due else math.inf
-
-    def take_told(self, now: float) -> Iterator[tuple[Submission, int]]:
-        """Those of the due ones that somebody is told of: the longest, with how many there are, and whoever
-        else wants to hear of it."""
-        due = self.take_due(now)
-        for submission in due[:1]:
-            yield submission, len(due)
-        for submission in due[1:]:
-            if submission.on_wait is not None:
-                yield submission, 0
 
     def take_due(self, now: float) -> list[Submission]:
         """Those that are due, the longest first; each only once."""
