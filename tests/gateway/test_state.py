@@ -159,9 +159,15 @@ async def test_snapshots_under_equal_filters_are_made_once(home, monkeypatch):
     shared = Snapshots(home.engine)
     forms = [Frames(codec) for codec in CODECS.values()]
     said: dict[str, list[list[bytes]]] = {}
+    looking, all_look = 0, trio.Event()
 
     async def subscriber(form: Frames, lanes: frozenset[str]) -> None:
+        nonlocal looking
         async with shared.recent() as taken, taken.view(Filter(lanes=lanes)) as view:
+            looking += 1
+            if looking == 40:
+                all_look.set()
+            await all_look.wait()  # a view is kept for as long as someone looks
             messages = []
             for message in view.messages(form):
                 messages.append(message)
