@@ -1,8 +1,8 @@
 """The small base that supervisor, handle, lane, run and journal stand on.
 
-An actor is a trio task, a mailbox, and state that no one else touches. Others `tell` it messages, which
+An actor is a trio task, a channel, and state that no one else touches. Others `tell` it messages, which
 never waits; it takes all that has gathered at once, handles them in order, and sleeps again. When it has no
-work left and its mailbox is empty it ends itself; the next message to its address starts it anew.
+work left and its channel is empty it ends itself; the next message to its address starts it anew.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, get_args
 import trio
 
 from .alarms import Alarms
-from .channel import Mailbox, Reply
+from .channel import Channel, Reply
 
 logger = logging.getLogger("greenroom")
 
@@ -62,14 +62,14 @@ class Actor:
     def __init__(self, kind: Kind, name: str) -> None:
         self.kind: Kind = kind
         self.name = name
-        self.mailbox = Mailbox()
+        self.channel = Channel()
         self._handling: Sequence[object] = ()
 
     def tell(self, message: object) -> None:
-        """Put a message into the mailbox. Never waits."""
+        """Put a message into the channel. Never waits."""
         if observer is not None:
             observer(self.kind, self.name, message)
-        self.mailbox.put(message)
+        self.channel.send_nowait(message)
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
         """Handle the messages, in order."""
@@ -79,12 +79,13 @@ class Actor:
         """The deadline has passed."""
 
     def has_work(self) -> bool:
-        """Whether the actor must stay although its mailbox is empty."""
+        """Whether the actor must stay although its channel is empty."""
         return True
 
     def report(self) -> dict[str, Any]:
         """What the actor is doing, so that a stuck engine can be asked why."""
-        return {"kind": self.kind, "name": self.name, "mailbox": len(self.mailbox)}
+        waiting = self.channel.statistics().current_buffer_used
+        return {"kind": self.kind, "name": self.name, "mailbox": waiting}
 
     def reports(self) -> list[dict[str, Any]]:
         """Its own report, and those of the parts that it keeps."""
@@ -99,7 +100,7 @@ class Actor:
     ) -> None:
         """Work until there is nothing left to do. `failed` is told of an error before it comes out."""
         alarm = math.inf
-        messages = self.mailbox.drain()  # those that woke it
+        messages = self.channel.receive_all_nowait()  # those that woke it
         try:
             while True:
                 if messages:
@@ -113,17 +114,17 @@ class Actor:
                     alarms.set(self, alarm)
                 self._handling = messages = ()  # let go of what has been handled
                 # No checkpoint from here to the end: a message told in between would be lost.
-                mailbox = self.mailbox  # as in `take`, without a coroutine more: there may be very many
-                if not mailbox and not self.has_work():
+                channel = self.channel
+                if channel.has_news:
+                    await trio.lowlevel.checkpoint()
+                elif self.has_work():  # as `receive_all`, without a coroutine more: there may be very many
+                    await trio.lowlevel.wait_task_rescheduled(channel.park())
+                else:
                     if alarm != math.inf:
                         alarms.set(self, math.inf)
                     deregister(self)
                     return
-                if mailbox.has_news:
-                    await trio.lowlevel.checkpoint()
-                else:
-                    await trio.lowlevel.wait_task_rescheduled(mailbox.sleep())
-                messages = mailbox.drain()
+                messages = channel.receive_all_nowait()
         except trio.Cancelled:
             raise
         except BaseException as error:
@@ -172,7 +173,7 @@ class Directory:
             self.add(actor)
         if observer is not None:
             observer(kind, name, message)
-        actor.mailbox.put(message)
+        actor.channel.send_nowait(message)
         return True
 
     def add(self, actor: Actor) -> None:

@@ -59,4 +59,4 @@ class Alarms:
             actor = self._wanted.pop(heappop(self._heap)[1], None)
             if actor is not None:
                 del self._numbers_of[actor]
-                actor.mailbox.wake()
+                actor.channel.wake()

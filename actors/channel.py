@@ -1,9 +1,6 @@
-"""What tasks hand each other: a mailbox for many messages, and a reply for one answer.
+"""What tasks hand each other: a channel for many messages, and a reply for one answer.
 
 Actors stand on them, and so do the gateway and its client: nothing else is imported here.
-
-The mailbox is a list and a parked task rather than a trio memory channel: a batch is taken in one step, and
-an idle actor needs half the memory.
 """
 
 from __future__ import annotations
@@ -12,67 +9,96 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+import msgspec
 import trio
 
 T = TypeVar("T")
 
 
-class Mailbox:
-    """Messages for one actor, in the order they were told. Unbounded: the door is bounded instead."""
+class ChannelStatistics(msgspec.Struct, frozen=True, gc=False):
+    """The two of trio's `MemoryChannelStatistics` that can differ here."""
 
-    __slots__ = ("_alarmed", "_messages", "_sleeper")
+    current_buffer_used: int
+    """How many messages wait."""
+    tasks_waiting_receive: int
+    """Whether the receiver waits for one: 1, else 0."""
+
+
+class Channel:
+    """Messages for one receiver, in the order they were sent. Unbounded: what comes in is bounded where it
+    comes in.
+
+    It is a list and at most one parked task rather than trio's memory channel, whose words it speaks. There
+    may be very many actors, and each takes everything that waits in one step: so an empty channel needs a
+    fifteenth of the memory, and ten messages a seventh of the time. `docs/architecture.md` has the table.
+    Bounds, several receivers and closing, which trio's channels have, no actor needs.
+    """
+
+    __slots__ = ("_messages", "_receiver", "_woken")
 
     def __init__(self) -> None:
-        self._messages: list[Any] | None = None  # most are empty most of the time, and there may be very many
-        self._alarmed = False
-        self._sleeper: trio.lowlevel.Task | None = None
+        self._messages: list[Any] | None = None  # most are empty most of the time
+        self._woken = False
+        self._receiver: trio.lowlevel.Task | None = None
 
-    def __len__(self) -> int:
-        return 0 if self._messages is None else len(self._messages)
-
-    def put(self, message: object) -> None:
-        """Add a message and wake the actor. Never waits."""
+    def send_nowait(self, message: object) -> None:
+        """Add a message and wake the receiver. Never waits, and there is always room."""
         if self._messages is None:
             self._messages = [message]
         else:
             self._messages.append(message)
-        if self._sleeper is not None:
-            trio.lowlevel.reschedule(self._sleeper)
-            self._sleeper = None
+        if self._receiver is not None:
+            trio.lowlevel.reschedule(self._receiver)
+            self._receiver = None
 
     def wake(self) -> None:
-        """Wake the actor without a message: its deadline has come."""
-        self._alarmed = True
-        if self._sleeper is not None:
-            trio.lowlevel.reschedule(self._sleeper)
-            self._sleeper = None
+        """Wake the receiver without a message: `receive_all` returns, though it may have none to return."""
+        self._woken = True
+        if self._receiver is not None:
+            trio.lowlevel.reschedule(self._receiver)
+            self._receiver = None
 
-    async def take(self) -> Sequence[Any]:
-        """Wait for messages and take them all; none, if it is the deadline that has come."""
+    async def receive(self) -> Any:
+        """Wait for a message and take it, the oldest first."""
+        if self._messages:
+            await trio.lowlevel.checkpoint()
+        while not self._messages:
+            await trio.lowlevel.wait_task_rescheduled(self.park())
+        return self._messages.pop(0)
+
+    async def receive_all(self) -> Sequence[Any]:
+        """Wait for messages and take them all; there are none if the receiver was woken without one."""
         if self.has_news:
             await trio.lowlevel.checkpoint()
         else:
-            await trio.lowlevel.wait_task_rescheduled(self.sleep())
-        return self.drain()
+            await trio.lowlevel.wait_task_rescheduled(self.park())
+        return self.receive_all_nowait()
 
-    @property
-    def has_news(self) -> bool:
-        """Whether there are messages, or the deadline has come."""
-        return self._alarmed or bool(self._messages)
-
-    def sleep(self) -> Callable[[object], trio.lowlevel.Abort]:
-        """Have the task woken at news, which now waits to be rescheduled; returns how its wait is aborted."""
-        self._sleeper = trio.lowlevel.current_task()
-        return self._stop
-
-    def drain(self) -> Sequence[Any]:
-        """Take all messages that are there, without waiting."""
-        self._alarmed = False
+    def receive_all_nowait(self) -> Sequence[Any]:
+        """Take all messages that are there, without waiting. Unlike trio's `receive_nowait`, it answers
+        "none" without an error."""
+        self._woken = False
         taken, self._messages = self._messages, None
         return taken or ()
 
-    def _stop(self, _: object) -> trio.lowlevel.Abort:
-        self._sleeper = None
+    def statistics(self) -> ChannelStatistics:
+        """How many messages wait, and whether the receiver waits for one."""
+        used = 0 if self._messages is None else len(self._messages)
+        return ChannelStatistics(used, 0 if self._receiver is None else 1)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `receive_all` would return at once."""
+        return self._woken or bool(self._messages)
+
+    def park(self) -> Callable[[object], trio.lowlevel.Abort]:
+        """Make this task the receiver that news wakes; returns how its wait is aborted. For who calls trio's
+        `wait_task_rescheduled` itself, which spares a coroutine."""
+        self._receiver = trio.lowlevel.current_task()
+        return self._leave
+
+    def _leave(self, _: object) -> trio.lowlevel.Abort:
+        self._receiver = None
         return trio.lowlevel.Abort.SUCCEEDED
 
 

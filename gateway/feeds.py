@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 import trio
 
-from ..actors.channel import Mailbox
+from ..actors.channel import Channel
 from ..actors.journal.stream import Published, Stream
 from ..protocol.codec import JSON, Codec
 from ..protocol.events import Event, Filter
@@ -200,7 +200,7 @@ class Feeds:
         self._most_events = most_events
         self._feeds: dict[tuple[Form, Filter | None, int], Feed] = {}
         self._memory = _Memory(_REMEMBERED_BYTES)
-        self._woken = Mailbox()
+        self._woken = Channel()
 
     def join(self, form: Form, filter: Filter | None, follower: Follower) -> Feed:
         """The feed for a form and a filter; the follower hears of news from now on."""
@@ -232,7 +232,7 @@ class Feeds:
                         told += 1
                         if told % _AT_ONCE == 0:
                             await trio.lowlevel.checkpoint()
-                await self._woken.take()
+                await self._woken.receive_all()
         finally:
             self._stream.unlisten(self._woken.wake)
 

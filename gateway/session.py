@@ -189,7 +189,7 @@ class Session:
     def _welcome(self) -> None:
         assert self._caller is not None, "whoever is welcomed is known"
         welcome = self._shared.welcome(self._caller)
-        self.writer.mailbox.put(Said(welcome.seq, iter([self._codec.encode(welcome)]), 0))
+        self.writer.channel.send_nowait(Said(welcome.seq, iter([self._codec.encode(welcome)]), 0))
 
     async def _take(self, message: str | bytes, cost: int) -> None:
         """Check a message, and queue what it asks for."""
@@ -257,7 +257,7 @@ class Session:
             logger.exception("a command of type %s failed", type(command).__name__)
             self._refuse(command.id, Internal("a fault of the gateway, which has been logged"), cost)
         else:
-            self.writer.mailbox.put(said)
+            self.writer.channel.send_nowait(said)
 
     def _reply(self, id: Id, fields: dict[str, Any], cost: int) -> Said:
         seq = self._shared.engine.stream.last_seq
@@ -269,7 +269,7 @@ class Session:
 
     def _refuse(self, id: Id | None, error: GreenroomError, cost: int) -> None:
         seq = self._shared.engine.stream.last_seq
-        self.writer.mailbox.put(Said(seq, refusals(id, error, self._codec), cost))
+        self.writer.channel.send_nowait(Said(seq, refusals(id, error, self._codec), cost))
 
     def _start_waiting(self, command: CommandBase, entry: Entry) -> None:
         most = self._shared.limits.max_waits
@@ -295,13 +295,13 @@ class Session:
         except GreenroomError as error:
             self._refuse(command.id, error, cost)
         else:
-            self.writer.mailbox.put(Begin(command.id, command.after, command.epoch, filter, cost))
+            self.writer.channel.send_nowait(Begin(command.id, command.after, command.epoch, filter, cost))
 
     def _unsubscribe(self, command: Unsubscribe, cost: int) -> None:
         if self._subscribed:
             self._subscribed = False
             self._shared.subscriptions -= 1
-        self.writer.mailbox.put(End(command.id, self._shared.engine.stream.last_seq, cost))
+        self.writer.channel.send_nowait(End(command.id, self._shared.engine.stream.last_seq, cost))
 
     # Ending.
 

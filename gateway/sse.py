@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import trio
 
-from ..actors.channel import Mailbox
+from ..actors.channel import Channel
 from ..actors.journal.stream import FellBehind
 from ..protocol.errors import Invalid, RateLimited
 from ..protocol.events import Filter
@@ -74,7 +74,7 @@ class _Following:
         self._told = after
         self._read = after
         self._write = write
-        self._woken = Mailbox()
+        self._woken = Channel()
 
     def news(self) -> None:
         """There may be more to send."""
@@ -98,7 +98,7 @@ class _Following:
                     return
                 quiet = True
                 with trio.move_on_after(PING_EVERY):
-                    await self._woken.take()
+                    await self._woken.receive_all()
                     quiet = False
                 if quiet:
                     await self._write(b": ping\n" + feed.rest(self._told, self._read))

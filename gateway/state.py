@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 import trio
 
-from ..actors.channel import Mailbox, Reply
+from ..actors.channel import Channel, Reply
 from ..protocol.codec import JSON
 from ..protocol.errors import GreenroomError, Internal, RateLimited
 from ..protocol.records import Snapshot
@@ -46,14 +46,14 @@ class States:
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
-        self._asked = Mailbox()
+        self._asked = Channel()
         self._latest: Body | None = None
         self._held: WeakSet[Body] = WeakSet()
 
     async def body(self) -> Body:
         """The state as of now. Raises `RateLimited` where there is no room for it."""
         reply: Reply[Body] = Reply()
-        self._asked.put(reply)
+        self._asked.send_nowait(reply)
         return await reply.get()
 
     def forget(self) -> None:
@@ -63,7 +63,7 @@ class States:
     async def run(self) -> None:
         """Make what is asked for, until cancelled."""
         while True:
-            await self._answer(await self._asked.take())
+            await self._answer(await self._asked.receive_all())
 
     async def _answer(self, asked: Sequence[Reply[Body]]) -> None:
         try:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import trio
 
-from ..actors.channel import Mailbox, Reply
+from ..actors.channel import Channel, Reply
 from ..actors.journal.stream import FellBehind
 from ..protocol.codec import Codec
 from ..protocol.commandbase import Id
@@ -89,7 +89,7 @@ class Writer:
         form: Frames,
         paid: Callable[[int], None],
     ) -> None:
-        self.mailbox = Mailbox()
+        self.channel = Channel()
         self._shared = shared
         self._stream = shared.engine.stream
         self._outlet = Outlet(transport)
@@ -117,7 +117,7 @@ class Writer:
 
     def send(self, data: bytes, sent: Reply[None]) -> None:
         """Send bytes of trio-websocket's in their turn, and reply when they are sent."""
-        self.mailbox.put(Bytes(data, sent))
+        self.channel.send_nowait(Bytes(data, sent))
 
     def news(self) -> None:
         """There are events. If nothing else is being sent, send them here and now as far as the system takes
@@ -130,7 +130,7 @@ class Writer:
                     return
                 sent = self._outlet.send_now(chunk.data)
             except (trio.BrokenResourceError, FellBehind):
-                self.mailbox.wake()  # it will meet the same, and knows what to do
+                self.channel.wake()  # it will meet the same, and knows what to do
                 return
             subscription.read = chunk.read
             subscription.told = chunk.told
@@ -140,7 +140,7 @@ class Writer:
             else:
                 self._append(chunk.data[sent:])
             self._resting = False
-        self.mailbox.wake()
+        self.channel.wake()
 
     async def run(self) -> None:
         """Send until cancelled. Raises `Stalled`, or what the transport raises."""
@@ -153,10 +153,10 @@ class Writer:
                     await self._follow(self._stream.last_seq)
                 if self._out or self._sent:
                     await self._flush()
-                    messages = self.mailbox.drain()
+                    messages = self.channel.receive_all_nowait()
                 else:
                     self._resting = True
-                    messages = await self.mailbox.take()
+                    messages = await self.channel.receive_all()
                     self._resting = False
         finally:
             self._leave()

@@ -19,7 +19,7 @@ import trio
 
 from ...persistence.failures import StoreDown
 from ...persistence.store import Batch, Store
-from ..channel import Mailbox
+from ..channel import Channel
 
 logger = logging.getLogger("greenroom")
 
@@ -85,7 +85,7 @@ class Committer:
         self.down = False  # whether the store could not be written the last time
         self._store = store
         self._tell = tell
-        self._jobs = Mailbox()
+        self._jobs = Channel()
         self._pause = 0.0
         self._began = math.inf  # when the commit began that is under way
 
@@ -96,18 +96,18 @@ class Committer:
 
     def send(self, job: Write | AwaitStore | Check) -> None:
         """Have something done. The journal sends one job at a time."""
-        self._jobs.put(job)
+        self._jobs.send_nowait(job)
 
     @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         """Work until cancelled, or until nothing can be committed any more."""
         while True:
-            for job in await self._jobs.take():
-                try:
-                    await self._do(job)
-                except Exception as error:  # the journal raises it, which stops the engine
-                    self._tell(CommitFailed(error))
-                    return
+            job = await self._jobs.receive()
+            try:
+                await self._do(job)
+            except Exception as error:  # the journal raises it, which stops the engine
+                self._tell(CommitFailed(error))
+                return
 
     async def _do(self, job: Write | AwaitStore | Check) -> None:
         if isinstance(job, Write):

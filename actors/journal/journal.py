@@ -1,10 +1,10 @@
 """The journal: the one actor through which every change goes, and the only one who commits.
 
-It hands what its mailbox holds to its machine (`journalmachine.py`), which decides every compare-and-set and
+It hands what its channel holds to its machine (`journalmachine.py`), which decides every compare-and-set and
 what everyone is told, and the batches of that to the committer (`committer.py`), a task of its own. So the
 journal never waits: what a commit has led to comes as a message.
 
-Everything that would name state which is not committed yet goes through this mailbox behind the change it
+Everything that would name state which is not committed yet goes through this channel behind the change it
 depends on, so nothing is shown to anyone before it is durable.
 """
 
@@ -162,7 +162,7 @@ class Journal(Actor):
         gathered, quiet = list(messages), 0
         while quiet < _QUIET_TURNS and len(gathered) < _MANY:
             await trio.lowlevel.checkpoint()
-            more = self.mailbox.drain()
+            more = self.channel.receive_all_nowait()
             gathered += more
             quiet = 0 if more else quiet + 1
         return gathered

@@ -1,6 +1,6 @@
 """The actor of a run: awake while its run has something to do.
 
-It hands what its mailbox holds to the run's machine and carries out what that decides. A queued run without a
+It hands what its channel holds to the run's machine and carries out what that decides. A queued run without a
 timer has no actor; its submission is all there is of it.
 """
 

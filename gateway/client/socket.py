@@ -27,7 +27,7 @@ from wsproto.events import (
 )
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from ...actors.channel import Mailbox
+from ...actors.channel import Channel
 from .errors import ConnectionLost, NotHere, Refused
 
 _MAX_MESSAGE = 64 << 20
@@ -102,7 +102,7 @@ class Socket:
     def __init__(self, stream: trio.abc.Stream, machine: WSConnection) -> None:
         self._stream = stream
         self._machine = machine
-        self._outbox = Mailbox()
+        self._outbox = Channel()
         self._fragments: list[bytes] = []
         self._size = 0
         self._events = machine.events()
@@ -123,7 +123,7 @@ class Socket:
         """Send what is put, until cancelled. Returns if the stream is broken; `receive` then says so."""
         try:
             while True:
-                await self._write(await self._outbox.take())
+                await self._write(await self._outbox.receive_all())
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             await trio.aclose_forcefully(self._stream)
 
@@ -142,7 +142,7 @@ class Socket:
         with trio.move_on_after(_CLOSE_WITHIN, shield=True):
             try:
                 self._put(CloseConnection(code=1000))
-                await self._write(self._outbox.drain())
+                await self._write(self._outbox.receive_all_nowait())
                 while not self._closed:
                     await self.receive()
             except (ConnectionLost, Refused, trio.BrokenResourceError, trio.ClosedResourceError):
@@ -151,7 +151,7 @@ class Socket:
 
     def _put(self, event: BytesMessage | Ping | Pong | CloseConnection) -> None:
         try:
-            self._outbox.put(self._machine.send(event))
+            self._outbox.send_nowait(self._machine.send(event))
         except LocalProtocolError:
             self._closed = True  # the other side has closed it; `receive` says so
 

@@ -26,7 +26,7 @@ import trio
 import trio.testing
 
 from ..actors.actor import describe
-from ..actors.channel import Mailbox
+from ..actors.channel import Channel
 from .determinism import determined
 from .schedule import InTurn, Scheduling, SeededChooser
 from .server import Server
@@ -314,7 +314,7 @@ class _Execution(trio.abc.Instrument):
             choice.wanted.add(next(task for task in first if task in choice.runnable))
 
     def delivered(self, messages: Sequence[object]) -> None:
-        """The actor whose step this is takes messages out of its mailbox."""
+        """The actor whose step this is takes messages out of its channel."""
         if messages and self._stepping:
             texts = [f"{describe(message)} by {getattr(message, 'by', None)}" for message in messages]
             self._order[-1] += f" takes {', '.join(texts)}"
@@ -338,16 +338,16 @@ class _Sampled(_Execution):
 
 @contextmanager
 def _deliveries_noted() -> Iterator[None]:
-    drain = Mailbox.drain
+    drain = Channel.receive_all_nowait
 
-    def noted(self: Mailbox) -> Sequence[object]:
+    def noted(self: Channel) -> Sequence[object]:
         taken = drain(self)
         if _Execution.current is not None:
             _Execution.current.delivered(taken)
         return taken
 
-    Mailbox.drain = noted  # type: ignore[method-assign]
+    Channel.receive_all_nowait = noted  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Mailbox.drain = drain  # type: ignore[method-assign]
+        Channel.receive_all_nowait = drain  # type: ignore[method-assign]

@@ -8,31 +8,31 @@ from itertools import count
 import pytest
 import trio
 
-from greenroom.actors.channel import Mailbox
+from greenroom.actors.channel import Channel
 from greenroom.simulation import World
 from greenroom.simulation.walking import NotRepeatable, Race, Scenario, WalkFailed, sample, walk
 
 
 def tellers(boxes: int, *, messages: int = 2, count: int = 2) -> Scenario:
-    """Tasks that put messages into mailboxes, each its own into the next one."""
+    """Tasks that put messages into channels, each its own into the next one."""
 
     async def scenario(world: World, race: Race) -> str:
-        mailboxes = [Mailbox() for _ in range(boxes)]
+        channels = [Channel() for _ in range(boxes)]
 
-        async def tell(name: str, mailbox: Mailbox) -> None:
+        async def tell(name: str, channel: Channel) -> None:
             for number in range(messages):
-                mailbox.put(f"{name}{number}")
+                channel.send_nowait(f"{name}{number}")
                 await trio.lowlevel.checkpoint()
 
         async with race.begins() as racers:
             for number in range(count):
-                racers.start_soon(tell, "abc"[number], mailboxes[number % boxes])
-        return " ".join("".join(mailbox.drain()) for mailbox in mailboxes)
+                racers.start_soon(tell, "abc"[number], channels[number % boxes])
+        return " ".join("".join(channel.receive_all_nowait()) for channel in channels)
 
     return scenario
 
 
-def test_all_orders_in_which_two_can_put_two_messages_each_into_one_mailbox_are_walked_once():
+def test_all_orders_in_which_two_can_put_two_messages_each_into_one_channel_are_walked_once():
     walked = walk(tellers(1))
 
     assert walked.outcomes == Counter(
@@ -53,7 +53,7 @@ def test_those_who_have_nothing_in_common_are_walked_in_one_order():
 
 
 def test_what_has_nothing_to_do_with_a_race_does_not_multiply_its_orders():
-    walked = walk(tellers(2, messages=1, count=3))  # the first and the third share a mailbox
+    walked = walk(tellers(2, messages=1, count=3))  # the first and the third share a channel
 
     assert set(walked.outcomes) == {"a0c0 b0", "c0a0 b0"}
     assert walked.executions == 2
@@ -75,10 +75,10 @@ def test_a_scenario_that_does_something_else_the_next_time_is_refused():
     times = count()
 
     async def scenario(world: World, race: Race) -> str:
-        mailbox = Mailbox()
+        channel = Channel()
 
         async def tell() -> None:
-            mailbox.put("")
+            channel.send_nowait("")
 
         async with race.begins() as racers:
             for _ in range(2 + next(times)):
