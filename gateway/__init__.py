@@ -31,6 +31,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in ("Gateway", "open_gateway"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ..gateway import server
+    from . import server
 
     return getattr(server, name)

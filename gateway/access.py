@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 
-from ..gateway import origins
+from . import origins
 from ..protocol.errors import Forbidden, Invalid, Unauthorized
 from .config import GatewayConfig
 from .tokens import EVERYONE, LOCAL_WORKER, Caller, Tokens

@@ -15,7 +15,7 @@ from typing import Any, cast
 import attrs
 import msgspec
 
-from ..gateway import taskforms as forms
+from . import taskforms as forms
 from ..protocol.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
 from ..protocol.flow.paths import parse_target
 from ..protocol.flow.records import VersionStatus, WorkerKind

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
-from ..persistence import schema
+from . import schema
 from ..protocol.errors import Conflict, Invalid
 from .addresses import Address, parse_addresses
 from .failures import StoreBroken, failure

@@ -18,7 +18,7 @@ from typing import Any
 import trio
 from sqlalchemy import Connection, inspect, select, update
 
-from ..persistence import schema
+from . import schema
 from ..protocol.errors import Invalid
 from .addresses import Address, Kind
 from .database import LONG_CALL, DatabaseManager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Connection, delete, func, or_, select
 
-from ..persistence import schema
+from . import schema
 from ..protocol.states import PENDING
 from .reading import KEPT_REQUESTS, is_of_pending_parent
 from .store import Retention

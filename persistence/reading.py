@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, TextClause, and_, func, select
 
-from ..persistence import schema
+from . import schema
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
 from ..protocol.states import PENDING

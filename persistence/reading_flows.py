@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, Select, TextClause, func, select
 
-from ..persistence import schema
+from . import schema
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.records import RunRecord
 from .flows import FlowRunPage, FlowRunQuery, FlowState, StoredFlow, WorkerRow, page_of

@@ -16,7 +16,7 @@ from typing import Any
 import trio
 from sqlalchemy import Connection, select, update
 
-from ..persistence import schema
+from . import schema
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.flow.records import NodeRun, VersionRow
 from ..protocol.records import RunRecord

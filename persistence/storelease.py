@@ -14,7 +14,7 @@ from functools import partial
 import trio
 from sqlalchemy import Connection, update
 
-from ..persistence import schema
+from . import schema
 from ..protocol.errors import Conflict
 from .addresses import Address
 from .failures import in_use

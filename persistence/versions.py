@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, Table, column, func, inspect, select, table, update
 from sqlalchemy.schema import CreateColumn
 
-from ..persistence import schema
+from . import schema
 from .failures import newer_version, older_version
 
 _ALEMBIC_VERSION = table("alembic_version", column("version_num"))

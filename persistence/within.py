@@ -6,7 +6,7 @@ from collections.abc import Set
 
 from sqlalchemy import Column, ColumnElement, Connection, TextClause, func, or_, true
 
-from ..persistence import schema
+from . import schema
 from ..protocol.patterns import Patterns, Within
 from ..protocol.states import Status
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Set
 from functools import cache
 
-from ..persistence import schema
+from . import schema
 from .lease import FENCE
 from .statements import Delete, Insert, Update, status_in
 

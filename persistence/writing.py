@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from ..persistence import writes
+from . import writes
 from ..protocol.events import (
     EngineChanged,
     Event,

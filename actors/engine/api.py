@@ -34,8 +34,8 @@ from ...protocol.validation import (
 from ...protocol.values import json_value
 from ..actor import Directory
 from ..channel import Reply
-from ..flow.facade import Flows
-from ..flow.tools import Tools
+from ..flow.api import Flows
+from ..flow.services import Tools
 from ..journal.journal import Journal
 from ..journal.stream import Cursor, FellBehind, Published, Stream
 from ..messages import (
@@ -54,8 +54,8 @@ from ..messages import (
     WaitForActive,
 )
 from ..run.execution import LiveBodies, LiveBody
-from ..workers.facade import Workers
-from .door import Caller, Door
+from ..workers.api import Workers
+from .entry_point import Caller, Door
 from .ticket import Ticket
 from .watchdog import Watch
 

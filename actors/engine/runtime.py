@@ -21,7 +21,7 @@ from ..alarms import Alarms
 from ..channel import Reply
 from ..flow.catalog import Catalog
 from ..flow.job import FlowJob
-from ..flow.tools import Graphs, Tools
+from ..flow.services import Graphs, Tools
 from ..jobs import EngineJobs, Jobs
 from ..journal.change import Change
 from ..journal.journal import Journal
@@ -32,15 +32,15 @@ from ..run.actor import RunActor
 from ..run.context import Services
 from ..run.execution import Execution, LiveBodies
 from ..scheduling.supervisor import Supervisor
-from ..workers.crew import Crew
-from ..workers.facade import Workers
+from ..workers.dispatch import Crew
+from ..workers.api import Workers
 from ..workers.messages import End
 from ..workers.networks import Networks
 from ..workers.push import HttpPush, Push
 from ..workers.registry import Registry
 from ..workers.workqueue import WorkQueue
 from .api import Engine
-from .door import Door
+from .entry_point import Door
 from .ids import Uuid7
 from .lease import Leasing
 from .recovery import consequences, picture, submissions

@@ -16,8 +16,8 @@ from ...persistence.flows import page_of
 from ...protocol.flow.model import Foreach, Parallel, Post
 from ...protocol.flow.records import NodeRun
 from .calls import Call
-from .tries import carry_out
-from .visit import Done, Visit
+from .retries import carry_out
+from .node_context import Done, Visit
 
 _MOST_AT_ONCE = 100
 """How many branches are made at once where the node doesn't say."""

@@ -19,7 +19,7 @@ from ...protocol.values import copied, json_value
 from ..run.failures import error_text
 from ..workers.states import Work, WorkFailed
 from .scripts import run_script
-from .visit import Done, Visit
+from .node_context import Done, Visit
 
 _TIMEOUT = 60.0
 """Seconds that a push worker or a script has, unless the node says otherwise."""

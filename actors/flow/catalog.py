@@ -60,7 +60,7 @@ class Needed(msgspec.Struct, frozen=True):
 
 
 class Resolve(msgspec.Struct):
-    """From the door: which flow and version are meant; version 0 is the latest that is published."""
+    """From the entry point: which flow and version are meant; version 0 is the latest that is published."""
 
     flow: str
     version: int

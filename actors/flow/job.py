@@ -23,7 +23,7 @@ from ..run.api import Run, body_of
 from ..run.pause import Pause
 from .catalog import Resolve
 from .state import Waits, WalkState, begin, from_text, to_text
-from .tools import Tools
+from .services import Tools
 from .view import at_work
 from .walk import Walk
 

@@ -14,7 +14,7 @@ from ...protocol.flow.paths import parse_target
 from ...protocol.flow.records import NodeRun
 from .branches import at_once
 from .state import Frame, WalkState, from_text, nested, runtime_key
-from .tools import Graphs
+from .services import Graphs
 
 
 async def as_of_now(stored: StoredFlow, graphs: Graphs, max_bytes: int) -> WalkState:

@@ -27,8 +27,8 @@ from ..run.pause import Pause, Question
 from .branches import first_results
 from .nodes import KINDS
 from .state import Frame, Waits, WalkState, nested, result_of, to_text
-from .tools import Tools
-from .visit import Done, Level, Visit, is_cancelled
+from .services import Tools
+from .node_context import Done, Level, Visit, is_cancelled
 
 MAX_STEPS = 10_000
 """Steps that one run may make: enough for any flow that ends."""

@@ -2,7 +2,7 @@
 
 A commit that failed for a passing reason has been tried again by the store itself. If that did not help, the
 store is *down*. First it is found out whether the batch was committed after all. If not, the journal is told,
-which keeps what it can of the batch (`journalmachine.py`) and sends that again. Between two tries there is a
+which keeps what it can of the batch (`machine.py`) and sends that again. Between two tries there is a
 pause, so that a store that comes back is not overrun.
 
 The journal sends jobs and hears what became of them as messages; so it never waits.

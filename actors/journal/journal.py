@@ -1,6 +1,6 @@
 """The journal: the one actor through which every change goes, and the only one who commits.
 
-It hands what its channel holds to its machine (`journalmachine.py`), which decides every compare-and-set and
+It hands what its channel holds to its machine (`machine.py`), which decides every compare-and-set and
 what everyone is told, and the batches of that to the committer (`committer.py`), a task of its own. So the
 journal never waits: what a commit has led to comes as a message.
 

@@ -24,7 +24,7 @@ from ...protocol.submission import SubmitKeywords, SubmitOptions
 from ...protocol.validation import check_seconds
 from ...protocol.values import copied
 from ..channel import Reply
-from ..engine.door import Caller
+from ..engine.entry_point import Caller
 from ..journal.change import Change, Outcome, ProgressReport
 from .body_messages import Ask, Flag, Save, Taken, Unask, cancel_child
 from .children import Children

@@ -18,7 +18,7 @@ from ...protocol.records import RunRecord
 from ...protocol.states import Status
 from ...protocol.submission import SubmitOptions
 from ..channel import Reply
-from ..engine.door import Caller, Door, Found
+from ..engine.entry_point import Caller, Door, Found
 from ..journal.journal import Journal
 from ..messages import Accepted
 from .body_messages import cancel_child

@@ -1,4 +1,4 @@
-"""A body's side of the run that it executes for: what `Run` (`runapi.py`) stands on, and what the run's actor
+"""A body's side of the run that it executes for: what `Run` (`api.py`) stands on, and what the run's actor
 and the walk of a flow use of a body.
 
 A body reports to the journal and asks its run's actor; it never touches their state. What an older attempt or
@@ -23,7 +23,7 @@ from ...protocol.events import Event
 from ...protocol.values import copied, json_value
 from ..actor import Delivery
 from ..channel import Reply
-from ..engine.door import Door
+from ..engine.entry_point import Door
 from ..journal.change import REPORTING, Change, Outcome, ProgressReport
 from ..journal.journal import Journal
 from ..journal.messages import Mention

@@ -36,7 +36,7 @@ from ..messages import (
     Stop,
     Submission,
 )
-from ..run import errands, outcomes, requests, restore, termination
+from . import errands, outcomes, requests, restore, termination
 from .body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
 from .context import Body, Services
 from .errands import ErrandDone

@@ -22,7 +22,7 @@ from ..jobs import unknown_job
 from ..journal.change import Change
 from ..journal.messages import WatchEnd
 from ..messages import Recover
-from ..run import errands
+from . import errands
 from ..scheduling.trials import MOST_DEATHS
 from .execution import Execution
 from .pause import Message, Pause, Signal, concerns

@@ -23,7 +23,7 @@ from ..channel import Reply
 from ..journal.change import Change, Outcome
 from ..journal.messages import Look
 from ..messages import Cancel, Forget, Reject, Stop
-from ..run import errands
+from . import errands
 from .body_messages import cancel_child
 from .context import Body
 from .state import End, RunState, Steps, Verdict

@@ -22,7 +22,7 @@ import trio
 from ..actors.engine.open import open_engine
 from ..commands.talking import DEFAULT_URL
 from ..commands.watching import show_live
-from ..demo import site
+from . import site
 from ..gateway.client import Client, ClientTicket, connect
 from ..gateway.config import GatewayConfig
 from ..gateway.server import open_gateway

@@ -18,7 +18,7 @@ import trio
 
 from ..gateway import GatewayConfig
 from ..protocol.errors import GreenroomError, Unavailable
-from ..simulation import bodies, controlling, looking, steady, submitting
+from . import bodies, controlling, looking, steady, submitting
 from .bodies import LANES, Bodies
 from .callers import Caller, Deed, Desk
 from .followers import Follower

@@ -16,7 +16,7 @@ import cattrs
 from cattrs.gen import make_dict_structure_fn, override
 
 from ..errors import Invalid
-from ..flow import fields
+from . import fields
 from ..structuring import MAX_MISTAKES, Fault, Keys, Several, suggestion, told, written_path
 from ..values import shown
 from .documents import parse

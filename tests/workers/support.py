@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from greenroom import Engine
-from greenroom.actors.workers.crew import Crew
+from greenroom.actors.workers.dispatch import Crew
 from greenroom.actors.workers.push import Push
 from greenroom.actors.workers.states import Work
 from greenroom.persistence.memory import MemoryStore

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from greenroom import Engine, Jobs
-from greenroom.actors.workers.crew import Crew
+from greenroom.actors.workers.dispatch import Crew
 from greenroom.actors.workers.push import PushFailed
 from greenroom.actors.workers.states import WorkFailed
 from tests.support import open_engine

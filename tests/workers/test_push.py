@@ -14,7 +14,7 @@ import trio
 
 from greenroom import Jobs
 from greenroom.actors.workers.connections import MAX_ANSWER
-from greenroom.actors.workers.crew import Crew
+from greenroom.actors.workers.dispatch import Crew
 from greenroom.actors.workers.push import HttpPush, PushFailed
 from greenroom.actors.workers.states import WorkFailed
 from tests.support import open_engine

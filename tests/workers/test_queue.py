@@ -11,7 +11,7 @@ import trio
 
 from greenroom import Engine, Jobs, Run
 from greenroom.actors.channel import Reply
-from greenroom.actors.workers.crew import Crew
+from greenroom.actors.workers.dispatch import Crew
 from greenroom.actors.workers.messages import Offer
 from greenroom.actors.workers.states import Worked, WorkFailed
 from greenroom.protocol.errors import Conflict, Invalid, TooLarge, Unavailable

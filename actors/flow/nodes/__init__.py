@@ -7,7 +7,7 @@ from typing import Any
 
 from ....protocol.flow import model
 from ...run.pause import Pause
-from ..visit import Done, Visit
+from ..node_context import Done, Visit
 from .approval import approval
 from .choice import choice
 from .executor import executor

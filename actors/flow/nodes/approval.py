@@ -13,7 +13,7 @@ from ....protocol.flow.model import Approval
 from ....protocol.flow.paths import Path, parse_path, parse_target
 from ....protocol.values import copied
 from ...run.pause import Pause, Question
-from ..visit import Done, Visit, text
+from ..node_context import Done, Visit, text
 
 
 async def approval(visit: Visit[Approval]) -> Done | Pause:

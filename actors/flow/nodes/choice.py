@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....protocol.flow.model import Choice
-from ..visit import Done, Visit
+from ..node_context import Done, Visit
 
 
 async def choice(visit: Visit[Choice]) -> Done:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ....protocol.flow.model import Executor, Script
 from ..calls import Call, FunctionCall, ScriptCall, ServiceCall
-from ..tries import carry_out
-from ..visit import Done, Visit
+from ..retries import carry_out
+from ..node_context import Done, Visit
 
 
 async def executor(visit: Visit[Executor]) -> Done:

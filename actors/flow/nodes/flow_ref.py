@@ -8,7 +8,7 @@ from __future__ import annotations
 from ....protocol.errors import GreenroomError
 from ....protocol.flow.model import FlowRef
 from ...run.pause import Pause
-from ..visit import Done, Visit
+from ..node_context import Done, Visit
 from .subflow import enter, walk_within
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from ....protocol.flow.model import Foreach, ItemExec
 from ..branches import carry_out_all
 from ..calls import Call, service_or_function
-from ..visit import Done, Visit
+from ..node_context import Done, Visit
 
 
 async def foreach(visit: Visit[Foreach]) -> Done:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ....protocol.flow.model import Local
 from ..calls import FunctionCall
-from ..tries import carry_out
-from ..visit import Done, Visit
+from ..retries import carry_out
+from ..node_context import Done, Visit
 
 
 async def local(visit: Visit[Local]) -> Done:

@@ -7,7 +7,7 @@ from ....protocol.flow.paths import Scope
 from ....protocol.values import copied
 from ..branches import carry_out_all
 from ..calls import Call, service_or_function
-from ..visit import Done, Visit
+from ..node_context import Done, Visit
 
 
 async def parallel(visit: Visit[Parallel]) -> Done:

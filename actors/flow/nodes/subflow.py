@@ -12,7 +12,7 @@ from ....protocol.flow.model import Graph, Subflow
 from ....protocol.values import copied
 from ...run.pause import Pause
 from ..state import Frame, result_of
-from ..visit import Done, Level, Visit
+from ..node_context import Done, Level, Visit
 
 MAX_DEPTH = 20
 """How many flows may stand in each other."""

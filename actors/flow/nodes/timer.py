@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....protocol.flow.model import Timer
 from ...run.pause import Pause
-from ..visit import Done, Visit, milliseconds
+from ..node_context import Done, Visit, milliseconds
 
 
 async def timer(visit: Visit[Timer]) -> Done | Pause:

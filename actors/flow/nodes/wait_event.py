@@ -7,7 +7,7 @@ from ....protocol.flow.model import WaitEvent
 from ....protocol.flow.paths import parse_path
 from ....protocol.values import copied
 from ...run.pause import Pause
-from ..visit import Done, Visit, milliseconds, text
+from ..node_context import Done, Visit, milliseconds, text
 
 
 async def wait_event(visit: Visit[WaitEvent]) -> Done | Pause:

@@ -11,7 +11,7 @@ import trio
 from ...protocol.errors import Unavailable
 from ...protocol.flow.records import WorkerState
 from ..channel import Reply
-from ..engine.door import Door
+from ..engine.entry_point import Door
 from .answers import Unusable, request, result
 from .messages import CallEnded, Choose, Chosen, HasOther, Offer, Withdraw
 from .push import Push, PushFailed

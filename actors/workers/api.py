@@ -23,7 +23,7 @@ from ...protocol.validation import (
 )
 from ...protocol.values import json_value, shown
 from ..channel import Reply
-from ..engine.door import Door
+from ..engine.entry_point import Door
 from .answers import error_text
 from .messages import (
     Allocate,

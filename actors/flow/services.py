@@ -15,7 +15,7 @@ from ...protocol.flow.records import FlowRow, VersionRow
 from ..channel import Reply
 from ..jobs import Jobs
 from ..journal.journal import Journal
-from ..workers.crew import Crew
+from ..workers.dispatch import Crew
 from .catalog import Catalog, Resolve
 
 _GRAPHS_KEPT = 256

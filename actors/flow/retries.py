@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from .calls import Call, ServiceCall, Tried, make
-from .visit import Done, Visit, is_cancelled
+from .node_context import Done, Visit, is_cancelled
 
 _RETAKEN = 3
 """How often a piece of work is put into the queue anew after nobody came back with it."""

@@ -25,10 +25,10 @@ from ...protocol.validation import (
     check_version_status,
 )
 from ..channel import Reply
-from ..engine.door import Door
+from ..engine.entry_point import Door
 from ..engine.ticket import Ticket
 from .catalog import AddVersion, FindVersions, ListFlows, ListVersions, MakeFlow, Needed, digest_of
-from .tools import Tools
+from .services import Tools
 from .view import as_of_now
 
 if TYPE_CHECKING:
