@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import logging
 
-from . import origins
 from ..protocol.errors import Forbidden, Invalid, Unauthorized
+from . import origins
 from .config import GatewayConfig
 from .tokens import EVERYONE, LOCAL_WORKER, Caller, Tokens
 

@@ -15,12 +15,12 @@ from typing import Any, cast
 import attrs
 import msgspec
 
-from . import taskforms as forms
 from ..protocol.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
 from ..protocol.flow.paths import parse_target
 from ..protocol.flow.records import VersionStatus, WorkerKind
 from ..protocol.names import FLOW, check_name
 from ..protocol.submission import flow_options
+from . import taskforms as forms
 from .entries import Context
 from .responses import Response, answer, refusal
 from .taskinput import (

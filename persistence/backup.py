@@ -13,8 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
-from . import schema
 from ..protocol.errors import Conflict, Invalid
+from . import schema
 from .addresses import Address, parse_addresses
 from .failures import StoreBroken, failure
 

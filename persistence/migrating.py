@@ -18,8 +18,8 @@ from typing import Any
 import trio
 from sqlalchemy import Connection, inspect, select, update
 
-from . import schema
 from ..protocol.errors import Invalid
+from . import schema
 from .addresses import Address, Kind
 from .database import LONG_CALL, DatabaseManager
 from .failures import StoreBroken, newer_version

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Connection, delete, func, or_, select
 
-from . import schema
 from ..protocol.states import PENDING
+from . import schema
 from .reading import KEPT_REQUESTS, is_of_pending_parent
 from .store import Retention
 

@@ -8,10 +8,10 @@ import msgspec
 from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, TextClause, and_, func, select
 
-from . import schema
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
 from ..protocol.states import PENDING
+from . import schema
 from .reading_flows import read_flows
 from .store import (
     Checkpoint,

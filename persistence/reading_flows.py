@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, Select, TextClause, func, select
 
-from . import schema
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.records import RunRecord
+from . import schema
 from .flows import FlowRunPage, FlowRunQuery, FlowState, StoredFlow, WorkerRow, page_of
 from .store import Stored
 from .within import conditions_of_status, conditions_within

@@ -16,10 +16,10 @@ from typing import Any
 import trio
 from sqlalchemy import Connection, select, update
 
-from . import schema
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.flow.records import NodeRun, VersionRow
 from ..protocol.records import RunRecord
+from . import schema
 from .database import LONG_CALL, Connect, DatabaseManager
 from .drivers import connect
 from .failures import StoreBroken

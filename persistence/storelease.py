@@ -14,8 +14,8 @@ from functools import partial
 import trio
 from sqlalchemy import Connection, update
 
-from . import schema
 from ..protocol.errors import Conflict
+from . import schema
 from .addresses import Address
 from .failures import in_use
 from .holders import Holder, begins, ends, is_alive, this_process

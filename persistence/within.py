@@ -6,9 +6,9 @@ from collections.abc import Set
 
 from sqlalchemy import Column, ColumnElement, Connection, TextClause, func, or_, true
 
-from . import schema
 from ..protocol.patterns import Patterns, Within
 from ..protocol.states import Status
+from . import schema
 
 
 def conditions_of_status(statuses: Set[Status]) -> list[ColumnElement[bool] | TextClause]:

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from . import writes
 from ..protocol.events import (
     EngineChanged,
     Event,
@@ -30,6 +29,7 @@ from ..protocol.events import (
 )
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.states import Status
+from . import writes
 from .failures import StoreBroken
 from .flows import FlowMemo, FlowState, WorkerGone, WorkerRow
 from .statements import Row, Statements

@@ -35,7 +35,7 @@ from ...protocol.values import json_value
 from ..actor import Directory
 from ..channel import Reply
 from ..flow.api import Flows
-from ..flow.services import Tools
+from ..flow.services import FlowServices
 from ..journal.journal import Journal
 from ..journal.stream import Cursor, FellBehind, Published, Stream
 from ..messages import (
@@ -55,7 +55,7 @@ from ..messages import (
 )
 from ..run.execution import LiveBodies, LiveBody
 from ..workers.api import Workers
-from .entry_point import Caller, Door
+from .entry_point import Caller, EntryPoint
 from .ticket import Ticket
 from .watchdog import Watch
 
@@ -71,7 +71,7 @@ class Engine:
 
     def __init__(
         self,
-        door: Door,
+        entry: EntryPoint,
         journal: Journal,
         stream: Stream,
         store: Store,
@@ -80,11 +80,11 @@ class Engine:
         watch: Watch,
         settled: trio.Event,
         workers: Workers,
-        tools: Tools,
+        tools: FlowServices,
     ) -> None:
-        self.flows = Flows(door, tools, store, self)
+        self.flows = Flows(entry, tools, store, self)
         self.workers = workers
-        self._door = door
+        self._entry = entry
         self._journal = journal
         self._stream = stream
         self._store = store
@@ -104,12 +104,12 @@ class Engine:
     ) -> Ticket:
         """Submit a run of a job; returns when it is committed."""
         submitted = SubmitOptions(job=job, handle=handle, params=params, **options)
-        accepted, ended = await self._door.submit(submitted, Caller(by))
+        accepted, ended = await self._entry.submit(submitted, Caller(by))
         return Ticket(accepted.run, accepted.joined, ended, self)
 
     async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket:
         """The same, for flows and the gateway."""
-        accepted, ended = await self._door.submit(options, Caller(by))
+        accepted, ended = await self._entry.submit(options, Caller(by))
         return Ticket(accepted.run, accepted.joined, ended, self)
 
     async def rerun(self, run_id: str, *, by: str = "app") -> Ticket:
@@ -127,7 +127,7 @@ class Engine:
         """
         check_text("run_id", run_id)
         check_files(files)
-        cancelled: RunRecord | None = await self._door.ask(Cancel(run_id, by, "cancelled", files, Reply()))
+        cancelled: RunRecord | None = await self._entry.ask(Cancel(run_id, by, "cancelled", files, Reply()))
         if cancelled is not None:
             return cancelled
         run = await self.get_run(run_id)
@@ -138,16 +138,16 @@ class Engine:
     async def inject(self, run_or_handle: str, message: Any, *, by: str = "app") -> str:
         """Give a message to a body: `accepted` once it is stored; never waits for the body."""
         check_text("run_or_handle", run_or_handle)
-        plain = json_value(message, "message", self._door.max_value_bytes)
-        accepted: str = await self._door.ask(Inject(run_or_handle, plain, by, Reply()))
+        plain = json_value(message, "message", self._entry.max_value_bytes)
+        accepted: str = await self._entry.ask(Inject(run_or_handle, plain, by, Reply()))
         return accepted
 
     async def answer(self, interrupt_id: str, data: Any, *, by: str = "app") -> str:
         """Answer a question: `resolved`, `already_resolved` or `not_found`."""
         check_text("interrupt_id", interrupt_id)
-        plain = json_value(data, "data", self._door.max_value_bytes)
+        plain = json_value(data, "data", self._entry.max_value_bytes)
         run = interrupt_id.rpartition(".")[0]
-        outcome: str | None = await self._door.ask(AnswerInterrupt(run, interrupt_id, plain, by, Reply()))
+        outcome: str | None = await self._entry.ask(AnswerInterrupt(run, interrupt_id, plain, by, Reply()))
         if outcome is not None:
             return outcome
         if await self._store.closed_interrupt(interrupt_id) is not None:
@@ -162,8 +162,8 @@ class Engine:
         goes on; it is kept until the run has taken it. A run that has ended is `NoActiveRun`."""
         check_text("run_id", run_id)
         target = check_target(key)
-        plain = json_value(value, "value", self._door.max_value_bytes)
-        sent: bool | None = await self._door.ask(SendSignal(run_id, target.text, plain, by, Reply()))
+        plain = json_value(value, "value", self._entry.max_value_bytes)
+        sent: bool | None = await self._entry.ask(SendSignal(run_id, target.text, plain, by, Reply()))
         if sent:
             return
         run = await self.get_run(run_id)
@@ -174,30 +174,30 @@ class Engine:
     async def set_params(self, handle: str, params: Any, *, by: str = "app") -> None:
         """Set a handle's draft parameters, or take them away with `None`."""
         check_name("handle", handle)
-        plain = json_value(params, "params", self._door.max_value_bytes)
-        await self._door.ask(SetParams(handle, plain, by, Reply()))
+        plain = json_value(params, "params", self._entry.max_value_bytes)
+        await self._entry.ask(SetParams(handle, plain, by, Reply()))
 
     async def set_concurrency(self, lane: str, limit: int | None, *, by: str = "app") -> None:
         """Set a lane's limit: 0 pauses it, `None` leaves it only the global limit."""
         name = check_name("lane", lane_name(lane))
         if limit is not None:
             check_limit("limit", limit)
-        await self._door.ask(SetConcurrency(name, limit, by, Reply()))
+        await self._entry.ask(SetConcurrency(name, limit, by, Reply()))
 
     async def set_max_concurrent(self, limit: int, *, by: str = "app") -> None:
         """Set the global limit."""
-        await self._door.ask(SetMaxConcurrent(check_limit("max_concurrent", limit), by, Reply()))
+        await self._entry.ask(SetMaxConcurrent(check_limit("max_concurrent", limit), by, Reply()))
 
     async def clear_lane(self, lane: str, *, by: str = "app") -> int:
         """Cancel what is queued in a lane or waits in handles for it; returns how many."""
         name = check_name("lane", lane_name(lane))
-        count: int = await self._door.ask(Clear("lane_cleared", name, by, Reply()))
+        count: int = await self._entry.ask(Clear("lane_cleared", name, by, Reply()))
         return count
 
     async def clear_handle(self, handle: str, *, by: str = "app") -> int:
         """Cancel what waits in a handle; returns how many."""
         name = check_name("handle", handle)
-        count: int = await self._door.ask(Clear("handle_cleared", name, by, Reply()))
+        count: int = await self._entry.ask(Clear("handle_cleared", name, by, Reply()))
         return count
 
     async def release_handle(self, handle: str, *, by: str = "app") -> bool:
@@ -205,41 +205,41 @@ class Engine:
 
         From then on two bodies may execute for it, if the abandoned one still does anything.
         """
-        released: bool = await self._door.ask(ReleaseHandle(check_name("handle", handle), by, Reply()))
+        released: bool = await self._entry.ask(ReleaseHandle(check_name("handle", handle), by, Reply()))
         return released
 
     async def reset_lanes(self, *, by: str = "app") -> None:
         """For when bodies are stuck: free the slots of all that execute, and go on with the queues."""
-        await self._door.ask(ResetLanes(by, Reply()))
+        await self._entry.ask(ResetLanes(by, Reply()))
 
     async def wait_for_active(self, timeout: float | None = 15) -> bool:
         """Wait for the runs that execute now, and no others: whether they were done in time."""
         message = WaitForActive(Reply())
         with trio.move_on_after(check_seconds("timeout", timeout, 15)):
             try:
-                drained: bool = await self._door.ask(message)
+                drained: bool = await self._entry.ask(message)
                 return drained
             except trio.Cancelled:
-                self._door.tell(NotWaiting(message.reply))
+                self._entry.tell(NotWaiting(message.reply))
                 raise
         return False
 
     async def drain(self, *, by: str = "app") -> None:
         """Refuse new runs and start none, until `resume`; what executes goes on."""
-        await self._door.ask(SetDraining(True, by, Reply()))
+        await self._entry.ask(SetDraining(True, by, Reply()))
 
     async def resume(self, *, by: str = "app") -> None:
         """Take and start runs again."""
-        await self._door.ask(SetDraining(False, by, Reply()))
+        await self._entry.ask(SetDraining(False, by, Reply()))
 
     async def snapshot(self) -> Snapshot:
         """Everything that clients follow, as of one seq."""
-        return await self._door.look(lambda committed: committed.snapshot())
+        return await self._entry.look(lambda committed: committed.snapshot())
 
     async def get_run(self, run_id: str) -> RunRecord:
         """One run, however long ago it ended."""
         check_text("run_id", run_id)
-        run = await self._door.look(lambda committed: committed.runs.get(run_id))
+        run = await self._entry.look(lambda committed: committed.runs.get(run_id))
         run = run or await self._store.run(run_id)
         if run is None:
             raise NotFound(f"no run has the id {run_id!r}", value=run_id)
@@ -261,7 +261,7 @@ class Engine:
             if name is not None:
                 check_text(what, name)
         check_page(limit)
-        self._door.check_open()
+        self._entry.check_open()
         statuses = None if status is None else check_statuses(status)
         return await self._store.runs(RunQuery(handle, lane, statuses, limit, before, within))
 
@@ -319,7 +319,7 @@ class Engine:
 
     def lane_of(self, job: str) -> str:
         """The lane of a job's runs for which none is named. For the gateway."""
-        return self._door.lane_of(job)
+        return self._entry.lane_of(job)
 
     @property
     def commit_seconds(self) -> float:
@@ -340,7 +340,7 @@ class Engine:
     def check_ready(self) -> None:
         """Raise `Unavailable` or `Draining` if no new runs are taken just now; from what is known, without
         asking anyone."""
-        if self._door.closed:
+        if self._entry.closed:
             raise Unavailable("the engine has stopped")
         if self.store_is_down:
             raise Unavailable("the store can't be written just now")
@@ -349,7 +349,7 @@ class Engine:
 
     async def look(self, read: Callable[[Projection], T]) -> T:
         """Ask about what is committed; `read` must neither keep nor change what it sees. For the gateway."""
-        return await self._door.look(read)
+        return await self._entry.look(read)
 
     async def settled(self) -> None:
         """Wait until the engine has ended but for bodies that don't: all that will be committed is. For a

@@ -53,7 +53,7 @@ class Caller(msgspec.Struct, frozen=True, gc=False):
     ancestors: tuple[str, ...] = ()
 
 
-class Door:
+class EntryPoint:
     """Where runs come in: from the embedding API, the gateway, and bodies that call a child."""
 
     def __init__(

@@ -21,7 +21,7 @@ from ..alarms import Alarms
 from ..channel import Reply
 from ..flow.catalog import Catalog
 from ..flow.job import FlowJob
-from ..flow.services import Graphs, Tools
+from ..flow.services import FlowServices, Graphs
 from ..jobs import EngineJobs, Jobs
 from ..journal.change import Change
 from ..journal.journal import Journal
@@ -32,15 +32,15 @@ from ..run.actor import RunActor
 from ..run.context import Services
 from ..run.execution import Execution, LiveBodies
 from ..scheduling.supervisor import Supervisor
-from ..workers.dispatch import Crew
 from ..workers.api import Workers
+from ..workers.dispatch import Dispatch
 from ..workers.messages import End
 from ..workers.networks import Networks
 from ..workers.push import HttpPush, Push
 from ..workers.registry import Registry
 from ..workers.workqueue import WorkQueue
 from .api import Engine
-from .entry_point import Door
+from .entry_point import EntryPoint
 from .ids import Uuid7
 from .lease import Leasing
 from .recovery import consequences, picture, submissions
@@ -123,20 +123,20 @@ class System:
         self._catalog = Catalog(self._journal, ids, clock)
         flow_job = FlowJob(store, clock, max_value_bytes)
         self._jobs = jobs = EngineJobs(jobs, flow_job.job())
-        door = self._door = Door(jobs, self._supervisor, self._journal, ids, max_value_bytes)
-        self._services = Services(door, self._journal, files, clock, self._directory)
+        entry = self._entry = EntryPoint(jobs, self._supervisor, self._journal, ids, max_value_bytes)
+        self._services = Services(entry, self._journal, files, clock, self._directory)
         self._http = HttpPush(networks)
         self._registry = Registry(self._journal, clock)
         self._queue = WorkQueue(ids)
-        crew = Crew(door, self._registry, self._queue, push or self._http)
-        tools = Tools(Graphs(store), self._catalog, crew, jobs, self._journal, allow_scripts)
+        dispatch = Dispatch(entry, self._registry, self._queue, push or self._http)
+        tools = FlowServices(Graphs(store), self._catalog, dispatch, jobs, self._journal, allow_scripts)
         flow_job.begin(tools)
         # Looked up once: a bound method for each run would be one more object for the garbage collector.
         self._actor_ways = (self._alarms, self._directory.remove, self._actor_failed)
         self._run_ways = (self._spawn_helper, self._spawn_body, self.interrupt)
         self._directory.makes("run", self._make_run)
         self.engine = Engine(
-            door,
+            entry,
             self._journal,
             stream,
             store,
@@ -144,7 +144,7 @@ class System:
             self._live_bodies,
             self._watch,
             self._settled,
-            Workers(door, self._registry, self._queue, clock, networks),
+            Workers(entry, self._registry, self._queue, clock, networks),
             tools,
         )
 
@@ -316,7 +316,7 @@ class System:
         """Nobody is going to answer any more: let go of all who wait."""
         for execution in self._live_bodies:
             execution.body.close("the engine has stopped")
-        self._door.close()
+        self._entry.close()
         self._journal.close()
 
     async def _close(self) -> None:

@@ -25,10 +25,10 @@ from ...protocol.validation import (
     check_version_status,
 )
 from ..channel import Reply
-from ..engine.entry_point import Door
+from ..engine.entry_point import EntryPoint
 from ..engine.ticket import Ticket
 from .catalog import AddVersion, FindVersions, ListFlows, ListVersions, MakeFlow, Needed, digest_of
-from .services import Tools
+from .services import FlowServices
 from .view import as_of_now
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 class Flows:
     """The flows of an engine. `by` names who caused a change, in its event."""
 
-    def __init__(self, door: Door, tools: Tools, store: Store, engine: Engine) -> None:
-        self._door = door
-        self._tools = tools
-        self._catalog = tools.catalog
+    def __init__(self, entry: EntryPoint, services: FlowServices, store: Store, engine: Engine) -> None:
+        self._entry = entry
+        self._services = services
+        self._catalog = services.catalog
         self._store = store
         self._engine = engine
 
@@ -55,13 +55,13 @@ class Flows:
         )  # with all that reads definitions: an engine may never need it
 
         await trio.lowlevel.checkpoint()
-        return check(definition, allow_scripts=self._tools.allow_scripts)
+        return check(definition, allow_scripts=self._services.allow_scripts)
 
     async def create(self, name: str, description: str = "", *, by: str = "app") -> FlowRow:
         """Make a flow, which has no versions yet. Its name must be free."""
         check_text("description", description)
         make = MakeFlow(check_name("name", name), description, check_name("by", by), Reply())
-        flow: FlowRow = await self._door.ask(make, self._catalog)
+        flow: FlowRow = await self._entry.ask(make, self._catalog)
         return flow
 
     async def publish(
@@ -113,7 +113,7 @@ class Flows:
         while True:
             reply: Reply[VersionRow | Needed] = Reply()
             add = AddVersion(flow, version, status, text, False, check_name("by", by), reply, known, digest)
-            found: VersionRow | Needed = await self._door.ask(add, self._catalog)
+            found: VersionRow | Needed = await self._entry.ask(add, self._catalog)
             if isinstance(found, VersionRow):
                 return found
             known[found.version] = digest_of((await self.version(found.version)).definition)
@@ -130,7 +130,7 @@ class Flows:
     ) -> VersionRow:
         text = _json(await self._checked(definition, version, status))
         add = AddVersion(flow, version, status, text, make, check_name("by", by), Reply())
-        row: VersionRow = await self._door.ask(add, self._catalog)
+        row: VersionRow = await self._entry.ask(add, self._catalog)
         return row
 
     async def _checked(
@@ -150,7 +150,7 @@ class Flows:
     async def list(self, limit: int = 20, offset: int = 0) -> tuple[Sequence[FlowRow], int]:
         """A page of the flows, in the order in which they were made, and how many there are."""
         check_page(limit, offset)
-        page: tuple[Sequence[FlowRow], int] = await self._door.ask(
+        page: tuple[Sequence[FlowRow], int] = await self._entry.ask(
             ListFlows(limit, offset, Reply()), self._catalog
         )
         return page
@@ -160,7 +160,7 @@ class Flows:
         later ones, in the order of their numbers."""
         check_text("flow", flow)
         check_page(limit, offset)
-        versions: Sequence[VersionRow] = await self._door.ask(
+        versions: Sequence[VersionRow] = await self._entry.ask(
             ListVersions(flow, limit, offset, Reply()), self._catalog
         )
         return versions
@@ -173,7 +173,7 @@ class Flows:
     async def version(self, id: str) -> VersionRow:
         """One version, with its definition."""
         check_text("id", id)
-        self._door.check_open()
+        self._entry.check_open()
         row = await self._store.version(id)
         if row is None:
             raise NotFound(f"no version of a flow has the id {id!r}", value=id)
@@ -200,7 +200,7 @@ class Flows:
     async def task(self, run_id: str) -> FlowTask:
         """One run of a flow, with what its nodes share as of now."""
         check_text("run_id", run_id)
-        self._door.check_open()
+        self._entry.check_open()
         record, stored = await self._store.run(run_id), await self._store.flow(run_id)
         if record is None or stored is None:
             raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id)
@@ -220,7 +220,7 @@ class Flows:
         `Engine.list_runs`. Not more than `limit`, or than together have 16 MiB."""
         check_page(limit, offset)
         statuses = None if status is None else check_statuses(status)
-        self._door.check_open()
+        self._entry.check_open()
         page = await self._store.flow_runs(FlowRunQuery(statuses, version, limit, offset, within))
         by_version = await self._versions_of([state for _, state in page.runs])
         requests = await self._store.request_ids([run.id for run, _ in page.runs])
@@ -235,7 +235,7 @@ class Flows:
         check_text("run_id", run_id)
         check_page(limit)
         check_limit("after", after)
-        self._door.check_open()
+        self._entry.check_open()
         rows = await self._store.node_runs(run_id, after, limit)
         if not rows and await self._store.flow(run_id) is None:
             raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id)
@@ -243,7 +243,7 @@ class Flows:
 
     async def _versions_of(self, states: Iterable[FlowState]) -> dict[str, tuple[FlowRow, VersionRow]]:
         find = FindVersions(sorted({state.version for state in states}), Reply())
-        found: dict[str, tuple[FlowRow, VersionRow]] = await self._door.ask(find, self._catalog)
+        found: dict[str, tuple[FlowRow, VersionRow]] = await self._entry.ask(find, self._catalog)
         return found
 
     async def _task(
@@ -255,7 +255,7 @@ class Flows:
     ) -> FlowTask:
         state: FlowState = stored.state
         flow, version = by_version[state.version]
-        walked = await as_of_now(stored, self._tools.graphs, self._door.max_value_bytes)
+        walked = await as_of_now(stored, self._services.graphs, self._entry.max_value_bytes)
         return FlowTask(
             run=run,
             flow=flow,

@@ -16,8 +16,8 @@ from ...persistence.flows import page_of
 from ...protocol.flow.model import Foreach, Parallel, Post
 from ...protocol.flow.records import NodeRun
 from .calls import Call
+from .node_context import Done, NodeContext
 from .retries import carry_out
-from .node_context import Done, Visit
 
 _MOST_AT_ONCE = 100
 """How many branches are made at once where the node doesn't say."""
@@ -26,8 +26,8 @@ _MOST_AT_ONCE = 100
 class Batch:
     """The branches of one visit, and how each has ended."""
 
-    def __init__(self, visit: Visit[Any], calls: Sequence[Call]) -> None:
-        self._visit = visit
+    def __init__(self, context: NodeContext[Any], calls: Sequence[Call]) -> None:
+        self._visit = context
         self._calls = calls
         self._ended: dict[int, tuple[Any, str | None]] = {}  # output, error
         self._scope = trio.CancelScope()
@@ -106,25 +106,25 @@ def first_results(output: Any, max_bytes: int) -> Any:
     return page_of(((result, len(msgspec.json.encode(result))) for result in output), max_bytes)
 
 
-async def carry_out_all(visit: Visit[Any], calls: Sequence[Call], posts: Sequence[Post] = ()) -> Done:
+async def carry_out_all(context: NodeContext[Any], calls: Sequence[Call], posts: Sequence[Post] = ()) -> Done:
     """Make all branches, or as many as the strategy wants; `posts` say where their own outputs go."""
-    node: Parallel | Foreach = visit.node
-    before = visit.walk.tries_of(visit)
+    node: Parallel | Foreach = context.node
+    before = context.walk.tries_of(context)
     if before:
-        visit.began_at = min(row.started_at for row in before)  # the node is older than this body
+        context.began_at = min(row.started_at for row in before)  # the node is older than this body
     else:
-        visit.walk.mention_start(visit)
-        await visit.walk.save_signals()
+        context.walk.mention_start(context)
+        await context.walk.save_signals()
     strategy = node.failure_strategy
-    batch = Batch(visit, calls)
+    batch = Batch(context, calls)
     batch.recall(before)
     await batch.make(at_once(node), fail_fast=strategy == "fail_fast")
     if not batch.failed or strategy == "ignore_errors":
-        done = visit.ok(batch.results())
+        done = context.ok(batch.results())
     elif strategy == "collect_errors":
-        done = visit.ok(batch.all())
+        done = context.ok(batch.all())
     else:
-        done = visit.failed("branch_failed", batch.first_error())
+        done = context.failed("branch_failed", batch.first_error())
         done.output, done.keeps_output = batch.results(), True
     done.places = batch.places(posts)
     return done

@@ -18,8 +18,8 @@ from ...protocol.flow.model import Script
 from ...protocol.values import copied, json_value
 from ..run.failures import error_text
 from ..workers.states import Work, WorkFailed
+from .node_context import Done, NodeContext
 from .scripts import run_script
-from .node_context import Done, Visit
 
 _TIMEOUT = 60.0
 """Seconds that a push worker or a script has, unless the node says otherwise."""
@@ -70,48 +70,50 @@ def service_or_function(exec_type: str, name: str, input: Any, params: dict[str,
     return ServiceCall(name, "queue" if exec_type == "queue" else "http", input, params)
 
 
-async def make(visit: Visit[Any], call: Call, branch: str | None, done: Done, tried: Tried) -> None:
+async def make(context: NodeContext[Any], call: Call, branch: str | None, done: Done, tried: Tried) -> None:
     """One try. `done` is filled in on the way, so that one which is cancelled can tell how far it came."""
     match call:
         case ServiceCall():
             done.input = {"input": call.input, "params": call.params}
-            await _call_service(visit, call, branch, done, tried)
+            await _call_service(context, call, branch, done, tried)
         case FunctionCall():
             done.input = {"input": call.input}
-            await _in_time(visit, None, done, partial(_call_function, visit, call))
+            await _in_time(context, None, done, partial(_call_function, context, call))
         case ScriptCall():
             script, own = call.script, call.script.timeout_ms
             done.input = {"arguments": [script.cmd, *script.args], "input": call.input}
             limit = _TIMEOUT if own is None else own / 1000
-            await _in_time(visit, limit, done, partial(_call_script, visit, call), shortest=own is not None)
+            await _in_time(
+                context, limit, done, partial(_call_script, context, call), shortest=own is not None
+            )
 
 
 async def _call_service(
-    visit: Visit[Any], call: ServiceCall, branch: str | None, done: Done, tried: Tried
+    context: NodeContext[Any], call: ServiceCall, branch: str | None, done: Done, tried: Tried
 ) -> None:
-    timeout_ms = visit.node.timeout_ms
+    timeout_ms = context.node.timeout_ms
     default = math.inf if call.kind == "queue" else _TIMEOUT  # there, the lease is what limits it
-    run = visit.walk.body.id
+    run = context.walk.body.id
     work = Work(
         service=call.service,
         run=run,
-        node=visit.path,
-        key=f"{run}:{visit.path}:{visit.number}:{branch or ''}",
+        node=context.path,
+        key=f"{run}:{context.path}:{context.number}:{branch or ''}",
         input=call.input,
         params=call.params,
         timeout=default if timeout_ms is None else timeout_ms / 1000,
     )
-    crew = visit.walk.tools.crew
+    dispatch = context.walk.services.dispatch
     try:
         if call.kind == "queue":
-            worked = await crew.offer(work, given=done.given_to)
+            worked = await dispatch.offer(work, given=done.given_to)
         else:
-            worked = await crew.push(
+            worked = await dispatch.push(
                 work,
                 given=done.given_to,
                 worker=tried.again,
                 avoid=tried.workers,
-                weighted_by_load=visit.node.weighted_by_load,
+                weighted_by_load=context.node.weighted_by_load,
             )
     except WorkFailed as failed:
         if failed.worker is not None:
@@ -125,7 +127,7 @@ async def _call_service(
 
 
 async def _in_time(
-    visit: Visit[Any],
+    context: NodeContext[Any],
     default: float | None,
     done: Done,
     call: Callable[[], Awaitable[Any]],
@@ -134,7 +136,7 @@ async def _in_time(
 ) -> None:
     """Call what runs here, for as long as the node allows, and with `shortest` not longer than the default.
     Whatever it raises is its failure."""
-    timeout_ms = visit.node.timeout_ms
+    timeout_ms = context.node.timeout_ms
     seconds = default if timeout_ms is None else timeout_ms / 1000
     if shortest and seconds is not None and default is not None:
         seconds = min(seconds, default)
@@ -144,7 +146,7 @@ async def _in_time(
         except Exception as error:  # the function's own failure, whatever it is
             done.fail("service_error", error_text(error))
         else:
-            _take(done, output, visit.walk.body.max_value_bytes)
+            _take(done, output, context.walk.body.max_value_bytes)
     if scope.cancelled_caught:
         done.fail("timeout", f"not done within {seconds:g} s")
 
@@ -156,8 +158,8 @@ def _take(done: Done, output: Any, max_bytes: int) -> None:
         done.fail("bad_answer", error.message)
 
 
-async def _call_function(visit: Visit[Any], call: FunctionCall) -> Any:
-    found = visit.walk.tools.jobs.find_function(call.name)
+async def _call_function(context: NodeContext[Any], call: FunctionCall) -> Any:
+    found = context.walk.services.jobs.find_function(call.name)
     if found is None:
         raise LookupError(f"no function is registered as {call.name!r}")
     arguments = [copied(call.input)]
@@ -168,8 +170,8 @@ async def _call_function(visit: Visit[Any], call: FunctionCall) -> Any:
     return await found.function(*arguments)
 
 
-async def _call_script(visit: Visit[Any], call: ScriptCall) -> Any:
-    if not visit.walk.tools.allow_scripts:
+async def _call_script(context: NodeContext[Any], call: ScriptCall) -> Any:
+    if not context.walk.services.allow_scripts:
         raise PermissionError("scripts are not allowed here: the operator has to say allow_scripts")
     given = {"input": call.input, "params": call.params}
-    return await run_script(call.script, given, visit.walk.body.max_value_bytes)
+    return await run_script(call.script, given, context.walk.body.max_value_bytes)

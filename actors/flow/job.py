@@ -22,8 +22,8 @@ from ..messages import Submission
 from ..run.api import Run, body_of
 from ..run.pause import Pause
 from .catalog import Resolve
+from .services import FlowServices
 from .state import Waits, WalkState, begin, from_text, to_text
-from .services import Tools
 from .view import at_work
 from .walk import Walk
 
@@ -48,9 +48,9 @@ class FlowJob:
         self._max_value_bytes = max_value_bytes
         self._clock = clock
 
-    def begin(self, tools: Tools) -> None:
+    def begin(self, services: FlowServices) -> None:
         """Have what walks need."""
-        self._tools = tools
+        self._services = services
 
     def job(self) -> Job:
         """As it stands among the others."""
@@ -77,8 +77,8 @@ class FlowJob:
         if params is None:
             raise Invalid(f"a run of the job {FLOW!r} needs parameters: flow, version, params")
         resolve = Resolve(params["flow"], params.get("version", 0), Reply())
-        flow, row = await ask(resolve, self._tools.catalog)
-        graph = await self._tools.graphs.get(row.id)
+        flow, row = await ask(resolve, self._services.catalog)
+        graph = await self._services.graphs.get(row.id)
         state = to_text(begin(graph.start), self._max_value_bytes)
         kept = {"flow": flow.name, "version": row.version, "params": params.get("params", {})}
         return Prepared(kept, (FlowState(run, row.id, state, 0),))
@@ -87,7 +87,7 @@ class FlowJob:
         self, submission: Submission, status: Status
     ) -> tuple[tuple[Event, ...], tuple[Memo, ...]]:
         """The node that it waited at is written down, too; or that it would have gone on with."""
-        await self._tools.journal.look(lambda committed: committed.seq)  # after what its body has told
+        await self._services.journal.look(lambda committed: committed.seq)  # after what its body has told
         stored = await self._stored(submission.id)
         walked = from_text(stored.state.state)
         waits = walked.waits or await self._in_flight(walked, stored.state.version)
@@ -120,15 +120,15 @@ class FlowJob:
 
     async def _in_flight(self, walked: WalkState, version: str) -> Waits | None:
         """The node that was in flight when the run's last body went with its process."""
-        graph = await self._tools.graph(version)
-        found = await at_work(walked.frame, graph, self._tools.graph)
+        graph = await self._services.graph(version)
+        found = await at_work(walked.frame, graph, self._services.graph)
         if found is None:
             return None
         path, node, _ = found
         return Waits(path, node.kind, walked.visits.get(path, 0) + 1, self._clock())
 
     async def _stored(self, run: str) -> StoredFlow:
-        stored = await self._tools.journal.read(partial(self._store.flow, run))
+        stored = await self._services.journal.read(partial(self._store.flow, run))
         assert stored is not None, "the state of a flow is created with its run"
         return stored
 
@@ -139,6 +139,6 @@ class FlowJob:
         if state is None:
             stored = await self._stored(run.id)
             state, later = stored.state, stored.later
-        graph = await self._tools.graph(state.version)
-        walk = Walk(body, from_text(state.state), state, later, self._tools)
+        graph = await self._services.graph(state.version)
+        walk = Walk(body, from_text(state.state), state, later, self._services)
         return await walk.go(graph, params.params)

@@ -1,4 +1,4 @@
-"""A visit: the walk at one node, with what the node may see. A module of `nodes/` carries it out."""
+"""The context of a node: where the walk is, and what the node may see. Modules of `nodes/` carry it out."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Level(msgspec.Struct, frozen=True):
         return Level(path + "/", self.depth + 1, unhandled_errors, execs)
 
 
-class Visit(Generic[N]):
+class NodeContext(Generic[N]):
     """See the module's text. `number` says how often the walk has come to this node."""
 
     def __init__(
@@ -166,9 +166,9 @@ def is_cancelled() -> bool:
     return trio.current_effective_deadline() == -math.inf
 
 
-def milliseconds(visit: Visit[Any], name: str) -> float | None:
+def milliseconds(context: NodeContext[Any], name: str) -> float | None:
     """A parameter that is a duration, in seconds. Raises `ValueError` for what is none."""
-    value = visit.params.get(name)
+    value = context.params.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:
@@ -176,9 +176,9 @@ def milliseconds(visit: Visit[Any], name: str) -> float | None:
     return value / 1000
 
 
-def text(visit: Visit[Any], name: str) -> str:
+def text(context: NodeContext[Any], name: str) -> str:
     """A parameter that is a text. Raises `ValueError` for what is none."""
-    value = visit.params.get(name)
+    value = context.params.get(name)
     if not isinstance(value, str):
         raise ValueError(f"params.{name} must be a path such as '$shared.{name}', not {value!r}")
     return value

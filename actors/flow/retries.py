@@ -12,21 +12,21 @@ from typing import Any
 import trio
 
 from .calls import Call, ServiceCall, Tried, make
-from .node_context import Done, Visit, is_cancelled
+from .node_context import Done, NodeContext, is_cancelled
 
 _RETAKEN = 3
 """How often a piece of work is put into the queue anew after nobody came back with it."""
 
 
-class _Tries:
+class _Retries:
     """Those that have failed: how often on the last worker, and on how many workers."""
 
-    def __init__(self, visit: Visit[Any], call: Call, branch: str | None) -> None:
-        self._most = visit.node.max_retries
+    def __init__(self, context: NodeContext[Any], call: Call, branch: str | None) -> None:
+        self._most = context.node.max_retries
         self._chooses = isinstance(call, ServiceCall) and call.kind == "http"  # a queue gives it to anybody
         self.retries = self.workers = self.made = 0
         self.tried = Tried()
-        for row in visit.walk.tries_of(visit):
+        for row in context.walk.tries_of(context):
             if row.branch == branch:
                 self.failed(row.worker, (row.error or "").partition(":")[0])
 
@@ -46,43 +46,43 @@ class _Tries:
         return again
 
 
-async def carry_out(visit: Visit[Any], call: Call, branch: str | None = None) -> Done:
+async def carry_out(context: NodeContext[Any], call: Call, branch: str | None = None) -> Done:
     """Make tries until one goes well or there are no more."""
-    tries = _Tries(visit, call, branch)
+    tries = _Retries(context, call, branch)
     delay = 0.0
     while True:
-        done = Done(attempt=tries.made + 1, started_at=visit.walk.now())
+        done = Done(attempt=tries.made + 1, started_at=context.walk.now())
         try:
             if delay:
                 await trio.sleep(delay / 1000)
-                done.started_at = visit.walk.now()
-            await make(visit, call, branch, done, tries.tried)
+                done.started_at = context.walk.now()
+            await make(context, call, branch, done, tries.tried)
         except BaseException:
             if is_cancelled():
-                await visit.walk.record_canceled(visit, done, branch)
+                await context.walk.record_canceled(context, done, branch)
             raise
         if done.status == "ok":
             return done
         if tries.failed(done.worker, done.code):
-            delay = visit.node.wait_ms
-        elif await _others(visit, call, done, tries.tried, tries.workers):
-            delay = visit.node.attempt_delay_ms
+            delay = context.node.wait_ms
+        elif await _others(context, call, done, tries.tried, tries.workers):
+            delay = context.node.attempt_delay_ms
         else:
             return done
-        await visit.walk.record(visit, done, branch, last=False)
+        await context.walk.record(context, done, branch, last=False)
 
 
-async def _others(visit: Visit[Any], call: Call, done: Done, tried: Tried, workers: int) -> bool:
+async def _others(context: NodeContext[Any], call: Call, done: Done, tried: Tried, workers: int) -> bool:
     """Whether another worker is to try. Without `max_attempts`, each that is online may once, if it was the
     fault of the last one."""
     if not isinstance(call, ServiceCall):
         return False
-    most: int = visit.node.max_attempts
+    most: int = context.node.max_attempts
     if most:
         return workers < most
     if call.kind == "queue":
         return done.code == "expired" and workers < _RETAKEN
     if not done.workers_fault:
         return False
-    other: bool = await visit.walk.tools.crew.has_other(call.service, tried.workers)
+    other: bool = await context.walk.services.dispatch.has_other(call.service, tried.workers)
     return other

@@ -15,7 +15,7 @@ from ...protocol.flow.records import FlowRow, VersionRow
 from ..channel import Reply
 from ..jobs import Jobs
 from ..journal.journal import Journal
-from ..workers.dispatch import Crew
+from ..workers.dispatch import Dispatch
 from .catalog import Catalog, Resolve
 
 _GRAPHS_KEPT = 256
@@ -43,12 +43,12 @@ class Graphs:
         return graph
 
 
-class Tools(msgspec.Struct):
+class FlowServices(msgspec.Struct):
     """See the module's text."""
 
     graphs: Graphs
     catalog: Catalog
-    crew: Crew
+    dispatch: Dispatch
     jobs: Jobs
     journal: Journal
     allow_scripts: bool

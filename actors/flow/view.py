@@ -13,8 +13,8 @@ from ...protocol.flow.model import Foreach, Graph, Node, Parallel, Subflow
 from ...protocol.flow.paths import parse_target
 from ...protocol.flow.records import NodeRun
 from .branches import at_once
-from .state import Frame, WalkState, from_text, nested, runtime_key
 from .services import Graphs
+from .state import Frame, WalkState, from_text, nested, runtime_key
 
 
 async def as_of_now(stored: StoredFlow, graphs: Graphs, max_bytes: int) -> WalkState:

@@ -25,10 +25,10 @@ from ..run.context import Body
 from ..run.failures import Failure
 from ..run.pause import Pause, Question
 from .branches import first_results
+from .node_context import Done, Level, NodeContext, is_cancelled
 from .nodes import KINDS
+from .services import FlowServices
 from .state import Frame, Waits, WalkState, nested, result_of, to_text
-from .services import Tools
-from .node_context import Done, Level, Visit, is_cancelled
 
 MAX_STEPS = 10_000
 """Steps that one run may make: enough for any flow that ends."""
@@ -47,11 +47,16 @@ class Walk:
     """One body's part of a walk."""
 
     def __init__(
-        self, body: Body, state: WalkState, stored: FlowState, later: Sequence[NodeRun], tools: Tools
+        self,
+        body: Body,
+        state: WalkState,
+        stored: FlowState,
+        later: Sequence[NodeRun],
+        services: FlowServices,
     ) -> None:
         self.body = body
         self.state = state
-        self.tools = tools
+        self.services = services
         self.later = later  # the node runs of the node that was in flight when the last body went
         self._version = stored.version
         self._numbered = later[-1].number if later else stored.numbered
@@ -94,14 +99,14 @@ class Walk:
             node, given = graph.nodes[key], params
             if key in execs:
                 node, given = execs[key].of(node), {**params, **execs[key].params}
-            visit = Visit(self, frame, key, node, given, level)
+            context = NodeContext(self, frame, key, node, given, level)
             try:
-                done = await KINDS[type(visit.node)](visit)
+                done = await KINDS[type(context.node)](context)
             except TooLarge as error:
-                await self._give_up(visit, visit.ok(), error)
+                await self._give_up(context, context.ok(), error)
             if isinstance(done, Pause):
                 return done
-            await self._finish(graph, visit, done)
+            await self._finish(graph, context, done)
         return None
 
     # What nodes ask of the walk.
@@ -110,24 +115,28 @@ class Walk:
         """Unix seconds, to the millisecond: that is how exactly a wait keeps them."""
         return math.floor(self.body.wall_clock() * 1000) / 1000
 
-    def woken_at(self, path: str, visit: int) -> float:
+    def woken_at(self, path: str, context: int) -> float:
         """The time for which the run was woken, if it waited at this visit of a node; else long ago."""
         waited, woken_at = self._waited, self.body.woken_at
-        if waited is None or woken_at is None or (waited.node, waited.visit) != (path, visit):
+        if waited is None or woken_at is None or (waited.node, waited.visit) != (path, context):
             return -math.inf
         return woken_at
 
-    def mention_start(self, visit: Visit[Any]) -> None:
+    def mention_start(self, context: NodeContext[Any]) -> None:
         """Let those who follow know that a node has begun that takes time."""
         self.body.mention(
             NodeStarted(
-                by="body", node=visit.path, kind=visit.node.kind, visit=visit.number, **self.body.about()
+                by="body",
+                node=context.path,
+                kind=context.node.kind,
+                visit=context.number,
+                **self.body.about(),
             )
         )
 
-    def tries_of(self, visit: Visit[Any]) -> list[NodeRun]:
+    def tries_of(self, context: NodeContext[Any]) -> list[NodeRun]:
         """The tries of this visit and its branches that were made before the last restart."""
-        return [row for row in self.later if row.node == visit.path and row.visit == visit.number]
+        return [row for row in self.later if row.node == context.path and row.visit == context.number]
 
     async def save(self) -> None:
         """Have the state committed in the middle of a node, for what follows depends on it."""
@@ -139,21 +148,21 @@ class Walk:
         if self._taken:
             await self.save()
 
-    async def record(self, visit: Visit[Any], done: Done, branch: str | None, *, last: bool) -> None:
+    async def record(self, context: NodeContext[Any], done: Done, branch: str | None, *, last: bool) -> None:
         """Have a try committed after which the node is not done yet."""
-        row, event = self._node_run(visit, done, branch, None, last=last)
+        row, event = self._node_run(context, done, branch, None, last=last)
         if branch is None:
-            self._tries[visit.path, visit.number] += 1
+            self._tries[context.path, context.number] += 1
         await self._commit(done, event, (row,))
 
-    async def record_canceled(self, visit: Visit[Any], done: Done, branch: str | None) -> None:
+    async def record_canceled(self, context: NodeContext[Any], done: Done, branch: str | None) -> None:
         """Have a try committed that is being cancelled, unless it will be made again at the next start."""
         if self.body.goes_on_later:
             return
         self.body.end_is_written = True
         done.status, done.error = "canceled", None
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORD):
-            await self.record(visit, done, branch, last=True)
+            await self.record(context, done, branch, last=True)
 
     def pause(
         self,
@@ -168,9 +177,9 @@ class Walk:
 
     # Between nodes.
 
-    async def _finish(self, graph: Graph, visit: Visit[Any], done: Done) -> None:
+    async def _finish(self, graph: Graph, context: NodeContext[Any], done: Done) -> None:
         """Write what the node gave, take the edge, and commit both."""
-        node, frame, state = visit.node, visit.frame, self.state
+        node, frame, state = context.node, context.frame, self.state
         if done.status == "ok" or done.keeps_output:
             try:
                 for post, output in done.places:
@@ -178,30 +187,30 @@ class Walk:
                 node.post.write(frame.shared, done.output)
             except Invalid as error:
                 done.fail("bad_output", error.message)
-        action, edge = _next(graph, visit, done)
-        visit.forget()
+        action, edge = _next(graph, context, done)
+        context.forget()
         frame.last, frame.curr = action, edge.to or None if edge is not None else None
         if done.status != "ok" and edge is None:
-            frame.error = f"node {visit.path!r}: {done.error}"
+            frame.error = f"node {context.path!r}: {done.error}"
         state.steps += 1
-        state.visits[visit.path] = visit.number
-        if isinstance(visit.node, Parallel | Foreach):
+        state.visits[context.path] = context.number
+        if isinstance(context.node, Parallel | Foreach):
             done.output = first_results(done.output, self.body.max_value_bytes)
-        row, event = self._node_run(visit, done, None, action, last=True)
+        row, event = self._node_run(context, done, None, action, last=True)
         try:
             memos = self._memos()
         except TooLarge as error:
             self._numbered -= 1
-            await self._give_up(visit, done, error)
+            await self._give_up(context, done, error)
         await self._commit(done, event, (row, *memos))
         self._taken = []
         self.body.end_is_written = self._in_batch = False
 
-    async def _give_up(self, visit: Visit[Any], done: Done, error: TooLarge) -> NoReturn:
+    async def _give_up(self, context: NodeContext[Any], done: Done, error: TooLarge) -> NoReturn:
         """What the nodes share can't be kept any more: that is the last node's failure, and the flow's."""
         done.fail("too_large", error.message)
-        await self.record(visit, done, None, last=True)
-        raise FlowFailed(f"node {visit.path!r}: {done.error}")
+        await self.record(context, done, None, last=True)
+        raise FlowFailed(f"node {context.path!r}: {done.error}")
 
     async def _commit(self, done: Done, event: NodeRan, memos: tuple[Memo, ...]) -> None:
         """Commit a try, and only then let the worker know that its answer is kept."""
@@ -214,18 +223,18 @@ class Walk:
                 done.outcome.refuse()
 
     def _node_run(
-        self, visit: Visit[Any], done: Done, branch: str | None, action: str | None, *, last: bool
+        self, context: NodeContext[Any], done: Done, branch: str | None, action: str | None, *, last: bool
     ) -> tuple[NodeRun, NodeRan]:
         self._numbered += 1
         row = NodeRun(
             run=self.body.id,
             number=self._numbered,
-            node=visit.path,
-            visit=visit.number,
+            node=context.path,
+            visit=context.number,
             attempt=done.attempt,
             branch=branch,
             status=done.status,
-            prep=visit.input if branch is None else None,
+            prep=context.input if branch is None else None,
             input=done.input,
             output=done.output,
             error=done.error,
@@ -239,7 +248,7 @@ class Walk:
         event = NodeRan(
             by="body",
             node=row.node,
-            kind=visit.node.kind,
+            kind=context.node.kind,
             visit=row.visit,
             attempt=row.attempt,
             status=row.status,
@@ -263,10 +272,10 @@ class Walk:
         if self.body.end_is_written or frame.curr is None:
             self.body.end_is_written = True  # or there is no node any more
             return
-        visit = Visit(self, frame, frame.curr, graph.nodes[frame.curr], {}, _TOP)
-        done = visit.ok()
-        done.attempt += self._tries[visit.path, visit.number]
-        await self.record_canceled(visit, done, None)
+        context = NodeContext(self, frame, frame.curr, graph.nodes[frame.curr], {}, _TOP)
+        done = context.ok()
+        done.attempt += self._tries[context.path, context.number]
+        await self.record_canceled(context, done, None)
 
     # Signals.
 
@@ -295,20 +304,20 @@ class Walk:
         return levels
 
 
-def _next(graph: Graph, visit: Visit[Any], done: Done) -> tuple[str, Edge | None]:
+def _next(graph: Graph, context: NodeContext[Any], done: Done) -> tuple[str, Edge | None]:
     """The action that a node takes, and its edge. A failure without an edge fails the flow."""
-    node = visit.node
+    node = context.node
     if done.status == "ok":
-        action = done.action or _own_action(node, done.output, visit.scope)
-        return action, graph.edge(visit.key, action)
+        action = done.action or _own_action(node, done.output, context.scope)
+        return action, graph.edge(context.key, action)
     handler = (node.on_timeout if done.status == "timeout" else None) or node.on_error
     if handler is not None:
-        return handler, graph.edge(visit.key, handler)
-    edge = graph.error_edge(visit.key)
+        return handler, graph.edge(context.key, handler)
+    edge = graph.error_edge(context.key)
     if edge is not None:
         return ERROR_ACTION, edge
-    action = _own_action(node, None, visit.scope)
-    return action, graph.edge(visit.key, action) if visit.level.unhandled_errors == "continue" else None
+    action = _own_action(node, None, context.scope)
+    return action, graph.edge(context.key, action) if context.level.unhandled_errors == "continue" else None
 
 
 def _own_action(node: Node, output: Any, scope: Scope) -> str:

@@ -17,7 +17,7 @@ from ...protocol.states import ENDED
 from .change import REPORTING, Change, Outcome, ProgressReport
 
 
-class Draft:
+class DecidedBatch:
     """A batch while it is being decided: the projection, and what the batch has changed so far."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Draft:
         """Whether there is anything to commit."""
         return bool(self.events or self.memos)
 
-    def batch(self) -> Batch:
+    def to_commit(self) -> Batch:
         return Batch(self._projection.seq, self.events, self._writes, self.memos)
 
     def _decide(self, change: Change) -> Outcome:

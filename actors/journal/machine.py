@@ -22,7 +22,7 @@ from ...protocol.records import RunRecord
 from ..channel import Reply
 from ..effects import Effects
 from ..messages import Forget, NotStored, StoreIsDown
-from .batch import Draft
+from .batch import DecidedBatch
 from .change import Change, Committed, ProgressReport
 from .committer import (
     AwaitStore,
@@ -62,7 +62,7 @@ class JournalMachine:
         self._check_every = check_every
         self._down = False
         self._busy = False  # whether the committer has a job
-        self._written: tuple[Draft, Changes, list[Any]] | None = None  # the batch that is being written
+        self._written: tuple[DecidedBatch, Changes, list[Any]] | None = None  # what is being written
         self._changes: Changes = []  # those of the next batch
         self._later: list[Any] = []  # what is answered when that is committed
         self._mentions: list[Change] = []
@@ -131,15 +131,15 @@ class JournalMachine:
         self._write(changes, later)
 
     def _write(self, changes: Changes, later: list[Any]) -> None:
-        draft = Draft(self.projection, self._clock(), changes)
-        if draft.writes:
-            self._written = draft, changes, later
-            self._have_done(Write(draft.batch()))
+        batch = DecidedBatch(self.projection, self._clock(), changes)
+        if batch.writes:
+            self._written = batch, changes, later
+            self._have_done(Write(batch.to_commit()))
         elif self._down:
-            self._written = draft, changes, later
+            self._written = batch, changes, later
             self._have_done(AwaitStore(self._nothing()))
         else:
-            self._show(draft, later)
+            self._show(batch, later)
 
     def _have_done(self, job: Write | AwaitStore | Check) -> None:
         self.job, self._busy = job, True
@@ -180,8 +180,8 @@ class JournalMachine:
 
     def _show_written(self) -> None:
         if self._written is not None:
-            (draft, _, later), self._written = self._written, None
-            self._show(draft, later)
+            (batch, _, later), self._written = self._written, None
+            self._show(batch, later)
 
     def _change(self, message: Change | ProgressReport) -> None:
         if not self._down or not self._refuse_new_run(message):
@@ -202,12 +202,12 @@ class JournalMachine:
 
     # What follows a commit.
 
-    def _show(self, draft: Draft, later: list[Any]) -> None:
+    def _show(self, batch: DecidedBatch, later: list[Any]) -> None:
         """The batch is durable: now everyone may know, the actors first."""
         projection, tell = self.projection, self.effects.tell
-        for event, record in zip(draft.events, draft.records, strict=True):
+        for event, record in zip(batch.events, batch.records, strict=True):
             projection.apply(event, record)
-        for change, outcome in draft.decided:
+        for change, outcome in batch.decided:
             if not outcome.held:
                 for kind, name, message in change.else_tells:
                     tell(kind, name, message)
@@ -218,15 +218,15 @@ class JournalMachine:
                 tell(kind, name, message)
             if change.watch is not None and change.run is not None:
                 self._watchers.setdefault(change.run, []).append(change.watch)
-        for change, outcome in draft.decided:
+        for change, outcome in batch.decided:
             if change.tells_run and change.run is not None:
                 tell("run", change.run, Committed(outcome))
-        if draft.events:
-            self._publish(draft.events)
-        for record in draft.ended:
+        if batch.events:
+            self._publish(batch.events)
+        for record in batch.ended:
             for reply in self._watchers.pop(record.id, ()):
                 reply.set(record)
-        for change, outcome in draft.decided:
+        for change, outcome in batch.decided:
             if change.reply is not None:
                 change.reply.set(outcome if change.answer is None or not outcome.held else change.answer)
         for message in later:

@@ -257,7 +257,7 @@ class Run:
         calls = Children(
             Caller(f"run:{self.id}", self.id, ancestors),
             self.attempt,
-            self._body.services.door,
+            self._body.services.entry,
             self._body.journal,
             self._body.shielded,
         )
@@ -270,7 +270,7 @@ class Run:
                 child = await calls.record(accepted, ended)
         except BaseException:
             if accepted.run in self._body.children and not self._body.goes_on_later:
-                self._body.services.door.tell(cancel_child(accepted.run))
+                self._body.services.entry.tell(cancel_child(accepted.run))
             raise
         finally:
             self._body.children.pop(accepted.run, None)

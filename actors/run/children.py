@@ -18,7 +18,7 @@ from ...protocol.records import RunRecord
 from ...protocol.states import Status
 from ...protocol.submission import SubmitOptions
 from ..channel import Reply
-from ..engine.entry_point import Caller, Door, Found
+from ..engine.entry_point import Caller, EntryPoint, Found
 from ..journal.journal import Journal
 from ..messages import Accepted
 from .body_messages import cancel_child
@@ -33,7 +33,7 @@ class Children:
         self,
         caller: Caller,
         attempt: int,
-        door: Door,
+        entry: EntryPoint,
         journal: Journal,
         shielded: Callable[[], AbstractContextManager[None]],
     ) -> None:
@@ -41,14 +41,14 @@ class Children:
         self._run = caller.parent
         self._shielded = shielded
         self._attempt = attempt
-        self._door = door
+        self._entry = entry
         self._journal = journal
 
     async def call(self, position: int, options: SubmitOptions) -> tuple[Accepted, Reply[RunRecord | None]]:
         """The child for the call at this position, with the reply that its end will answer."""
         if options.request_id is not None:  # the body names the child itself
             with self._shielded():
-                return await self._door.submit(options, self._caller)
+                return await self._entry.submit(options, self._caller)
         earlier = await self._of_earlier_attempts(position, options)
         if earlier is not None:
             return earlier
@@ -58,11 +58,11 @@ class Children:
             number += 1
             try:
                 with self._shielded():  # or a child might be let in that nobody knows of
-                    accepted, ended = await self._door.submit(
+                    accepted, ended = await self._entry.submit(
                         replace(options, request_id=request_id), self._caller
                     )
             except Conflict:
-                stored = await self._door.find(options, request_id)
+                stored = await self._entry.find(options, request_id)
                 if stored is None or stored.same:
                     raise  # it is about something else: the handle is taken, say
                 await self._withdraw(position, stored, options.on_conflict)
@@ -83,7 +83,7 @@ class Children:
             number = 1
             while True:
                 request_id = self._request_id(attempt, position, number)
-                found = await self._door.find(options, request_id)
+                found = await self._entry.find(options, request_id)
                 if found is None:
                     break
                 number += 1
@@ -91,7 +91,7 @@ class Children:
                     if found.same:
                         with self._shielded():
                             again = replace(options, request_id=request_id)
-                            return await self._door.submit(again, self._caller)
+                            return await self._entry.submit(again, self._caller)
                     await self._withdraw(position, found, options.on_conflict)
                 run = await self._journal.load_run(found.run) if found.same else None
                 if run is not None and run.status is Status.SUCCEEDED:
@@ -117,9 +117,9 @@ class Children:
         if (
             stored.parent == self._run
         ):  # it is pending, and no run of somebody else's that the call had joined
-            self._door.tell(cancel_child(stored.run))
+            self._entry.tell(cancel_child(stored.run))
             if on_conflict in ("reject", "join"):
-                await self._door.end_of(stored.run)  # or the new child would be refused because of it
+                await self._entry.end_of(stored.run)  # or the new child would be refused because of it
 
     def _request_id(self, attempt: int, position: int, number: int) -> str:
         request_id = f"{self._run}.{attempt}.{position}"

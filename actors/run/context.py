@@ -23,7 +23,7 @@ from ...protocol.events import Event
 from ...protocol.values import copied, json_value
 from ..actor import Delivery
 from ..channel import Reply
-from ..engine.entry_point import Door
+from ..engine.entry_point import EntryPoint
 from ..journal.change import REPORTING, Change, Outcome, ProgressReport
 from ..journal.journal import Journal
 from ..journal.messages import Mention
@@ -42,7 +42,7 @@ _CLEANUP = 5.0
 class Services(msgspec.Struct):
     """What bodies and run actors use of the engine."""
 
-    door: Door
+    entry: EntryPoint
     journal: Journal
     files: Files
     wall_clock: Callable[[], float]
@@ -167,7 +167,7 @@ class Body:
     @property
     def max_value_bytes(self) -> int:
         """How large a value may be."""
-        return self.services.door.max_value_bytes
+        return self.services.entry.max_value_bytes
 
     def about(self) -> dict[str, Any]:
         """What every event of the run begins with."""
@@ -296,7 +296,7 @@ class Body:
             raise self._abandoned()
 
     def value(self, value: Any, where: str) -> Any:
-        return json_value(value, where, self.services.door.max_value_bytes)
+        return json_value(value, where, self.services.entry.max_value_bytes)
 
     async def report(self, change: Change) -> None:
         change.run, change.expect, change.attempt = self.id, REPORTING, self.attempt

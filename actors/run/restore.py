@@ -22,8 +22,8 @@ from ..jobs import unknown_job
 from ..journal.change import Change
 from ..journal.messages import WatchEnd
 from ..messages import Recover
-from . import errands
 from ..scheduling.trials import MOST_DEATHS
+from . import errands
 from .execution import Execution
 from .pause import Message, Pause, Signal, concerns
 from .state import RunState, Steps

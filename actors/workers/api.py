@@ -23,7 +23,7 @@ from ...protocol.validation import (
 )
 from ...protocol.values import json_value, shown
 from ..channel import Reply
-from ..engine.entry_point import Door
+from ..engine.entry_point import EntryPoint
 from .answers import error_text
 from .messages import (
     Allocate,
@@ -52,13 +52,13 @@ class Workers:
 
     def __init__(
         self,
-        door: Door,
+        entry: EntryPoint,
         registry: Registry,
         queue: WorkQueue,
         clock: Callable[[], float],
         networks: Networks,
     ) -> None:
-        self._door = door
+        self._entry = entry
         self._registry = registry
         self._queue = queue
         self._clock = clock
@@ -90,7 +90,7 @@ class Workers:
             self._clock(),
             listed_as,
         )
-        state: WorkerState = await self._door.ask(Register(row, by, Reply()), self._registry)
+        state: WorkerState = await self._entry.ask(Register(row, by, Reply()), self._registry)
         return state
 
     def permit(self, url: str) -> None:
@@ -104,7 +104,7 @@ class Workers:
         """A worker lives. One that isn't registered is `NotFound`, and is to register."""
         check_text("id", id)
         number = None if load is None else check_load(load)
-        await self._door.ask(Heartbeat(id, number, by, Reply()), self._registry)
+        await self._entry.ask(Heartbeat(id, number, by, Reply()), self._registry)
 
     async def list(self, service: str | None = None, ttl: float | None = None) -> Sequence[WorkerState]:
         """The workers that serve a service (without one, all), and were heard of within `ttl` seconds."""
@@ -112,7 +112,7 @@ class Workers:
             check_text("service", service)
         if ttl is not None:
             check_seconds("ttl", ttl, 0)
-        workers: Sequence[WorkerState] = await self._door.ask(
+        workers: Sequence[WorkerState] = await self._entry.ask(
             ListWorkers(service, ttl, Reply()), self._registry
         )
         return workers
@@ -120,7 +120,7 @@ class Workers:
     async def allocate(self, service: str) -> WorkerState | None:
         """The worker with the least load of those that are online and can be called, if there is one."""
         check_text("service", service)
-        worker: WorkerState | None = await self._door.ask(Allocate(service, Reply()), self._registry)
+        worker: WorkerState | None = await self._entry.ask(Allocate(service, Reply()), self._registry)
         return worker
 
     async def poll(
@@ -134,7 +134,7 @@ class Workers:
         self._registry.tell(Heard(worker))
         try:
             with trio.move_on_after(wait or math.inf):
-                item: QueueItem | None = await self._door.ask(poll, self._queue)
+                item: QueueItem | None = await self._entry.ask(poll, self._queue)
                 return item
         except BaseException:
             self._queue.tell(Unpoll(poll))
@@ -170,13 +170,13 @@ class Workers:
             failed = WorkFailed("service_error", error_text(error))
         else:
             try:
-                result = json_value(result, "result", self._door.max_value_bytes)
+                result = json_value(result, "result", self._entry.max_value_bytes)
             except (Invalid, TooLarge) as unfit:
                 refused = unfit
                 code: Failing = "too_large" if isinstance(unfit, TooLarge) else "bad_answer"
                 failed = WorkFailed(code, unfit.message)
         with trio.move_on_after(_COMMITTED_WITHIN) as scope:
-            await self._door.ask(Complete(queue_id, worker_id, result, failed, Reply()), self._queue)
+            await self._entry.ask(Complete(queue_id, worker_id, result, failed, Reply()), self._queue)
         if scope.cancelled_caught:
             raise Unavailable(f"what became of queue item {queue_id!r} is known, but isn't committed yet")
         if refused is not None:
@@ -188,7 +188,7 @@ class Workers:
         check_text("queue_id", queue_id)
         check_text("worker_id", worker_id)
         self._registry.tell(Heard(worker_id))
-        await self._door.ask(Extend(queue_id, worker_id, Reply()), self._queue)
+        await self._entry.ask(Extend(queue_id, worker_id, Reply()), self._queue)
 
 
 def _refuse_url(url: str, refusal: str | None) -> None:

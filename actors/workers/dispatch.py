@@ -1,4 +1,4 @@
-"""The crew: what a flow's body uses to have work done elsewhere. One call is one try; whether another one
+"""Dispatch: what a flow's body uses to have work done elsewhere. One call is one try; whether another one
 follows is the caller's matter. A body that is cancelled takes its call back at once."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import trio
 from ...protocol.errors import Unavailable
 from ...protocol.flow.records import WorkerState
 from ..channel import Reply
-from ..engine.entry_point import Door
+from ..engine.entry_point import EntryPoint
 from .answers import Unusable, request, result
 from .messages import CallEnded, Choose, Chosen, HasOther, Offer, Withdraw
 from .push import Push, PushFailed
@@ -26,11 +26,11 @@ Given = Callable[[str, str], None]
 _TO_WITHDRAW = 1.0
 
 
-class Crew:
+class Dispatch:
     """See the module's text."""
 
-    def __init__(self, door: Door, registry: Registry, queue: WorkQueue, push: Push) -> None:
-        self._door = door
+    def __init__(self, entry: EntryPoint, registry: Registry, queue: WorkQueue, push: Push) -> None:
+        self._entry = entry
         self._registry = registry
         self._queue = queue
         self._push = push
@@ -49,7 +49,7 @@ class Crew:
         It is the one named as `worker`, if that is online; else one that isn't in `avoid` and hasn't failed
         lately, if there is one: the least busy, or each in turn.
         """
-        body, headers = _sendable(work, self._door.max_value_bytes)
+        body, headers = _sendable(work, self._entry.max_value_bytes)
         choose = Choose(work.service, worker, avoid, weighted_by_load, Reply())
         chosen: Chosen = await self._ask(choose, self._registry)
         called, failed = chosen.worker, None
@@ -76,7 +76,7 @@ class Crew:
 
         The worker waits in turn: `acknowledge` what comes of it, or `refuse` it.
         """
-        _sendable(work, self._door.max_value_bytes)
+        _sendable(work, self._entry.max_value_bytes)
         offer = Offer(work, Reply())
         withdraw = Withdraw(offer.reply, Reply())
         taker: str | None
@@ -104,14 +104,14 @@ class Crew:
         try:
             with trio.move_on_after(work.timeout):
                 answer = await self._push.post(exec_url(worker.url, work.service), body, headers)
-                return result(*answer, self._door.max_value_bytes)
+                return result(*answer, self._entry.max_value_bytes)
         except (PushFailed, Unusable) as error:
             raise failed(error.code, error.message) from error
         raise failed("timeout", f"no answer within {work.timeout:g} s")
 
     async def _ask(self, message: Any, actor: Registry | WorkQueue) -> Any:
         try:
-            return await self._door.ask(message, actor)
+            return await self._entry.ask(message, actor)
         except Unavailable as error:
             raise WorkFailed("stopped", error.message) from None
 

@@ -15,12 +15,12 @@ from cattrs.errors import ClassValidationError
 from cattrs.gen import make_dict_structure_fn, override
 
 from ..actors.jobs import Jobs
-from . import kinds
 from ..gateway.access import Access
 from ..gateway.config import GatewayConfig, Limits
 from ..modulepath import search_current_folder
 from ..protocol.errors import GreenroomError, Invalid
 from ..protocol.structuring import told
+from . import kinds
 from .kinds import Kind
 from .mistakes import ConfigMistakes, Mistake
 from .settings import Config, EngineConfig

@@ -22,13 +22,13 @@ import trio
 from ..actors.engine.open import open_engine
 from ..commands.talking import DEFAULT_URL
 from ..commands.watching import show_live
-from . import site
 from ..gateway.client import Client, ClientTicket, connect
 from ..gateway.config import GatewayConfig
 from ..gateway.server import open_gateway
 from ..protocol.errors import Conflict
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
+from . import site
 from .mirroring import jobs
 from .stage import Stage, keyboard
 

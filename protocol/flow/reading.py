@@ -16,9 +16,9 @@ import cattrs
 from cattrs.gen import make_dict_structure_fn, override
 
 from ..errors import Invalid
-from . import fields
 from ..structuring import MAX_MISTAKES, Fault, Keys, Several, suggestion, told, written_path
 from ..values import shown
+from . import fields
 from .documents import parse
 from .execs import misfits
 from .expressions import read_expression

@@ -52,10 +52,10 @@ async def main() -> None:
         await engine.answer(question.interrupt, "green")
         print("fence:", await fence.result())
 
-        door = await engine.submit("paint", handle="house")
+        entry = await engine.submit("paint", handle="house")
         question = await anext(questions)
         await engine.answer(question.interrupt, {"approved": False, "reason": "no money left"})
-        print("door:", await door.result())
+        print("door:", await entry.result())
 
 
 if __name__ == "__main__":

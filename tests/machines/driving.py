@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from greenroom.actors.channel import Reply
 from greenroom.actors.engine.recovery import picture
-from greenroom.actors.journal.batch import Draft
+from greenroom.actors.journal.batch import DecidedBatch
 from greenroom.actors.journal.change import Change, Committed
 from greenroom.actors.journal.messages import Look
 from greenroom.actors.messages import Cancel, Recover, Started, Stop, Submission
@@ -274,7 +274,7 @@ class Driver:
         return self._decide(change)
 
     def _decide(self, change: Change) -> Any:
-        draft = Draft(self.projection, WALL + self.now, [change])
+        draft = DecidedBatch(self.projection, WALL + self.now, [change])
         for event, record in zip(draft.events, draft.records, strict=True):
             self.projection.apply(event, record)
         self.events += draft.events

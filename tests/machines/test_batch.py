@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from greenroom.actors.journal.batch import Draft
+from greenroom.actors.journal.batch import DecidedBatch
 from greenroom.actors.journal.change import REPORTING, Change, Outcome, ProgressReport
 from greenroom.persistence.store import FilesDoomed, Terms
 from greenroom.protocol.events import (
@@ -49,44 +49,44 @@ def note(run: str = "a", **fields: Any) -> Change:
     return Change((event,), run=run, **({"expect": REPORTING} | fields))
 
 
-def decide(projection: Projection, *changes: Change | ProgressReport, now: float = 5.0) -> Draft:
-    return Draft(projection, now, changes)
+def decide(projection: Projection, *changes: Change | ProgressReport, now: float = 5.0) -> DecidedBatch:
+    return DecidedBatch(projection, now, changes)
 
 
 def after(*changes: Change) -> Projection:
     """What is committed when these changes are."""
     projection = Projection("e", max_concurrent=3, seq=10)
-    draft = decide(projection, *changes)
-    assert all(outcome.held for _, outcome in draft.decided)
-    for event, record in zip(draft.events, draft.records, strict=True):
+    batch = decide(projection, *changes)
+    assert all(outcome.held for _, outcome in batch.decided)
+    for event, record in zip(batch.events, batch.records, strict=True):
         projection.apply(event, record)
     return projection
 
 
-def held(draft: Draft) -> list[bool]:
-    return [outcome.held for _, outcome in draft.decided]
+def held(batch: DecidedBatch) -> list[bool]:
+    return [outcome.held for _, outcome in batch.decided]
 
 
 # Numbers.
 
 
 def test_events_that_hold_get_the_next_numbers_and_the_time() -> None:
-    draft = decide(after(creation()), start(), note(), now=7.0)
-    assert [(event.seq, event.at) for event in draft.events] == [(12, 7.0), (13, 7.0)]
-    assert draft.seq == 13
-    assert [outcome.seq for _, outcome in draft.decided] == [12, 13]
+    batch = decide(after(creation()), start(), note(), now=7.0)
+    assert [(event.seq, event.at) for event in batch.events] == [(12, 7.0), (13, 7.0)]
+    assert batch.seq == 13
+    assert [outcome.seq for _, outcome in batch.decided] == [12, 13]
 
 
 def test_what_does_not_hold_gets_no_number() -> None:
-    draft = decide(after(creation()), end(), start())
-    assert held(draft) == [False, True]
-    assert [event.seq for event in draft.events] == [12]
-    assert [outcome.seq for _, outcome in draft.decided] == [11, 12]
+    batch = decide(after(creation()), end(), start())
+    assert held(batch) == [False, True]
+    assert [event.seq for event in batch.events] == [12]
+    assert [outcome.seq for _, outcome in batch.decided] == [11, 12]
 
 
 def test_a_batch_begins_where_the_projection_is() -> None:
     projection = after(creation())
-    batch = decide(projection, start()).batch()
+    batch = decide(projection, start()).to_commit()
     assert (batch.before, batch.after) == (11, 12)
     assert list(batch.runs) == ["a"]
     assert projection.seq == 11
@@ -124,9 +124,9 @@ def test_what_another_attempt_reports_is_refused(attempt, holds) -> None:
 
 def test_an_attempt_of_no_run_is_refused() -> None:
     change = Change((), run="nobody", attempt=1, memos=(FilesDoomed("nobody"),))
-    draft = decide(after(), change)
-    assert held(draft) == [False]
-    assert draft.memos == []
+    batch = decide(after(), change)
+    assert held(batch) == [False]
+    assert batch.memos == []
 
 
 def lane_changed(generation: int, lane: str = "x") -> Change:
@@ -153,9 +153,9 @@ def test_a_generation_is_not_compared_before_the_run_is_there() -> None:
 
 
 def test_a_change_sees_the_changes_before_it_in_the_batch() -> None:
-    draft = decide(after(), creation(), start(), start(), end())
-    assert held(draft) == [True, True, False, True]
-    statuses = [outcome.run.status for _, outcome in draft.decided if outcome.run is not None]
+    batch = decide(after(), creation(), start(), start(), end())
+    assert held(batch) == [True, True, False, True]
+    statuses = [outcome.run.status for _, outcome in batch.decided if outcome.run is not None]
     assert statuses == [Status.QUEUED, Status.RUNNING, Status.RUNNING, Status.SUCCEEDED]
 
 
@@ -169,11 +169,11 @@ def test_a_change_that_is_refused_is_answered_with_the_run_as_it_is() -> None:
 
 def test_a_change_about_no_run_always_holds() -> None:
     event = EngineChanged(seq=0, at=0, by="app", max_concurrent=1, draining=False)
-    draft = decide(after(), Change((event,)))
-    assert held(draft) == [True]
-    assert draft.records == [None]
-    assert draft.decided[0][1].run is None
-    assert draft.batch().runs == {}
+    batch = decide(after(), Change((event,)))
+    assert held(batch) == [True]
+    assert batch.records == [None]
+    assert batch.decided[0][1].run is None
+    assert batch.to_commit().runs == {}
 
 
 def test_a_change_of_several_events_is_all_or_nothing() -> None:
@@ -181,10 +181,10 @@ def test_a_change_of_several_events_is_all_or_nothing() -> None:
         transition(None, Status.QUEUED, job="walk", kind="start"),
         transition(Status.QUEUED, Status.RUNNING),
     )
-    draft = decide(after(), Change(events, run="a", generation=0))
-    assert held(draft) == [True]
-    assert [event.seq for event in draft.events] == [11, 12]
-    assert [record.status for record in draft.records if record] == [Status.QUEUED, Status.RUNNING]
+    batch = decide(after(), Change(events, run="a", generation=0))
+    assert held(batch) == [True]
+    assert [event.seq for event in batch.events] == [11, 12]
+    assert [record.status for record in batch.records if record] == [Status.QUEUED, Status.RUNNING]
     refused = decide(after(creation()), Change(events, run="a"))
     assert (held(refused), refused.events) == ([False], [])
 
@@ -198,58 +198,58 @@ def test_a_new_run_is_written_once_as_it_is_after_the_batch() -> None:
         transition(None, Status.QUEUED, job="walk", kind="start"),
         transition(Status.QUEUED, Status.RUNNING),
     )
-    draft = decide(after(), Change(events, run="a", terms=terms))
-    write = draft.batch().runs["a"]
-    assert write.record is draft.records[1]
+    batch = decide(after(), Change(events, run="a", terms=terms))
+    write = batch.to_commit().runs["a"]
+    assert write.record is batch.records[1]
     assert (write.record.status, write.record.attempt) == (Status.RUNNING, 1)
     assert (write.expected, write.terms, write.created, write.ended) == (None, terms, 11, None)
     assert not write.holds_handle
 
 
 def test_a_run_that_is_there_is_written_under_the_statuses_that_it_may_have() -> None:
-    draft = decide(after(creation()), start())
-    write = draft.batch().runs["a"]
+    batch = decide(after(creation()), start())
+    write = batch.to_commit().runs["a"]
     assert (write.expected, write.created, write.terms) == (allowed_from(Status.RUNNING), None, None)
-    unexpected = decide(after(creation()), note(expect=None)).batch().runs["a"]
+    unexpected = decide(after(creation()), note(expect=None)).to_commit().runs["a"]
     assert unexpected.expected == frozenset({Status.QUEUED})
 
 
 def test_the_first_change_of_a_run_in_the_batch_says_what_is_expected_of_its_row() -> None:
-    write = decide(after(creation()), start(), note()).batch().runs["a"]
+    write = decide(after(creation()), start(), note()).to_commit().runs["a"]
     assert write.expected == allowed_from(Status.RUNNING)
     assert write.record.streaming
 
 
 def test_an_end_is_written_with_its_number() -> None:
-    draft = decide(after(creation()), start(), end(), note(expect=None))
-    write = draft.batch().runs["a"]
+    batch = decide(after(creation()), start(), end(), note(expect=None))
+    write = batch.to_commit().runs["a"]
     assert (write.ended, write.holds_handle) == (13, False)
-    assert [record.status for record in draft.ended] == [Status.SUCCEEDED]
+    assert [record.status for record in batch.ended] == [Status.SUCCEEDED]
     kept = decide(after(creation(), start()), end(holds_handle=True))
-    assert kept.batch().runs["a"].holds_handle
+    assert kept.to_commit().runs["a"].holds_handle
     assert kept.ended == [kept.records[0]]
 
 
 def test_what_has_ended_before_does_not_end_again() -> None:
     projection = after(creation(), start(), end())
-    draft = decide(projection, note(expect=None))
-    assert draft.ended == []
-    assert draft.batch().runs["a"].ended is None
+    batch = decide(projection, note(expect=None))
+    assert batch.ended == []
+    assert batch.to_commit().runs["a"].ended is None
 
 
 def test_memos_are_written_with_what_holds() -> None:
     doomed = FilesDoomed("a")
     projection = after(creation())
-    draft = decide(projection, note(expect=None, memos=(doomed,)), end())
-    assert draft.memos == [doomed]
+    batch = decide(projection, note(expect=None, memos=(doomed,)), end())
+    assert batch.memos == [doomed]
     only = decide(projection, Change((), run="a", memos=(doomed,)))
-    assert (only.writes, only.events, only.batch().memos) == (True, [], [doomed])
+    assert (only.writes, only.events, only.to_commit().memos) == (True, [], [doomed])
 
 
 def test_a_memo_about_no_run_is_written() -> None:
-    draft = decide(after(), Change((), memos=(FilesDoomed("a"),)))
-    assert held(draft) == [True]
-    assert draft.writes
+    batch = decide(after(), Change((), memos=(FilesDoomed("a"),)))
+    assert held(batch) == [True]
+    assert batch.writes
 
 
 def test_a_batch_in_which_nothing_holds_writes_nothing() -> None:
@@ -266,8 +266,8 @@ def report(attempt: int = 1, latest: Any = (1, 2, {"x": 3})) -> ProgressReport:
 
 
 def test_the_latest_progress_is_an_event_like_any_other() -> None:
-    draft = decide(after(creation(), start()), report())
-    (event,) = draft.events
+    batch = decide(after(creation(), start()), report())
+    (event,) = batch.events
     assert (event.seq, event.at, event.by, event.run, event.handle, event.lane) == (
         13,
         5.0,
@@ -277,7 +277,7 @@ def test_the_latest_progress_is_an_event_like_any_other() -> None:
         "x",
     )
     assert (event.attempt, event.done, event.total, event.stats) == (1, 1, 2, {"x": 3})
-    write = draft.batch().runs["a"]
+    write = batch.to_commit().runs["a"]
     assert write.expected == REPORTING
     assert write.terms is None
     assert write.record.progress == {"done": 1, "total": 2, "x": 3}

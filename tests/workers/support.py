@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from greenroom import Engine
-from greenroom.actors.workers.dispatch import Crew
+from greenroom.actors.workers.dispatch import Dispatch
 from greenroom.actors.workers.push import Push
 from greenroom.actors.workers.states import Work
 from greenroom.persistence.memory import MemoryStore
@@ -21,10 +21,10 @@ from greenroom.persistence.store import Batch
 _PATIENCE = 1e5
 
 
-def crew_of(engine: Engine, push: Push) -> Crew:
+def crew_of(engine: Engine, push: Push) -> Dispatch:
     """What the bodies of flows are given, for a test that has none."""
     workers = engine.workers
-    return Crew(workers._door, workers._registry, workers._queue, push)
+    return Dispatch(workers._entry, workers._registry, workers._queue, push)
 
 
 def work(service: str = "sum", **about: Any) -> Work:

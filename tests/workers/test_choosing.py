@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from greenroom import Engine, Jobs
-from greenroom.actors.workers.dispatch import Crew
+from greenroom.actors.workers.dispatch import Dispatch
 from greenroom.actors.workers.push import PushFailed
 from greenroom.actors.workers.states import WorkFailed
 from tests.support import open_engine
@@ -20,24 +20,24 @@ async def register(engine: Engine, *ids: str, **loads: float) -> None:
         await engine.workers.register(id, f"http://{id}", ["sum"], load=loads.get(id, 0))
 
 
-async def callees(crew: Crew, count: int, **options: object) -> list[str | None]:
-    return [(await crew.push(work(), **options)).worker for _ in range(count)]  # type: ignore[arg-type]
+async def callees(dispatch: Dispatch, count: int, **options: object) -> list[str | None]:
+    return [(await dispatch.push(work(), **options)).worker for _ in range(count)]  # type: ignore[arg-type]
 
 
 async def test_workers_are_called_in_turn(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a", "b", "c", a=9)
-        crew = crew_of(engine, Answers())
-        assert await callees(crew, 6) == ["a", "b", "c", "a", "b", "c"]
+        dispatch = crew_of(engine, Answers())
+        assert await callees(dispatch, 6) == ["a", "b", "c", "a", "b", "c"]
 
 
 async def test_by_load_the_least_busy_is_called(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a", "b", a=2, b=1)
-        crew = crew_of(engine, Answers())
-        assert await callees(crew, 3, weighted_by_load=True) == ["b", "b", "b"]
+        dispatch = crew_of(engine, Answers())
+        assert await callees(dispatch, 3, weighted_by_load=True) == ["b", "b", "b"]
         await engine.workers.heartbeat("b", 7)
-        assert await callees(crew, 1, weighted_by_load=True) == ["a"]
+        assert await callees(dispatch, 1, weighted_by_load=True) == ["a"]
 
 
 async def test_calls_that_began_since_a_heartbeat_count_as_load(autojump_clock):
@@ -45,10 +45,10 @@ async def test_calls_that_began_since_a_heartbeat_count_as_load(autojump_clock):
         await register(engine, "a", "b", a=0, b=4)
         push = Answers()
         push.hold = trio.Event()
-        crew = crew_of(engine, push)
+        dispatch = crew_of(engine, push)
 
         async def call() -> None:
-            await crew.push(work(), weighted_by_load=True)
+            await dispatch.push(work(), weighted_by_load=True)
 
         async with trio.open_nursery() as nursery:
             for _ in range(10):
@@ -66,7 +66,7 @@ async def test_calls_that_began_since_a_heartbeat_count_as_load(autojump_clock):
             push.hold.set()
         await engine.workers.heartbeat("a", 0)
         await engine.workers.heartbeat("b", 4)
-        assert await callees(crew, 9, weighted_by_load=True) == ["a"] * 9  # each is over before the next
+        assert await callees(dispatch, 9, weighted_by_load=True) == ["a"] * 9  # each is over before the next
 
 
 async def test_what_has_failed_is_called_last_for_a_while(autojump_clock):
@@ -74,7 +74,7 @@ async def test_what_has_failed_is_called_last_for_a_while(autojump_clock):
         await register(engine, "a", "b")
         push = Answers()
         push.failing["http://a"] = PushFailed("reset", "gone")
-        crew = crew_of(engine, push)
+        dispatch = crew_of(engine, push)
 
         async def stay_online() -> None:
             while True:
@@ -85,11 +85,11 @@ async def test_what_has_failed_is_called_last_for_a_while(autojump_clock):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stay_online)
             with pytest.raises(WorkFailed, match="gone"):
-                await crew.push(work())
-            assert await callees(crew, 5) == ["b"] * 5
+                await dispatch.push(work())
+            assert await callees(dispatch, 5) == ["b"] * 5
             push.failing.clear()
             await trio.sleep(30.1)
-            assert set(await callees(crew, 2)) == {"a", "b"}
+            assert set(await callees(dispatch, 2)) == {"a", "b"}
             nursery.cancel_scope.cancel()
 
 
@@ -100,48 +100,48 @@ async def test_one_that_has_failed_is_called_if_there_is_no_other_and_is_trusted
         await register(engine, "a")
         push = Answers()
         push.failing["http://a"] = PushFailed("unreachable", "gone")
-        crew = crew_of(engine, push)
+        dispatch = crew_of(engine, push)
         with pytest.raises(WorkFailed):
-            await crew.push(work())
+            await dispatch.push(work())
         push.failing.clear()
-        assert await callees(crew, 1) == ["a"]
+        assert await callees(dispatch, 1) == ["a"]
         await register(engine, "b")
-        assert set(await callees(crew, 2)) == {"a", "b"}
+        assert set(await callees(dispatch, 2)) == {"a", "b"}
 
 
 async def test_what_a_service_says_about_its_input_is_not_held_against_the_worker(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a")
         push = Answers(body=b'{"error": "no such thing"}')
-        crew = crew_of(engine, push)
+        dispatch = crew_of(engine, push)
         with pytest.raises(WorkFailed) as failed:
-            await crew.push(work())
+            await dispatch.push(work())
         assert not failed.value.workers_fault
         push.body = b'{"result": 1}'
         await register(engine, "b")
-        assert set(await callees(crew, 2)) == {"a", "b"}
+        assert set(await callees(dispatch, 2)) == {"a", "b"}
 
 
 async def test_a_named_worker_is_called_while_it_is_online(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a", "b")
-        crew = crew_of(engine, Answers())
-        assert await callees(crew, 3, worker="b") == ["b", "b", "b"]
+        dispatch = crew_of(engine, Answers())
+        assert await callees(dispatch, 3, worker="b") == ["b", "b", "b"]
         await trio.sleep(10)
         await engine.workers.heartbeat("a")
         await trio.sleep(10)
-        assert await callees(crew, 1, worker="b") == ["a"]
-        assert await callees(crew, 1, worker="never was") == ["a"]
+        assert await callees(dispatch, 1, worker="b") == ["a"]
+        assert await callees(dispatch, 1, worker="never was") == ["a"]
         await engine.workers.register("c", "http://c", ["else"])
-        assert await callees(crew, 1, worker="c") == ["a"]
+        assert await callees(dispatch, 1, worker="c") == ["a"]
 
 
 async def test_those_to_be_avoided_are_called_if_there_is_no_other(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a", "b")
-        crew = crew_of(engine, Answers())
-        assert await callees(crew, 2, avoid={"a"}) == ["b", "b"]
-        assert set(await callees(crew, 2, avoid={"a", "b"})) == {"a", "b"}
+        dispatch = crew_of(engine, Answers())
+        assert await callees(dispatch, 2, avoid={"a"}) == ["b", "b"]
+        assert set(await callees(dispatch, 2, avoid={"a", "b"})) == {"a", "b"}
 
 
 async def test_whether_there_is_another_to_call_counts_those_that_are_online_only(autojump_clock):
@@ -150,12 +150,12 @@ async def test_whether_there_is_another_to_call_counts_those_that_are_online_onl
         await trio.sleep(20)
         await register(engine, "a")
         await engine.workers.register("polls", "", ["sum"], kind="queue")
-        crew = crew_of(engine, Answers())
-        assert await crew.has_other("sum", [])
-        assert not await crew.has_other("sum", ["a"])
-        assert not await crew.has_other("else", [])
+        dispatch = crew_of(engine, Answers())
+        assert await dispatch.has_other("sum", [])
+        assert not await dispatch.has_other("sum", ["a"])
+        assert not await dispatch.has_other("else", [])
         await register(engine, "b")
-        assert await crew.has_other("sum", ["a"])
+        assert await dispatch.has_other("sum", ["a"])
 
 
 async def test_without_a_worker_the_failure_says_what_is_missing(autojump_clock):
@@ -172,16 +172,16 @@ async def test_a_call_that_is_given_up_says_nothing_about_the_worker(autojump_cl
         await register(engine, "good", "bad")
         push = Answers()
         push.failing["http://bad"] = PushFailed("reset", "gone")
-        crew = crew_of(engine, push)
+        dispatch = crew_of(engine, push)
         with pytest.raises(WorkFailed):
-            await crew.push(work(), worker="bad")
+            await dispatch.push(work(), worker="bad")
         for id in ("good", "bad"):
             push.hold = trio.Event()
             with trio.move_on_after(1):
-                await crew.push(work(), worker=id)
+                await dispatch.push(work(), worker=id)
             push.hold = None
         assert push.cancelled == 2
-        assert await callees(crew, 3) == ["good", "good", "good"]
+        assert await callees(dispatch, 3) == ["good", "good", "good"]
 
 
 async def test_who_is_called_is_said_before_the_answer_is_there(autojump_clock):

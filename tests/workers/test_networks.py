@@ -262,17 +262,17 @@ async def test_no_healthy_call_fails_however_many_are_made_at_once():
     results: list[Any] = []
     async with serving(worker) as url, pushing(*LOOPBACK) as push, open_engine(Jobs()) as engine:
         await engine.workers.register("w", url, ["sum"])
-        crew = crew_of(engine, push)
+        dispatch = crew_of(engine, push)
 
         async def call() -> None:
-            results.append((await crew.push(work(timeout=20))).result)
+            results.append((await dispatch.push(work(timeout=20))).result)
 
         async with trio.open_nursery() as nursery:
             for _ in range(count):
                 nursery.start_soon(call)
         assert push._connections is not None
         assert len(push._connections._idle) <= MAX_IDLE
-        assert (await crew.push(work(timeout=20))).result == 1
+        assert (await dispatch.push(work(timeout=20))).result == 1
     assert results == [1] * count
 
 

@@ -14,7 +14,7 @@ import trio
 
 from greenroom import Jobs
 from greenroom.actors.workers.connections import MAX_ANSWER
-from greenroom.actors.workers.dispatch import Crew
+from greenroom.actors.workers.dispatch import Dispatch
 from greenroom.actors.workers.push import HttpPush, PushFailed
 from greenroom.actors.workers.states import WorkFailed
 from tests.support import open_engine
@@ -34,7 +34,7 @@ async def pushing() -> AsyncIterator[HttpPush]:
 
 
 @asynccontextmanager
-async def called(handler: Handler) -> AsyncIterator[tuple[Crew, str]]:
+async def called(handler: Handler) -> AsyncIterator[tuple[Dispatch, str]]:
     """A crew, and a worker for it who serves `sum` in this way."""
     async with serving(handler) as url, pushing() as push, open_engine(Jobs()) as engine:
         await engine.workers.register("w", url, ["sum"])
@@ -42,9 +42,9 @@ async def called(handler: Handler) -> AsyncIterator[tuple[Crew, str]]:
 
 
 async def failure(handler: Handler, **about: Any) -> WorkFailed:
-    async with called(handler) as (crew, url):
+    async with called(handler) as (dispatch, url):
         with pytest.raises(WorkFailed) as failed:
-            await crew.push(work(**about))
+            await dispatch.push(work(**about))
         assert (failed.value.worker, failed.value.worker_url) == ("w", url)
         return failed.value
 
@@ -56,8 +56,8 @@ async def test_a_worker_is_called_with_json_and_answers_with_it():
         requests.append(await read_request(stream))
         await stream.send_all(response(b'{"result": [3], "error": ""}'))
 
-    async with called(worker) as (crew, url):
-        worked = await crew.push(work(input=[1, 2], params={"op": "add"}, key="r:n:1:0"))
+    async with called(worker) as (dispatch, url):
+        worked = await dispatch.push(work(input=[1, 2], params={"op": "add"}, key="r:n:1:0"))
         assert (worked.result, worked.worker, worked.worker_url) == ([3], "w", url)
     [(head, body)] = requests
     line, *headers = head.split("\r\n")
@@ -79,11 +79,11 @@ async def test_a_late_answer_is_waited_for():
         for byte in response(b'{"result": 7}'):
             await stream.send_all(bytes([byte]))
 
-    async with called(worker) as (crew, _), trio.open_nursery() as nursery:
+    async with called(worker) as (dispatch, _), trio.open_nursery() as nursery:
         nursery.start_soon(trio.testing.wait_all_tasks_blocked, 0.05)
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(lambda: _set(answered))
-        assert (await crew.push(work())).result == 7
+        assert (await dispatch.push(work())).result == 7
 
 
 async def _set(event: trio.Event) -> None:
@@ -98,9 +98,9 @@ async def test_one_who_never_answers_is_a_timeout_and_hears_of_it():
         assert not await stream.receive_some()
         hung_up.set()
 
-    async with called(worker) as (crew, _):
+    async with called(worker) as (dispatch, _):
         with pytest.raises(WorkFailed, match=r"no answer within 0\.1 s") as failed:
-            await crew.push(work(timeout=0.1))
+            await dispatch.push(work(timeout=0.1))
         assert failed.value.code == "timeout"
         await hung_up.wait()
 
@@ -133,8 +133,8 @@ async def test_a_cancelled_call_closes_its_connection_at_once():
         assert not await stream.receive_some()
         hung_up.set()
 
-    async with called(worker) as (crew, _), trio.open_nursery() as nursery:
-        nursery.start_soon(crew.push, work())
+    async with called(worker) as (dispatch, _), trio.open_nursery() as nursery:
+        nursery.start_soon(dispatch.push, work())
         await began.wait()
         nursery.cancel_scope.cancel()
         with trio.CancelScope(shield=True), trio.fail_after(5):
@@ -223,9 +223,9 @@ async def test_a_huge_answer_is_cut_and_its_connection_closed(announced):
         finally:
             hung_up.set()
 
-    async with called(worker) as (crew, _):
+    async with called(worker) as (dispatch, _):
         with pytest.raises(WorkFailed, match=r"100,000,000|more than 16,777,216") as failed:
-            await crew.push(work())
+            await dispatch.push(work())
         assert failed.value.code == "too_large"
         await hung_up.wait()
     assert sent < MAX_ANSWER + 20_000_000  # what lies in the buffers of both ends comes on top
@@ -255,9 +255,9 @@ async def test_connections_are_used_again():
         while (await read_request(stream))[0]:
             await stream.send_all(response(b'{"result": 1}'))
 
-    async with called(worker) as (crew, _):
+    async with called(worker) as (dispatch, _):
         for _ in range(5):
-            await crew.push(work())
+            await dispatch.push(work())
     assert connections == 1
 
 
@@ -271,9 +271,9 @@ async def test_a_connection_that_the_worker_closed_meanwhile_is_replaced():
         if (await read_request(stream))[0]:  # it comes in the moment that the connection is being closed
             requests += 1
 
-    async with called(worker) as (crew, _):
+    async with called(worker) as (dispatch, _):
         for _ in range(3):
-            assert (await crew.push(work())).result == 1
+            assert (await dispatch.push(work())).result == 1
     assert requests == 2
 
 
@@ -288,10 +288,10 @@ async def test_a_request_that_an_old_connection_loses_is_not_sent_again_once_it_
         requests += 1
         await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
 
-    async with called(worker) as (crew, _):
-        await crew.push(work())
+    async with called(worker) as (dispatch, _):
+        await dispatch.push(work())
         with pytest.raises(WorkFailed, match="ended before") as failed:
-            await crew.push(work())
+            await dispatch.push(work())
         assert (failed.value.code, requests) == ("reset", 1)
 
 
@@ -316,17 +316,17 @@ async def test_calls_that_fail_or_are_cancelled_leave_the_pool_as_it_was():
                 return
             await stream.send_all(response(b'{"result": 1}'))
 
-    async with called(worker) as (crew, _):
+    async with called(worker) as (dispatch, _):
 
         async def call(what: str) -> None:
             with pytest.raises(WorkFailed):
-                await crew.push(work(input=what, timeout=0.3))
+                await dispatch.push(work(input=what, timeout=0.3))
 
         async with trio.open_nursery() as nursery:
             for number in range(300):  # three times as many as there may be connections
                 nursery.start_soon(call, "hang" if number % 2 else "drop")
         for _ in range(5):
-            assert (await crew.push(work(timeout=5))).result == 1
+            assert (await dispatch.push(work(timeout=5))).result == 1
 
 
 async def test_proxies_of_the_environment_are_not_used(monkeypatch):
@@ -339,8 +339,8 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch):
         await read_request(stream)
         await stream.send_all(response(b'{"result": 1}'))
 
-    async with called(worker) as (crew, _):
-        assert (await crew.push(work())).result == 1
+    async with called(worker) as (dispatch, _):
+        assert (await dispatch.push(work())).result == 1
 
 
 async def test_nothing_that_a_worker_sets_is_sent_to_it_again():
@@ -351,9 +351,9 @@ async def test_nothing_that_a_worker_sets_is_sent_to_it_again():
             heads.append(request[0])
             await stream.send_all(response(b'{"result": 1}', "200 OK", "Set-Cookie: a=b"))
 
-    async with called(worker) as (crew, _):
-        await crew.push(work())
-        await crew.push(work())
+    async with called(worker) as (dispatch, _):
+        await dispatch.push(work())
+        await dispatch.push(work())
     assert not any("cookie" in head.lower() for head in heads)
 
 
@@ -402,9 +402,9 @@ async def test_a_server_that_is_not_ours_is_called_too():
     try:
         async with pushing() as push, open_engine(Jobs()) as engine:
             await engine.workers.register("w", f"http://127.0.0.1:{server.server_port}", ["sum"])
-            crew = crew_of(engine, push)
+            dispatch = crew_of(engine, push)
             for _ in range(3):
-                assert (await crew.push(work())).result == "from another server"
+                assert (await dispatch.push(work())).result == "from another server"
     finally:
         await trio.to_thread.run_sync(server.shutdown)
         thread.join()

@@ -11,7 +11,7 @@ import trio
 
 from greenroom import Engine, Jobs, Run
 from greenroom.actors.channel import Reply
-from greenroom.actors.workers.dispatch import Crew
+from greenroom.actors.workers.dispatch import Dispatch
 from greenroom.actors.workers.messages import Offer
 from greenroom.actors.workers.states import Worked, WorkFailed
 from greenroom.protocol.errors import Conflict, Invalid, TooLarge, Unavailable
@@ -26,8 +26,8 @@ class Offers:
     """Offers work in tasks of their own, and keeps what comes of it, in the order in which it comes. What is
     `kept` is acknowledged."""
 
-    def __init__(self, crew: Crew, nursery: trio.Nursery, *, acknowledge: bool = True) -> None:
-        self._crew = crew
+    def __init__(self, dispatch: Dispatch, nursery: trio.Nursery, *, acknowledge: bool = True) -> None:
+        self._dispatch = dispatch
         self._nursery = nursery
         self._acknowledge = acknowledge
         self.outcomes: list[Outcome] = []
@@ -44,7 +44,7 @@ class Offers:
             task_status.started(scope)
             outcome: Outcome
             try:
-                outcome = await self._crew.offer(offered)
+                outcome = await self._dispatch.offer(offered)
             except WorkFailed as failed:
                 outcome = failed
             self.outcomes.append(outcome)
@@ -256,9 +256,9 @@ async def test_a_cancelled_run_takes_its_work_back_whether_it_was_taken_or_not(a
 
 async def test_a_cancelled_run_hears_who_had_taken_its_work(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        crew = crew_of(engine, Answers())
+        dispatch = crew_of(engine, Answers())
         told: list[tuple[str, str]] = []
-        nursery.start_soon(partial(crew.offer, work(), given=lambda *who: told.append(who)))
+        nursery.start_soon(partial(dispatch.offer, work(), given=lambda *who: told.append(who)))
         await trio.testing.wait_all_tasks_blocked()
         await take(engine)
         nursery.cancel_scope.cancel()
@@ -332,9 +332,9 @@ async def test_a_long_error_is_cut(autojump_clock):
 
 async def test_what_is_too_large_is_not_offered(autojump_clock):
     async with open_engine(Jobs(), max_value_bytes=1000) as engine:
-        crew = crew_of(engine, Answers())
+        dispatch = crew_of(engine, Answers())
         with pytest.raises(WorkFailed, match=r"have 1,0\d\d bytes as JSON, where 1,000 are sent") as failed:
-            await crew.offer(work(input="x" * 1000))
+            await dispatch.offer(work(input="x" * 1000))
         assert (failed.value.code, failed.value.worker) == ("too_large", None)
 
 
@@ -386,13 +386,13 @@ async def test_a_completion_that_isnt_committed_for_30_seconds_is_unavailable(au
 
 async def test_work_that_isnt_done_in_time_is_taken_back(autojump_clock):
     async with open_engine(Jobs()) as engine:
-        crew = crew_of(engine, Answers())
+        dispatch = crew_of(engine, Answers())
         with pytest.raises(WorkFailed, match="no worker took it from the queue within 5 s") as failed:
-            await crew.offer(work(timeout=5))
+            await dispatch.offer(work(timeout=5))
         assert (failed.value.code, failed.value.worker) == ("timeout", None)
         assert await has_none(engine)
         async with trio.open_nursery() as nursery:
-            offers = Offers(crew, nursery)
+            offers = Offers(dispatch, nursery)
             await offers.offer(timeout=5)
             item = await take(engine)
             outcome = await offers.outcome()
@@ -434,20 +434,20 @@ async def test_when_the_engine_is_left_polls_are_answered_and_the_last_work_is_s
     autojump_clock,
 ):
     jobs = Jobs()
-    crew: Crew
+    dispatch: Dispatch
 
     @jobs.job("adds")
     async def adds(run: Run, params: dict[str, Any]) -> Any:
-        first = await crew.offer(work(input=1))
+        first = await dispatch.offer(work(input=1))
         first.acknowledge()
-        second = await crew.offer(work(input=2))
+        second = await dispatch.offer(work(input=2))
         second.acknowledge()
         return [first.result, second.result]
 
     answers: list[Any] = []
     results: list[Any] = []
     async with trio.open_nursery() as nursery, open_engine(jobs) as engine:
-        crew = crew_of(engine, Answers())
+        dispatch = crew_of(engine, Answers())
 
         async def worker() -> None:
             while (item := await engine.workers.poll("w", ["sum"])) is not None:
@@ -470,8 +470,8 @@ async def test_when_the_engine_is_left_polls_are_answered_and_the_last_work_is_s
 async def test_after_the_end_offers_and_calls_fail_and_polls_are_unavailable(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await engine.workers.register("w", "http://w", ["sum"])
-        crew = crew_of(engine, Answers())
-    for call in (crew.offer, crew.push):
+        dispatch = crew_of(engine, Answers())
+    for call in (dispatch.offer, dispatch.push):
         with pytest.raises(WorkFailed) as failed:
             await call(work())
         assert failed.value.code == "stopped"

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....protocol.flow import model
 from ...run.pause import Pause
-from ..node_context import Done, Visit
+from ..node_context import Done, NodeContext
 from .approval import approval
 from .choice import choice
 from .executor import executor
@@ -19,7 +19,7 @@ from .subflow import subflow
 from .timer import timer
 from .wait_event import wait_event
 
-KINDS: dict[type[model.Node], Callable[[Visit[Any]], Awaitable[Done | Pause]]] = {
+KINDS: dict[type[model.Node], Callable[[NodeContext[Any]], Awaitable[Done | Pause]]] = {
     model.Executor: executor,
     model.Local: local,
     model.Choice: choice,

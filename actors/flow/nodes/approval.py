@@ -13,43 +13,48 @@ from ....protocol.flow.model import Approval
 from ....protocol.flow.paths import Path, parse_path, parse_target
 from ....protocol.values import copied
 from ...run.pause import Pause, Question
-from ..node_context import Done, Visit, text
+from ..node_context import Done, NodeContext, text
 
 
-async def approval(visit: Visit[Approval]) -> Done | Pause:
+async def approval(context: NodeContext[Approval]) -> Done | Pause:
     """Be done, wait on, or time out."""
     try:
-        path = parse_path(text(visit, "approval_key"))
+        path = parse_path(text(context, "approval_key"))
     except (Invalid, ValueError) as error:
-        return visit.failed("bad_params", str(error))
-    question = f"{visit.path}:{visit.number}"
-    since = visit.waited_since("ap")
+        return context.failed("bad_params", str(error))
+    question = f"{context.path}:{context.number}"
+    since = context.waited_since("ap")
     try:
-        decision = _decision(visit, path, question)
+        decision = _decision(context, path, question)
     except Invalid as error:  # there is no place for the answer
-        return visit.failed("bad_params", error.message)
+        return context.failed("bad_params", error.message)
     if decision is not None:
-        visit.walk.body.withdraw(question)
-        action = visit.node.post.action(decision, visit.scope) or _as_action(decision)
-        return visit.ok(copied(decision), action=action)
-    timeout_ms = visit.node.timeout_ms
+        context.walk.body.withdraw(question)
+        action = context.node.post.action(decision, context.scope) or _as_action(decision)
+        return context.ok(copied(decision), action=action)
+    timeout_ms = context.node.timeout_ms
     until = None if timeout_ms is None else since + timeout_ms / 1000
-    if until is not None and visit.is_over(until):
-        visit.walk.body.withdraw(question)
-        return visit.failed("timeout", f"nobody decided in {until - since:g} s")
-    asked = {"node": visit.path, "approval_key": path.text, "input": visit.input, "params": visit.params}
+    if until is not None and context.is_over(until):
+        context.walk.body.withdraw(question)
+        return context.failed("timeout", f"nobody decided in {until - since:g} s")
+    asked = {
+        "node": context.path,
+        "approval_key": path.text,
+        "input": context.input,
+        "params": context.params,
+    }
     key = path.text if path.root == "shared" else None  # a part of the input may come from anywhere
-    return visit.pause("answer", since=since, until=until, key=key, question=Question(question, asked))
+    return context.pause("answer", since=since, until=until, key=key, question=Question(question, asked))
 
 
-def _decision(visit: Visit[Approval], path: Path, question: str) -> Any:
+def _decision(context: NodeContext[Approval], path: Path, question: str) -> Any:
     """What was decided. An answer to the question is put where a signal would have put it."""
-    decision = path.get(visit.scope)
-    answers = visit.walk.body.answers
+    decision = path.get(context.scope)
+    answers = context.walk.body.answers
     if decision is None and question in answers:
         decision = False if answers[question] is None else copied(answers[question])
         if path.root == "shared":
-            parse_target(path.text).set(visit.frame.shared, decision)
+            parse_target(path.text).set(context.frame.shared, decision)
     return decision
 
 

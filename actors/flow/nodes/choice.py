@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ....protocol.flow.model import Choice
-from ..node_context import Done, Visit
+from ..node_context import Done, NodeContext
 
 
-async def choice(visit: Visit[Choice]) -> Done:
+async def choice(context: NodeContext[Choice]) -> Done:
     """Its output is its input."""
-    return visit.ok(visit.input, action=visit.node.choose(visit.scope))
+    return context.ok(context.input, action=context.node.choose(context.scope))

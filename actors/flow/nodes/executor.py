@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from ....protocol.flow.model import Executor, Script
 from ..calls import Call, FunctionCall, ScriptCall, ServiceCall
+from ..node_context import Done, NodeContext
 from ..retries import carry_out
-from ..node_context import Done, Visit
 
 
-async def executor(visit: Visit[Executor]) -> Done:
+async def executor(context: NodeContext[Executor]) -> Done:
     """Have it executed, and try again as the node says."""
-    visit.walk.mention_start(visit)
-    return await carry_out(visit, _call(visit))
+    context.walk.mention_start(context)
+    return await carry_out(context, _call(context))
 
 
-def _call(visit: Visit[Executor]) -> Call:
-    node = visit.node
+def _call(context: NodeContext[Executor]) -> Call:
+    node = context.node
     match node.exec_type:
         case "local":
-            return FunctionCall(node.target, visit.input, visit.params)
+            return FunctionCall(node.target, context.input, context.params)
         case "local_script":
-            return ScriptCall(Script.of(node.script), visit.input, visit.params)
-    return ServiceCall(node.target, node.exec_type, visit.input, visit.params)
+            return ScriptCall(Script.of(node.script), context.input, context.params)
+    return ServiceCall(node.target, node.exec_type, context.input, context.params)

@@ -8,24 +8,24 @@ from __future__ import annotations
 from ....protocol.errors import GreenroomError
 from ....protocol.flow.model import FlowRef
 from ...run.pause import Pause
-from ..node_context import Done, Visit
+from ..node_context import Done, NodeContext
 from .subflow import enter, walk_within
 
 
-async def flow_ref(visit: Visit[FlowRef]) -> Done | Pause:
+async def flow_ref(context: NodeContext[FlowRef]) -> Done | Pause:
     """Walk the other flow's graph."""
-    node, tools, frame = visit.node, visit.walk.tools, visit.nested()
+    node, services, frame = context.node, context.walk.services, context.nested()
     try:
         if frame is None or frame.version is None:
-            _, row = await tools.resolve(node.flow, node.version)
+            _, row = await services.resolve(node.flow, node.version)
             version = row.id
         else:
             version = frame.version
-        graph = await tools.graph(version)
+        graph = await services.graph(version)
     except GreenroomError as error:
-        return visit.failed("unknown_flow", error.message)
+        return context.failed("unknown_flow", error.message)
     new = frame is None
-    frame = enter(visit, graph, version)
+    frame = enter(context, graph, version)
     if new and not node.version:
-        await visit.walk.save()  # or after a crash it might be another version
-    return await walk_within(visit, graph, frame, visit.level.within(visit.path))
+        await context.walk.save()  # or after a crash it might be another version
+    return await walk_within(context, graph, frame, context.level.within(context.path))

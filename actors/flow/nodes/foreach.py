@@ -7,23 +7,23 @@ from typing import Any
 from ....protocol.flow.model import Foreach, ItemExec
 from ..branches import carry_out_all
 from ..calls import Call, service_or_function
-from ..node_context import Done, Visit
+from ..node_context import Done, NodeContext
 
 
-async def foreach(visit: Visit[Foreach]) -> Done:
+async def foreach(context: NodeContext[Foreach]) -> Done:
     """The output is an array of the results, in the order of the items."""
-    node, items = visit.node, visit.input
+    node, items = context.node, context.input
     if not isinstance(items, list):
-        return visit.failed("bad_input", f"the input must be an array, not {items!r:.100}")
+        return context.failed("bad_input", f"the input must be an array, not {items!r:.100}")
     own = {exec.index: exec for exec in node.foreach_execs}
-    calls = [_call(visit, item, own.get(index)) for index, item in enumerate(items)]
-    return await carry_out_all(visit, calls)
+    calls = [_call(context, item, own.get(index)) for index, item in enumerate(items)]
+    return await carry_out_all(context, calls)
 
 
-def _call(visit: Visit[Foreach], item: Any, own: ItemExec | None) -> Call:
-    node = visit.node
+def _call(context: NodeContext[Foreach], item: Any, own: ItemExec | None) -> Call:
+    node = context.node
     if own is None:
-        return service_or_function(node.exec_type, node.target, item, visit.params)
+        return service_or_function(node.exec_type, node.target, item, context.params)
     exec_type = own.elsewhere(node.exec_type)
     target = own.target(exec_type, node.service, node.func)
-    return service_or_function(exec_type, target, item, {**visit.params, **own.params})
+    return service_or_function(exec_type, target, item, {**context.params, **own.params})

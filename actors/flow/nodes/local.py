@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ....protocol.flow.model import Local
 from ..calls import FunctionCall
+from ..node_context import Done, NodeContext
 from ..retries import carry_out
-from ..node_context import Done, Visit
 
 
-async def local(visit: Visit[Local]) -> Done:
+async def local(context: NodeContext[Local]) -> Done:
     """Call it, and try again as the node says."""
-    return await carry_out(visit, FunctionCall(visit.node.target, visit.input, visit.params))
+    return await carry_out(context, FunctionCall(context.node.target, context.input, context.params))

@@ -7,27 +7,27 @@ from ....protocol.flow.paths import Scope
 from ....protocol.values import copied
 from ..branches import carry_out_all
 from ..calls import Call, service_or_function
-from ..node_context import Done, Visit
+from ..node_context import Done, NodeContext
 
 
-async def parallel(visit: Visit[Parallel]) -> Done:
+async def parallel(context: NodeContext[Parallel]) -> Done:
     """The output is an array of the results, in the order of the services."""
-    node = visit.node
-    services = node.parallel_services or (() if node.parallel_execs else visit.params.get("services"))
+    node = context.node
+    services = node.parallel_services or (() if node.parallel_execs else context.params.get("services"))
     if not isinstance(services, list | tuple) or not all(isinstance(name, str) for name in services):
-        return visit.failed("bad_params", f"params.services must be a list of names, not {services!r:.100}")
+        return context.failed("bad_params", f"params.services must be a list of names, not {services!r:.100}")
     branches = node.branches(services)
     return await carry_out_all(
-        visit,
-        [_call(visit, branch) for branch in branches],
+        context,
+        [_call(context, branch) for branch in branches],
         [branch.post for branch in branches],
     )
 
 
-def _call(visit: Visit[Parallel], branch: BranchExec) -> Call:
-    params = {**visit.params, **branch.params} if branch.params else visit.params
-    input = visit.input
+def _call(context: NodeContext[Parallel], branch: BranchExec) -> Call:
+    params = {**context.params, **branch.params} if branch.params else context.params
+    input = context.input
     if branch.prep is not None:
-        input = copied(branch.prep.input(Scope(params, visit.frame.shared, visit.input)))
-    exec_type = branch.elsewhere(visit.node.exec_type)
+        input = copied(branch.prep.input(Scope(params, context.frame.shared, context.input)))
+    exec_type = branch.elsewhere(context.node.exec_type)
     return service_or_function(exec_type, branch.target(exec_type, None, None), input, params)

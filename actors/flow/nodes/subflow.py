@@ -11,40 +11,40 @@ from typing import Any
 from ....protocol.flow.model import Graph, Subflow
 from ....protocol.values import copied
 from ...run.pause import Pause
+from ..node_context import Done, Level, NodeContext
 from ..state import Frame, result_of
-from ..node_context import Done, Level, Visit
 
 MAX_DEPTH = 20
 """How many flows may stand in each other."""
 
 
-async def subflow(visit: Visit[Subflow]) -> Done | Pause:
+async def subflow(context: NodeContext[Subflow]) -> Done | Pause:
     """Walk the embedded graph."""
-    node, graph = visit.node, visit.node.subflow
-    level = visit.level.within(visit.path, visit.level.unhandled_errors, node.subflow_execs)
-    return await walk_within(visit, graph, enter(visit, graph, None), level)
+    node, graph = context.node, context.node.subflow
+    level = context.level.within(context.path, context.level.unhandled_errors, node.subflow_execs)
+    return await walk_within(context, graph, enter(context, graph, None), level)
 
 
-def enter(visit: Visit[Any], graph: Graph, version: str | None) -> Frame:
+def enter(context: NodeContext[Any], graph: Graph, version: str | None) -> Frame:
     """The frame that the walk is in already, or a new one."""
-    frame = visit.nested()
+    frame = context.nested()
     if frame is None:
-        visit.walk.mention_start(visit)
-        shared = result_of(copied(visit.input)) if isinstance(visit.input, dict) else {}
-        frame = Frame(graph.start, shared, version=version, since=visit.began_at)
-        visit.keep("sf", frame)
+        context.walk.mention_start(context)
+        shared = result_of(copied(context.input)) if isinstance(context.input, dict) else {}
+        frame = Frame(graph.start, shared, version=version, since=context.began_at)
+        context.keep("sf", frame)
     elif frame.since is not None:
-        visit.began_at = frame.since  # the node has been at it for longer than this body
+        context.began_at = frame.since  # the node has been at it for longer than this body
     return frame
 
 
-async def walk_within(visit: Visit[Any], graph: Graph, frame: Frame, level: Level) -> Done | Pause:
+async def walk_within(context: NodeContext[Any], graph: Graph, frame: Frame, level: Level) -> Done | Pause:
     """Walk a graph within another."""
     if level.depth > MAX_DEPTH:
-        return visit.failed("too_deep", f"flows may stand in each other {MAX_DEPTH} deep")
-    pause = await visit.walk.walk(graph, frame, visit.params, level)
+        return context.failed("too_deep", f"flows may stand in each other {MAX_DEPTH} deep")
+    pause = await context.walk.walk(graph, frame, context.params, level)
     if pause is not None:
         return pause
     if frame.error is not None:
-        return visit.failed("subflow_failed", frame.error)
-    return visit.ok(result_of(frame.shared))
+        return context.failed("subflow_failed", frame.error)
+    return context.ok(result_of(frame.shared))
