@@ -1,7 +1,7 @@
 """The oldest releases that `pyproject.toml` admits pass the tests: in the long form, GREENROOM_FLOORS=long.
 
-A virtual environment of its own gets these releases, and the tests that use them most are executed there.
-Tests that call the command line in their own process need a newer Click than Greenroom does and are left out.
+A virtual environment of its own gets these releases, and the tests that use them most are executed there. The
+oldest releases are those for the oldest Python: with a newer one, some of them can't be installed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TESTED = (
-    "body engine examples flow gateway lifetime persistence protocol stores stream worker workers "
-    "cli/test_demo.py cli/test_flow_demo.py"
+    "body cli engine examples flow gateway lifetime persistence protocol stores stream worker workers"
 ).split()
 
 LEFT_OUT = [
     f"--ignore={ROOT / 'tests/gateway/test_openapi.py'}",  # its tool needs a newer Rich
-    f"--ignore={ROOT / 'tests/worker/test_command.py'}",  # it needs a newer Click
+    f"--ignore={ROOT / 'tests/cli/test_docs.py'}",  # what writes the page needs a newer Click
+    "--deselect=tests/cli/test_front.py::test_a_command_that_is_mistyped_is_guessed",  # by a newer Click
 ]
 
 

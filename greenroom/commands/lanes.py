@@ -9,22 +9,17 @@ import msgspec
 
 from ..gateway.client import Client
 from ..protocol.records import Snapshot
-from .paramtype import ParamType
 from .showing import cancelled, say_json, table
 from .talking import Server, for_server
 
 
-class Limit(ParamType[int | None]):
-    """A whole number, or `none`."""
-
-    name = "limit"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        if value == "none":
-            return None
-        if not str(value).isdecimal():
-            self.fail(f"{value!r} is no limit: write a whole number, or none", param, ctx)
-        return int(value)
+def _limit(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
+    """A whole number, or `none`. It is no type, because those may not return `None` before Click 8.3."""
+    if value == "none":
+        return None
+    if not value.isdecimal():
+        raise click.BadParameter(f"{value!r} is no limit: write a whole number, or none")
+    return int(value)
 
 
 @click.group()
@@ -69,7 +64,7 @@ def list_(server: Server) -> None:
 
 @lanes.command("set")
 @click.argument("lane")
-@click.argument("limit", type=Limit(), metavar="N")
+@click.argument("limit", callback=_limit, metavar="N")
 @for_server
 def set_(server: Server, lane: str, limit: int | None) -> None:
     """Set the limit of a lane, at once: 0 pauses it, `none` leaves it only the global limit.

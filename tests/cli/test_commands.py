@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from greenroom.cli import main
 from tests.cli.reference import commands
+from tests.cli.runner import runner
 from tests.cli.served import PATIENCE, Served
 
 
@@ -42,7 +43,7 @@ def handle(request: pytest.FixtureRequest) -> str:
 
 
 def greenroom(*arguments: object, code: int = 0, stdin: str | None = None) -> Result:
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin)
+    result = runner().invoke(main, [str(argument) for argument in arguments], input=stdin)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code == code, result.output
     return result

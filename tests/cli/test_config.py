@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from greenroom import Keep
 from greenroom.cli import main
@@ -15,6 +15,7 @@ from greenroom.config.mistakes import ConfigMistakes
 from greenroom.config.reading import SETTINGS, VARIABLES, Flag, Read, read_config
 from greenroom.errors import Invalid
 from greenroom.logs import begin_logs
+from tests.cli.runner import runner
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,7 @@ def mistakes(text: str, **variables: str) -> list[str]:
 
 
 def check(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, ["config", "check", *arguments])
+    result = runner().invoke(main, ["config", "check", *arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
 
@@ -273,10 +274,10 @@ def test_config_check_looks_for_what_is_named():
 
 def test_the_commands_of_the_store_take_the_configured_one(tmp_path: Path):
     Path("greenroom.toml").write_text("[engine]\nstore = 'sqlite:///configured.db'\n")
-    result = CliRunner().invoke(main, ["db", "upgrade"])
+    result = runner().invoke(main, ["db", "upgrade"])
     assert result.stdout.startswith(f"sqlite:///{tmp_path}/configured.db: ")
     Path("greenroom.toml").write_text("[engine]\nstore = 'nonsense'\n")
-    result = CliRunner().invoke(main, ["db", "current"])
+    result = runner().invoke(main, ["db", "current"])
     assert result.exit_code == 2
     assert "greenroom.toml:2: engine.store" in result.stderr
 

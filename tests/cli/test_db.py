@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from greenroom import Jobs, open_engine
 from greenroom.cli import main
@@ -18,6 +18,7 @@ from greenroom.errors import GreenroomError
 from greenroom.persistence import schema
 from greenroom.persistence.database import DatabaseManager
 from greenroom.persistence.migrating import differences
+from tests.cli.runner import runner
 from tests.servers import Server
 
 PATIENCE = 30.0
@@ -37,7 +38,7 @@ def store(tmp_path: Path) -> str:
 
 def greenroom(*arguments: object) -> Result:
     """The command, as a terminal shows it. Whatever it ends with, it is no traceback."""
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    result = runner().invoke(main, [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
 

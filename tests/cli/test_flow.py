@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from greenroom.cli import main
+from tests.cli.runner import runner
 from tests.cli.served import PATIENCE, Served, Worker
 
 APP = """
@@ -81,7 +82,7 @@ def _address(server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def greenroom(*arguments: object, code: int = 0, stdin: str | None = None) -> Result:
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin)
+    result = runner().invoke(main, [str(argument) for argument in arguments], input=stdin)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code == code, result.output
     return result

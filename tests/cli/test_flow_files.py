@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from greenroom.cli import main
 from greenroom.commands.flow import flow
 from greenroom.commands.later import Later
+from tests.cli.runner import runner
 
 GOOD = """
 start: size
@@ -39,7 +40,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def greenroom(*arguments: str, code: int = 0, stdin: str | None = None) -> Result:
-    result = CliRunner().invoke(main, ["flow", *arguments], input=stdin)
+    result = runner().invoke(main, ["flow", *arguments], input=stdin)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code == code, result.output
     return result

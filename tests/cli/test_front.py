@@ -6,11 +6,11 @@ import sys
 from importlib.metadata import version
 
 import pytest
-from click.testing import CliRunner
 
 import greenroom
 from greenroom import errors
 from greenroom.cli import Later, main
+from tests.cli.runner import runner
 
 HEAVY = {"alembic", "cattrs", "hypothesis", "prometheus_client", "pytest", "sqlalchemy", "trio_websocket"}
 """What takes long to import, and what only some commands need."""
@@ -61,7 +61,7 @@ def test_what_the_list_says_of_a_command_is_how_its_help_begins():
 
 
 def test_a_command_that_is_mistyped_is_guessed():
-    result = CliRunner().invoke(main, ["runz"])
+    result = runner().invoke(main, ["runz"])
     assert result.exit_code == 2
     assert "Did you mean 'runs'?" in result.stderr
 
@@ -80,4 +80,4 @@ def test_every_error_is_importable_from_the_front_door():
 
 def test_the_version_is_that_of_the_installed_package():
     assert greenroom.__version__ == version("greenroom")
-    assert CliRunner().invoke(main, ["--version"]).stdout.endswith(f" {greenroom.__version__}\n")
+    assert runner().invoke(main, ["--version"]).stdout.endswith(f" {greenroom.__version__}\n")

@@ -10,7 +10,6 @@ from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1, Signals
 
 import pytest
-from click.testing import CliRunner
 
 from greenroom.cli import main
 from greenroom.config.mistakes import ConfigMistakes
@@ -18,6 +17,7 @@ from greenroom.config.reading import Read, check_together
 from greenroom.config.settings import Config
 from greenroom.config.sources import Written
 from greenroom.gateway import GatewayConfig, Role, add_token
+from tests.cli.runner import runner
 from tests.cli.served import APP, PATIENCE, Served
 
 
@@ -101,7 +101,7 @@ def test_an_engine_that_fails_ends_the_server_with_1(tmp_path: Path, beside: str
 
 def test_a_hangup_reloads_what_can_be_changed_live_and_names_what_can_not(tmp_path: Path):
     with Served(tmp_path, toml="[engine]\nmax_concurrent = 1") as server:
-        add = CliRunner().invoke(
+        add = runner().invoke(
             main, ["token", "add", "me", "--role", "admin", "--tokens", str(tmp_path / "tokens")]
         )
         (tmp_path / "greenroom.toml").write_text(

@@ -5,9 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from greenroom.cli import main
+from tests.cli.runner import runner
 
 CARELESS = "tests.simulation.shop:careless"
 CAREFUL = "tests.simulation.shop:careful"
@@ -15,7 +16,7 @@ CAREFUL = "tests.simulation.shop:careful"
 
 def simulate(*arguments: object) -> Result:
     """The command, as a terminal shows it. Whatever it ends with, it is no traceback."""
-    result = CliRunner().invoke(main, ["simulate", *map(str, arguments)])
+    result = runner().invoke(main, ["simulate", *map(str, arguments)])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
 

@@ -5,10 +5,11 @@ import stat
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from greenroom.cli import main
 from greenroom.gateway.tokens import Role, Tokens
+from tests.cli.runner import runner
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def token(*arguments: object) -> Result:
-    result = CliRunner().invoke(main, ["token", *map(str, arguments)])
+    result = runner().invoke(main, ["token", *map(str, arguments)])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
 

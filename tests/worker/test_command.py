@@ -18,9 +18,9 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from click.testing import CliRunner
 
 from greenroom.cli import main
+from tests.cli.runner import runner
 from tests.worker.standin import StandIn
 
 PATIENCE = 60.0
@@ -306,10 +306,10 @@ def test_what_can_not_be_meant_is_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command adds the folder
     monkeypatch.delitem(sys.modules, "worker_app", raising=False)
-    ended = CliRunner().invoke(main, ["worker", *arguments])
+    ended = runner().invoke(main, ["worker", *arguments])
     assert (ended.exit_code, said in ended.stderr) == (code, True), ended.stderr
 
 
 def test_its_help_names_what_it_needs_to_be_told():
-    help = CliRunner().invoke(main, ["worker", "--help"]).stdout
+    help = runner().invoke(main, ["worker", "--help"]).stdout
     assert all(word in help for word in ("REGISTRY_URL", "WORKER_URL", "--queue", "SIGTERM"))
