@@ -11,6 +11,7 @@ import msgspec
 import trio
 from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.styled import Styled
 from rich.text import Text
 
 from ..gateway.client import Client
@@ -118,24 +119,28 @@ async def live(draw: Callable[[int], RenderableType]) -> AsyncIterator[Callable[
 
 
 class WithConnection:
-    """A picture with a line on top while there is no connection, since it shows then what was."""
+    """A picture that stands still, dimmed and with a line on top, while there is no connection."""
 
     def __init__(self, draw: Callable[[int], RenderableType]) -> None:
         self._draw = draw
         self._lost: tuple[str, float] | None = None
+        self._last: RenderableType | None = None
 
     def tell(self, why: str | None) -> None:
         """The connection is lost, or (`None`) there is one again."""
         self._lost = None if why is None else (why, time.time())
+        self._last = None
 
     def draw(self, height: int) -> RenderableType:
         """The picture, in so many lines."""
         if self._lost is None:
             return self._draw(height)
+        if self._last is None:  # drawn once: times that grew would look as if the runs were followed
+            self._last = Styled(self._draw(height - 1), "dim")
         why, since = self._lost
         line = Text(f"connection lost {span(time.time() - since)} ago: {why}; retrying", "bold red")
         line.truncate(console().width, overflow="ellipsis")
-        return Group(line, self._draw(height - 1))
+        return Group(line, self._last)
 
 
 @asynccontextmanager

@@ -17,6 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.text import Text
+
+from greenroom.commands.watching import WithConnection
 
 from .served import PATIENCE, Served
 
@@ -124,3 +128,21 @@ def test_the_table_says_so_on_top(twice: Twice):
         watch.send_signal(signal.SIGINT)
         watch.wait(PATIENCE)
     os.close(terminal)
+
+
+def test_a_table_without_a_connection_stands_still_and_is_dim():
+    def drawn() -> str:
+        with terminal.capture() as captured:
+            terminal.print(picture.draw(10))
+        return captured.get()
+
+    terminal = Console(force_terminal=True, width=80, color_system="standard", legacy_windows=False)
+    heights: list[int] = []
+    picture = WithConnection(lambda height: heights.append(height) or Text(f"picture {len(heights)}"))
+    assert drawn() == "picture 1\n"
+    picture.tell("no route")
+    assert ["\x1b[2mpicture 2" in drawn() for _ in range(3)] == [True] * 3
+    assert "connection lost" in drawn()
+    picture.tell(None)
+    assert drawn() == "picture 3\n"
+    assert heights == [10, 9, 10]
