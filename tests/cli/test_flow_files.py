@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from greenroom.cli import main
-from greenroom.commands.flow import flow
-from greenroom.commands.later import Later
+from greenroom.commands.flow.group import flow
+from greenroom.commands.lazy import Later
 
 GOOD = """
 start: size

@@ -21,8 +21,8 @@ from greenroom.errors import Conflict, Draining, Unavailable
 from greenroom.persistence.failures import StoreBroken
 from greenroom.protocol.events import RunEvent, RunProgress
 from greenroom.simulation import World, simulate
-from greenroom.simulation.client import Client
-from greenroom.simulation.server import Server
+from greenroom.simulation.world.client import Client
+from greenroom.simulation.world.server import Server
 
 COMMITS = 75  # a little more than there are in all
 WHOLE_FILES = {b"half of it, and the rest", b"never mind how it ends"}

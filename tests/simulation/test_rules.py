@@ -34,8 +34,8 @@ from greenroom.protocol.events import (
 )
 from greenroom.protocol.records import RunRecord
 from greenroom.protocol.states import Status
-from greenroom.simulation.rules import Rules
-from greenroom.simulation.told import ToldRun
+from greenroom.simulation.model.state import ToldRun
+from greenroom.simulation.rules.rules import Rules
 
 
 @dataclass
