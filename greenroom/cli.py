@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from .commands.lazy import Later
+from .commands.lazy import LazyCommand
 
 _COMMANDS = {
     "demo": {
@@ -47,7 +47,7 @@ _COMMANDS = {
 
 
 @click.group(
-    commands=Later.each(_COMMANDS),
+    commands=LazyCommand.each(_COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="greenroom")

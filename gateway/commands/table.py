@@ -1,6 +1,6 @@
 """The table of commands: one entry each, of which WebSocket and HTTP are two skins.
 
-A new command is written here, once; those of flows and workers stand in `flowcommands`.
+A new command is written here, once; those of flows and workers stand in `flows`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The calls of existing clients and workers of flows: one table, each entry under `/api` and also without it.
 
 They know a run of a flow as a *task*, and the work that workers fetch as a *queue*. What they say is read by
-`taskinput`, what they are answered has the forms of `taskforms`; here stands what is done. A refusal has its
+`input`, what they are answered has the forms of `forms`; here stands what is done. A refusal has its
 text under `error`, too.
 """
 

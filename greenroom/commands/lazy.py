@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 
-class Later(click.Command):
+class LazyCommand(click.Command):
     """Stands for a command until that is called for; a list of commands needs no more than its sentence."""
 
     def __init__(self, name: str, module: str, sentence: str) -> None:

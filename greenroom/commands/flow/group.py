@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..lazy import Later
+from ..lazy import LazyCommand
 
 _COMMANDS = {
     "flow.files": {
@@ -23,7 +23,7 @@ _COMMANDS = {
 """What is in each module: the commands, and the first sentence of their help."""
 
 
-@click.group(commands=Later.each(_COMMANDS))
+@click.group(commands=LazyCommand.each(_COMMANDS))
 def flow() -> None:
     """Flows: graphs of nodes that runs walk, and whose work workers do.
 

@@ -18,7 +18,7 @@ from ...protocol.states import ENDED, Status
 EXECUTES = frozenset({Status.RUNNING, Status.CANCELLING})
 
 
-class ToldRun:
+class ModelRun:
     """A run as far as events have told of it."""
 
     def __init__(self, event: RunStateChanged) -> None:
@@ -90,7 +90,7 @@ class ToldRun:
         )
 
 
-class ToldHandle:
+class ModelHandle:
     """A handle: who holds it, who waits in it, and its draft."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class ToldHandle:
         return values(self._holders, since, until)
 
 
-class ToldLane:
+class ModelLane:
     """A lane's limit and generation."""
 
     def __init__(self, limit: int | None) -> None:
@@ -118,16 +118,16 @@ class ToldLane:
         self.generation = 0
 
 
-class Told:
+class ModelState:
     """Everything that was told."""
 
     def __init__(self) -> None:
         self.epoch: str | None = None
         self.events: list[Event] = []
-        self.runs: dict[str, ToldRun] = {}
-        self.pending: dict[str, ToldRun] = {}
-        self.handles: dict[str, ToldHandle] = {}
-        self.lanes: dict[str, ToldLane] = {}
+        self.runs: dict[str, ModelRun] = {}
+        self.pending: dict[str, ModelRun] = {}
+        self.handles: dict[str, ModelHandle] = {}
+        self.lanes: dict[str, ModelLane] = {}
         self.max_concurrent = 0
         self.draining: list[tuple[int, bool]] = [(0, False)]
         self.checkpoints: dict[tuple[str, str], tuple[str, Any]] = {}  # by handle and job: run and value
@@ -141,19 +141,19 @@ class Told:
     def seq(self) -> int:
         return len(self.events)
 
-    def handle(self, name: str) -> ToldHandle:
-        return self.handles.setdefault(name, ToldHandle())
+    def handle(self, name: str) -> ModelHandle:
+        return self.handles.setdefault(name, ModelHandle())
 
-    def lane(self, name: str) -> ToldLane:
-        return self.lanes.setdefault(name, ToldLane(default_limit(name)))
+    def lane(self, name: str) -> ModelLane:
+        return self.lanes.setdefault(name, ModelLane(default_limit(name)))
 
-    def holders(self, lane: str | None = None) -> list[ToldRun]:
+    def holders(self, lane: str | None = None) -> list[ModelRun]:
         """The runs that hold a slot."""
         return [run for run in self.pending.values() if run.holds_slot and lane in (None, run.lane)]
 
-    def queues(self) -> dict[str, list[ToldRun]]:
+    def queues(self) -> dict[str, list[ModelRun]]:
         """The runs that stand in each lane's queue, in order of place."""
-        queues: dict[str, list[ToldRun]] = {}
+        queues: dict[str, list[ModelRun]] = {}
         for run in self.pending.values():
             if run.stands_in_queue:
                 queues.setdefault(run.lane, []).append(run)
@@ -161,11 +161,11 @@ class Told:
             queue.sort(key=lambda run: run.place or 0)
         return queues
 
-    def children(self, parent: str) -> list[ToldRun]:
+    def children(self, parent: str) -> list[ModelRun]:
         """The pending runs that a run has called."""
         return [run for run in self.pending.values() if run.parent == parent]
 
-    def handles_above(self, run: ToldRun) -> set[str]:
+    def handles_above(self, run: ModelRun) -> set[str]:
         """The handles of the runs that wait for a run."""
         handles: set[str] = set()
         while run.parent is not None:

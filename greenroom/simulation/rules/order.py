@@ -31,7 +31,7 @@ import msgspec
 
 from ...protocol.events import LaneChanged, RunStateChanged
 from ...protocol.states import Status
-from ..model.state import Told, ToldRun
+from ..model.state import ModelRun, ModelState
 
 
 class _PassedOver(msgspec.Struct, frozen=True):
@@ -39,16 +39,16 @@ class _PassedOver(msgspec.Struct, frozen=True):
 
     seq: int
     begun: str
-    run: ToldRun
+    run: ModelRun
     same_lane: bool
     suspect: bool
 
 
-class Order:
+class OrderRules:
     """Judges who begins, and who is left waiting. `fault` is told of what is wrong."""
 
-    def __init__(self, told: Told, fault: Callable[[str], None]) -> None:
-        self._told = told
+    def __init__(self, model: ModelState, fault: Callable[[str], None]) -> None:
+        self._model = model
         self._fault = fault
         self._begun: dict[str, int] = {}  # in this instant: the last seq
         self._passed_over: list[_PassedOver] = []
@@ -66,19 +66,19 @@ class Order:
         self._awake.clear()
         self._new_instant()
 
-    def begins(self, event: RunStateChanged, run: ToldRun) -> str | None:
+    def begins(self, event: RunStateChanged, run: ModelRun) -> str | None:
         """A run is granted a slot: why it may not be, or `None`."""
-        told, limit = self._told, self._told.lane(run.lane).limit
-        holders, in_lane = told.holders(), told.holders(run.lane)
-        if len(holders) >= told.max_concurrent:
-            return f"{len(holders)} execute, which is all that {told.max_concurrent} allows"
+        model, limit = self._model, self._model.lane(run.lane).limit
+        holders, in_lane = model.holders(), model.holders(run.lane)
+        if len(holders) >= model.max_concurrent:
+            return f"{len(holders)} execute, which is all that {model.max_concurrent} allows"
         if limit is not None and len(in_lane) >= limit:
             return f"{len(in_lane)} execute in its lane, which is all that {limit} allows"
-        draining = told.draining[-1][1]
+        draining = model.draining[-1][1]
         if draining and not _privileged(run):
             return "the engine is draining"
-        self._note_what_was_known(run, told.max_concurrent - len(holders), limit, len(in_lane))
-        for other in told.pending.values():
+        self._note_what_was_known(run, model.max_concurrent - len(holders), limit, len(in_lane))
+        for other in model.pending.values():
             if self._is_passed_over(other, run, draining=draining):
                 same_lane = other.lane == run.lane
                 self._passed_over.append(
@@ -88,7 +88,7 @@ class Order:
         self._begun[run.id] = event.seq
         return None
 
-    def _note_what_was_known(self, run: ToldRun, free: int, limit: int | None, in_lane: int) -> None:
+    def _note_what_was_known(self, run: ModelRun, free: int, limit: int | None, in_lane: int) -> None:
         """A run begins: from its own slot to those that were needed for it, what was given back is known."""
         own = self._given_back.pop(run.id, None)
         if own is not None:
@@ -99,27 +99,27 @@ class Order:
             seqs = [seq for seq, lane in self._given_back.values() if lane == run.lane]
             self._known = max(self._known, _needed(seqs, limit - in_lane))
 
-    def _is_passed_over(self, other: ToldRun, run: ToldRun, *, draining: bool) -> bool:
+    def _is_passed_over(self, other: ModelRun, run: ModelRun, *, draining: bool) -> bool:
         stands = other.stands_in_queue or (other.status is Status.SUSPENDED and other.id in self._awake)
         if not stands or other is run or (other.place or 0) > (run.place or 0):
             return False
         if other.id in self._begun or other.id in self._just_back or (draining and not _privileged(other)):
             return False
-        limit = self._told.lane(other.lane).limit
+        limit = self._model.lane(other.lane).limit
         if other.lane == run.lane or limit is None:
             return True
         unknown = sum(seq > self._known for seq, lane in self._given_back.values() if lane == other.lane)
-        return len(self._told.holders(other.lane)) + unknown < limit
+        return len(self._model.holders(other.lane)) + unknown < limit
 
-    def left_queue(self, run: ToldRun) -> None:
+    def left_queue(self, run: ModelRun) -> None:
         """A run left its lane's queue without beginning, or what it waited for without asking for a slot."""
         self._lost_grant.add(run.lane)
 
-    def gives_back(self, seq: int, run: ToldRun) -> None:
+    def gives_back(self, seq: int, run: ModelRun) -> None:
         """A run gives its slot back; not one that has lost it to a reset or a restart."""
         self._given_back[run.id] = (seq, run.lane)
 
-    def comes_back(self, run: ToldRun) -> None:
+    def comes_back(self, run: ModelRun) -> None:
         """A run gave its slot back, and wants another one."""
         self._just_back.add(run.id)
 
@@ -131,24 +131,24 @@ class Order:
 
     def end_instant(self, awake: set[str], *, leaving: bool) -> None:
         """The clock moves on. `awake` are suspended runs whose waits are over."""
-        told = self._told
+        model = self._model
         for id in awake:
-            told.pending[id].waits_for_slot = True
-        suspects = [run for run in told.holders() if run.is_suspect]
+            model.pending[id].waits_for_slot = True
+        suspects = [run for run in model.holders() if run.is_suspect]
         if len(suspects) > 1:
-            self._fault(f"after {told.seq}, {suspects} execute beside each other, after a death")
+            self._fault(f"after {model.seq}, {suspects} execute beside each other, after a death")
         if not leaving:
             self._judge_order()
             self._judge_free_slots(any_suspect=bool(suspects))
         for id in awake:
-            told.pending[id].waits_for_slot = False
+            model.pending[id].waits_for_slot = False
         self._awake = awake
         self._new_instant()
 
     def _judge_order(self) -> None:
         for passed in self._passed_over:
             run = passed.run
-            if run.id in self._told.deleting or (passed.suspect and self._tried_one):
+            if run.id in self._model.deleting or (passed.suspect and self._tried_one):
                 continue
             if not passed.same_lane and run.lane in self._lost_grant:
                 continue
@@ -156,26 +156,26 @@ class Order:
                 self._fault(f"at {passed.seq}, {passed.begun} began before {run}, which comes first")
 
     def _judge_free_slots(self, *, any_suspect: bool) -> None:
-        told = self._told
-        if len(told.holders()) >= told.max_concurrent:
+        model = self._model
+        if len(model.holders()) >= model.max_concurrent:
             return
-        draining = told.draining[-1][1]
-        for name, queue in told.queues().items():
-            limit = told.lane(name).limit
-            if limit is not None and len(told.holders(name)) >= limit:
+        draining = model.draining[-1][1]
+        for name, queue in model.queues().items():
+            limit = model.lane(name).limit
+            if limit is not None and len(model.holders(name)) >= limit:
                 continue
             for run in queue:
-                held_up = run.id in told.deleting or (any_suspect and run.is_suspect)
+                held_up = run.id in model.deleting or (any_suspect and run.is_suspect)
                 if not held_up and (not draining or _privileged(run)):
-                    self._fault(f"after {told.seq}, a slot is free, yet {run} is left waiting")
+                    self._fault(f"after {model.seq}, a slot is free, yet {run} is left waiting")
                     break
 
     def _new_instant(self) -> None:
         self._begun.clear()
         self._passed_over.clear()
-        self._tried_one = any(run.is_suspect for run in self._told.holders())
+        self._tried_one = any(run.is_suspect for run in self._model.holders())
         self._given_back.clear()
-        self._known = self._told.seq
+        self._known = self._model.seq
         self._lost_grant.clear()
         self._just_back.clear()
 
@@ -185,6 +185,6 @@ def _needed(given_back: list[int], free: int) -> int:
     return given_back[-free] if 0 < free <= len(given_back) else 0
 
 
-def _privileged(run: ToldRun) -> bool:
+def _privileged(run: ModelRun) -> bool:
     """Whether it may start while the engine drains: it had begun, or it was called by one that has."""
     return run.status is Status.SUSPENDED or run.parent is not None

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from ...persistence.store import Stored, StoredRun
 from ...protocol.states import Status
-from ..model.state import EXECUTES, Told, ToldRun
-from .order import Order
+from ..model.state import EXECUTES, ModelRun, ModelState
+from .order import OrderRules
 
 _PATIENCE = 0.5
 _MOST_DEATHS = 3
@@ -30,12 +30,12 @@ class Job(Protocol):
     registered: bool
 
 
-class Restarts:
+class RecoveryRules:
     """See the module's text. `settled` is false from the opening until the end of that instant."""
 
-    def __init__(self, told: Told, order: Order, fault: Callable[[str], None]) -> None:
+    def __init__(self, model: ModelState, order: OrderRules, fault: Callable[[str], None]) -> None:
         self.settled = True
-        self._told = told
+        self._model = model
         self._order = order
         self._fault = fault
         self._recall: Callable[[str], Job]
@@ -43,7 +43,7 @@ class Restarts:
         self._waited = 0.0
         self._limits: dict[str | None, tuple[int | None, bool]] = {}  # what they must be; `None`: the engine
 
-    def job(self, run: ToldRun) -> Job:
+    def job(self, run: ModelRun) -> Job:
         """What is declared of a run's job."""
         return self._recall(run.job)
 
@@ -56,15 +56,15 @@ class Restarts:
     ) -> None:
         """An engine has opened the store. `recall` gives the jobs that it has now; limits that it was given
         win over those of the store."""
-        told, self._recall = self._told, recall
-        if told.epoch is None:
-            told.epoch, told.max_concurrent = stored.epoch, stored.max_concurrent
+        model, self._recall = self._model, recall
+        if model.epoch is None:
+            model.epoch, model.max_concurrent = stored.epoch, stored.max_concurrent
         self._compare(stored)
-        limit = told.max_concurrent if max_concurrent is None else max_concurrent
+        limit = model.max_concurrent if max_concurrent is None else max_concurrent
         self._limits = {lane: (limit, False) for lane, limit in (limits or {}).items()}
         self._limits[None] = (limit, False)
         self._count_deaths()
-        for run in told.pending.values():
+        for run in model.pending.values():
             run.fate = self._fate(run)
             run.next_attempts = self._next_attempts(run)
             run.restored = run.aged = True
@@ -79,15 +79,15 @@ class Restarts:
 
     def settle(self, now: float) -> None:
         """The first instant is over. A run whose files are being deleted may end later."""
-        told = self._told
+        model = self._model
         self._since = now if self._since is None else self._since
         self._waited = now - self._since
-        ends = [run for run in told.pending.values() if run.fate is not None]
-        self.settled = not any(run.id in told.deleting for run in ends)
+        ends = [run for run in model.pending.values() if run.fate is not None]
+        self.settled = not any(run.id in model.deleting for run in ends)
         for run in ends:
-            if run.id not in told.deleting:
+            if run.id not in model.deleting:
                 self._fault(f"after a restart {run} is as it was, and not one of {run.fate}")
-        for run in told.pending.values():
+        for run in model.pending.values():
             if run.fate is None and run.deaths != run.counted:
                 self._fault(f"{run} has {run.deaths} deaths after a restart, not {run.counted}")
         limits, self._limits = self._limits, {}
@@ -102,16 +102,16 @@ class Restarts:
     def _limit(self, lane: str | None) -> tuple[int | None, bool]:
         """The limit, and whether it is draining."""
         if lane is None:
-            return self._told.max_concurrent, self._told.draining[-1][1]
-        return self._told.lane(lane).limit, False
+            return self._model.max_concurrent, self._model.draining[-1][1]
+        return self._model.lane(lane).limit, False
 
     def stopped(self) -> None:
         """The engine has been left: nothing executes, and what is not queued may be gone on with."""
-        for run in self._told.pending.values():
+        for run in self._model.pending.values():
             if run.status in EXECUTES or (run.status is Status.SUSPENDED and not self._may_go_on(run)):
                 self._fault(f"the engine has been left, and {run} is left")
 
-    def costs_attempt(self, run: ToldRun, reason: str | None) -> bool:
+    def costs_attempt(self, run: ModelRun, reason: str | None) -> bool:
         """Whether what comes after a suspension is another attempt."""
         if reason in ("recovered", "shutdown", "lease_lost"):
             return not self.job(run).resumable
@@ -119,16 +119,16 @@ class Restarts:
 
     def _count_deaths(self) -> None:
         """A death counts for those that executed and had not been tried; or for all of them, if all had."""
-        executed = [run for run in self._told.pending.values() if run.status is Status.RUNNING]
+        executed = [run for run in self._model.pending.values() if run.status is Status.RUNNING]
         untried = [run for run in executed if not run.tried]
-        for run in self._told.pending.values():
+        for run in self._model.pending.values():
             run.counted = run.deaths + (run in (untried or executed))
 
-    def _may_go_on(self, run: ToldRun) -> bool:
+    def _may_go_on(self, run: ModelRun) -> bool:
         job = self.job(run)
         return job.registered and (job.resumable or run.attempt < job.max_attempts)
 
-    def _fate(self, run: ToldRun) -> set[tuple[Status, str | None]] | None:
+    def _fate(self, run: ModelRun) -> set[tuple[Status, str | None]] | None:
         registered = self.job(run).registered
         if run.status is Status.QUEUED:
             return None if registered else {(Status.REJECTED, "rejected"), *_OTHER_ENDS}
@@ -142,7 +142,7 @@ class Restarts:
             return {(Status.FAILED, "killed")}
         return {(Status.SUSPENDED, "recovered")} if run.status is Status.RUNNING else None
 
-    def _next_attempts(self, run: ToldRun) -> tuple[int, ...]:
+    def _next_attempts(self, run: ModelRun) -> tuple[int, ...]:
         if run.status is Status.QUEUED:
             return (1,)
         if run.reason == "retry" or not self.job(run).resumable:
@@ -150,31 +150,31 @@ class Restarts:
         return (run.attempt, run.attempt + 1) if run.drew_place else (run.attempt,)
 
     def _compare(self, stored: Stored) -> None:
-        told = self._told
+        model = self._model
         pairs: list[tuple[str, Any, Any]] = [
-            ("epoch", stored.epoch, told.epoch),
-            ("last seq", stored.last_seq, told.seq),
-            ("pending runs", [run.record.id for run in stored.pending], list(told.pending)),
-            ("limit", stored.max_concurrent, told.max_concurrent),
-            ("draining", stored.draining, told.draining[-1][1]),
+            ("epoch", stored.epoch, model.epoch),
+            ("last seq", stored.last_seq, model.seq),
+            ("pending runs", [run.record.id for run in stored.pending], list(model.pending)),
+            ("limit", stored.max_concurrent, model.max_concurrent),
+            ("draining", stored.draining, model.draining[-1][1]),
             ("held handles", stored.held, self._held()),
-            ("drafts", stored.drafts, _without_none({n: h.draft for n, h in told.handles.items()})),
+            ("drafts", stored.drafts, _without_none({n: h.draft for n, h in model.handles.items()})),
         ]
         for name, (limit, generation) in stored.lanes.items():
-            lane = told.lane(name)
+            lane = model.lane(name)
             pairs.append((f"lane {name}", (limit, generation), (lane.limit, lane.generation)))
         for run in stored.pending:
-            if run.record.id in told.pending:
-                pairs.append((f"run {run.record.id}", *_both(run, told.pending[run.record.id])))
+            if run.record.id in model.pending:
+                pairs.append((f"run {run.record.id}", *_both(run, model.pending[run.record.id])))
         for record in stored.ended:
-            pairs.append((f"run {record.id}", record.status, told.runs[record.id].status))
-        for what, is_stored, was_told in pairs:
-            if is_stored != was_told:
-                self._fault(f"{what}: the store was opened with {is_stored}, but {was_told} was committed")
+            pairs.append((f"run {record.id}", record.status, model.runs[record.id].status))
+        for what, is_stored, expected in pairs:
+            if is_stored != expected:
+                self._fault(f"{what}: the store was opened with {is_stored}, but {expected} was committed")
 
     def _held(self) -> dict[str, str]:
-        held = {name: handle.holder for name, handle in self._told.handles.items()}
-        return {name: run for name, run in held.items() if run is not None and self._told.runs[run].ended}
+        held = {name: handle.holder for name, handle in self._model.handles.items()}
+        return {name: run for name, run in held.items() if run is not None and self._model.runs[run].ended}
 
 
 _OTHER_ENDS: frozenset[tuple[Status, str | None]] = frozenset(
@@ -187,14 +187,14 @@ _OTHER_ENDS: frozenset[tuple[Status, str | None]] = frozenset(
 )
 
 
-def _both(stored: StoredRun, run: ToldRun) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _both(stored: StoredRun, run: ModelRun) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     record = stored.record
     is_stored = (record.status, record.reason, record.attempt, record.place, record.params, record.handle)
-    was_told = (run.status, run.reason, run.attempt, run.place, run.params, run.handle)
+    expected = (run.status, run.reason, run.attempt, run.place, run.params, run.handle)
     questions = {question.id: question.key for question in stored.questions if question.outcome is None}
     return (
         (*is_stored, stored.deaths, stored.tried, stored.files_doomed, dict(stored.messages), questions),
-        (*was_told, run.deaths, run.tried, run.doomed, run.messages, run.questions),
+        (*expected, run.deaths, run.tried, run.doomed, run.messages, run.questions),
     )
 
 

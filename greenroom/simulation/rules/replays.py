@@ -12,16 +12,16 @@ from typing import Any
 
 from ...protocol.events import Event, InterruptClosed, InterruptOpened, RunStateChanged
 from ...protocol.states import Status
-from ..model.state import Told
+from ..model.state import ModelState
 
 Where = tuple[int, ...]
 
 
-class Replays:
+class ReplayRules:
     """See the module's text. `fault` is told of what is wrong."""
 
-    def __init__(self, told: Told, fault: Callable[[str], None]) -> None:
-        self._told = told
+    def __init__(self, model: ModelState, fault: Callable[[str], None]) -> None:
+        self._model = model
         self._fault = fault
         self._asks: dict[str, Where] = {}  # by run: what its body asks for now
         self._questions: dict[str, tuple[str, Where]] = {}  # by question: its run, and where
@@ -39,7 +39,7 @@ class Replays:
         """A body was given an answer by people."""
         if answer not in self._answers.get((run, where), []):
             self._fault(
-                f"a body of {self._told.runs[run]} asked at {where} and was given {answer!r}, which answers "
+                f"a body of {self._model.runs[run]} asked at {where} and was given {answer!r}, which answers "
                 f"another question: {self._answers}"
             )
 
@@ -47,7 +47,7 @@ class Replays:
         """A body was given the result of a child: the id of that child."""
         if self._children.get(child) != (run, where):
             self._fault(
-                f"a body of {self._told.runs[run]} called at {where} and was given the result of {child}, "
+                f"a body of {self._model.runs[run]} called at {where} and was given the result of {child}, "
                 f"which was called at {self._children.get(child)}"
             )
 

@@ -14,31 +14,31 @@ from collections.abc import Callable
 from ...persistence.store import Terms
 from ...protocol.events import RunStateChanged
 from ...protocol.states import Status
-from ..model.state import Told, ToldRun
+from ..model.state import ModelRun, ModelState
 
 _SLACK = 0.01
 
 
-class TimeLimits:
+class TimeLimitRules:
     """See the module's text. `now` is trio's time; `grace` says how long a run's body may take to end."""
 
     def __init__(
         self,
-        told: Told,
+        model: ModelState,
         now: Callable[[], float],
-        grace: Callable[[ToldRun], float],
+        grace: Callable[[ModelRun], float],
         fault: Callable[[str], None],
     ) -> None:
-        self._told = told
+        self._model = model
         self._now = now
         self._grace = grace
         self._fault = fault
 
-    def submitted(self, run: ToldRun, terms: Terms) -> None:
+    def submitted(self, run: ModelRun, terms: Terms) -> None:
         """A run is new."""
         run.terms, run.submitted_at = terms, self._now()
 
-    def transition(self, event: RunStateChanged, run: ToldRun) -> None:
+    def transition(self, event: RunStateChanged, run: ModelRun) -> None:
         """A run is about to change its status."""
         now = self._now()
         if event.to is Status.RUNNING:
@@ -51,20 +51,20 @@ class TimeLimits:
         if event.to is Status.TIMED_OUT:
             self._judge_early(event, run, now)
 
-    def _judge_early(self, event: RunStateChanged, run: ToldRun, now: float) -> None:
+    def _judge_early(self, event: RunStateChanged, run: ModelRun, now: float) -> None:
         limit, since, counted = math.inf, run.submitted_at, now - run.submitted_at
         if event.reason == "run_timeout":
             limit, since, counted = _seconds(run.terms.run_timeout), run.attempt_at, run.executed
         elif event.reason in ("queue_timeout", "deadline") and not run.aged:
             limit = _seconds(getattr(run.terms, event.reason))
-        if limit < math.inf and counted < limit - _SLACK and self._told.disturbed < since:
+        if limit < math.inf and counted < limit - _SLACK and self._model.disturbed < since:
             self._fault(f"{event}: only {counted:g} s of {limit:g} s had passed")
 
     def end_instant(self) -> None:
         """Whoever's time is over has ended."""
         now = self._now()
-        for run in self._told.pending.values():
-            if run.id in self._told.deleting:
+        for run in self._model.pending.values():
+            if run.id in self._model.deleting:
                 continue
             self._judge_late(run, "run_timeout", run.attempt_at, self._executed(run, now))
             if not run.aged:
@@ -72,17 +72,17 @@ class TimeLimits:
             if not run.aged and run.status is Status.QUEUED:
                 self._judge_late(run, "queue_timeout", run.submitted_at, now - run.submitted_at)
 
-    def _executed(self, run: ToldRun, now: float) -> float:
+    def _executed(self, run: ModelRun, now: float) -> float:
         if run.status is not Status.RUNNING or run.executes_since is None or run.restored:
             return 0.0
         return run.executed + now - run.executes_since
 
-    def _judge_late(self, run: ToldRun, what: str, since: float, counted: float) -> None:
+    def _judge_late(self, run: ModelRun, what: str, since: float, counted: float) -> None:
         limit = _seconds(getattr(run.terms, what))
         if run.status is not Status.QUEUED:
             limit += self._grace(run)
-        if counted > limit + _SLACK and self._told.disturbed < since:
-            self._fault(f"after {self._told.seq}, {run} is past its {what}: {counted:g} s of {limit:g} s")
+        if counted > limit + _SLACK and self._model.disturbed < since:
+            self._fault(f"after {self._model.seq}, {run} is past its {what}: {counted:g} s of {limit:g} s")
 
 
 def _seconds(limit: float | None) -> float:

@@ -1,6 +1,6 @@
 """Rules 4, 8 and 10: what a run may do. The state machine, attempts, handles, questions and messages.
 
-Reads the events of runs, one by one, and writes down in `told` what they tell.
+Reads the events of runs, one by one, and notes in the model what they say.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from ...protocol.events import (
 )
 from ...protocol.states import ENDED, Status, allowed_from, rank
 from ...protocol.values import same_json
-from ..model.state import EXECUTES, Told, ToldRun
+from ..model.state import EXECUTES, ModelRun, ModelState
 from ..scenarios.flows.rules import FlowRules
-from .observations import Witness
-from .order import Order
-from .recovery import Restarts
-from .time_limits import TimeLimits
+from .observations import ObservationRules
+from .order import OrderRules
+from .recovery import RecoveryRules
+from .time_limits import TimeLimitRules
 
 _FLAGS = ("interactive", "streaming", "compacting")
 
 
-class Conduct:
+class TransitionRules:
     """See the module's text. `fault` is told of what is wrong."""
 
     def __init__(
         self,
-        told: Told,
-        order: Order,
-        restarts: Restarts,
-        witness: Witness,
+        model: ModelState,
+        order: OrderRules,
+        recovery: RecoveryRules,
+        observations: ObservationRules,
         flows: FlowRules,
-        time_limits: TimeLimits,
+        time_limits: TimeLimitRules,
         fault: Callable[[str], None],
     ) -> None:
-        self.told = told
+        self.model = model
         self.order = order
-        self.restarts = restarts
-        self.witness = witness
+        self.recovery = recovery
+        self.observations = observations
         self.flows = flows
         self.time_limits = time_limits
         self._tell = fault
@@ -58,7 +58,7 @@ class Conduct:
 
     def take(self, event: RunEvent) -> None:
         """Read the next event of a run."""
-        run = self.told.runs.get(event.run)
+        run = self.model.runs.get(event.run)
         if run is None:
             if isinstance(event, RunStateChanged) and event.from_ is None:
                 self._created(event)
@@ -89,13 +89,13 @@ class Conduct:
             self._answer(event, run)
 
     def _created(self, event: RunStateChanged) -> None:
-        run = self.told.runs[event.run] = self.told.pending[event.run] = ToldRun(event)
-        handle = self.told.handle(run.handle)
+        run = self.model.runs[event.run] = self.model.pending[event.run] = ModelRun(event)
+        handle = self.model.handle(run.handle)
         if event.to is not Status.QUEUED or event.attempt != 0:
             self._fault(event, "a run begins queued, before its first attempt")
         if run.parent is not None:
-            self.told.runs[run.parent].called = True
-            if run.handle in self.told.handles_above(run):
+            self.model.runs[run.parent].called = True
+            if run.handle in self.model.handles_above(run):
                 self._fault(event, "its handle is held by a run that waits for it")
         if event.place is not None:
             if handle.waiting:
@@ -104,26 +104,26 @@ class Conduct:
         elif event.front:
             handle.waiting.insert(0, run.id)
             for older in handle.replacing:
-                self.told.runs[older].superseded = True
+                self.model.runs[older].superseded = True
             handle.replacing.append(run.id)
         else:
             handle.waiting.append(run.id)
 
-    def _admit(self, event: RunEvent, run: ToldRun, place: int) -> None:
-        handle = self.told.handle(run.handle)
+    def _admit(self, event: RunEvent, run: ModelRun, place: int) -> None:
+        handle = self.model.handle(run.handle)
         if handle.holder is not None:
-            self._fault(event, f"the handle is held by {self.told.runs[handle.holder]}")
+            self._fault(event, f"the handle is held by {self.model.runs[handle.holder]}")
         if run.superseded:
             self._fault(event, f"{run} was superseded by a newer replacement")
         handle.hold(event.seq, run.id)
         self._place(event, run, place)
 
-    def _place(self, event: RunEvent, run: ToldRun, place: int) -> None:
+    def _place(self, event: RunEvent, run: ModelRun, place: int) -> None:
         if place <= self._last_place:
             self._fault(event, f"places as high as {self._last_place} were drawn before")
         self._last_place = run.place = place
 
-    def _transition(self, event: RunStateChanged, run: ToldRun) -> None:
+    def _transition(self, event: RunStateChanged, run: ModelRun) -> None:
         before, to = run.status, event.to
         self.flows.transition(event, run)
         self.time_limits.transition(event, run)
@@ -153,7 +153,7 @@ class Conduct:
         if event.interactive is not None:
             run.flags.update(interactive=event.interactive, streaming=False, compacting=False)
         if to is Status.SUSPENDED:
-            run.next_attempts = (run.attempt + (self.restarts.costs_attempt(run, event.reason)),)
+            run.next_attempts = (run.attempt + (self.recovery.costs_attempt(run, event.reason)),)
         if to is not Status.CANCELLING and to is not Status.RUNNING:
             if run.holds_slot and not run.restored:
                 self.order.gives_back(event.seq, run)
@@ -161,8 +161,8 @@ class Conduct:
         if to in ENDED:
             self._ended(event, run)
 
-    def _begins(self, event: RunStateChanged, run: ToldRun) -> None:
-        holder = self.told.handle(run.handle).holder
+    def _begins(self, event: RunStateChanged, run: ModelRun) -> None:
+        holder = self.model.handle(run.handle).holder
         if holder != run.id:
             self._fault(event, f"the handle is held by {holder}")
         if run.place is None:
@@ -173,15 +173,15 @@ class Conduct:
         run.called = run.drew_place = run.restored = False
         run.next_attempts = (event.attempt,)
 
-    def _ended(self, event: RunStateChanged, run: ToldRun) -> None:
+    def _ended(self, event: RunStateChanged, run: ModelRun) -> None:
         run.ended_in = event.seq
-        self.told.pending.pop(run.id, None)
-        handle = self.told.handle(run.handle)
+        self.model.pending.pop(run.id, None)
+        handle = self.model.handle(run.handle)
         if run.questions:
             self._fault(event, f"questions are left open: {run.questions}")
-        if self.witness.executes(run.id) and not event.holds_handle:
+        if self.observations.executes(run.id) and not event.holds_handle:
             self._fault(event, "its body executes still")
-        if event.holds_handle and self.witness.has_no_body(run.id):
+        if event.holds_handle and self.observations.has_no_body(run.id):
             self._fault(event, "it has no body that could hold the handle")
         if handle.holder == run.id and not event.holds_handle:
             handle.hold(event.seq, None)
@@ -189,7 +189,7 @@ class Conduct:
             if run.id in names:
                 names.remove(run.id)
 
-    def _changed(self, event: RunChanged, run: ToldRun) -> None:
+    def _changed(self, event: RunChanged, run: ModelRun) -> None:
         if event.place is not None:
             self._draws_place(event, run, event.place)
         if event.detached:
@@ -198,15 +198,15 @@ class Conduct:
             run.holds_slot = False
         changed = {name: value for name in _FLAGS if (value := getattr(event, name)) is not None}
         awaits = run.reason == "message" and run.status is Status.SUSPENDED
-        if any(changed.values()) and not self.witness.executes(run.id) and not awaits:
+        if any(changed.values()) and not self.observations.executes(run.id) and not awaits:
             self._fault(event, f"{run} has no body")
         run.flags.update(changed)
         suspended = run.status is Status.SUSPENDED and not run.restored
-        if suspended and changed == dict.fromkeys(_FLAGS, False) and not self.witness.executes(run.id):
-            run.next_attempts = (run.attempt + self.restarts.costs_attempt(run, "lease_lost"),)
+        if suspended and changed == dict.fromkeys(_FLAGS, False) and not self.observations.executes(run.id):
+            run.next_attempts = (run.attempt + self.recovery.costs_attempt(run, "lease_lost"),)
 
-    def _draws_place(self, event: RunChanged, run: ToldRun, place: int) -> None:
-        handle = self.told.handle(run.handle)
+    def _draws_place(self, event: RunChanged, run: ModelRun, place: int) -> None:
+        handle = self.model.handle(run.handle)
         if run.status is Status.QUEUED:
             if handle.waiting[:1] != [run.id]:
                 self._fault(event, f"first in the handle is the first of {handle.waiting}")
@@ -214,7 +214,7 @@ class Conduct:
             handle.replacing = [id for id in handle.replacing if id != run.id]
             self._admit(event, run, place)
             return
-        if run.status is not Status.SUSPENDED or run.drew_place or self.witness.executes(run.id):
+        if run.status is not Status.SUSPENDED or run.drew_place or self.observations.executes(run.id):
             self._fault(event, f"{run} is no retry that needs a place")
         self._place(event, run, place)
         run.drew_place = run.waits_for_slot = True
@@ -222,7 +222,7 @@ class Conduct:
 
     # Questions and messages.
 
-    def _question(self, event: InterruptOpened, run: ToldRun) -> None:
+    def _question(self, event: InterruptOpened, run: ModelRun) -> None:
         if event.interrupt in self._interrupts:
             self._fault(event, "the question was asked before")
         kept = run.answers.get(event.key)
@@ -235,21 +235,21 @@ class Conduct:
         run.asked.append(event.interrupt)
         run.questions[event.interrupt] = event.key
 
-    def _answer(self, event: InterruptClosed, run: ToldRun) -> None:
+    def _answer(self, event: InterruptClosed, run: ModelRun) -> None:
         key = run.questions.pop(event.interrupt, None)
         if key is None:
             self._fault(event, "the question is not open")
         elif event.outcome == "answered":
             run.answers[key] = (event.interrupt, event.answer)
 
-    def _message(self, event: RunMessage, run: ToldRun) -> None:
-        awaited = run.reason == "message" and not self.witness.executes(run.id)
+    def _message(self, event: RunMessage, run: ModelRun) -> None:
+        awaited = run.reason == "message" and not self.observations.executes(run.id)
         if not run.flags["interactive"] or run.flags["compacting"]:
             self._fault(event, f"{run} takes no messages now: {run.flags}")
-        if self.restarts.job(run).accepts == "streaming" and not (run.flags["streaming"] or awaited):
+        if self.recovery.job(run).accepts == "streaming" and not (run.flags["streaming"] or awaited):
             self._fault(event, f"{run} takes messages only while it streams")
         run.messages[event.seq] = event.message
-        self.witness.message(run.id, event.message)
+        self.observations.message(run.id, event.message)
 
     def _fault(self, event: EventBase, why: str) -> None:
         self._tell(f"{event}: {why}")

@@ -58,8 +58,8 @@ class Steady:
 
     def _look(self, run: Run) -> None:
         rules = self._bodies.rules
-        if rules.told.runs[run.id].status != "suspended" or not run.cancel_requested:
-            rules.witness.goes_on(run.id, run.attempt)
+        if rules.model.runs[run.id].status != "suspended" or not run.cancel_requested:
+            rules.observations.goes_on(run.id, run.attempt)
 
     # The steps.
 
@@ -72,7 +72,7 @@ class Steady:
             where = (*where, self._heard.get(run.id, 0))
         rules.replays.asks(run.id, where)
         if release_slot:
-            with rules.witness.waiting(run.id, "answer"):
+            with rules.observations.waiting(run.id, "answer"):
                 answer = await run.interrupt(data, timeout, key, release_slot=True)
         else:
             answer = await run.interrupt(data, timeout, key)
@@ -83,7 +83,7 @@ class Steady:
         rules = self._bodies.rules
         rules.replays.asks(run.id, where)
         params = {"body": where[-1], "seconds": seconds}
-        with rules.witness.waiting(run.id, "child"):
+        with rules.observations.waiting(run.id, "child"):
             try:
                 child = await run.call(job, handle=f"card of {run.handle}", params=params)
             except RunEnded:
@@ -95,7 +95,7 @@ class Steady:
     async def _listen(self, run: Run, where: Where, seconds: float) -> None:
         rules = self._bodies.rules
         with trio.move_on_after(seconds):
-            with rules.witness.waiting(run.id, "message", trio.current_time() + seconds):
+            with rules.observations.waiting(run.id, "message", trio.current_time() + seconds):
                 await run.next_message(release_slot=True)
                 self._taken[run.id] += 1
                 self._heard[run.id] = self._taken[run.id]
@@ -139,7 +139,7 @@ async def submit_steady(caller: Caller, random: Random) -> None:
 
 async def answer_open(caller: Caller, random: Random) -> None:
     """Answer a question that is open."""
-    known = [id for run in caller.told.pending.values() for id in run.questions]
+    known = [id for run in caller.model.pending.values() for id in run.questions]
     if known:
         outcome = await caller.client.answer(random.choice(known), {"by": caller.client.name})
         caller.check(outcome in ("resolved", "already_resolved"), f"was told that a question is {outcome}")

@@ -55,21 +55,21 @@ class Bodies:
             return run.attempt
 
     async def _perform(self, run: Run, step: str, *arguments: Any) -> None:
-        told = self.rules.told.runs[run.id]
-        gone = told.ended
+        known = self.rules.model.runs[run.id]
+        gone = known.ended
         try:
             await getattr(self, f"_{step}")(run, *arguments)
         except (GreenroomError, OSError, trio.TooSlowError):
             return
         if gone and step in ("log", "save", "progress"):
-            self.rules.faults.append(f"a body of {told} could {step}")
+            self.rules.faults.append(f"a body of {known} could {step}")
 
     def _look(self, run: Run) -> None:
-        told = self.rules.told.runs[run.id]
+        known = self.rules.model.runs[run.id]
         if (
-            told.status is not Status.SUSPENDED or not run.cancel_requested
+            known.status is not Status.SUSPENDED or not run.cancel_requested
         ):  # one that is to end needs no slot
-            self.rules.witness.goes_on(run.id, run.attempt)
+            self.rules.observations.goes_on(run.id, run.attempt)
 
     # What bodies do.
 
@@ -89,25 +89,29 @@ class Bodies:
             await self.letting_go.wait()
 
     async def _sleep(self, run: Run, seconds: float) -> None:
-        with self.rules.witness.waiting(run.id, "time", trio.current_time() + seconds):
+        with self.rules.observations.waiting(run.id, "time", trio.current_time() + seconds):
             await run.sleep(seconds)
 
     async def _nap(self, run: Run, seconds: float) -> None:
         await run.sleep(seconds, release_slot=False)
 
     async def _ask(self, run: Run, timeout: float | None, release_slot: bool, key: str | None) -> None:
-        told = self.rules.told.runs[run.id]
+        known = self.rules.model.runs[run.id]
         if release_slot:
-            with self.rules.witness.waiting(run.id, "answer"):
+            with self.rules.observations.waiting(run.id, "answer"):
                 answer = await run.interrupt("?", timeout=timeout, key=key, release_slot=True)
         else:
             answer = await run.interrupt("?", timeout=timeout, key=key)
         refused = isinstance(answer, dict) and answer.get("approved") is False
-        if answer is not None and not refused and answer not in (given for _, given in told.answers.values()):
-            self.rules.faults.append(f"a body of {told} was answered {answer}, which nobody has said")
+        if (
+            answer is not None
+            and not refused
+            and answer not in (given for _, given in known.answers.values())
+        ):
+            self.rules.faults.append(f"a body of {known} was answered {answer}, which nobody has said")
 
     async def _call(self, run: Run, handle: str, lane: str, plan: Plan, on_conflict: Any) -> None:
-        with self.rules.witness.waiting(run.id, "child"):
+        with self.rules.observations.waiting(run.id, "child"):
             await run.call(
                 "plain", handle=handle, lane=lane, params={"tries": [plan]}, on_conflict=on_conflict
             )
@@ -121,7 +125,7 @@ class Bodies:
     async def _save(self, run: Run) -> None:
         value = [run.id, run.attempt]
         await run.save_checkpoint(value)
-        saved = self.rules.told.checkpoints[run.handle, self.rules.told.runs[run.id].job]
+        saved = self.rules.model.checkpoints[run.handle, self.rules.model.runs[run.id].job]
         if saved != (run.id, value):
             self.rules.faults.append(f"{run.id} has saved {value}, and {saved} is kept")
 
@@ -147,7 +151,7 @@ class Bodies:
         with trio.move_on_after(seconds) as waiting:
             await run.next_message()
         if waiting.cancelled_caught and seconds > 0:
-            self.rules.witness.took(run.id, [], all_=True)
+            self.rules.observations.took(run.id, [], all_=True)
 
     async def _end_interactive(self, run: Run) -> None:
         await run.end_interactive()

@@ -39,18 +39,18 @@ class Caller:
         self.world = world
         self.desk = desk
         self.rules = client.server.rules
-        self.told = self.rules.told
+        self.model = self.rules.model
         self.since = 0
         self._life = 0
 
     @property
     def mine(self) -> list[Event]:
         """The committed events that the caller has caused."""
-        return [event for event in self.told.events if event.by == self.client.name]
+        return [event for event in self.model.events if event.by == self.client.name]
 
     async def call(self, deed: Deed, random: Random) -> None:
         """Do something that a client can do."""
-        self.since, self._life = self.rules.witness.seen, self.client.server.lives
+        self.since, self._life = self.rules.observations.seen, self.client.server.lives
         try:
             await deed(self, random)
         except Unavailable as error:
@@ -74,13 +74,13 @@ class Caller:
 
     def some_run(self, random: Random) -> str:
         """One of the latest runs, or an unknown one."""
-        ids = list(self.told.runs)[-6:]
+        ids = list(self.model.runs)[-6:]
         return random.choice(ids) if ids and random.random() < 0.95 else "unknown"
 
     def check_holder(self, handle: str, error: GreenroomError) -> None:
         """The run that is named held the handle, or was about to hold it."""
         named = error.details["active_run"]
-        told = self.told.runs[named]
-        pending = told.handle == handle and (told.ended_in is None or told.ended_in > self.since)
-        held = named in self.told.handle(handle).held_by(self.since, self.told.seq)
-        self.check(pending or held, f"was refused for {told}, which did not hold handle {handle}")
+        known = self.model.runs[named]
+        pending = known.handle == handle and (known.ended_in is None or known.ended_in > self.since)
+        held = named in self.model.handle(handle).held_by(self.since, self.model.seq)
+        self.check(pending or held, f"was refused for {known}, which did not hold handle {handle}")

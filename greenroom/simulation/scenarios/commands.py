@@ -196,8 +196,8 @@ class Play:
             self.world.clock.jump(-LONG_JUMP * 100)
             await self.server.stop()
         await self._until_up_and_free()
-        told = self.server.rules.told
-        left = list(told.pending.values())
+        model = self.server.rules.model
+        left = list(model.pending.values())
         if left and not any(run.reason in ("child", "message") for run in left):
             self.world.fail(f"{left} are left, although every body has ended")
         client = self.world.client("the end")
@@ -245,12 +245,12 @@ class Play:
 
     async def _check_that_every_slot_is_there(self) -> None:
         self.bodies.letting_go = trio.Event()
-        client, told = self.world.client("the end"), self.server.rules.told
+        client, model = self.world.client("the end"), self.server.rules.model
         for number in range(self.max_concurrent):
             params = {"tries": [[["hold", 1.0]]]}
             await client.submit("plain", handle=f"last-{number}", lane="main", params=params)
         await trio.sleep(0.5)
-        executing = len(told.holders())
+        executing = len(model.holders())
         self.world.check(executing == self.max_concurrent, f"only {executing} execute: slots were lost")
         for lane in LANES[1:]:
             ticket = await client.submit("plain", handle=f"last-{lane}", lane=lane, params={"tries": [[]]})

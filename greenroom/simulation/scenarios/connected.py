@@ -88,7 +88,7 @@ class RemoteCaller(Caller):
 
     @property
     def mine(self) -> list[Event]:
-        return [event for event in self.told.events[self.since :] if self._is_mine(event)]
+        return [event for event in self.model.events[self.since :] if self._is_mine(event)]
 
     async def call(self, deed: Deed, random: Random) -> None:
         await super().call(deed, random)
@@ -157,17 +157,17 @@ class Connected(Play):
         await trio.sleep(1)  # everybody is told
         self._check_requests()
         for station in self.stations:
-            client, told = station.client, self.server.rules.told
+            client, model = station.client, self.server.rules.model
             there = client is not None and client.connected
             self.world.check(there, f"{station.name} is not connected at the end")
             if client is not None and client.follows and client.filter is None:
-                self.world.check(client.state.seq == told.seq, f"{client.name} is behind at the end")
+                self.world.check(client.state.seq == model.seq, f"{client.name} is behind at the end")
 
     def _check_requests(self) -> None:
-        told = self.server.rules.told
+        model = self.server.rules.model
         made_for = {
-            request: [id for id in runs if told.runs[id].parent is None]  # bodies have ids of their own
-            for request, runs in told.made_for.items()
+            request: [id for id in runs if model.runs[id].parent is None]  # bodies have ids of their own
+            for request, runs in model.made_for.items()
         }
         for request, runs in made_for.items():
             self.world.check(len(runs) <= 1, f"request {request} was carried out several times: {runs}")
@@ -212,7 +212,7 @@ async def clear(caller: Caller, random: Random) -> None:
         reason, count = "lane_cleared", await caller.client.clear_lane(random.choice(LANES))
     else:
         reason, count = "handle_cleared", await caller.client.clear_handle(random.choice(HANDLES))
-    since = caller.told.events[caller.since :]
+    since = caller.model.events[caller.since :]
     ends = [event for event in since if isinstance(event, RunStateChanged) and event.reason == reason]
     caller.check(len(ends) >= count, f"was told that {count} are cleared, but only {ends} are")
 
@@ -223,7 +223,7 @@ async def look_back(caller: Caller, random: Random) -> None:
     filter = draw_filter(random) if random.random() < 0.5 else None
     left = random.randint(1, 30)
     with trio.move_on_after(5):
-        async for _ in caller.remote.events(random.randint(0, caller.told.seq + 1), filter):
+        async for _ in caller.remote.events(random.randint(0, caller.model.seq + 1), filter):
             left -= 1
             if not left:
                 break

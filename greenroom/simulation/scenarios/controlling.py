@@ -22,7 +22,7 @@ from .callers import Caller
 async def cancel(caller: Caller, random: Random) -> None:
     id = caller.some_run(random)
     files: FilesFate = "delete" if random.random() < 0.5 else "keep"
-    told = caller.told.runs.get(id)
+    known = caller.model.runs.get(id)
     try:
         run = await caller.client.cancel(id, files)
     except Conflict as error:
@@ -32,14 +32,14 @@ async def cancel(caller: Caller, random: Random) -> None:
     except Unavailable:
         raise
     except NotInteractive:
-        caller.check(told is not None and told.attempt, f"could not cancel {told}")
+        caller.check(known is not None and known.attempt, f"could not cancel {known}")
     except GreenroomError as error:
-        caller.check(told is None, f"could not cancel {told}: {error}")
+        caller.check(known is None, f"could not cancel {known}: {error}")
     else:
         right = run.id == id and run.status in (Status.CANCELLED, Status.CANCELLING)
-        caller.check(right, f"cancelled {told}, and was shown {run}")
+        caller.check(right, f"cancelled {known}, and was shown {run}")
         if files == "delete":
-            caller.rules.told.runs[id].doomed = True
+            caller.rules.model.runs[id].doomed = True
 
 
 async def set_concurrency(caller: Caller, random: Random) -> None:
@@ -52,7 +52,7 @@ async def set_max_concurrent(caller: Caller, random: Random) -> None:
 
 async def clear_lane(caller: Caller, random: Random) -> None:
     lane = random.choice(LANES)
-    queued = [run.id for run in caller.told.pending.values() if run.lane == lane and not run.attempt]
+    queued = [run.id for run in caller.model.pending.values() if run.lane == lane and not run.attempt]
     count = await caller.client.clear_lane(lane)
     if caller.same_life:
         caller.rules.cleared.update(dict.fromkeys(queued, False))
@@ -61,7 +61,7 @@ async def clear_lane(caller: Caller, random: Random) -> None:
 
 async def clear_handle(caller: Caller, random: Random) -> None:
     handle = random.choice(HANDLES)
-    waiting = list(caller.told.handle(handle).waiting)
+    waiting = list(caller.model.handle(handle).waiting)
     count = await caller.client.clear_handle(handle)
     if caller.same_life:
         caller.rules.cleared.update(dict.fromkeys(waiting, True))
@@ -107,18 +107,18 @@ async def set_params(caller: Caller, random: Random) -> None:
 
 
 async def wait_for_active(caller: Caller, random: Random) -> None:
-    executing = {run.id: run for run in caller.told.holders() if run.fate is None}
+    executing = {run.id: run for run in caller.model.holders() if run.fate is None}
     resets_done = caller.desk.resets_done
     drained = await caller.client.wait_for_active(draw_moment(random))
     if drained and resets_done == caller.desk.resets_begun and caller.same_life:  # a reset ends it early
-        events = caller.told.events[caller.since :]
+        events = caller.model.events[caller.since :]
         moved = {event.run for event in events if isinstance(event, RunStateChanged)}
         left = [run for id, run in executing.items() if run.holds_slot and id not in moved]
         caller.check(not left, f"waited for what executed, but {left} still does")
 
 
 async def inject(caller: Caller, random: Random) -> None:
-    executing = [run.id for run in caller.told.holders()] or ["unknown"]
+    executing = [run.id for run in caller.model.holders()] or ["unknown"]
     target = random.choice((caller.some_run(random), random.choice(HANDLES), random.choice(executing)))
     message = f"from {caller.client.name}"
     try:
@@ -132,7 +132,7 @@ async def inject(caller: Caller, random: Random) -> None:
 
 
 async def answer(caller: Caller, random: Random) -> None:
-    known = [(run, id) for run in caller.told.runs.values() for id in run.asked][-4:]
+    known = [(run, id) for run in caller.model.runs.values() for id in run.asked][-4:]
     if not known:
         return
     run, id = random.choice(known)

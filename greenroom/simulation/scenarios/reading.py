@@ -25,15 +25,17 @@ async def get_run(caller: Caller, random: Random) -> None:
     except Unavailable:
         raise
     except GreenroomError:
-        caller.check(id not in caller.told.runs, f"was told that there is no run {id}")
+        caller.check(id not in caller.model.runs, f"was told that there is no run {id}")
         return
     _check_shown(caller, run)
 
 
 def _check_shown(caller: Caller, run: RunRecord) -> None:
-    told = caller.told.runs[run.id]
-    right = run.status in told.statuses_between(caller.since, caller.told.seq) and run.params == told.params
-    caller.check(right, f"was shown {run}, which is {told}")
+    known = caller.model.runs[run.id]
+    right = (
+        run.status in known.statuses_between(caller.since, caller.model.seq) and run.params == known.params
+    )
+    caller.check(right, f"was shown {run}, which is {known}")
 
 
 async def list_runs(caller: Caller, random: Random) -> None:
@@ -54,11 +56,11 @@ async def history(caller: Caller, random: Random) -> None:
     except Unavailable:
         raise
     except GreenroomError:
-        caller.check(id not in caller.told.runs, f"was told that there is no run {id}")
+        caller.check(id not in caller.model.runs, f"was told that there is no run {id}")
         return
     kept = [
         event
-        for event in caller.told.events
+        for event in caller.model.events
         if getattr(event, "run", None) == id and not isinstance(event, RunProgress)
     ]
     least = sum(event.seq <= caller.since for event in kept)

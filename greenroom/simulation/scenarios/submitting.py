@@ -29,7 +29,7 @@ async def submit(caller: Caller, random: Random) -> None:
         "on_conflict": random.choice(("reject", "queue", "queue", "replace", "join")),
         "params": None if random.random() < 0.1 else {"tries": draw_tries(random)},
     }
-    holder = caller.told.runs.get(caller.told.handle(handle).holder or "")
+    holder = caller.model.runs.get(caller.model.handle(handle).holder or "")
     if holder is not None and random.random() < 0.2:  # the same again
         job, options["params"], options["on_conflict"] = holder.job, holder.params, "join"
     if random.random() < 0.2:
@@ -116,7 +116,7 @@ async def _insist(caller: Caller, job: str, options: dict[str, Any], pause: floa
 
 
 def _refused_as_draining(caller: Caller) -> None:
-    drained = True in caller.told.drained_between(caller.since, caller.told.seq)
+    drained = True in caller.model.drained_between(caller.since, caller.model.seq)
     caller.check(drained or not caller.same_life, "was refused by an engine that was not draining")
 
 
@@ -131,41 +131,41 @@ def _refused(caller: Caller, error: Conflict, handle: str, options: dict[str, An
 
 
 def _accepted(caller: Caller, ticket: SimulatedTicket, job: str, options: dict[str, Any]) -> None:
-    told = caller.told.runs.get(ticket.id)
-    if told is None:
+    known = caller.model.runs.get(ticket.id)
+    if known is None:
         caller.wrong(f"got run {ticket.id}, which is not committed")
         return
     request = options.get("request_id")
     if request is not None:
-        caller.check(caller.told.requests.get(request) == told.id, f"got {told}, which has not {request}")
+        caller.check(caller.model.requests.get(request) == known.id, f"got {known}, which has not {request}")
     if options["params"] is not None:
-        caller.check(told.params == options["params"], f"got {told} with {told.params}")
-    holders = caller.told.handle(told.handle).held_by(caller.since, caller.told.seq)
+        caller.check(known.params == options["params"], f"got {known} with {known.params}")
+    holders = caller.model.handle(known.handle).held_by(caller.since, caller.model.seq)
     if ticket.joined:
-        joins = options["on_conflict"] == "join" and told.id in holders
-        caller.check(joins or request is not None, f"joined {told}, which did not hold the handle")
-        went_on = told.statuses_between(caller.since, caller.told.seq) - ENDED - {Status.CANCELLING}
-        caller.check(went_on or request is not None, f"joined {told}, which is being cancelled")
-        caller.check(told.job == job, f"joined {told}, which is no {job}")
+        joins = options["on_conflict"] == "join" and known.id in holders
+        caller.check(joins or request is not None, f"joined {known}, which did not hold the handle")
+        went_on = known.statuses_between(caller.since, caller.model.seq) - ENDED - {Status.CANCELLING}
+        caller.check(went_on or request is not None, f"joined {known}, which is being cancelled")
+        caller.check(known.job == job, f"joined {known}, which is no {job}")
         return
     if options["on_conflict"] in ("reject", "join"):
-        caller.check(None in holders, f"got {told} although the handle was held by {holders}")
-    open_ = False in caller.told.drained_between(caller.since, caller.told.seq)
-    caller.check(open_, f"got {told} while the engine was draining")
+        caller.check(None in holders, f"got {known} although the handle was held by {holders}")
+    open_ = False in caller.model.drained_between(caller.since, caller.model.seq)
+    caller.check(open_, f"got {known} while the engine was draining")
 
 
 async def _wait_for_end(caller: Caller, ticket: SimulatedTicket) -> None:
-    told = caller.told.runs[ticket.id]
+    known = caller.model.runs[ticket.id]
     try:
         result = await ticket.result()
     except Unavailable:
         return
     except RunEnded as error:
         run = error.run
-        caller.check(told.ended and run.status == told.status, f"was told that {told} is {run.status}")
+        caller.check(known.ended and run.status == known.status, f"was told that {known} is {run.status}")
     else:
-        right = told.status is Status.SUCCEEDED and result == told.attempt
-        caller.check(right, f"got the result {result} of {told}")
+        right = known.status is Status.SUCCEEDED and result == known.attempt
+        caller.check(right, f"got the result {result} of {known}")
 
 
 async def rerun(caller: Caller, random: Random) -> None:
@@ -176,7 +176,7 @@ async def rerun(caller: Caller, random: Random) -> None:
         raise
     except GreenroomError:
         return
-    one, other = caller.told.runs[id], caller.told.runs[ticket.id]
+    one, other = caller.model.runs[id], caller.model.runs[ticket.id]
     same = (one.job, one.handle, one.lane, one.params) == (
         other.job,
         other.handle,

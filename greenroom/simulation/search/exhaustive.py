@@ -4,12 +4,12 @@ A scenario is set up in a plain order until the race begins. From there until no
 each choice of which runnable task goes next is made in every way that can matter, depth first: the scenario
 is run again from its start, with the choices made so far and then one that is new.
 
-Orders that differ only in steps which commute (see `touching`) lead to the same states, and one of them is
-enough. So another choice is made only for two steps that do not commute and might have come the other way
-round (*dynamic partial-order reduction*, with the *source sets* of Abdulla, Aronis, Jonsson and Sagonas), and
-a task whose step was tried at a choice sleeps below its other choices until a step is taken that does not
-commute with it (*sleep sets*). An execution in which all that could go on sleeps is given up: its like has
-been walked. Each order that is walked to its end is unlike every other.
+Orders that differ only in steps which commute (see `access_tracking`) lead to the same states, and one of
+them is enough. So another choice is made only for two steps that do not commute and might have come the
+other way round (*dynamic partial-order reduction*, with the *source sets* of Abdulla, Aronis, Jonsson and
+Sagonas), and a task whose step was tried at a choice sleeps below its other choices until a step is taken
+that does not commute with it (*sleep sets*). An execution in which all that could go on sleeps is given up:
+its like has been walked. Each order that is walked to its end is unlike every other.
 
 The bound is the number of executions: a walk that would need more than `most` of them is not `complete`.
 """

@@ -27,7 +27,7 @@ from ...protocol.flow.records import NodeRun, VersionRow
 from ...protocol.records import RunRecord
 from ..rules.rules import Rules
 from .crash import cancelled
-from .disk_backend import Medium, SqliteMedium, Trouble, copied, copied_batch
+from .disk_backend import DiskBackend, SqliteBackend, Trouble, copied, copied_batch
 from .files import DiskFiles, StoredFile
 
 
@@ -48,7 +48,7 @@ class SimulatedDisk:
 
     def __init__(
         self,
-        medium: Medium,
+        backend: DiskBackend,
         random: Random,
         rules: Rules,
         committed: Callable[[Batch], None],
@@ -79,11 +79,11 @@ class SimulatedDisk:
         self.undeleted: set[tuple[str, ...]] = set()
         """The keys of files and parts that an engine wanted to delete, and the disk refused."""
         self.rules = rules
-        rules.told.deleting = self.deleting
+        rules.model.deleting = self.deleting
         """What judges everything that is committed here."""
         self.injured = False
         """Whether anything has gone wrong with the disk since its engine was started."""
-        self._medium = medium
+        self._backend = backend
         self._random = random
         self._committed = committed
         self._fault = fault
@@ -109,7 +109,7 @@ class SimulatedDisk:
     @property
     def leased(self) -> bool:
         """Whether whoever uses it holds a lease that can be lost."""
-        return isinstance(self._medium, SqliteMedium) and self._medium.ttl < math.inf
+        return isinstance(self._backend, SqliteBackend) and self._backend.ttl < math.inf
 
     def is_of(self, owner: Owner) -> bool:
         """Whether the disk is this process's, and no other has taken it since."""
@@ -139,7 +139,7 @@ class SimulatedDisk:
                 await trio.sleep(self._random.uniform(*self.delay))
             finally:
                 self._under_way -= 1
-                self.rules.told.disturbed = trio.current_time()
+                self.rules.model.disturbed = trio.current_time()
         if owner.dead:
             await trio.sleep_forever()
 
@@ -159,7 +159,7 @@ class SimulatedDisk:
     def fails(self, why: str) -> None:
         """Something goes wrong, as it was told to."""
         self.injured = True
-        self.rules.told.disturbed = trio.current_time()
+        self.rules.model.disturbed = trio.current_time()
         self._fault(why)
 
     def refuse_file(self, what: str, writes: bool) -> None:
@@ -203,7 +203,7 @@ class DiskStore:
         await self._come()
         holder = disk._holder
         if holder is None or holder._owner.dead or (disk.leased and holder._owner in disk.cut_off):
-            self._store = await disk._medium.store()
+            self._store = await disk._backend.store()
         else:
             raise Conflict("this simulated disk is in use by another engine: one engine per store")
         opened = await self._store.open(epoch, max_concurrent, now)
@@ -242,7 +242,9 @@ class DiskStore:
             disk._outage = True
             raise disk.refuse("the disk is full")
         batch = copied_batch(batch)
-        await disk._medium.commit(self._store, batch, disk.next_trouble(), _Moments(disk, self._owner, batch))
+        await disk._backend.commit(
+            self._store, batch, disk.next_trouble(), _Moments(disk, self._owner, batch)
+        )
         await disk.reach(self._owner)
 
     async def committed(self, batch: Batch) -> bool:
@@ -346,13 +348,13 @@ class DiskLease:
         await lease.keep(self._renew)
 
     async def _renew(self, sent: float) -> Told:
-        disk, medium = self._disk, self._disk._medium
+        disk, backend = self._disk, self._disk._backend
         await disk.reach(self._owner)
         if disk.down or disk.no_renewals or self._owner in disk.cut_off:
             return Failed("the simulated disk is down")
         assert self._store is not None, "it has been opened"
-        assert isinstance(medium, SqliteMedium), "only such a one has a lease"
-        told = medium.renew(self._store, sent)
+        assert isinstance(backend, SqliteBackend), "only such a one has a lease"
+        told = backend.renew(self._store, sent)
         if disk.late_answers:
             await trio.sleep(disk.late_answers)
         await disk.reach(self._owner)
@@ -360,7 +362,7 @@ class DiskLease:
 
 
 class _Moments:
-    """What the disk does at the moments of a commit (`medium.Moments`)."""
+    """What the disk does at the moments of a commit (`disk_backend.Moments`)."""
 
     def __init__(self, disk: SimulatedDisk, owner: Owner, batch: Batch) -> None:
         self._disk = disk

@@ -53,7 +53,7 @@ class Moments(Protocol):
         """An error is about to be raised."""
 
 
-class Medium(Protocol):
+class DiskBackend(Protocol):
     """One of the two."""
 
     async def store(self) -> Store:
@@ -63,7 +63,7 @@ class Medium(Protocol):
         """Commit, with trouble or without."""
 
 
-class MemoryMedium:
+class MemoryBackend:
     """Dictionaries. Values are copied on their way in and out, so nobody shares them with the disk."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class MemoryMedium:
             raise _down(trouble)
 
 
-class SqliteMedium:
+class SqliteBackend:
     """A database of SQLite that lives in memory, through all lives of its engines."""
 
     def __init__(self, random: Random, ttl: float = math.inf) -> None:

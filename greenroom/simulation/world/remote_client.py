@@ -194,7 +194,7 @@ class RemoteClient(Client):
 
     def _check_was_shown(self, name: str, value: object) -> None:
         """Read your writes: what an answer tells of has been shown before."""
-        runs = self.server.rules.told.runs
+        runs = self.server.rules.model.runs
         seq = 0
         if isinstance(value, ClientTicket) and value.id in runs:
             seq = runs[value.id].created_in
@@ -206,32 +206,32 @@ class RemoteClient(Client):
 
     async def watch(self) -> None:
         """Judge everything that it is shown, until cancelled."""
-        self._judge(self.server.rules.witness.shown_snapshot, self.state.snapshot(), self.filter)
+        self._judge(self.server.rules.observations.shown_snapshot, self.state.snapshot(), self.filter)
         async for _ in self.events():
             pass
 
     def end_instant(self) -> None:
         """Everything rests: unless something is in its way, it has what the engine has."""
-        server, told = self.server, self.server.rules.told
+        server, model = self.server, self.server.rules.model
         if not (
             self.follows and self.connected and self.route.quiet and server.serves and server.disk.at_rest
         ):
             return
-        if self._judged == (self.state.seq, told.seq):
+        if self._judged == (self.state.seq, model.seq):
             return
-        self._judged = self.state.seq, told.seq
-        if self.filter is None and self.state.seq != told.seq:
-            self._world.fail(f"{self.name} rests at {self.state.seq}, but the engine has come to {told.seq}")
-        snapshot = replace(self.state.snapshot(), seq=told.seq)
-        self._judge(server.rules.witness.shown_snapshot, snapshot, self.filter)
+        self._judged = self.state.seq, model.seq
+        if self.filter is None and self.state.seq != model.seq:
+            self._world.fail(f"{self.name} rests at {self.state.seq}, but the engine has come to {model.seq}")
+        snapshot = replace(self.state.snapshot(), seq=model.seq)
+        self._judge(server.rules.observations.shown_snapshot, snapshot, self.filter)
 
     def shown(self, item: Event | Snapshot, after: int, filter: Filter | None) -> None:
         """Judge what it was shown after another seq."""
-        witness = self.server.rules.witness
+        observations = self.server.rules.observations
         if isinstance(item, Snapshot):
-            self._judge(witness.shown_snapshot, item, self.filter)
+            self._judge(observations.shown_snapshot, item, self.filter)
         else:
-            self._judge(witness.shown_next, item, after, self.filter, filter)
+            self._judge(observations.shown_next, item, after, self.filter, filter)
 
     def _judge(self, look: Any, *arguments: Any) -> None:
         self.server.judge(look, *arguments)

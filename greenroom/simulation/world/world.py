@@ -31,7 +31,7 @@ from ..scenarios.flows.workers import Worker
 from .client import Client
 from .crash import bury, cut_off, is_interrupt
 from .disk import SimulatedDisk
-from .disk_backend import Medium, MemoryMedium, SqliteMedium
+from .disk_backend import DiskBackend, MemoryBackend, SqliteBackend
 from .remote_client import RemoteClient, connected
 from .server import Life, Server
 from .trace import Trace
@@ -315,10 +315,10 @@ class World:
                 self.trace.add("event", name, event)
             self.judge(rules, rules.commit, batch)
 
-        medium: Medium = MemoryMedium()
+        backend: DiskBackend = MemoryBackend()
         if self._store == "sqlite" or lease_ttl < math.inf:
-            medium = SqliteMedium(self.derived("sqlite", name), lease_ttl)
-        return SimulatedDisk(medium, self.derived("disk", name), rules, committed, partial(self.fault, name))
+            backend = SqliteBackend(self.derived("sqlite", name), lease_ttl)
+        return SimulatedDisk(backend, self.derived("disk", name), rules, committed, partial(self.fault, name))
 
     def _end_instant(self) -> None:
         """Everything rests."""

@@ -15,7 +15,7 @@ import msgspec
 from ....protocol.events import InterruptClosed, InterruptOpened, RunStateChanged
 from ....protocol.flow.records import NodeRun
 from ....protocol.states import Status
-from ...model.state import ToldRun
+from ...model.state import ModelRun
 from ...rules.rules import Rules
 from .facts import Graph, Signal, Visited, Wrong
 from .plain import Walk
@@ -31,7 +31,7 @@ class NoMore(Exception):
     """Nothing more has been committed: the run was ended here, or goes on later."""
 
 
-def compare(rules: Rules, plan: Plan, run: ToldRun) -> str | None:
+def compare(rules: Rules, plan: Plan, run: ModelRun) -> str | None:
     """What is wrong with a run of a flow, or `None`."""
     first: str | None = None
     choices: list[list[int]] = [[]]
@@ -50,7 +50,7 @@ def compare(rules: Rules, plan: Plan, run: ToldRun) -> str | None:
 class _Evidence:
     """What was committed of one run, as `plain.Facts`."""
 
-    def __init__(self, rules: Rules, plan: Plan, run: ToldRun, choices: Sequence[int]) -> None:
+    def __init__(self, rules: Rules, plan: Plan, run: ModelRun, choices: Sequence[int]) -> None:
         self._rules = rules
         self._plan = plan
         self._run = run
@@ -98,7 +98,7 @@ class _Evidence:
             return None
         if run.reason == "killed":  # three processes have died while it executed, whatever it did
             return None
-        end = self._rules.told.events[run.ended_in - 1]
+        end = self._rules.model.events[run.ended_in - 1]
         assert isinstance(end, RunStateChanged), "that is how a run ends"
         if error is None and (end.to is not Status.SUCCEEDED or not alike(shared, end.result)):
             return f"the result is {shared}, and it has {end.to} with {end.result} {end.error}"
@@ -206,11 +206,11 @@ class _Evidence:
         return chosen
 
 
-def _answers(rules: Rules, run: ToldRun) -> dict[str, Any]:
+def _answers(rules: Rules, run: ModelRun) -> dict[str, Any]:
     """By the keys of the questions."""
     keys: dict[str, str] = {}
     answers: dict[str, Any] = {}
-    for event in rules.told.events:
+    for event in rules.model.events:
         if isinstance(event, InterruptOpened) and event.run == run.id:
             keys[event.interrupt] = event.key
         elif isinstance(event, InterruptClosed) and event.run == run.id and event.outcome == "answered":

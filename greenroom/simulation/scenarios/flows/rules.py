@@ -18,7 +18,7 @@ from ....persistence.store import MessagesTaken
 from ....protocol.events import NodeRan, NodeStarted, RunEvent, RunStateChanged
 from ....protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ....protocol.states import Status
-from ...model.state import Told, ToldRun
+from ...model.state import ModelRun, ModelState
 
 WAITING = frozenset({"timer", "wait_event", "approval"})
 """The kinds of nodes that wait, and need no slot meanwhile."""
@@ -76,7 +76,7 @@ class Walked:
 class FlowRules:
     """See the module's text. `fault` is told of what is wrong."""
 
-    def __init__(self, told: Told, seen: Callable[[], int], fault: Callable[[str], None]) -> None:
+    def __init__(self, model: ModelState, seen: Callable[[], int], fault: Callable[[str], None]) -> None:
         self.walks: dict[str, Walked] = {}
         self.flows: dict[str, str] = {}
         """By name: its id."""
@@ -84,7 +84,7 @@ class FlowRules:
         """By id."""
         self.jumped = False
         """Whether the clocks on the walls have jumped, so that no wait is as long as it looks."""
-        self._told = told
+        self._model = model
         self._seen = seen
         self._fault = fault
         self._signals: dict[tuple[str, int], tuple[str, Any]] = {}  # by run and seq, those that were sent
@@ -104,7 +104,7 @@ class FlowRules:
             if event.node == walked.began_to_wait:
                 walked.began_to_wait = None
 
-    def transition(self, event: RunStateChanged, run: ToldRun) -> None:
+    def transition(self, event: RunStateChanged, run: ModelRun) -> None:
         """A run is about to change its status."""
         walked = self.walks.get(run.id)
         if walked is None:
@@ -211,7 +211,7 @@ class FlowRules:
         for id, walked in self.walks.items():
             walked.fresh = walked.was_ended = False
             walked.began_to_wait = None
-            if id in self._told.pending and self._told.pending[id].status is Status.RUNNING:
+            if id in self._model.pending and self._model.pending[id].status is Status.RUNNING:
                 self._goes_on(walked)
 
     def _goes_on(self, walked: Walked) -> None:
@@ -228,7 +228,7 @@ class FlowRules:
         return {id for id, walked in self.walks.items() if self._has_come(id, walked)}
 
     def _has_come(self, id: str, walked: Walked) -> bool:
-        run, waits = self._told.pending.get(id), walked.waits
+        run, waits = self._model.pending.get(id), walked.waits
         if waits is None or run is None or run.status is not Status.SUSPENDED:
             return False
         if run.reason == "answer" and _question(waits) in run.answers:
@@ -236,7 +236,7 @@ class FlowRules:
         signals = run.messages.values() if run.reason in ("signal", "answer") else ()
         return any(_concern(waits["key"], signal["key"]) for signal in signals)
 
-    def _may_wake(self, at: float, run: ToldRun, walked: Walked) -> bool:
+    def _may_wake(self, at: float, run: ModelRun, walked: Walked) -> bool:
         waits = walked.waits
         if waits is None or run.reason not in ("signal", "time", "answer") or not walked.fresh:
             return True
@@ -247,7 +247,7 @@ class FlowRules:
     def end_instant(self) -> None:
         """A run at a node that waits has no slot, and asks no question but that node's."""
         for id, walked in self.walks.items():
-            run = self._told.pending.get(id)
+            run = self._model.pending.get(id)
             if run is None:
                 continue
             if walked.began_to_wait is not None and run.status is Status.RUNNING:
@@ -276,8 +276,8 @@ class FlowRules:
         for row in self.walks[run].rows:
             if (row.node, row.visit, row.branch, row.worker) != (node, visit, branch, worker):
                 continue
-            told = row.error or ""
-            if told.startswith("bad_output:") or (error in told if error else row.output == result):
+            shown = row.error or ""
+            if shown.startswith("bad_output:") or (error in shown if error else row.output == result):
                 return
         self._fault(
             f"worker {worker} was told that {result} {error} of {key} is kept, and no node run has it"
@@ -288,7 +288,7 @@ class FlowRules:
         walked = self.walks.get(run)
         if walked is None:
             return 0
-        seen = self._told.events[: self._seen()]
+        seen = self._model.events[: self._seen()]
         return sum(isinstance(event, NodeRan) and event.run == run for event in seen)
 
     def shown(self, run: str, rows: Sequence[NodeRun], least: int) -> None:
@@ -309,9 +309,9 @@ def _question(waits: dict[str, Any]) -> str:
     return f"{waits['node']}:{waits['visit']}"
 
 
-def _concern(awaited: str, told: str) -> bool:
+def _concern(awaited: str, model: str) -> bool:
     """Whether one path in shared leads to the other, or is it."""
-    one, other = _steps(awaited), _steps(told)
+    one, other = _steps(awaited), _steps(model)
     return all(a == b for a, b in zip(one, other, strict=False))
 
 

@@ -146,7 +146,7 @@ class FlowPlay(Play):
         await caller.client.flows.start(random.choice(NAMES), **options)
 
     async def signal(self, caller: Caller, random: Random) -> None:
-        runs = list(caller.told.pending)
+        runs = list(caller.model.pending)
         if not runs:
             return
         run = random.choice(runs)
@@ -157,13 +157,13 @@ class FlowPlay(Play):
         await caller.client.signal(run, key, random.choice(_VALUES))
 
     async def answer_one(self, caller: Caller, random: Random) -> None:
-        questions = [id for run in caller.told.pending.values() for id in run.questions]
+        questions = [id for run in caller.model.pending.values() for id in run.questions]
         if questions:
             await caller.client.answer(random.choice(questions), random.choice(_VALUES))
 
     async def cancel_flow(self, caller: Caller, random: Random) -> None:
-        if caller.told.pending:
-            await caller.client.cancel(random.choice(list(caller.told.pending)))
+        if caller.model.pending:
+            await caller.client.cancel(random.choice(list(caller.model.pending)))
 
     async def publish(self, caller: Caller, random: Random) -> None:
         number = random.randrange(len(NAMES))
@@ -196,10 +196,10 @@ class FlowPlay(Play):
         for patience in range(_MOST_HELP):
             await self._help_everybody(give_up=patience > _MOST_HELP // 10)
             await trio.sleep(20)
-            if not self.server.rules.told.pending:
+            if not self.server.rules.model.pending:
                 break
         await super().let_everything_end()
-        for run in self.server.rules.told.runs.values():
+        for run in self.server.rules.model.runs.values():
             if run.walks:
                 wrong = compare(self.server.rules, self.plan, run)
                 self.world.check(wrong is None, wrong or "")
@@ -209,7 +209,7 @@ class FlowPlay(Play):
         client, rules = self.world.client("helper"), self.server.rules
         if not self.server.running:
             await self.start()
-        for id in list(rules.told.pending):
+        for id in list(rules.model.pending):
             waits = rules.flows.walks[id].waits
             if waits is None or waits["key"] is None:
                 continue
