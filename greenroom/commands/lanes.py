@@ -9,8 +9,8 @@ import msgspec
 
 from ..gateway.client import Client
 from ..protocol.records import Snapshot
-from .showing import cancelled, say_json, table
-from .talking import Server, for_server
+from .connection import Server, for_server
+from .output import cancelled, say_json, table
 
 
 def _limit(ctx: click.Context, param: click.Parameter, value: str) -> int | None:

@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from greenroom.commands.watching import WithConnection
+from greenroom.commands.watch import WithConnection
 
 from .served import PATIENCE, Served
 
