@@ -81,7 +81,7 @@ async def test_a_body_that_blocks_the_loop_is_named_once_with_its_line(jobs, cap
             rf"the event loop goes on: it was blocked for ([\d.]+) s by run {ticket.id}", ended
         )
         assert seconds is not None
-        assert BLOCKED - 0.4 <= float(seconds[1]) < 60
+        assert 1 <= float(seconds[1]) < 60
         [(by, level, text)] = await told(engine, ticket)
         assert (by, level) == ("engine", "warning")
         assert text == f"blocked the event loop for {seconds[1]} s, at {__file__}:{line} in block"

@@ -375,9 +375,9 @@ def test_a_drawing_names_branches_and_programs() -> None:
             flow(
                 "",
                 a=parallel({"service": "one"}, {"func": "two"}, parallel_services=["three"]),
-                b=script("", timeout_ms=1),
+                b=script("", cmd="python3", timeout_ms=1),
             )
         )
     )
     assert "parallel: three, one, two" in drawn
-    assert "python" in drawn
+    assert "executor: python3" in drawn
