@@ -1135,7 +1135,9 @@ async def test_deadlines_keep_running_over_a_restart(lives: Lives, clock: Clock)
         ):
             found = await ended(engine, run)
             assert (found.status, found.reason) == ("timed_out", reason)
-            assert found.ended_at - found.created_at == pytest.approx(SOON, abs=SOON)
+            took = found.ended_at - found.created_at
+            assert took >= SOON - 0.01
+            assert took < 2 * SOON or clock is None  # in real time, opening a store may take longer
 
 
 async def test_a_deadline_that_passed_while_nothing_ran_ends_the_run_at_once(
