@@ -1126,6 +1126,7 @@ async def test_deadlines_keep_running_over_a_restart(lives: Lives, clock: Clock)
         queued = await engine.submit("job", handle="b", lane="paused", deadline=SOON)
         waits = await engine.submit("job", handle="b", on_conflict="queue", deadline=SOON)
         late = await engine.submit("job", handle="c", lane="paused", queue_timeout=SOON)
+    await trio.sleep(SOON / 2)
     async with lives.clean(diary.jobs) as engine:
         for run, reason in (
             (suspended, "deadline"),
@@ -1137,7 +1138,7 @@ async def test_deadlines_keep_running_over_a_restart(lives: Lives, clock: Clock)
             assert (found.status, found.reason) == ("timed_out", reason)
             took = found.ended_at - found.created_at
             assert took >= SOON - 0.01
-            assert took < 2 * SOON or clock is None  # in real time, opening a store may take longer
+            assert took < 1.1 * SOON or clock is None  # in real time, opening a store may take longer
 
 
 async def test_a_deadline_that_passed_while_nothing_ran_ends_the_run_at_once(
