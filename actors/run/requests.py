@@ -32,9 +32,7 @@ def suspend(run: RunState, message: Suspend) -> Steps:
     elif run.status is not Status.RUNNING:
         message.reply.fail(_second_wait(run))
     else:
-        at = run.waits_until = message.wakes_at
-        memos = () if at is None else (run.wakes_at(at, message.within),)
-        yield from _release_slot(run, message.waiting_for, memos)
+        yield from _release_slot(run, message.waiting_for, message.wakes_at, message.within)
         message.reply.set(None)
 
 
@@ -47,7 +45,10 @@ def resume(run: RunState, message: Resume) -> None:
         run.ask_for_slot()
 
 
-def _release_slot(run: RunState, waiting_for: str, memos: tuple[Memo, ...], *before: Event) -> Steps:
+def _release_slot(
+    run: RunState, waiting_for: str, at: float | None, within: float | None, *before: Event
+) -> Steps:
+    kept = at is None and not run.submission.terms.bodiless
     yield from move(
         run,
         Status.SUSPENDED,
@@ -56,7 +57,7 @@ def _release_slot(run: RunState, waiting_for: str, memos: tuple[Memo, ...], *bef
         reason=waiting_for,
         waiting_for=waiting_for,
         by="body",
-        memos=memos,
+        memos=() if kept else (run.wakes_at(at, within, bodiless=False),),
     )
     run.run_clock.stop(run.now)
     run.timers.drop("run_timeout")
@@ -84,7 +85,7 @@ def ask(run: RunState, message: Ask) -> Steps:
     else:
         opened = interrupts.open(message, run.now)
         if message.release_slot:
-            yield from _release_slot(run, "answer", (), *opened)
+            yield from _release_slot(run, "answer", None, None, *opened)
         elif opened:
             yield from note(run, *opened)
         message.reply.set(message.release_slot)

@@ -287,13 +287,14 @@ class SupervisorMachine:
         submission = self.pending.get(message.run)
         if submission is not None:
             self.order.leave(message.run, submission.lane)
+            self.order.trials.lost_body(message.run, self._now)
 
     def _left(self, message: Left) -> None:
         submission = self.pending[message.run]
         if message.generation is None:
             self.order.leave(message.run, submission.lane)
         else:
-            self._give_back(submission, message.generation)
+            self._give_back(submission, message.generation, body_waits=message.body_waits)
 
     def _not_started(self, message: NotStarted) -> None:
         submission = self.pending.get(message.run)
@@ -308,9 +309,9 @@ class SupervisorMachine:
         if generation is not None:
             self._give_back(submission, generation)
 
-    def _give_back(self, submission: Submission, generation: int) -> None:
+    def _give_back(self, submission: Submission, generation: int, *, body_waits: bool = False) -> None:
         run = submission.id
-        self.order.give_back(run, submission.lane, generation, self._now)
+        self.order.give_back(run, submission.lane, generation, self._now, body_waits=body_waits)
         if self._waiters:
             for runs, reply in self._waiters:
                 runs.discard(run)

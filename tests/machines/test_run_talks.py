@@ -154,7 +154,7 @@ def test_a_question_can_be_waited_for_without_the_slot() -> None:
     assert answer(asked.reply) is True
     assert (run.status, run.record.waiting_for, run.record.reason) == (Status.SUSPENDED, "answer", "answer")
     assert [event.type for event in run.changed()] == ["interrupt_opened", "run_state_changed"]
-    assert run.supervisor() == [Left(run.id, 0)]
+    assert run.supervisor() == [Left(run.id, 0, body_waits=True)]
     answers(run)
     assert answer(asked.answer) == "!"
     run.give(Resume(Reply()))
