@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .auth.tokens import Role, Tokens, add_token, remove_token
 from .config import GatewayConfig, Limits
-from .tokens import Role, Tokens, add_token, remove_token
 
 if TYPE_CHECKING:
     from .server import Gateway, open_gateway

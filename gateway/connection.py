@@ -12,12 +12,12 @@ from wsproto.utilities import ProtocolError
 
 from ..protocol.codec import CODECS, JSON, Codec
 from ..protocol.errors import GreenroomError, Unavailable
-from .head import BadRequest, Request, Requests
-from .http import Http
-from .responses import Response, fault, refusal
-from .session import GOING_AWAY, Session
+from .http.connection import Http
+from .http.head import BadRequest, Request, Requests
+from .http.responses import Response, fault, refusal
 from .shared import Shared
-from .wire import Wire
+from .websocket.session import GOING_AWAY, Session
+from .websocket.wire import Wire
 
 logger = logging.getLogger("greenroom.gateway")
 

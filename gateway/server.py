@@ -16,12 +16,12 @@ import trio
 
 from ..actors.engine.api import Engine
 from .accepting import accept_all
-from .access import Access
+from .auth.access import Access
+from .auth.origins import is_loopback
 from .config import GatewayConfig
 from .connection import Connection
-from .origins import is_loopback
-from .session import GOING_AWAY
 from .shared import Shared
+from .websocket.session import GOING_AWAY
 
 logger = logging.getLogger("greenroom.gateway")
 

@@ -8,24 +8,24 @@ from ..actors.engine.api import Engine
 from ..protocol.codec import CODECS
 from ..protocol.commands import Welcome
 from ..protocol.events import Filter
-from .access import Access
+from .auth.access import Access
+from .auth.limited_engine import LimitedEngine
+from .auth.strangers import Strangers
+from .auth.tickets import Tickets
+from .auth.tokens import Caller
+from .commands.entries import Context
 from .config import GatewayConfig, Limits
-from .endings import Endings
-from .entries import Context
-from .feeds import Feeds, Frames, ServerSent
-from .filters import narrowed
-from .heartbeats import Heartbeats
-from .limited import LimitedEngine
-from .metrics import Metrics
-from .snapshots import Snapshots
-from .state import States
-from .strangers import Strangers
-from .tickets import Tickets
-from .tokens import Caller
+from .http.metrics import Metrics
+from .http.state import States
+from .stream.endings import Endings
+from .stream.feeds import Feeds, Frames, ServerSent
+from .stream.filters import narrowed
+from .stream.snapshots import Snapshots
 from .version import SERVER
+from .websocket.heartbeats import Heartbeats
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .websocket.session import Session
 
 
 class Shared:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from .commands.later import Later
+from .commands.lazy import LazyCommand
 
 _COMMANDS = {
     "demo": {
@@ -28,14 +28,14 @@ _COMMANDS = {
         "runs": "List runs, the newest first, also those that ended long ago.",
         "show": "Show a run: its state, its open question, and with --history all that happened to it.",
     },
-    "steer": {
+    "control": {
         "cancel": "Cancel a run: a queued one ends at once, an executing one when its body has ended.",
         "inject": "Give a message to the body of a run.",
         "answer": "Answer the question of a body.",
     },
     "lanes": {"lanes": "Lanes: how many runs of a class of work execute at once."},
     "handles": {"handles": "Handles: the accounts, sessions or devices whose runs never overlap."},
-    "flow": {"flow": "Flows: graphs of nodes that runs walk, and whose work workers do."},
+    "flow.group": {"flow": "Flows: graphs of nodes that runs walk, and whose work workers do."},
     "workers": {"workers": "List the workers, which do the work of flows' nodes."},
     "engine": {
         "state": "Show how the engine is: what executes and waits, and what is asked.",
@@ -47,7 +47,7 @@ _COMMANDS = {
 
 
 @click.group(
-    commands=Later.each(_COMMANDS),
+    commands=LazyCommand.each(_COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="greenroom")

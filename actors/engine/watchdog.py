@@ -41,7 +41,7 @@ _AT_THE_END = 1.0
 """Seconds that the thread has to end, which it does at once unless the log itself blocks."""
 
 _OURS = tuple(
-    str(Path(__file__).parents[1] / name) for name in ("actors", "gateway", "persistence", "protocol")
+    str(Path(__file__).parents[2] / name) for name in ("actors", "gateway", "persistence", "protocol")
 )
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 

@@ -21,8 +21,8 @@ from ..persistence.addresses import parse_addresses
 from ..persistence.backup import back_up
 from ..persistence.schema import SCHEMA_VERSION
 from ..persistence.store import Retention
+from .durations import Duration
 from .exits import Exit, Stopped, told
-from .times import Duration
 
 
 def _configured(ctx: click.Context, param: click.Parameter, store: str | None) -> str:

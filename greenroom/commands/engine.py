@@ -9,10 +9,10 @@ from rich.text import Text
 
 from ..gateway.client import Client
 from ..protocol.records import Snapshot
+from .connection import Server, for_server
+from .durations import Timeout
 from .exits import Exit, Stopped
-from .showing import STYLES, brief, console, fields, say_json, span, status, table
-from .talking import Server, for_server
-from .times import Timeout
+from .output import STYLES, brief, console, fields, say_json, span, status, table
 
 
 @click.command()

@@ -9,9 +9,9 @@ import msgspec
 
 from ..gateway.client import Client
 from ..protocol.records import Snapshot
+from .connection import Server, for_server
 from .exits import Exit, Stopped
-from .showing import brief, cancelled, say_json, table
-from .talking import Server, for_server
+from .output import brief, cancelled, say_json, table
 
 
 @click.group()

@@ -9,9 +9,9 @@ import msgspec
 
 from ..gateway.client import Client
 from ..protocol.records import Snapshot
-from .paramtype import ParamType
-from .showing import cancelled, say_json, table
-from .talking import Server, for_server
+from .connection import Server, for_server
+from .output import cancelled, say_json, table
+from .param_type import ParamType
 
 
 class Limit(ParamType[int | None]):

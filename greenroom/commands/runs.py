@@ -11,11 +11,11 @@ from ..gateway.client import Client
 from ..protocol.events import Event, Filter
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
-from .board import Board
+from .connection import Server, find_last_run, for_server
 from .exits import end_with
-from .showing import age, brief, console, fields, moment, say_json, span, status, table
-from .talking import Server, find_last_run, for_server
-from .watching import line, show_json, show_lines, show_live
+from .live_table import Board
+from .output import age, brief, console, fields, moment, say_json, span, status, table
+from .watch import line, show_json, show_lines, show_live
 
 
 @click.command()

@@ -10,14 +10,14 @@ import attrs
 import click
 
 from ..modulepath import search_current_folder
-from ..simulation.hunting import Hunt, NotRepeatable, again, quiet, search
-from ..simulation.naming import BUILT_IN, NAMED, NoScenario, find
-from ..simulation.shrinking import shrink
+from ..simulation.scenarios.by_name import BUILT_IN, NAMED, NoScenario, find
+from ..simulation.search.hunting import Hunt, NotRepeatable, again, quiet, search
+from ..simulation.search.shrinking import shrink
 from ..simulation.simulate import SimulationFailed
 from ..simulation.simulate import simulate as play
-from ..simulation.story import Storyteller
-from ..simulation.world import Figures, Scenario
-from .paramtype import ParamType
+from ..simulation.world.story import Storyteller
+from ..simulation.world.world import Figures, Scenario
+from .param_type import ParamType
 
 _REPORT_EVERY = 5.0
 """Seconds between two lines about a hunt."""

@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from ..gateway.client import Client
+from .connection import Server, for_server
+from .durations import Timeout
 from .exits import end_with
-from .showing import brief, parsed, say_json
-from .talking import Server, for_server
-from .times import Timeout
+from .output import brief, parsed, say_json
 
 
 def submission(command: Callable[..., None]) -> Callable[..., None]:

@@ -11,7 +11,7 @@ import click
 
 from ..config.mistakes import ConfigMistakes
 from ..config.reading import read_config
-from ..gateway.tokens import Role, Tokens, add_token, remove_token
+from ..gateway.auth.tokens import Role, Tokens, add_token, remove_token
 from .exits import Exit, Stopped, told
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -28,8 +28,8 @@ from ..worker.pull import Pull
 from ..worker.push import Push
 from ..worker.registry import open_registry
 from ..worker.services import Services
+from .connection import DEFAULT_URL, read_token, token_file_option
 from .exits import told
-from .talking import DEFAULT_URL, read_token, token_file_option
 
 logger = logging.getLogger("greenroom.worker")
 

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from ..gateway.client import Client
 from ..protocol.flow.records import WorkerState
-from .showing import age, number, say_json, table
-from .talking import Server, for_server
+from .connection import Server, for_server
+from .output import age, number, say_json, table
 
 _STYLES = {"online": "green", "offline": "bright_black"}
 

@@ -15,7 +15,7 @@ from cattrs.errors import ClassValidationError
 from cattrs.gen import make_dict_structure_fn, override
 
 from ..actors.jobs import Jobs
-from ..gateway.access import Access
+from ..gateway.auth.access import Access
 from ..gateway.config import GatewayConfig, Limits
 from ..modulepath import search_current_folder
 from ..protocol.errors import GreenroomError, Invalid

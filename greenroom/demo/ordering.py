@@ -17,10 +17,10 @@ from rich.text import Text
 
 from ..actors.engine.open import open_engine
 from ..actors.jobs import Jobs
-from ..commands.flowruns import follow_flow, tree_of
-from ..commands.noderuns import show_node_runs
-from ..commands.showing import brief, console
-from ..commands.watching import line, live
+from ..commands.flow.node_runs import show_node_runs
+from ..commands.flow.runs import follow_flow, tree_of
+from ..commands.output import brief, console
+from ..commands.watch import line, live
 from ..gateway.client import Client, connect
 from ..gateway.server import open_gateway
 from ..protocol.events import Event

@@ -14,8 +14,8 @@ import trio
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..commands.board import Board
-from ..commands.showing import console
+from ..commands.live_table import Board
+from ..commands.output import console
 from ..protocol.records import Snapshot
 
 _LINES = 7

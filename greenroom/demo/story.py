@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 import trio
 
 from ..actors.engine.open import open_engine
-from ..commands.talking import DEFAULT_URL
-from ..commands.watching import show_live
+from ..commands.connection import DEFAULT_URL
+from ..commands.watch import show_live
 from ..gateway.client import Client, ClientTicket, connect
 from ..gateway.config import GatewayConfig
 from ..gateway.server import open_gateway

@@ -1,7 +1,7 @@
 """Simulation: whole engines, every race and every crash, from one seed."""
 
-from .hunting import Hunt, hunt
+from .search.hunting import Hunt, hunt
 from .simulate import Simulated, SimulationFailed, simulate
-from .world import Step, World
+from .world.world import Step, World
 
 __all__ = ["Hunt", "Simulated", "SimulationFailed", "Step", "World", "hunt", "simulate"]

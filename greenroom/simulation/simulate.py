@@ -10,11 +10,11 @@ import attrs
 import trio
 
 from ..actors import actor
-from .determinism import determined
-from .guard import guarded
-from .schedule import Chooser, Scheduling, SeededChooser
-from .trace import Trace
-from .world import Figures, Scenario, StoreKind, World
+from .determinism.guard import guarded
+from .determinism.scheduler import Chooser, Scheduling, SeededChooser
+from .determinism.seeded_run import determined
+from .world.trace import Trace
+from .world.world import Figures, Scenario, StoreKind, World
 
 _real_time = time.perf_counter  # the guard forbids it to everyone else
 

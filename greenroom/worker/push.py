@@ -16,8 +16,8 @@ import h11
 import trio
 
 from ..gateway.config import Limits
-from ..gateway.head import BadRequest, Request, Requests
-from ..gateway.responses import Response, answer, header_list
+from ..gateway.http.head import BadRequest, Request, Requests
+from ..gateway.http.responses import Response, answer, header_list
 from ..protocol.errors import Invalid
 from .calls import MAX_BYTES, Asked, Calls, Outcome, asked
 from .services import Service, Services, unknown_service

@@ -9,6 +9,8 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +100,26 @@ async def test_a_library_that_a_body_calls_is_named_beside_its_line(caplog):
         await (await engine.submit("wait", handle="a")).result()
     line = wait.__code__.co_firstlineno + 2
     assert f"{__file__}:{line} in {wait.__qualname__} (in {threading.__file__}:" in lines(caplog)[0]
+
+
+@pytest.mark.parametrize("layer", ["actors", "protocol"])
+async def test_what_the_engine_does_for_a_body_is_named_beside_its_line(caplog, layer):
+    folder = Path(import_module(f"greenroom.{layer}").__file__ or "").parent
+    engines: dict[str, Any] = {"time": time}
+    exec(compile(f"def block(): time.sleep({BLOCKED})", str(folder / "some_module.py"), "exec"), engines)
+    jobs = Jobs()
+
+    @jobs.job("ask")
+    async def ask(run: Run) -> None:
+        engines["block"]()
+
+    async with open_engine(jobs, "memory:") as engine:
+        ticket = await engine.submit("ask", handle="alice")
+        await ticket.result()
+    began, _ = lines(caplog)
+    line = ask.__code__.co_firstlineno + 2
+    assert f"{__file__}:{line} in " in began
+    assert f"(in {folder / 'some_module.py'}:1 in block)" in began
 
 
 async def test_what_is_no_body_is_named_by_its_line_alone(jobs, caplog):

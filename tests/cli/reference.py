@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from greenroom.cli import Later, main
+from greenroom.cli import LazyCommand, main
 from greenroom.commands.exits import Exit
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "cli.md"
@@ -52,7 +52,7 @@ def commands(
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Every command with its name; a group before what is in it."""
     for name, listed in group.commands.items():
-        command = listed.load() if isinstance(listed, Later) else listed
+        command = listed.load() if isinstance(listed, LazyCommand) else listed
         yield (*above, name), command
         if isinstance(command, click.Group):
             yield from commands(command, (*above, name))

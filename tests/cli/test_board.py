@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from greenroom.commands.board import Board
+from greenroom.commands.live_table import Board
 from greenroom.protocol.events import InterruptOpened, RunLog, RunProgress, RunStateChanged
 from greenroom.protocol.fold import Projection
 from greenroom.protocol.states import Status

@@ -11,7 +11,7 @@ from greenroom import Jobs, Keep, open_engine
 from greenroom.config.mistakes import ConfigMistakes
 from greenroom.config.reading import SETTINGS, read_config
 from greenroom.config.settings import Config
-from greenroom.gateway.metrics import Metrics
+from greenroom.gateway.http.metrics import Metrics
 from tests.cli.reference import PAGE, page
 
 CONFIGURATION = PAGE.with_name("configuration.md")

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from greenroom.cli import main
-from greenroom.commands.flow import flow
-from greenroom.commands.later import Later
+from greenroom.commands.flow.group import flow
+from greenroom.commands.lazy import LazyCommand
 
 GOOD = """
 start: size
@@ -112,5 +112,5 @@ def test_a_file_that_is_missing_or_no_text_is_refused():
 
 def test_what_the_list_says_of_a_command_is_how_its_help_begins():
     for name, listed in flow.commands.items():
-        assert isinstance(listed, Later)
+        assert isinstance(listed, LazyCommand)
         assert listed.get_short_help_str(200) == listed.load().get_short_help_str(200), name

@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from greenroom.commands.flowruns import follow_flow
+from greenroom.commands.flow.runs import follow_flow
 from greenroom.protocol.events import Event, NodeRan, NodeStarted, RunStateChanged
 from greenroom.protocol.fold import Projection
 from greenroom.protocol.records import Snapshot

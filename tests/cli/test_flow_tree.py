@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from greenroom.commands.flowtree import FlowTree
+from greenroom.commands.flow.tree import FlowTree
 from greenroom.protocol.events import InterruptClosed, InterruptOpened, NodeRan, NodeStarted
 from greenroom.protocol.records import RunRecord
 from greenroom.protocol.states import Status

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import greenroom
 from greenroom import errors
-from greenroom.cli import Later, main
+from greenroom.cli import LazyCommand, main
 
 HEAVY = {"alembic", "cattrs", "hypothesis", "prometheus_client", "pytest", "sqlalchemy", "trio_websocket"}
 """What takes long to import, and what only some commands need."""
@@ -56,7 +56,7 @@ def test_a_client_needs_neither_an_engine_nor_a_store():
 
 def test_what_the_list_says_of_a_command_is_how_its_help_begins():
     for name, listed in main.commands.items():
-        assert isinstance(listed, Later)
+        assert isinstance(listed, LazyCommand)
         assert listed.get_short_help_str(200) == listed.load().get_short_help_str(200), name
 
 

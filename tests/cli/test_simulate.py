@@ -86,8 +86,8 @@ def test_a_hunt_in_which_every_rule_holds_ends_with_0():
 
 
 def test_what_is_wrong_with_a_seed_that_never_ends_is_told(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("greenroom.simulation.hunting.PATIENCE", 1.0)
-    monkeypatch.setattr("greenroom.simulation.hunting.cores", lambda: 2)
+    monkeypatch.setattr("greenroom.simulation.search.hunting.PATIENCE", 1.0)
+    monkeypatch.setattr("greenroom.simulation.search.hunting.cores", lambda: 2)
     result = simulate("--hunt", 1, "--scenario", "tests.simulation.shop:endless")
     assert result.exit_code == 1
     assert "it has not ended 1 s after the hunt" in result.stderr

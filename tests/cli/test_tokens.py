@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from greenroom.cli import main
-from greenroom.gateway.tokens import Role, Tokens
+from greenroom.gateway.auth.tokens import Role, Tokens
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from greenroom.gateway.commands import TABLE
-from greenroom.gateway.describe import ANSWERS, asyncapi, documents, openapi
+from greenroom.gateway.commands.table import TABLE
+from greenroom.gateway.description.documents import ANSWERS, asyncapi, documents, openapi
 
 from ..test_docs import ROOT, names, rows
 
@@ -16,7 +16,7 @@ from ..test_docs import ROOT, names, rows
 @pytest.mark.parametrize("name", ["asyncapi.json", "openapi.json"])
 def test_the_document_in_docs_is_current(name: str):
     written = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert written == documents()[name], "renew it: python -m greenroom.gateway.describe docs"
+    assert written == documents()[name], "renew it: python -m greenroom.gateway.description.documents docs"
 
 
 @pytest.mark.parametrize("document", [asyncapi(), openapi()], ids=["asyncapi", "openapi"])

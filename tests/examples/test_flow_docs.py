@@ -16,7 +16,7 @@ import trio
 
 from greenroom import connect
 from greenroom.actors.workers.states import Failing
-from greenroom.gateway.taskcalls import TABLE
+from greenroom.gateway.tasks.calls import TABLE
 from greenroom.protocol.flow.check import check
 from greenroom.protocol.flow.grammar import parse_text
 from greenroom.protocol.flow.mermaid import mermaid

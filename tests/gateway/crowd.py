@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 import trio
 
-from greenroom.gateway.snapshots import filtered
+from greenroom.gateway.stream.snapshots import filtered
 from greenroom.protocol.codec import CODECS, Codec
 from greenroom.protocol.commands import Error, Events, Ok, Resync, ServerMessage, Welcome
 from greenroom.protocol.events import Filter

@@ -13,7 +13,7 @@ import trio
 from greenroom import Jobs, open_engine
 from greenroom.errors import Invalid, NotFound
 from greenroom.gateway import GatewayConfig, Role, Tokens, add_token, open_gateway, remove_token
-from greenroom.gateway.commands import TABLE
+from greenroom.gateway.commands.table import TABLE
 
 from .support import Raw, Refused, house
 

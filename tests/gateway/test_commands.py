@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import trio
 
-from greenroom.gateway.commands import TABLE
+from greenroom.gateway.commands.table import TABLE
 from tests.support import Bodies, until
 
 from .support import House, Refused, Talk, house

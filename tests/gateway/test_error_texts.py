@@ -9,8 +9,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 import pytest
 
-from greenroom.gateway.commands import TABLE
-from greenroom.gateway.entries import Entry
+from greenroom.gateway.commands.entries import Entry
+from greenroom.gateway.commands.table import TABLE
 
 from .support import House, Refused, house
 

@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from greenroom.gateway.taskcalls import TABLE
+from greenroom.gateway.tasks.calls import TABLE
 from greenroom.persistence.memory import MemoryStore
 
 from .flowing import DOUBLES, HANGS, QUEUED, WAITS, flow_house, until_run

@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from greenroom.gateway import Limits
-from greenroom.gateway.taskcalls import TABLE as TASK_CALLS
-from greenroom.gateway.taskcalls import TaskCall
+from greenroom.gateway.tasks.calls import TABLE as TASK_CALLS
+from greenroom.gateway.tasks.calls import TaskCall
 from greenroom.protocol.codec import JSON
 from greenroom.protocol.commandbase import CommandBase
 from greenroom.protocol.commands import Command

@@ -14,8 +14,8 @@ import trio
 
 from greenroom.errors import Invalid
 from greenroom.gateway import Role, Tokens, add_token, remove_token
-from greenroom.gateway.commands import TABLE
-from greenroom.gateway.taskcalls import TABLE as TASK_CALLS
+from greenroom.gateway.commands.table import TABLE
+from greenroom.gateway.tasks.calls import TABLE as TASK_CALLS
 from greenroom.protocol.events import Event
 from greenroom.protocol.fold import Projection
 from greenroom.protocol.records import Snapshot

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from greenroom.gateway import Role, add_token
-from greenroom.gateway.describe import documents, openapi
+from greenroom.gateway.description.documents import documents, openapi
 
 from .support import house
 

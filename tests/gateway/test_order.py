@@ -11,7 +11,7 @@ import trio
 from greenroom import Jobs, Run, open_engine
 from greenroom.actors.journal.stream import RING_SIZE
 from greenroom.gateway import Limits
-from greenroom.gateway.snapshots import filtered
+from greenroom.gateway.stream.snapshots import filtered
 from greenroom.protocol.codec import JSON
 from greenroom.protocol.commands import Resync
 from greenroom.protocol.events import Event, Filter

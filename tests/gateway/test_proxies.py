@@ -17,7 +17,7 @@ from trio_websocket import open_websocket_url
 
 from greenroom import connect
 from greenroom.gateway import GatewayConfig, Limits, Role, add_token
-from greenroom.gateway.taskcalls import TABLE as TASK_CALLS
+from greenroom.gateway.tasks.calls import TABLE as TASK_CALLS
 
 from .flowing import QUEUED, flow_house
 from .proxies import NAMES, Proxy, proxied, shown

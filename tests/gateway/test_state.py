@@ -8,10 +8,11 @@ import math
 import pytest
 import trio
 
-from greenroom.gateway import snapshots, state
-from greenroom.gateway.feeds import Frames
-from greenroom.gateway.snapshots import Snapshots, filtered
-from greenroom.gateway.state import PIECE, Body, States, slices
+from greenroom.gateway.http import state
+from greenroom.gateway.http.state import PIECE, Body, States, slices
+from greenroom.gateway.stream import snapshots
+from greenroom.gateway.stream.feeds import Frames
+from greenroom.gateway.stream.snapshots import Snapshots, filtered
 from greenroom.protocol.codec import CODECS, JSON
 from greenroom.protocol.events import Filter
 from greenroom.protocol.records import Snapshot

@@ -11,8 +11,9 @@ import pytest
 import trio
 import trio.testing
 
-from greenroom.gateway import GatewayConfig, Limits, Role, add_token, strangers
-from greenroom.gateway.frames import FrameCounter
+from greenroom.gateway import GatewayConfig, Limits, Role, add_token
+from greenroom.gateway.auth import strangers
+from greenroom.gateway.websocket.frames import FrameCounter
 
 from .support import CLOSE, PING, TEXT, House, Raw, client_frame, house, parse_frame
 
@@ -273,7 +274,7 @@ async def test_processor_time_counts(closed_house, autojump_clock, monkeypatch):
         clock[0] += 0.01
         return clock[0]
 
-    monkeypatch.setattr("greenroom.gateway.head.thread_time", thread_time)
+    monkeypatch.setattr("greenroom.gateway.http.head.thread_time", thread_time)
     async with closed_house(Limits(stranger_frames=1_000, stranger_time=0.5)) as home:
         raw = await came(home)
         said = await statuses(raw, "/healthz")

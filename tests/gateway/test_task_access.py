@@ -13,9 +13,9 @@ import trio
 
 from greenroom.errors import Invalid
 from greenroom.gateway import GatewayConfig, Role, add_token, remove_token
-from greenroom.gateway.access import Access
+from greenroom.gateway.auth.access import Access
 from greenroom.gateway.server import _is_local
-from greenroom.gateway.taskcalls import TABLE, TaskCall
+from greenroom.gateway.tasks.calls import TABLE, TaskCall
 
 from .flowing import QUEUED, flow_house
 from .support import PATIENCE, House, Raw

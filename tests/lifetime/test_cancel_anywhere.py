@@ -21,8 +21,8 @@ from greenroom.errors import Conflict, Draining, Unavailable
 from greenroom.persistence.failures import StoreBroken
 from greenroom.protocol.events import RunEvent, RunProgress
 from greenroom.simulation import World, simulate
-from greenroom.simulation.client import Client
-from greenroom.simulation.server import Server
+from greenroom.simulation.world.client import Client
+from greenroom.simulation.world.server import Server
 
 COMMITS = 75  # a little more than there are in all
 WHOLE_FILES = {b"half of it, and the rest", b"never mind how it ends"}
@@ -114,12 +114,12 @@ async def use(ann: Client) -> None:
 
 async def check_what_is_left(world: World, server: Server) -> None:
     """Nothing is half done; and what was committed is there at the next start."""
-    disk, told = server.disk, server.rules.told
+    disk, model = server.disk, server.rules.model
     world.check(not disk.parts, f"unfinished files are left: {list(disk.parts)}")
     contents = {file.content for file in disk.files.values()}
     world.check(contents <= WHOLE_FILES, f"torn files are left: {contents}")
-    kept: dict[str, list[Any]] = {id: [] for id in told.runs}
-    for event in told.events:
+    kept: dict[str, list[Any]] = {id: [] for id in model.runs}
+    for event in model.events:
         if isinstance(event, RunEvent) and not isinstance(event, RunProgress):
             kept[event.run].append(event)
     await server.start(max_concurrent=0)
@@ -139,7 +139,7 @@ def test_cancelled_at_any_moment_it_ends_in_order_and_leaves_nothing_half_done(m
             for _ in range(turns):
                 await trio.lowlevel.checkpoint()
             await server.stop(at_once=True)
-        statuses = {run.status for run in server.rules.told.runs.values()}
+        statuses = {run.status for run in server.rules.model.runs.values()}
         world.check(statuses <= AT_REST, f"at rest are {statuses}")
         await check_what_is_left(world, server)
 

@@ -3,8 +3,8 @@
 import json
 import sys
 
-from greenroom.simulation.hunting import search
-from greenroom.simulation.naming import find
+from greenroom.simulation.scenarios.by_name import find
+from greenroom.simulation.search.hunting import search
 
 
 def main() -> None:

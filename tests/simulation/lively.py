@@ -12,7 +12,7 @@ import trio
 from greenroom import Jobs, Run
 from greenroom.errors import GreenroomError
 from greenroom.simulation import SimulationFailed, World, simulate
-from greenroom.simulation.trace import Trace
+from greenroom.simulation.world.trace import Trace
 
 jobs = Jobs()
 

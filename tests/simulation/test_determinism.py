@@ -13,8 +13,9 @@ import trio._core._run as trio_run
 
 from greenroom import Jobs, Run
 from greenroom.actors import actor
-from greenroom.simulation import SimulationFailed, World, determinism, simulate
-from greenroom.simulation.determinism import SimulatedClock, determined
+from greenroom.simulation import SimulationFailed, World, simulate
+from greenroom.simulation.determinism import seeded_run
+from greenroom.simulation.determinism.seeded_run import SimulatedClock, determined
 
 from .lively import digest, trace_of
 
@@ -143,8 +144,8 @@ def test_what_waits_for_what_never_comes_is_a_failure_and_no_test_that_hangs():
 
 
 def test_what_never_rests_is_a_failure_and_no_test_that_hangs(monkeypatch):
-    monkeypatch.setattr(determinism, "_MOST_LOOKS", 1000)
-    monkeypatch.setattr(determinism, "_COLLECTED_EVERY", 500)
+    monkeypatch.setattr(seeded_run, "_MOST_LOOKS", 1000)
+    monkeypatch.setattr(seeded_run, "_COLLECTED_EVERY", 500)
 
     async def scenario(world: World) -> None:
         while True:
@@ -155,8 +156,8 @@ def test_what_never_rests_is_a_failure_and_no_test_that_hangs(monkeypatch):
 
 
 def test_a_scenario_that_does_much_in_many_instants_does_not_count_as_restless(monkeypatch):
-    monkeypatch.setattr(determinism, "_MOST_LOOKS", 1000)
-    monkeypatch.setattr(determinism, "_COLLECTED_EVERY", 100)
+    monkeypatch.setattr(seeded_run, "_MOST_LOOKS", 1000)
+    monkeypatch.setattr(seeded_run, "_COLLECTED_EVERY", 100)
 
     async def scenario(world: World) -> None:
         for _ in range(1000):

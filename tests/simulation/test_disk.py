@@ -14,7 +14,7 @@ from greenroom.persistence.store import Batch, RunQuery, RunWrite, Stored
 from greenroom.protocol.records import RunRecord
 from greenroom.protocol.states import Status
 from greenroom.simulation import World, simulate
-from greenroom.simulation.rules import Rules
+from greenroom.simulation.rules.rules import Rules
 
 jobs = Jobs()
 

@@ -21,9 +21,9 @@ from greenroom import Jobs, Run
 from greenroom.errors import GreenroomError
 from greenroom.protocol.records import RunRecord
 from greenroom.simulation import World
-from greenroom.simulation.client import SimulatedTicket
-from greenroom.simulation.disk import SimulatedDisk
-from greenroom.simulation.walking import Race, Scenario, sample, walk
+from greenroom.simulation.search.exhaustive import Race, Scenario, sample, walk
+from greenroom.simulation.world.client import SimulatedTicket
+from greenroom.simulation.world.disk import SimulatedDisk
 
 MOST = 10_000
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from greenroom import Jobs
 from greenroom.errors import Conflict, RunFailed
 from greenroom.simulation import SimulationFailed, World, simulate
-from greenroom.simulation.flows.graphs import draw_graph
-from greenroom.simulation.flows.scenario import FlowPlay, flows
-from greenroom.simulation.medium import Trouble
+from greenroom.simulation.scenarios.flows.graphs import draw_graph
+from greenroom.simulation.scenarios.flows.scenario import FlowPlay, flows
+from greenroom.simulation.world.disk_backend import Trouble
 from greenroom.worker.services import Services
 
 long = pytest.mark.long("GREENROOM_FLOWS")

@@ -27,7 +27,7 @@ import trio
 
 from greenroom import Jobs, Run
 from greenroom.simulation import SimulationFailed, World, simulate
-from greenroom.simulation.guard import RealWorldTouched
+from greenroom.simulation.determinism.guard import RealWorldTouched
 
 with tempfile.TemporaryDirectory():
     pass  # from the second on, `tempfile` has the randomness that it draws names from

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from greenroom.simulation import SimulationFailed, World, hunt, hunting, simulate
-from greenroom.simulation.hunting import Hunt, NotRepeatable, search
-from greenroom.simulation.naming import NoScenario, find, name_of
+from greenroom.simulation import SimulationFailed, World, hunt, simulate
+from greenroom.simulation.scenarios.by_name import NoScenario, find, name_of
+from greenroom.simulation.search import hunting
+from greenroom.simulation.search.hunting import Hunt, NotRepeatable, search
 from tests.simulation import shop
 
 TWICE = "nobody_is_charged_twice"

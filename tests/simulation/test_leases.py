@@ -7,7 +7,7 @@ import trio
 
 from greenroom import Jobs, Run
 from greenroom.simulation import World, simulate
-from greenroom.simulation.leases import leases
+from greenroom.simulation.scenarios.leases import leases
 
 jobs = Jobs()
 ends: list[float] = []

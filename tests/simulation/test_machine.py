@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from greenroom.simulation import World, simulate
-from greenroom.simulation.scenario import CONTROLS, FAULTS, LIMITS, LOOKS, TALKS, Play
+from greenroom.simulation.scenarios.commands import CONTROLS, FAULTS, LIMITS, LOOKS, TALKS, Play
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from greenroom.simulation import simulate
-from greenroom.simulation.naming import find
+from greenroom.simulation.scenarios.by_name import find
 from tests.simulation.planting import BUGS, copy_package, known_seed, plant, scenario_of
 
 HUNTED = os.environ.get("GREENROOM_PLANTED", "three")

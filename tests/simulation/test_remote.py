@@ -15,12 +15,14 @@ from msgspec.structs import replace
 
 from greenroom import Jobs, Run
 from greenroom.errors import Unavailable
-from greenroom.gateway import GatewayConfig, feeds, writer
+from greenroom.gateway import GatewayConfig
 from greenroom.gateway.client.link import Link
+from greenroom.gateway.stream import feeds
+from greenroom.gateway.websocket import writer
 from greenroom.protocol.commands import Submit
 from greenroom.protocol.events import Filter
 from greenroom.simulation import SimulationFailed, World, simulate
-from greenroom.simulation.connected import connected
+from greenroom.simulation.scenarios.connected import connected
 
 ROOT = Path(__file__).resolve().parents[2]
 jobs = Jobs()

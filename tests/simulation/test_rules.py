@@ -34,8 +34,8 @@ from greenroom.protocol.events import (
 )
 from greenroom.protocol.records import RunRecord
 from greenroom.protocol.states import Status
-from greenroom.simulation.rules import Rules
-from greenroom.simulation.told import ToldRun
+from greenroom.simulation.model.state import ModelRun
+from greenroom.simulation.rules.rules import Rules
 
 
 @dataclass
@@ -80,11 +80,11 @@ class Story:
         self.rules.end_instant(self.now)
 
     def tell(self, kind: type, /, **fields: Any) -> None:
-        event = kind(seq=self.rules.told.seq + 1, at=0.0, by=fields.pop("by", "engine"), **fields)
+        event = kind(seq=self.rules.model.seq + 1, at=0.0, by=fields.pop("by", "engine"), **fields)
         self.rules.take(event)
 
     def commit(self, *memos: Any) -> None:
-        self.rules.commit(Batch(self.rules.told.seq, [], {}, list(memos)))
+        self.rules.commit(Batch(self.rules.model.seq, [], {}, list(memos)))
 
     def pass_time(self) -> None:
         self.rules.end_instant(self.now)
@@ -98,24 +98,25 @@ class Story:
         self.tell(RunStateChanged, **here, from_=None, to=Status.QUEUED, place=place, **fields)
 
     def move(self, run: str, to: str, **fields: Any) -> None:
-        told = self.rules.told.runs[run]
-        fields = {"attempt": told.attempt, "reason": None, "place": told.place, "from_": told.status} | fields
+        known = self.rules.model.runs[run]
+        now = {"attempt": known.attempt, "place": known.place, "from_": known.status}
+        fields = {"reason": None} | now | fields
         if to == "running":
             fields = {"interactive": True} | fields
         self.tell(RunStateChanged, **self.of(run), to=Status(to), **fields)
 
     def begin(self, run: str, **fields: Any) -> None:
         self.move(run, "running", **{"attempt": 1} | fields)
-        told = self.rules.told.runs[run]
-        self.rules.body_begins(Body(run, told.handle, told.attempt))
+        known = self.rules.model.runs[run]
+        self.rules.body_begins(Body(run, known.handle, known.attempt))
 
     def end(self, run: str, to: str = "succeeded") -> None:
         self.rules.body_ends(run)
         self.move(run, to)
 
     def of(self, run: str) -> dict[str, str]:
-        told = self.rules.told.runs[run]
-        return {"run": run, "handle": told.handle, "lane": told.lane}
+        known = self.rules.model.runs[run]
+        return {"run": run, "handle": known.handle, "lane": known.lane}
 
     def draw_place(self, run: str, place: int) -> None:
         self.tell(RunChanged, **self.of(run), place=place)
@@ -126,23 +127,23 @@ class Story:
         self.rules.opened(replace(self.stored_now(), **changes), JOBS.__getitem__)
 
     def stored_now(self) -> Stored:
-        told = self.rules.told
+        model = self.rules.model
         return Stored(
             epoch="epoch",
-            last_seq=told.seq,
+            last_seq=model.seq,
             last_place=0,
-            max_concurrent=told.max_concurrent,
-            draining=told.draining[-1][1],
-            lanes={name: (lane.limit, lane.generation) for name, lane in told.lanes.items()},
-            drafts={name: handle.draft for name, handle in told.handles.items() if handle.draft is not None},
+            max_concurrent=model.max_concurrent,
+            draining=model.draining[-1][1],
+            lanes={name: (lane.limit, lane.generation) for name, lane in model.lanes.items()},
+            drafts={name: handle.draft for name, handle in model.handles.items() if handle.draft is not None},
             held={},
-            pending=[stored_run(run) for run in told.pending.values()],
+            pending=[stored_run(run) for run in model.pending.values()],
             ended=[],
             requests=[],
         )
 
 
-def stored_run(run: ToldRun) -> StoredRun:
+def stored_run(run: ModelRun) -> StoredRun:
     record = RunRecord(
         id=run.id,
         handle=run.handle,
@@ -294,7 +295,7 @@ def a_resumed_run_behind_others(story: Story) -> None:
     story.tell(EngineChanged, max_concurrent=1, draining=False)
     story.submit("a", 1, handle="a")
     story.begin("a")
-    with story.rules.witness.waiting("a", "time", 1.0):
+    with story.rules.observations.waiting("a", "time", 1.0):
         story.move("a", "suspended", reason="time", waiting_for="time")
         story.submit("b", 2, handle="b")
         story.begin("b")
@@ -322,7 +323,7 @@ def a_free_handle_and_a_run_that_waits(story: Story) -> None:
 def a_wait_that_keeps_its_slot(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
-    with story.rules.witness.waiting("a", "answer"):
+    with story.rules.observations.waiting("a", "answer"):
         story.pass_time()
 
 
@@ -452,7 +453,7 @@ def a_message_that_is_taken_twice(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
     story.tell(RunMessage, **story.of("a"), message="hello")
-    taken = MessagesTaken("a", (story.rules.told.seq,))
+    taken = MessagesTaken("a", (story.rules.model.seq,))
     story.commit(taken)
     story.commit()  # without it, the second would be the first once more, whose outcome was not known
     story.commit(taken)
@@ -461,7 +462,7 @@ def a_message_that_is_taken_twice(story: Story) -> None:
 def a_signal_that_is_taken_twice(story: Story) -> None:
     story.submit("a", 1)
     story.tell(RunSignal, **story.of("a"), key="paid", value=True)
-    taken = MessagesTaken("a", (story.rules.told.seq,))
+    taken = MessagesTaken("a", (story.rules.model.seq,))
     story.commit(taken)
     story.commit()
     story.commit(taken)
@@ -471,7 +472,7 @@ def a_message_that_is_not_taken_in_the_store(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
     story.tell(RunMessage, **story.of("a"), message="hello")
-    story.rules.witness.took("a", ["hello"], all_=True)
+    story.rules.observations.took("a", ["hello"], all_=True)
     story.pass_time()
 
 
@@ -581,7 +582,7 @@ def two_suspects_beside_each_other(story: Story) -> None:
 
 def a_run_that_times_out_too_early(story: Story) -> None:
     story.submit("a", 1)
-    story.rules.time_limits.submitted(story.rules.told.runs["a"], Terms(run_timeout=5))
+    story.rules.time_limits.submitted(story.rules.model.runs["a"], Terms(run_timeout=5))
     story.begin("a")
     story.pass_time()
     story.rules.body_ends("a")
@@ -590,7 +591,7 @@ def a_run_that_times_out_too_early(story: Story) -> None:
 
 def a_run_that_executes_for_too_long(story: Story) -> None:
     story.submit("a", 1)
-    story.rules.time_limits.submitted(story.rules.told.runs["a"], Terms(run_timeout=5))
+    story.rules.time_limits.submitted(story.rules.model.runs["a"], Terms(run_timeout=5))
     story.begin("a")
     for _ in range(20):
         story.pass_time()
@@ -599,7 +600,7 @@ def a_run_that_executes_for_too_long(story: Story) -> None:
 def a_run_that_is_queued_for_too_long(story: Story) -> None:
     story.tell(EngineChanged, max_concurrent=0, draining=False)
     story.submit("a", 1)
-    story.rules.time_limits.submitted(story.rules.told.runs["a"], Terms(queue_timeout=2))
+    story.rules.time_limits.submitted(story.rules.model.runs["a"], Terms(queue_timeout=2))
     for _ in range(5):
         story.pass_time()
 

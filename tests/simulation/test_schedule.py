@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from trio._core import _run
 
-from greenroom.simulation.schedule import Chooser, InTurn, Scheduling, SeededChooser, Task
+from greenroom.simulation.determinism.scheduler import Chooser, InTurn, Scheduling, SeededChooser, Task
 
 
 def run(chooser: Chooser, main: Callable[[], object], *instruments: trio.abc.Instrument) -> None:

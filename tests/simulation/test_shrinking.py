@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greenroom.simulation import SimulationFailed, World, simulate
-from greenroom.simulation.shrinking import minimize, shrink
+from greenroom.simulation.search.shrinking import minimize, shrink
 
 
 def failure(scenario, seed: int = 1, **options) -> SimulationFailed:

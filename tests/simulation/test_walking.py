@@ -10,7 +10,7 @@ import trio
 
 from greenroom.actors.channel import Channel
 from greenroom.simulation import World
-from greenroom.simulation.walking import NotRepeatable, Race, Scenario, WalkFailed, sample, walk
+from greenroom.simulation.search.exhaustive import NotRepeatable, Race, Scenario, WalkFailed, sample, walk
 
 
 def tellers(boxes: int, *, messages: int = 2, count: int = 2) -> Scenario:

@@ -13,7 +13,7 @@ from greenroom.errors import GreenroomError, RunCancelled, Unavailable
 from greenroom.protocol.events import EventBase, RunLog
 from greenroom.protocol.records import Snapshot
 from greenroom.simulation import SimulationFailed, World, simulate
-from greenroom.simulation.rules import Rules
+from greenroom.simulation.rules.rules import Rules
 
 jobs = Jobs()
 

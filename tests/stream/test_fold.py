@@ -22,8 +22,8 @@ from greenroom.protocol.events import Event
 from greenroom.protocol.fold import fold
 from greenroom.protocol.records import KEPT_ENDED_RUNS, Snapshot
 from greenroom.simulation import World, simulate
-from greenroom.simulation.client import Client
-from greenroom.simulation.scenario import CONTROLS, TALKS, Play, pause
+from greenroom.simulation.scenarios.commands import CONTROLS, TALKS, Play, pause
+from greenroom.simulation.world.client import Client
 
 from ..support import Bodies
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from greenroom.actors.journal.stream import FellBehind, Stream
-from greenroom.gateway import feeds as feeds_module
-from greenroom.gateway.feeds import Feeds, Frames
+from greenroom.gateway.stream import feeds as feeds_module
+from greenroom.gateway.stream.feeds import Feeds, Frames
 from greenroom.protocol.codec import JSON
 from greenroom.protocol.events import Filter, HandleChanged
 

@@ -10,7 +10,8 @@ import trio
 
 from greenroom import Jobs
 from greenroom.errors import Conflict, RunFailed
-from greenroom.simulation import World, determinism, simulate
+from greenroom.simulation import World, simulate
+from greenroom.simulation.determinism import seeded_run
 from greenroom.worker.services import Services
 
 services = Services()
@@ -101,7 +102,7 @@ def test_after_a_restart_the_same_worker_tries_again_and_others_when_it_can_do_n
 
 def test_the_registry_rests_when_a_worker_has_fallen_silent_at_any_time(monkeypatch):
     """It went round and round where a time and 15 seconds are not what they seem, in floating point."""
-    monkeypatch.setattr(determinism, "_MOST_LOOKS", 400_000)
+    monkeypatch.setattr(seeded_run, "_MOST_LOOKS", 400_000)
 
     async def scenario(world: World) -> None:
         await world.serve(Jobs())

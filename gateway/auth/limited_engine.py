@@ -1,0 +1,213 @@
+"""The engine as the holder of a limited token sees it.
+
+The commands call it as they call the engine itself. What is not written here is refused, so a command that
+is added to the table is out of reach of limited tokens until somebody decides what it means for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ...protocol.errors import GreenroomError, NoActiveRun, NotFound
+from ...protocol.names import FLOW
+from ...protocol.records import RunRecord
+from ..stream.filters import narrowed
+from ..stream.snapshots import filtered_in_slices
+from .scopes import Scope, without_strangers
+
+if TYPE_CHECKING:
+    from ...actors.engine.api import Engine
+    from ...actors.engine.ticket import Ticket
+    from ...protocol.events import Event
+    from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow
+    from ...protocol.records import Snapshot
+    from ...protocol.submission import SubmitOptions
+    from ...protocol.validation import FilesFate
+
+
+class _Denied:
+    """Refuses whatever it doesn't have."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise self._scope.lacks()
+
+
+class LimitedEngine(_Denied):
+    """The methods of `Engine` that a limited token may use, each within its limits."""
+
+    def __init__(self, engine: Engine, scope: Scope) -> None:
+        super().__init__(scope)
+        self._engine = engine
+        self.flows = _LimitedFlows(engine, scope, self)
+
+    # Runs that the caller names.
+
+    async def get_run(self, run_id: str) -> RunRecord:
+        """One run; `NotFound` also where it is somebody else's."""
+        run = await self._engine.get_run(run_id)
+        if not self._scope.sees(run):
+            raise NotFound(f"no run has the id {run_id!r}", value=run_id)
+        return run
+
+    async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
+        await self.get_run(run_id)
+        return await self._engine.history_page(run_id, after, limit)
+
+    async def cancel(self, run_id: str, files: FilesFate = "keep", *, by: str = "app") -> RunRecord:
+        await self.get_run(run_id)
+        return await self._engine.cancel(run_id, files, by=by)
+
+    async def signal(self, run_id: str, key: str, value: Any, *, by: str = "app") -> None:
+        await self.get_run(run_id)
+        await self._engine.signal(run_id, key, value, by=by)
+
+    async def inject(self, run_or_handle: str, message: Any, *, by: str = "app") -> str:
+        try:
+            run = await self._engine.get_run(run_or_handle)
+        except NotFound:
+            self._scope.check_whole_handle(run_or_handle)  # by a handle it goes to whichever run is there
+        else:
+            if not self._scope.sees(run):
+                self._scope.check_whole_handle(run_or_handle)
+                raise NoActiveRun(f"{run_or_handle!r} is no pending run, nor a handle that has one")
+        return await self._engine.inject(run_or_handle, message, by=by)
+
+    async def answer(self, interrupt_id: str, data: Any, *, by: str = "app") -> str:
+        try:
+            await self.get_run(interrupt_id.rpartition(".")[0])
+        except NotFound:
+            return "not_found"
+        return await self._engine.answer(interrupt_id, data, by=by)
+
+    # New runs.
+
+    async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket:
+        self._scope.check_handle("task:" if options.handle is None else options.handle)
+        self._check_new(options)
+        async with told_within(self._scope):
+            return await self._engine.submit_options(options, by=by)
+
+    def _check_new(self, options: SubmitOptions) -> None:
+        scope = self._scope
+        scope.check_job(options.job)
+        if scope.lanes is not None:
+            scope.check_lane(self._engine.lane_of(options.job) if options.lane is None else options.lane)
+        if options.on_conflict == "replace" and not (scope.lanes is None and scope.jobs is None):
+            raise scope.lacks("a token that is limited to handles only, as it cancels whichever run is there")
+
+    # What there is.
+
+    async def list_runs(
+        self,
+        *,
+        handle: str | None = None,
+        lane: str | None = None,
+        status: str | Iterable[str] | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> list[RunRecord]:
+        if handle is not None:
+            self._scope.check_handle(handle)
+        if lane is not None:
+            self._scope.check_lane(lane)
+        found: list[RunRecord] = []
+        more = True
+        while more:
+            page = await self._engine.list_runs(
+                handle=handle, lane=lane, status=status, limit=limit, before=before, within=self._scope
+            )
+            found += [run for run in page if self._scope.sees(run)]
+            more = len(page) == limit and len(found) < limit
+            before = page[-1].id if page else None
+        return found[:limit]
+
+    async def snapshot(self) -> Snapshot:
+        filter = narrowed(None, self._scope, self._engine.job_of)
+        return await filtered_in_slices(await self._engine.snapshot(), filter)
+
+    # Handles and lanes.
+
+    async def set_params(self, handle: str, params: Any, *, by: str = "app") -> None:
+        self._scope.check_handle(handle)
+        if self._scope.handles is None:
+            raise self._scope.lacks("a token that is limited to handles, or not limited")
+        async with told_within(self._scope):
+            await self._engine.set_params(handle, params, by=by)
+
+    async def clear_handle(self, handle: str, *, by: str = "app") -> int:
+        self._scope.check_whole_handle(handle)
+        return await self._engine.clear_handle(handle, by=by)
+
+    async def release_handle(self, handle: str, *, by: str = "app") -> bool:
+        self._scope.check_whole_handle(handle)
+        return await self._engine.release_handle(handle, by=by)
+
+    async def clear_lane(self, lane: str, *, by: str = "app") -> int:
+        self._scope.check_lane(lane)
+        if self._scope.handles is not None or self._scope.jobs is not None:
+            raise self._scope.lacks("a token that is limited to lanes only, or not limited")
+        return await self._engine.clear_lane(lane, by=by)
+
+
+class _LimitedFlows(_Denied):
+    """The same of `Flows`. Runs of flows are runs of the job `flow`; the flows themselves belong to nobody,
+    so whoever may start them may read them, and nobody with a limited token may change them."""
+
+    def __init__(self, engine: Engine, scope: Scope, limited: LimitedEngine) -> None:
+        super().__init__(scope)
+        self._engine = engine
+        self._limited = limited
+
+    async def check(self, definition: Mapping[str, Any] | str) -> Any:
+        return await self._engine.flows.check(definition)
+
+    async def list(self, limit: int = 20, offset: int = 0) -> tuple[Sequence[FlowRow], int]:
+        self._scope.check_job(FLOW)
+        return await self._engine.flows.list(limit, offset)
+
+    async def versions(self, flow: str, **page: int) -> Sequence[VersionRow]:
+        self._scope.check_job(FLOW)
+        return await self._engine.flows.versions(flow, **page)
+
+    async def definitions(self, flow: str, **page: int) -> Sequence[VersionRow]:
+        self._scope.check_job(FLOW)
+        return await self._engine.flows.definitions(flow, **page)
+
+    async def version(self, id: str) -> VersionRow:
+        self._scope.check_job(FLOW)
+        return await self._engine.flows.version(id)
+
+    async def task(self, run_id: str) -> FlowTask:
+        await self._check_task(run_id)
+        return await self._engine.flows.task(run_id)
+
+    async def node_runs(self, run_id: str, *arguments: Any, **more: Any) -> Sequence[NodeRun]:
+        await self._check_task(run_id)
+        return await self._engine.flows.node_runs(run_id, *arguments, **more)
+
+    async def tasks(self, **query: Any) -> tuple[Sequence[FlowTask], int]:
+        self._scope.check_job(FLOW)
+        return await self._engine.flows.tasks(**query, within=self._scope)
+
+    async def _check_task(self, run_id: str) -> None:
+        try:
+            await self._limited.get_run(run_id)
+        except NotFound:
+            raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id) from None
+
+
+@asynccontextmanager
+async def told_within(scope: Scope) -> AsyncIterator[None]:
+    """Leave runs that the caller may not see out of what a refusal tells."""
+    try:
+        yield
+    except GreenroomError as error:
+        kept = without_strangers(error.details, scope)
+        if len(kept) == len(error.details):
+            raise
+        raise type(error)(error.message, **kept) from None

@@ -1,0 +1,68 @@
+"""What a limited token is limited to: handles, lanes and jobs, by patterns.
+
+Its holder sees and touches the runs that fit all of them, and nothing else. A run that doesn't fit is as one
+that doesn't exist (`not_found`), so that ids can't be probed; a handle, lane or job that the caller names
+himself is `forbidden`, with what the token lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...protocol.errors import Forbidden
+from ...protocol.names import lane_name
+from ...protocol.patterns import Patterns, Within
+from ...protocol.records import RunRecord
+
+
+class Scope(Within, frozen=True):
+    """The limits of one token; `None` where it has none."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{what} {', '.join(texts)}" for what, texts in self.texts().items())
+
+    def texts(self) -> dict[str, list[str]]:
+        """The patterns as they were written, by what they are of."""
+        given = (("handles", self.handles), ("lanes", self.lanes), ("jobs", self.jobs))
+        return {what: patterns.texts() for what, patterns in given if patterns is not None}
+
+    def sees(self, run: RunRecord) -> bool:
+        """Whether the token's holder may know of this run."""
+        return self.holds(run.handle, run.lane, run.job)
+
+    def check_handle(self, handle: str) -> None:
+        """Refuse a handle. Raises `Forbidden`."""
+        _check("handles", self.handles, handle)
+
+    def check_lane(self, lane: str) -> None:
+        """Refuse a lane. Raises `Forbidden`."""
+        _check("lanes", self.lanes, lane_name(lane))
+
+    def check_job(self, job: str) -> None:
+        """Refuse a job. Raises `Forbidden`."""
+        _check("jobs", self.jobs, job)
+
+    def check_whole_handle(self, handle: str) -> None:
+        """Refuse what concerns all that is in a handle, whichever its lane and job. Raises `Forbidden`."""
+        self.check_handle(handle)
+        if self.handles is None or self.lanes is not None or self.jobs is not None:
+            raise self.lacks("a token that is limited to handles only")
+
+    def lacks(self, needed: str = "a token without limits") -> Forbidden:
+        """The refusal of what no token with these limits may do."""
+        return Forbidden(f"this needs {needed}, and this token is limited to {self}", limits=str(self))
+
+
+def _check(what: str, allowed: Patterns | None, name: str) -> None:
+    if allowed is not None and name not in allowed:
+        raise Forbidden(f"this token is limited to the {what} {allowed}, and {name!r} is none of them")
+
+
+def without_strangers(details: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+    """The details of an error, without the runs that the caller may not see."""
+    return {
+        name: value
+        for name, value in details.items()
+        if not (isinstance(value, RunRecord) and not scope.sees(value))
+    }

@@ -1,0 +1,1 @@
+"""The commands, one entry each, that WebSocket and HTTP both offer."""

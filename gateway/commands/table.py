@@ -1,0 +1,159 @@
+"""The table of commands: one entry each, of which WebSocket and HTTP are two skins.
+
+A new command is written here, once; those of flows and workers stand in `flows`.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ...protocol import commands as wire
+from ...protocol.commandbase import timeout_from_wire
+from ...protocol.submission import SubmitOptions, from_wire
+from ...protocol.validation import FilesFate, check_limit
+from ..auth.tokens import Role
+from ..stream.snapshots import View
+from .entries import Context, Entry, Fields, Http
+from .flows import FLOW_TABLE
+
+
+async def _submit(context: Context, command: wire.Submit) -> Fields:
+    options = SubmitOptions(
+        job=command.job, handle=command.handle, params=command.params, **from_wire(command)
+    )
+    ticket = await context.engine.submit_options(options, by=context.by)
+    return {"run_id": ticket.id, "joined": ticket.joined}
+
+
+async def _cancel(context: Context, command: wire.Cancel) -> Fields:
+    files = cast(FilesFate, command.files)  # the engine checks it
+    return {"run": await context.engine.cancel(command.run_id, files, by=context.by)}
+
+
+async def _inject(context: Context, command: wire.Inject) -> Fields:
+    outcome = await context.engine.inject(command.run_or_handle, command.message, by=context.by)
+    return {"outcome": outcome}
+
+
+async def _answer(context: Context, command: wire.Answer) -> Fields:
+    return {"outcome": await context.engine.answer(command.interrupt_id, command.data, by=context.by)}
+
+
+async def _wait(context: Context, command: wire.Wait) -> Fields:
+    if context.limited is not None:
+        await context.limited.get_run(command.run_id)
+    run = await context.endings.wait(command.run_id, timeout_from_wire(command.timeout))
+    return {"run": run, "ended": run.ended}
+
+
+async def _get_run(context: Context, command: wire.GetRun) -> Fields:
+    return {"run": await context.engine.get_run(command.run_id)}
+
+
+async def _list_runs(context: Context, command: wire.ListRuns) -> Fields:
+    runs = await context.engine.list_runs(
+        handle=command.handle,
+        lane=command.lane,
+        status=command.status,
+        limit=100 if command.limit is None else command.limit,
+        before=command.before,
+    )
+    return {"runs": runs}
+
+
+_PAGE = 1000
+
+
+async def _history(context: Context, command: wire.History) -> Fields:
+    limit = _PAGE if command.limit is None else command.limit
+    events, next = await context.engine.history_page(command.run_id, command.after or 0, limit)
+    return {"events": events} if next is None else {"events": events, "next": next}
+
+
+async def _snapshot(context: Context, command: wire.GetSnapshot) -> Fields:
+    if context.limited is not None:
+        return {"snapshot": View(await context.limited.snapshot())}
+    return {"snapshot": (await context.snapshots.now()).whole}
+
+
+async def _set_params(context: Context, command: wire.SetParams) -> Fields:
+    await context.engine.set_params(command.handle, command.params, by=context.by)
+    return {}
+
+
+async def _set_concurrency(context: Context, command: wire.SetConcurrency) -> Fields:
+    if command.n is not None:
+        check_limit("n", command.n)
+    await context.engine.set_concurrency(command.lane, command.n, by=context.by)
+    return {}
+
+
+async def _set_max_concurrent(context: Context, command: wire.SetMaxConcurrent) -> Fields:
+    await context.engine.set_max_concurrent(check_limit("n", command.n), by=context.by)
+    return {}
+
+
+async def _clear_lane(context: Context, command: wire.ClearLane) -> Fields:
+    return {"count": await context.engine.clear_lane(command.lane, by=context.by)}
+
+
+async def _clear_handle(context: Context, command: wire.ClearHandle) -> Fields:
+    return {"count": await context.engine.clear_handle(command.handle, by=context.by)}
+
+
+async def _release_handle(context: Context, command: wire.ReleaseHandle) -> Fields:
+    return {"released": await context.engine.release_handle(command.handle, by=context.by)}
+
+
+async def _reset_lanes(context: Context, command: wire.ResetLanes) -> Fields:
+    await context.engine.reset_lanes(by=context.by)
+    return {}
+
+
+async def _drain(context: Context, command: wire.Drain) -> Fields:
+    await context.engine.drain(by=context.by)
+    return {}
+
+
+async def _resume(context: Context, command: wire.Resume) -> Fields:
+    await context.engine.resume(by=context.by)
+    return {}
+
+
+_VIEWER, _OPERATOR, _ADMIN = Role.VIEWER, Role.OPERATOR, Role.ADMIN
+
+TABLE: tuple[Entry, ...] = (
+    Entry(wire.Submit, _OPERATOR, _submit, Http("POST", "/api/runs", status=201)),
+    Entry(wire.Cancel, _OPERATOR, _cancel, Http("POST", "/api/runs/{run_id}/cancel")),
+    Entry(wire.Inject, _OPERATOR, _inject, Http("POST", "/api/runs/{run_or_handle}/inject")),
+    Entry(wire.Answer, _OPERATOR, _answer, Http("POST", "/api/interrupts/{interrupt_id}/answer")),
+    Entry(wire.Wait, _VIEWER, _wait, waits=True),
+    Entry(wire.GetRun, _VIEWER, _get_run, Http("GET", "/api/runs/{run_id}", body="run")),
+    Entry(wire.ListRuns, _VIEWER, _list_runs, Http("GET", "/api/runs"), heavy=True),
+    Entry(wire.History, _VIEWER, _history, Http("GET", "/api/runs/{run_id}/events"), heavy=True),
+    Entry(wire.GetSnapshot, _VIEWER, _snapshot, Http("GET", "/api/state", body="snapshot"), heavy=True),
+    Entry(wire.Subscribe, _VIEWER),
+    Entry(wire.Unsubscribe, _VIEWER),
+    Entry(wire.SetParams, _OPERATOR, _set_params, Http("PUT", "/api/handles/{handle}/params")),
+    Entry(
+        wire.SetConcurrency,
+        _ADMIN,
+        _set_concurrency,
+        Http("PUT", "/api/lanes/{lane}", also={"limit": "n"}),
+    ),
+    Entry(
+        wire.SetMaxConcurrent,
+        _ADMIN,
+        _set_max_concurrent,
+        Http("PUT", "/api/max_concurrent", also={"max_concurrent": "n"}),
+    ),
+    Entry(wire.ClearLane, _OPERATOR, _clear_lane, Http("POST", "/api/lanes/{lane}/clear")),
+    Entry(wire.ClearHandle, _OPERATOR, _clear_handle, Http("POST", "/api/handles/{handle}/clear")),
+    Entry(wire.ReleaseHandle, _OPERATOR, _release_handle, Http("POST", "/api/handles/{handle}/release")),
+    Entry(wire.ResetLanes, _ADMIN, _reset_lanes, Http("POST", "/api/reset")),
+    Entry(wire.Drain, _ADMIN, _drain, Http("POST", "/api/drain")),
+    Entry(wire.Resume, _ADMIN, _resume, Http("POST", "/api/resume")),
+    *FLOW_TABLE,
+)
+
+BY_TYPE: dict[type, Entry] = {entry.wire: entry for entry in TABLE}

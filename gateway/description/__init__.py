@@ -1,0 +1,1 @@
+"""The protocol as OpenAPI and AsyncAPI documents."""

@@ -1,0 +1,173 @@
+"""What values of fields may be, as JSON schemas: the checks of the engine, for descriptions of the protocol.
+
+The types of messages say the form of a field only. How long a name may be or which words there are is checked
+where the embedded engine checks it, too, with errors in plain words; here it is written down for programs
+that read schemas. A test plays requests made from these schemas, right and wrong ones, against a server.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+
+from ...protocol import commands as wire
+from ...protocol.commandbase import CommandBase
+from ...protocol.flow import commands as flow_wire
+from ...protocol.flow.records import WorkerKind
+from ...protocol.names import MAX_NAME
+from ...protocol.states import Status
+from ...protocol.submission import OnConflict
+from ...protocol.validation import HIGHEST_SEQ, LONGEST_POLL, MAX_SERVICES, FilesFate
+from ..tasks.forms import STATUSES
+from ..tasks.input import MAX_PAGE, MAX_PAGE_SIZE, FindTasks, NewVersion, PollQueue, RegisterWorker
+from .schemas import Json, properties
+
+_HIGHEST = 2**31 - 1
+
+_UNPRINTABLE = r"\u0000-\u001f\u007f-\u00a0\u00ad\u2028\u2029"
+_ANY, _VISIBLE = f"[^{_UNPRINTABLE}]", rf"[^{_UNPRINTABLE}\u0020]"
+
+NAME: Json = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": MAX_NAME,
+    "pattern": f"^{_ANY}*{_VISIBLE}{_ANY}*$",
+    "description": "Printable characters, at least one of them visible.",
+}
+TEXT: Json = {"type": "string", "pattern": r"^[^\u0000]*$", "description": "Without NUL."}
+LANE: Json = {
+    "type": "string",
+    "pattern": rf"^\s*({_VISIBLE}({_ANY}{{0,{MAX_NAME - 2}}}{_VISIBLE})?)?\s*$",
+    "description": "A name; space around it is left out, and nothing at all is `main`.",
+}
+LIMIT: Json = {"type": "integer", "minimum": 0, "maximum": _HIGHEST}
+PAGE: Json = {"type": "integer", "minimum": 1, "maximum": 1000}
+VALUE: Json = {
+    "description": "Any JSON value, of at most 100 levels; integers from -2^63 to 2^64-1.",
+}
+
+
+def _words(*words: str) -> Json:
+    return {"type": "string", "enum": list(words)}
+
+
+_STATUS = _words(*Status)
+_STATUSES: Json = {"anyOf": [_STATUS, {"type": "array", "items": _STATUS}]}
+_SERVICES: Json = {"type": "array", "items": NAME, "minItems": 1, "maxItems": MAX_SERVICES}
+
+_FIELDS: dict[str, Json] = {
+    "after": {"type": "integer", "minimum": 0, "maximum": HIGHEST_SEQ},
+    "before": TEXT,
+    "data": VALUE,
+    "description": TEXT,
+    "files": _words(*get_args(FilesFate)),
+    "flow": TEXT,
+    "handle": NAME,
+    "interrupt_id": TEXT,
+    "item_id": TEXT,
+    "job": NAME,
+    "key": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 1000,
+        "description": "A place in what the run shares: `approved`, `order.items[0]`, `$shared.approved`.",
+    },
+    "kind": _words("start", "continue"),
+    "lane": LANE,
+    "limit": PAGE,
+    "load": {"type": "number", "minimum": 0, "maximum": 1e15},
+    "message": VALUE,
+    "n": LIMIT,
+    "name": NAME,
+    "offset": LIMIT,
+    "on_conflict": _words(*get_args(OnConflict)),
+    "params": VALUE,
+    "request_id": NAME,
+    "result": VALUE,
+    "run_id": TEXT,
+    "run_or_handle": TEXT,
+    "service": TEXT,
+    "services": _SERVICES,
+    "url": {"type": "string", "maxLength": 2048},
+    "value": VALUE,
+    "version": LIMIT,
+    "version_id": TEXT,
+    "wait": {"type": "number", "minimum": 0, "maximum": LONGEST_POLL},
+    "worker_id": TEXT,
+}
+_OF_VERSIONS: dict[str, Json] = {"status": _words("draft", "published")}
+_OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
+    wire.ListRuns: {"handle": TEXT, "lane": TEXT, "status": _STATUSES},
+    flow_wire.NodeRuns: {"after": LIMIT},
+    flow_wire.ListTasks: {"version": TEXT, "status": _STATUSES},
+    flow_wire.PublishFlow: _OF_VERSIONS,
+    flow_wire.AddFlowVersion: _OF_VERSIONS,
+    flow_wire.StartFlow: {"params": {"type": "object"}},
+    flow_wire.RegisterWorker: {"kind": _words(*get_args(WorkerKind)), "worker_id": NAME},
+    flow_wire.PollWork: {"worker_id": NAME},
+}
+
+
+def constrained(kind: type[msgspec.Struct], name: str, schema: Json) -> Json:
+    """The schema of a command's field, with all that is checked of it."""
+    known = _OF_COMMANDS.get(kind, {}).get(name) if issubclass(kind, CommandBase) else None
+    return _narrowed(schema, known or _FIELDS.get(name))
+
+
+def _narrowed(schema: Json, known: Json | None) -> Json:
+    """A schema with what else is known of it; whether it may be null, and its default, stay."""
+    if known is None:
+        return schema
+    found = dict(known)
+    parts: list[Any] = schema.get("anyOf", [])
+    if {"type": "null"} in parts:
+        found = {"anyOf": [*found.get("anyOf", [found]), {"type": "null"}]}
+    if "default" in schema:
+        found["default"] = schema["default"]
+    return found
+
+
+_REQUIRED: Json = {**TEXT, "minLength": 1}
+_OF_TASK_CALLS: dict[str, Json] = {
+    "flow_id": _REQUIRED,
+    "flow_version_id": TEXT,
+    "id": _REQUIRED,
+    "key": _FIELDS["key"],
+    "load": _FIELDS["load"],
+    "name": NAME,
+    "description": TEXT,
+    "page": {"type": "integer", "maximum": MAX_PAGE},
+    "page_size": {"type": "integer", "maximum": MAX_PAGE_SIZE},
+    "queue_id": _REQUIRED,
+    "request_id": {"anyOf": [{"type": "string", "maxLength": 0}, NAME]},
+    "service": _REQUIRED,
+    "services": _SERVICES,
+    "task_id": _REQUIRED,
+    "ttl": {"type": "number", "minimum": 0},
+    "value": VALUE,
+    "version": LIMIT,
+    "worker_id": _REQUIRED,
+}
+_OF_TASK_CALL: dict[type[msgspec.Struct], dict[str, Json]] = {
+    FindTasks: {"status": _words("", *dict.fromkeys(STATUSES.values()))},
+    NewVersion: {"status": _words("", "draft", "published")},
+    PollQueue: {"worker_id": NAME},
+    RegisterWorker: {"id": NAME, "type": _words("", "http", "queue", "async")},
+}
+"""Of the calls of existing clients of flows and of workers. Those also take what no schema here says: names
+in other spellings, unknown ones, and null or nothing for what is left out."""
+
+
+def of_task_calls(kind: type[msgspec.Struct], name: str, schema: Json) -> Json:
+    """The schema of a field of one of those calls."""
+    known = _OF_TASK_CALL.get(kind, {}).get(name)
+    return _narrowed(schema, known or _OF_TASK_CALLS.get(name))
+
+
+def arguments(kind: type[CommandBase]) -> dict[str, tuple[Json, bool]]:
+    """The fields of a command as requests have them, and whether they are required."""
+    return {
+        name: (constrained(kind, name, schema), required)
+        for name, (schema, required) in properties(kind).items()
+    }

@@ -1,0 +1,1 @@
+"""HTTP: connections, requests and their answers, and what is served besides commands."""

@@ -1,0 +1,1 @@
+"""What subscribers are sent: snapshots and events, under their filters."""

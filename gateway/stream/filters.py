@@ -1,0 +1,96 @@
+"""What of the events a subscriber gets: the filter that he asks for, within the limits of his token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from ...actors.journal.stream import FellBehind
+from ...protocol.errors import Invalid
+from ...protocol.events import Event, Filter, FlowChanged, NodeWorkerChanged, RunStateChanged
+from ...protocol.names import FLOW
+from ...protocol.patterns import Patterns
+from ...protocol.records import RunRecord
+from ..auth.scopes import Scope
+
+JobOf = Callable[[str], str | None]
+"""The job of a run that is in the engine's memory."""
+
+
+def check_filter(filter: Filter | None, most: int) -> None:
+    """Refuse a filter that names too much. Raises `Invalid`."""
+    if filter is None:
+        return
+    given = (filter.handles, filter.lanes, filter.runs, filter.types)
+    count = sum(len(names) for names in given if names is not None)
+    if count > most:
+        raise Invalid(f"filter: it names {count} handles, lanes, runs and types; at most {most} are allowed")
+
+
+class ScopedFilter(Filter, frozen=True):
+    """A subscriber's filter, narrowed to what the token permits. Handles and lanes may be patterns here."""
+
+    jobs: Patterns | None = None
+    job_of: JobOf | None = None
+
+    def sees(self, run: RunRecord) -> bool:
+        return super().sees(run) and (self.jobs is None or run.job in self.jobs)
+
+    def passes(self, event: Event) -> bool:
+        if not super().passes(event) or type(event) is NodeWorkerChanged:
+            return False
+        if self.jobs is None:
+            return True
+        if type(event) is FlowChanged:
+            return FLOW in self.jobs
+        run = getattr(event, "run", None)
+        if run is None:
+            return True
+        job = event.job if type(event) is RunStateChanged else None
+        if job is None and self.job_of is not None:
+            job = self.job_of(run)
+        if job is None:  # the subscriber is so far behind that the run has left the engine's memory
+            raise FellBehind(f"the job of run {run} is not at hand any more")
+        return job in self.jobs
+
+
+class _Everything(frozenset[str]):
+    """The names of a filter that narrows nothing, but holds for snapshots. Equal to itself alone: filters
+    that are equal share what is made for them."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return other is self
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+_EVERYTHING: Any = _Everything()
+
+
+def narrowed(filter: Filter | None, scope: Scope | None, job_of: JobOf) -> Filter | None:
+    """What a subscriber gets who asks for `filter` with a token of this scope. Raises `Forbidden` for handles
+    and lanes that he names and may not see."""
+    if scope is None:
+        return filter
+    filter = filter or Filter()
+    for name in sorted(filter.handles or ()):
+        scope.check_handle(name)
+    for name in sorted(filter.lanes or ()):
+        scope.check_lane(name)
+    return ScopedFilter(
+        handles=_both(filter.handles, scope.handles),
+        lanes=_both(filter.lanes, scope.lanes),
+        runs=_EVERYTHING if filter.runs is None else filter.runs,
+        types=filter.types,
+        jobs=scope.jobs,
+        job_of=None if scope.jobs is None else job_of,
+    )
+
+
+def _both(asked: frozenset[str] | None, allowed: Patterns | None) -> Any:
+    names: Collection[str] | Patterns | None = allowed if asked is None else asked
+    return names

@@ -1,0 +1,1 @@
+"""The calls of existing clients and workers of flows."""

@@ -1,0 +1,332 @@
+"""The calls of existing clients and workers of flows: one table, each entry under `/api` and also without it.
+
+They know a run of a flow as a *task*, and the work that workers fetch as a *queue*. What they say is read by
+`input`, what they are answered has the forms of `forms`; here stands what is done. A refusal has its
+text under `error`, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
+
+import attrs
+import msgspec
+
+from ...protocol.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
+from ...protocol.flow.paths import parse_target
+from ...protocol.flow.records import VersionStatus, WorkerKind
+from ...protocol.names import FLOW, check_name
+from ...protocol.submission import flow_options
+from ..auth.tokens import Role
+from ..commands.entries import Context
+from ..http.responses import Response, answer, refusal
+from . import forms as forms
+from .input import (
+    MAX_PAGE_SIZE,
+    PAGE_SIZE,
+    AllocateWorker,
+    ById,
+    CompleteItem,
+    ExtendItem,
+    FindTasks,
+    FindWorkers,
+    NewFlow,
+    NewTask,
+    NewVersion,
+    OfFlow,
+    OfTask,
+    Paged,
+    PollQueue,
+    RegisterWorker,
+    TaskSignal,
+    WorkerHeartbeat,
+    json_object,
+    named,
+    offset_of,
+    size_of,
+)
+
+# Workers.
+
+
+async def _register(context: Context, given: RegisterWorker) -> Response:
+    """Be a worker that is called (`http`), or that takes its work from the queue (`queue`)."""
+    kind = _KINDS.get(given.type)
+    if kind is None:
+        text = f"type: {given.type[:100]!r} is no kind of worker: it must be 'http', 'queue' or 'async'"
+        raise Invalid(text, path="type")
+    url = given.url
+    if kind == "queue" and "://" not in url:
+        check_name("url", url or "none")
+        url = ""
+    if kind != "queue":
+        context.engine.workers.permit(url)
+    listed_as = (given.type or kind, given.url)
+    await context.engine.workers.register(
+        given.id,
+        url,
+        given.services,
+        kind=kind,
+        load=given.load,
+        listed_as=None if listed_as == (kind, url.rstrip("/")) else listed_as,
+        by=context.by,
+    )
+    return _DONE
+
+
+async def _heartbeat(context: Context, given: WorkerHeartbeat) -> Response:
+    """Still be there. Who isn't known (any more) is 404, and registers again."""
+    await context.engine.workers.heartbeat(given.id, given.load, by=context.by)
+    return _DONE
+
+
+async def _list_workers(context: Context, given: FindWorkers) -> Response:
+    """The workers."""
+    if given.ttl is not None and not given.ttl >= 0:
+        raise Invalid(f"ttl: must be a number of seconds, 0 or more (got {given.ttl:g})", path="ttl")
+    workers = await context.engine.workers.list(given.service, given.ttl or None)
+    return answer([forms.Worker.of(worker) for worker in workers])
+
+
+async def _allocate(context: Context, given: AllocateWorker) -> Response:
+    """The worker with the least load of those that can be called."""
+    worker = await context.engine.workers.allocate(given.service)
+    if worker is None:
+        raise Unavailable(f"no worker that is online and can be called serves {given.service!r}")
+    return answer(forms.Worker.of(worker))
+
+
+# Flows.
+
+
+async def _create_flow(context: Context, given: NewFlow) -> Response:
+    """Make a flow. If there is one of that name, it is 409 with its id."""
+    try:
+        flow = await context.engine.flows.create(given.name, given.description, by=context.by)
+    except Conflict as error:
+        return refusal(error, error=error.message, id=error.details["flow"])
+    return answer(forms.Made(flow.id))
+
+
+async def _list_flows(context: Context, given: Paged) -> Response:
+    """The flows, the newest first."""
+    page, size = max(given.page, 1), size_of(given, PAGE_SIZE)
+    flows, skipped = context.engine.flows, offset_of(given, size)
+    _, total = await flows.list(size, skipped)
+    end = total - skipped
+    start = max(0, end - size)
+    rows = (await flows.list(end - start, start))[0] if end > 0 else []
+    return answer(forms.Page([forms.Flow.of(row) for row in reversed(rows)], total, page, size))
+
+
+async def _add_version(context: Context, given: NewVersion) -> Response:
+    """Make a version of a flow. A version that is there with another definition stays, and this becomes the
+    next one; the same definition again is the same version."""
+    definition = given.definition_yaml or given.definition_json
+    if definition == "":
+        raise Invalid("definition_json: there is none, nor a definition_yaml", path="definition_json")
+    with _named(flow="flow_id"):
+        row = await context.engine.flows.put_version(
+            given.flow_id,
+            definition,
+            version=given.version or None,
+            status=cast(VersionStatus, given.status or "published"),  # the engine checks it
+            by=context.by,
+        )
+    return answer(forms.Made(row.id))
+
+
+async def _versions(context: Context, given: OfFlow) -> Response:
+    """The versions of a flow, the newest first: the first 100, or a page. All of its definitions have at most
+    16 MiB together."""
+    flows, size = context.engine.flows, size_of(given, 100)
+    with _named(flow="flow_id"):
+        rows = await flows.definitions(given.flow_id, limit=size, offset=offset_of(given, size))
+        if given.is_page and len(rows) < size:
+            there = await flows.versions(given.flow_id, limit=size, offset=offset_of(given, size))
+            _check_whole(len(rows) >= len(there))
+    return answer([forms.Version.of(row) for row in rows])
+
+
+async def _version(context: Context, given: ById) -> Response:
+    """A version of a flow."""
+    return answer(forms.Version.of(await context.engine.flows.version(given.id)))
+
+
+# Tasks.
+
+
+async def _create_task(context: Context, given: NewTask) -> Response:
+    """Start a run of a flow, or of the version that an id names."""
+    flow, version = given.flow_id, given.version
+    params = json_object("params_json", given.params_json)
+    if given.flow_version_id:
+        with _named(id="flow_version_id"):
+            row = await context.engine.flows.version(given.flow_version_id)
+        flow, version = row.flow, row.version
+    elif not flow:
+        raise Invalid("flow_id: there is none, nor a flow_version_id", path="flow_id")
+    with _named(**{"params.params": "params_json", "params.flow": "flow_id", "params": "params_json"}):
+        options = flow_options(flow, version, params, None, request_id=given.request_id or None)
+        ticket = await context.engine.submit_options(options, by=context.by)
+    return answer(forms.Made(ticket.id))
+
+
+async def _list_tasks(context: Context, given: FindTasks) -> Response:
+    """The tasks, the newest first."""
+    page, size = max(given.page, 1), size_of(given, PAGE_SIZE)
+    find = partial(
+        context.engine.flows.tasks,
+        status=forms.statuses(given.status) if given.status else None,
+        version=given.flow_version_id,
+    )
+    skipped = offset_of(given, size)
+    tasks, total = await find(limit=size, offset=skipped)
+    if tasks and len(tasks) < size:
+        _check_whole(not (await find(limit=1, offset=skipped + len(tasks)))[0])
+    return answer(forms.Page([forms.Task.of(task) for task in tasks], total, page, size))
+
+
+async def _get_task(context: Context, given: ById) -> Response:
+    """A task."""
+    with _named(run_id="id"):
+        return answer(forms.Task.of(await context.engine.flows.task(given.id)))
+
+
+async def _cancel_task(context: Context, given: ById) -> Response:
+    """Cancel a task."""
+    with _named(run_id="id"):
+        await _check_task(context, given.id)
+        await context.engine.cancel(given.id, by=context.by)
+    return _DONE
+
+
+async def _node_runs(context: Context, given: OfTask) -> Response:
+    """What was tried at the nodes of a task, in order: the first 1,000, or a page. All of it has at most
+    16 MiB together."""
+    flows, size = context.engine.flows, size_of(given, MAX_PAGE_SIZE)
+    with _named(run_id="task_id"):
+        rows = await flows.node_runs(given.task_id, after=offset_of(given, size), limit=size)
+        if given.is_page and rows and len(rows) < size:
+            _check_whole(not await flows.node_runs(given.task_id, after=rows[-1].number, limit=1))
+    return answer([forms.NodeTry.of(row) for row in rows])
+
+
+async def _signal(context: Context, given: TaskSignal) -> Response:
+    """Put a value into what a task shares; what waits for it goes on."""
+    with _named(run_id="task_id"):
+        await _check_task(context, given.task_id)
+    try:
+        parse_target(given.key)
+    except Invalid as error:
+        raise Invalid(f"key: {error.message}", path="key") from None
+    await context.engine.signal(given.task_id, given.key, given.value, by=context.by)
+    return _DONE
+
+
+async def _check_task(context: Context, id: str) -> None:
+    if (await context.engine.get_run(id)).job != FLOW:
+        raise NotFound(f"no task has the id {id!r}", value=id)
+
+
+# The queue.
+
+
+async def _poll(context: Context, given: PollQueue) -> Response:
+    """Take a piece of work, as soon as there is some; 204 if there is none for 25 seconds."""
+    workers = context.engine.workers
+    item = await workers.poll(given.worker_id, given.services)
+    if item is None:
+        return Response(204)
+    return attrs.evolve(
+        answer(forms.Item.of(item)), unsent=lambda: workers.give_back(item.id, given.worker_id)
+    )
+
+
+async def _complete(context: Context, given: CompleteItem) -> Response:
+    """Say what came of a piece of work; 409 where that is of no interest any more."""
+    await context.engine.workers.complete(
+        given.queue_id, given.result, given.error, worker_id=given.worker_id
+    )
+    return _DONE
+
+
+async def _extend(context: Context, given: ExtendItem) -> Response:
+    """Keep a piece of work for another minute; 409 where it is to be dropped."""
+    await context.engine.workers.extend(given.queue_id, given.worker_id)
+    return _DONE
+
+
+_DONE = answer(forms.Done())
+
+_KINDS: dict[str, WorkerKind] = {"": "http", "http": "http", "queue": "queue", "async": "queue"}
+"""What workers call the kinds."""
+
+
+@contextmanager
+def _named(**names: str) -> Iterator[None]:
+    """Have refusals name what the caller sent, not what the engine calls it."""
+    try:
+        yield
+    except (Invalid, TooLarge) as error:
+        raise named(error, **names) from None
+
+
+def _check_whole(whole: bool) -> None:
+    """A page that isn't whole would hide what it leaves out from who asks for the next one."""
+    if not whole:
+        raise TooLarge("page_size: this page would have more than 16 MiB: ask for fewer", path="page_size")
+
+
+@attrs.frozen
+class TaskCall:
+    """One call. `path` is without `/api`; `takes` and `answers` are its forms."""
+
+    method: str
+    path: str
+    role: Role
+    takes: type[msgspec.Struct]
+    act: Callable[[Context, Any], Awaitable[Response]]
+    answers: Any
+    workers: bool = False
+    """Whether workers make it."""
+    waits: bool = False
+    """Whether it may take long, so that it is given up when the client goes away."""
+
+    @property
+    def in_query(self) -> bool:
+        """Whether what it takes stands in the query."""
+        return self.method == "GET" or self.takes is ById
+
+
+_VIEWER, _OPERATOR, _WORKER = Role.VIEWER, Role.OPERATOR, Role.WORKER
+
+TABLE: tuple[TaskCall, ...] = (
+    *(
+        TaskCall(method, path + name, role, takes, act, answers, workers=True)
+        for path in ("/workers/", "/")
+        for method, name, role, takes, act, answers in (
+            ("POST", "register", _WORKER, RegisterWorker, _register, forms.Done),
+            ("POST", "heartbeat", _WORKER, WorkerHeartbeat, _heartbeat, forms.Done),
+            ("GET", "list", _VIEWER, FindWorkers, _list_workers, list[forms.Worker]),
+            ("GET", "allocate", _VIEWER, AllocateWorker, _allocate, forms.Worker),
+        )
+    ),
+    TaskCall("POST", "/flows", _OPERATOR, NewFlow, _create_flow, forms.Made),
+    TaskCall("GET", "/flows", _VIEWER, Paged, _list_flows, forms.Page[forms.Flow]),
+    TaskCall("POST", "/flows/version", _OPERATOR, NewVersion, _add_version, forms.Made),
+    TaskCall("GET", "/flows/version", _VIEWER, OfFlow, _versions, list[forms.Version]),
+    TaskCall("GET", "/flows/version/get", _VIEWER, ById, _version, forms.Version),
+    TaskCall("POST", "/tasks", _OPERATOR, NewTask, _create_task, forms.Made),
+    TaskCall("GET", "/tasks", _VIEWER, FindTasks, _list_tasks, forms.Page[forms.Task]),
+    TaskCall("GET", "/tasks/get", _VIEWER, ById, _get_task, forms.Task),
+    TaskCall("POST", "/tasks/cancel", _OPERATOR, ById, _cancel_task, forms.Done),
+    TaskCall("GET", "/tasks/runs", _VIEWER, OfTask, _node_runs, list[forms.NodeTry]),
+    TaskCall("POST", "/tasks/signal", _OPERATOR, TaskSignal, _signal, forms.Done),
+    TaskCall("POST", "/queue/poll", _WORKER, PollQueue, _poll, forms.Item, workers=True, waits=True),
+    TaskCall("POST", "/queue/complete", _WORKER, CompleteItem, _complete, forms.Done, workers=True),
+    TaskCall("POST", "/queue/heartbeat", _WORKER, ExtendItem, _extend, forms.Done, workers=True),
+)

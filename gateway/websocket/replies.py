@@ -1,0 +1,106 @@
+"""How replies look on a wire: one message each, or several where there is much to say.
+
+They are made one by one as they are sent, so that what is said to a client which takes nothing stays in the
+form in which the engine has it anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ...protocol.codec import Codec
+from ...protocol.commandbase import Id
+from ...protocol.commands import Error, Ok
+from ...protocol.errors import GreenroomError
+from ...protocol.parts import Part, parts
+from ...protocol.records import Snapshot
+
+_MOST_BYTES = 1 << 17
+
+
+class _OkPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="ok"):
+    """`protocol.commands.Ok` with a part of a snapshot, its entries already encoded."""
+
+    id: Id
+    seq: int
+    snapshot: msgspec.Raw
+    more: bool = False
+
+
+class _ResyncPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="resync"):
+    """`protocol.commands.Resync` in the same way."""
+
+    snapshot: Part
+    more: bool = False
+
+
+class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="ok"):
+    """`protocol.commands.Ok` with a part of a list, of how many there are in all, and where the next page
+    begins."""
+
+    id: Id
+    seq: int
+    total: int | None = None
+    next: int | None = None
+    runs: list[msgspec.Raw] | None = None
+    events: list[msgspec.Raw] | None = None
+    flows: list[msgspec.Raw] | None = None
+    versions: list[msgspec.Raw] | None = None
+    tasks: list[msgspec.Raw] | None = None
+    node_runs: list[msgspec.Raw] | None = None
+    workers: list[msgspec.Raw] | None = None
+    more: bool = False
+
+
+def resyncs(snapshot: Snapshot, codec: Codec) -> Iterator[bytes]:
+    """The messages that say: begin again from this snapshot."""
+    for part, more in parts(snapshot, codec.encode, _MOST_BYTES):
+        yield codec.encode(_ResyncPart(part, more))
+
+
+def encoded_parts(snapshot: Snapshot, codec: Codec) -> Iterator[tuple[msgspec.Raw, bool]]:
+    """The parts of a snapshot for those who asked for one, and with each whether another one follows."""
+    for part, more in parts(snapshot, codec.encode, _MOST_BYTES):
+        yield msgspec.Raw(codec.encode(part)), more
+
+
+def snapshot_replies(
+    id: Id, seq: int, parts: Iterable[tuple[msgspec.Raw, bool]], codec: Codec
+) -> Iterator[bytes]:
+    """The messages that answer with a snapshot."""
+    for part, more in parts:
+        yield codec.encode(_OkPart(id, seq, part, more))
+
+
+LISTS = frozenset({"runs", "events", "flows", "versions", "tasks", "node_runs", "workers"})
+"""The fields of replies that may be long lists."""
+
+
+def list_replies(id: Id, seq: int, fields: dict[str, Any], codec: Codec) -> Iterator[bytes]:
+    """The messages that answer with a list."""
+    [(name, items)] = [(name, value) for name, value in fields.items() if name in LISTS]
+    make: Callable[..., _OkList] = partial(_OkList, id, seq, fields.get("total"), fields.get("next"))
+    portion: list[msgspec.Raw] = []
+    size = 0
+    for item in items:
+        encoded = codec.encode(item)
+        if portion and size + len(encoded) > _MOST_BYTES:
+            yield codec.encode(make(**{name: portion}, more=True))
+            portion, size = [], 0
+        portion.append(msgspec.Raw(encoded))
+        size += len(encoded)
+    yield codec.encode(make(**{name: portion}))
+
+
+def replies(id: Id, seq: int, fields: dict[str, Any], codec: Codec) -> Iterator[bytes]:
+    """The message that answers with these fields."""
+    yield codec.encode(Ok(id=id, seq=seq, **fields))
+
+
+def refusals(id: Id | None, error: GreenroomError, codec: Codec) -> Iterator[bytes]:
+    """The message that refuses."""
+    yield codec.encode(Error(id=id, code=error.code, message=error.message, details=dict(error.details)))

@@ -1,0 +1,54 @@
+"""The table of node runs: every try of a flow's nodes, in order, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from ...gateway.client.interface import RunFlows
+from ...protocol.flow.records import NodeRun
+from ..output import brief, clean, console, table, took
+
+_STYLES = {"ok": "green", "error": "bold red", "timeout": "bold red", "canceled": "bright_black"}
+_SHORT = 60
+"""How much of an output is shown on a terminal."""
+
+
+async def all_node_runs(flows: RunFlows, run: str) -> Sequence[NodeRun]:
+    """Every page of them."""
+    rows = list(page := await flows.node_runs(run))
+    while page:
+        page = await flows.node_runs(run, after=page[-1].number)
+        rows += page
+    return rows
+
+
+def show_node_runs(rows: Sequence[NodeRun]) -> None:
+    """Print the table. What no row has is no column of it."""
+    columns: list[tuple[str, Sequence[str | Text]]] = [
+        ("node", [row.node for row in rows]),
+        ("visit", [str(row.visit) for row in rows]),
+        ("branch", [row.branch or "" for row in rows]),
+        ("try", [str(row.attempt) for row in rows]),
+        ("status", [Text(row.status, _STYLES[row.status]) for row in rows]),
+        ("time", [took(row.finished_at - row.started_at) for row in rows]),
+        ("worker", [row.worker or "" for row in rows]),
+        ("action", [row.action or "" for row in rows]),
+        ("output or error", list(_outcomes(rows))),
+    ]
+    usual = {"visit": "1", "try": "1", "branch": "", "worker": ""}
+    shown = [
+        (name, cells)
+        for name, cells in columns
+        if name not in usual or any(cell != usual[name] for cell in cells)
+    ]
+    table([name for name, _ in shown], zip(*[cells for _, cells in shown], strict=True))
+
+
+def _outcomes(rows: Sequence[NodeRun]) -> Iterator[Text]:
+    narrow = console().is_terminal
+    for row in rows:
+        text = clean(row.error if row.error is not None else brief(row.output))
+        short = f"{text[: _SHORT - 1]}…" if narrow and len(text) > _SHORT else text
+        yield Text(short, "red" if row.error is not None else "")

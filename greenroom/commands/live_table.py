@@ -1,0 +1,147 @@
+"""The live table of `watch` and of the demo: what executes, waits, asks and has ended.
+
+It knows nothing of connections: it is given events as they come, and a snapshot to draw.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import islice
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ..protocol.events import Event, RunLog, RunStateChanged
+from ..protocol.records import RunRecord, Snapshot
+from ..protocol.states import ENDED, Status
+from .output import STYLES, brief, clean, number, span
+
+_BAR = 16
+_ORDER = {
+    Status.RUNNING: 0,
+    Status.CANCELLING: 0,
+    Status.SUSPENDED: 1,
+    Status.QUEUED: 2,
+}
+_MARKS = {
+    Status.QUEUED: "·",
+    Status.RUNNING: "▶",
+    Status.SUSPENDED: "‖",
+    Status.CANCELLING: "✕",
+    Status.SUCCEEDED: "✔",
+    Status.FAILED: "✘",
+    Status.TIMED_OUT: "✘",
+    Status.REJECTED: "✘",
+    Status.CANCELLED: "✕",
+}
+
+
+class Board:
+    """`passes` says which runs are shown, and `clock` what time it is."""
+
+    def __init__(
+        self,
+        passes: Callable[[RunRecord], bool] = lambda run: True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._passes = passes
+        self._clock = clock
+        self._said: dict[str, str] = {}
+
+    def hear(self, event: Event) -> None:
+        """Remember what a body says, for as long as its run lasts."""
+        if isinstance(event, RunLog):
+            self._said[event.run] = event.text
+        elif isinstance(event, RunStateChanged) and event.to in ENDED:
+            self._said.pop(event.run, None)
+
+    def draw(self, state: Snapshot, height: int) -> RenderableType:
+        """All of it, in so many lines."""
+        questions = {question.run: question for question in state.interrupts.values()}
+        asked = [
+            Text.assemble(
+                ("? ", STYLES[Status.SUSPENDED]),
+                (clean(brief(question.data)), "bold"),
+                (f"   greenroom answer {clean(state.runs[question.run].handle)} …", "dim"),
+                no_wrap=True,
+                overflow="ellipsis",
+            )
+            for question in questions.values()
+            if self._passes(state.runs[question.run])
+        ]
+        room = max(1, height - 3 - len(asked))
+        runs = self._wanted(state, room)
+        table = Table(box=None, expand=True, pad_edge=False, header_style="bold")
+        table.add_column("", width=1)
+        for name, most in (("handle", 30), ("job", 20), ("status", 24)):
+            table.add_column(name, max_width=most, no_wrap=True, overflow="ellipsis")
+        table.add_column("progress", width=_BAR + 13, no_wrap=True)
+        table.add_column("time", justify="right", no_wrap=True)
+        table.add_column("what", ratio=1, no_wrap=True, overflow="ellipsis")
+        for run in runs:
+            asks = questions.get(run.id)
+            what = clean(brief(asks.data)) if asks else self._what(run)
+            style = STYLES[run.status]
+            why = f" ({run.reason})" if run.reason and run.ended and run.reason != run.status else ""
+            table.add_row(
+                Text(_MARKS[run.status], style),
+                Text(clean(run.handle), "dim" if run.ended else ""),
+                Text(clean(run.job), "dim" if run.ended else ""),
+                Text(f"{run.status}{why}", style),
+                _progress(run),
+                Text(span(self._time(run)), "dim" if run.ended else ""),
+                Text(what, "dim" if run.ended and run.error is None else ""),
+            )
+        return Group(_head(state), table, *asked)
+
+    def _wanted(self, state: Snapshot, room: int) -> list[RunRecord]:
+        """What has not ended, the most active first; then what ended last, where there is room."""
+        pending = [run for run in state.runs.values() if not run.ended and self._passes(run)]
+        pending.sort(key=lambda run: (_ORDER[run.status], run.place is None, run.place or 0, run.id))
+        ended = (run for run in reversed(state.runs.values()) if run.ended and self._passes(run))
+        return [*pending[:room], *islice(ended, max(0, room - len(pending)))]
+
+    def _time(self, run: RunRecord) -> float:
+        end = run.ended_at if run.ended_at is not None else self._clock()
+        return end - (run.started_at if run.started_at is not None else run.created_at)
+
+    def _what(self, run: RunRecord) -> str:
+        if run.error is not None:
+            return clean(run.error)
+        if run.status == Status.SUSPENDED and run.waiting_for:
+            return f"waits for {run.waiting_for}"
+        if run.status == Status.QUEUED:
+            return "waits in its handle" if run.place is None else f"waits in lane {run.lane}"
+        return clean(self._said.get(run.id, ""))
+
+
+def _head(state: Snapshot) -> Text:
+    engine = state.engine
+    head = Text.assemble(
+        (f"{engine.executing}/{engine.max_concurrent} executing", "bold"), f"   {engine.queued} queued   "
+    )
+    for name, lane in state.lanes.items():
+        if name != "main":
+            limit = "–" if lane.limit is None else lane.limit
+            head.append(f"{clean(name)} {len(lane.executing)}/{limit} + {len(lane.queued)}   ", "dim")
+    if engine.draining:
+        head.append("draining", "bold yellow")
+    return head
+
+
+def _progress(run: RunRecord) -> RenderableType:
+    done, total = (run.progress or {}).get("done"), (run.progress or {}).get("total")
+    if not isinstance(done, int | float):
+        return Text("")
+    if not isinstance(total, int | float) or total <= 0:
+        return Text(number(done))
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=_BAR)
+    grid.add_column()
+    colour = STYLES[run.status]
+    bar = ProgressBar(total, done, _BAR, complete_style=colour, finished_style=colour)
+    grid.add_row(bar, Text(f"{number(done)}/{number(total)}"))
+    return grid

@@ -1,0 +1,1 @@
+"""What the engine must be like, as plain data that the rules compare it with."""

@@ -1,0 +1,184 @@
+"""What the committed events have told so far: runs, handles and lanes as plain data.
+
+The rules read it and write it; nothing here judges. It is kept without `protocol.fold`, so that a mistake in
+the fold shows as a difference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+from ...persistence.store import Terms
+from ...protocol.events import Event, RunStateChanged
+from ...protocol.records import default_limit
+from ...protocol.states import ENDED, Status
+
+EXECUTES = frozenset({Status.RUNNING, Status.CANCELLING})
+
+
+class ModelRun:
+    """A run as far as events have told of it."""
+
+    def __init__(self, event: RunStateChanged) -> None:
+        self.id = event.run
+        self.handle = event.handle
+        self.lane = event.lane
+        self.job = event.job or ""
+        self.kind = event.kind or "start"
+        self.params = event.params
+        self.parent = event.by.removeprefix("run:") if event.by.startswith("run:") else None
+        self.status = event.to
+        self.reason = event.reason
+        self.attempt = 0
+        self.next_attempts: Collection[int] = (1,)  # what the next attempt may be called
+        self.place: int | None = None
+        self.holds_slot = False
+        self.waits_for_slot = False  # suspended, with nothing else to wait for
+        self.drew_place = False  # for a retry that has not begun yet
+        self.called = False  # a child, since it executes
+        self.restored = False  # by a restart, and has not executed since
+        self.superseded = False  # a newer run came to replace the one that this one came to replace
+        self.flags = {"interactive": False, "streaming": False, "compacting": False}
+        self.asked: list[str] = []  # all questions that it has ever asked
+        self.questions: dict[str, str] = {}  # the open ones: their keys
+        self.answers: dict[str, Any] = {}  # by key; those since the last checkpoint
+        self.data: dict[str, Any] = {}  # of all questions
+        self.messages: dict[int, Any] = {}  # those that its body has not taken: by seq
+        self.deaths = 0  # processes that died while they executed it, as far as that is kept
+        self.tried = False  # since the last of them
+        self.counted = 0  # its deaths, with the one that the last restart must count
+        self.doomed = False  # its finished files are to be deleted
+        self.fate: Collection[tuple[Status, str | None]] | None = None  # what a restart must make of it
+        self.created_in = event.seq
+        self.ended_in: int | None = None
+        self.terms = Terms()
+        self.submitted_at = self.attempt_at = 0.0  # trio's time
+        self.executed = 0.0  # seconds of this attempt, but for its present slot
+        self.executes_since: float | None = None
+        self.aged = False  # it has gone through a restart
+        self.statuses: list[tuple[int, Status]] = [(event.seq, event.to)]
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether a process may have died because of it: no two such runs may execute beside each other."""
+        return self.deaths > 0 and not self.tried and not self.ended
+
+    @property
+    def walks(self) -> bool:
+        """Whether it walks a flow, and so takes signals, not messages."""
+        return self.job == "flow"
+
+    @property
+    def stands_in_queue(self) -> bool:
+        """Whether it has a place in its lane's queue now."""
+        return self.place is not None and (self.status is Status.QUEUED or self.waits_for_slot)
+
+    def statuses_between(self, since: int, until: int) -> set[Status]:
+        """The statuses that it had at some time between two seqs."""
+        return values(self.statuses, since, until)
+
+    def __repr__(self) -> str:
+        return (
+            f"run {self.id} ({self.job}: {self.status}, reason {self.reason}, attempt {self.attempt}, "
+            f"handle {self.handle}, lane {self.lane}, place {self.place})"
+        )
+
+
+class ModelHandle:
+    """A handle: who holds it, who waits in it, and its draft."""
+
+    def __init__(self) -> None:
+        self.holder: str | None = None
+        self.waiting: list[str] = []
+        self.replacing: list[str] = []  # those of them that came to replace the holder
+        self.draft: Any = None
+        self._holders: list[tuple[int, str | None]] = [(0, None)]
+
+    def hold(self, seq: int, run: str | None) -> None:
+        """It is taken, or free again, from this seq on."""
+        self.holder = run
+        self._holders.append((seq, run))
+
+    def held_by(self, since: int, until: int) -> set[str | None]:
+        """Who held it at some time between two seqs."""
+        return values(self._holders, since, until)
+
+
+class ModelLane:
+    """A lane's limit and generation."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+        self.generation = 0
+
+
+class ModelState:
+    """Everything that was told."""
+
+    def __init__(self) -> None:
+        self.epoch: str | None = None
+        self.events: list[Event] = []
+        self.runs: dict[str, ModelRun] = {}
+        self.pending: dict[str, ModelRun] = {}
+        self.handles: dict[str, ModelHandle] = {}
+        self.lanes: dict[str, ModelLane] = {}
+        self.max_concurrent = 0
+        self.draining: list[tuple[int, bool]] = [(0, False)]
+        self.checkpoints: dict[tuple[str, str], tuple[str, Any]] = {}  # by handle and job: run and value
+        self.requests: dict[str, str] = {}  # by request id: the run
+        self.made_for: dict[str, dict[str, None]] = {}  # by request id: all runs that it has ever made
+        self.disturbed = -math.inf  # when the disk last took time, or failed, in trio's time
+        self.deleting: Collection[str] = ()  # the runs of which files are being deleted, which may take long
+        self.recorded: set[tuple[str, str]] = set()  # runs and the paths of files that they have finished
+
+    @property
+    def seq(self) -> int:
+        return len(self.events)
+
+    def handle(self, name: str) -> ModelHandle:
+        return self.handles.setdefault(name, ModelHandle())
+
+    def lane(self, name: str) -> ModelLane:
+        return self.lanes.setdefault(name, ModelLane(default_limit(name)))
+
+    def holders(self, lane: str | None = None) -> list[ModelRun]:
+        """The runs that hold a slot."""
+        return [run for run in self.pending.values() if run.holds_slot and lane in (None, run.lane)]
+
+    def queues(self) -> dict[str, list[ModelRun]]:
+        """The runs that stand in each lane's queue, in order of place."""
+        queues: dict[str, list[ModelRun]] = {}
+        for run in self.pending.values():
+            if run.stands_in_queue:
+                queues.setdefault(run.lane, []).append(run)
+        for queue in queues.values():
+            queue.sort(key=lambda run: run.place or 0)
+        return queues
+
+    def children(self, parent: str) -> list[ModelRun]:
+        """The pending runs that a run has called."""
+        return [run for run in self.pending.values() if run.parent == parent]
+
+    def handles_above(self, run: ModelRun) -> set[str]:
+        """The handles of the runs that wait for a run."""
+        handles: set[str] = set()
+        while run.parent is not None:
+            run = self.runs[run.parent]
+            handles.add(run.handle)
+        return handles
+
+    def drained_between(self, since: int, until: int) -> set[bool]:
+        """Whether the engine was draining at some time between two seqs."""
+        return values(self.draining, since, until)
+
+
+def values(changes: list[tuple[int, Any]], since: int, until: int) -> set[Any]:
+    """The values of something that changed at some seqs, between two of them."""
+    before = [value for seq, value in changes if seq <= since][-1:]
+    return {*before, *(value for seq, value in changes if since < seq <= until)}

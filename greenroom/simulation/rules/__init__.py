@@ -1,0 +1,1 @@
+"""The rules of DESIGN.md, checked against everything that happens in a simulation."""

@@ -1,0 +1,274 @@
+"""The rules of DESIGN.md in plain Python: what an engine may commit, and what of it together.
+
+`Rules` reads each batch at the moment it becomes durable, keeps its own small picture of runs, handles and
+lanes (`model/state.py`), and writes down whatever breaks a rule as a fault. What belongs together stands in
+one module each: in `transitions.py` the state machine, attempts, handles, questions and messages; in
+`order.py` limits and the order of places; in `time_limits.py` the limits of time; in `recovery.py` what a
+restart must bring back and make of it; in `replays.py` what a body gets again that goes on; in
+`observations.py` what bodies, files and clients show; in `flows/rules.py` what flows and workers do. Nothing
+here knows trio, or the engine's code. Where the outcome is a race, every outcome is accepted that the rules
+allow, and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ...persistence.store import (
+    Batch,
+    Checkpoint,
+    Deaths,
+    FileFinished,
+    FilesDoomed,
+    Memo,
+    MessagesTaken,
+    Requested,
+    RunWrite,
+)
+from ...protocol.events import (
+    EngineChanged,
+    Event,
+    EventBase,
+    HandleChanged,
+    LaneChanged,
+    RunEvent,
+)
+from ...protocol.records import Snapshot
+from ...protocol.states import Status
+from ..model.state import ModelRun, ModelState
+from ..scenarios.flows.rules import FlowRules
+from .observations import Body, ObservationRules
+from .order import OrderRules
+from .recovery import RecoveryRules
+from .replays import ReplayRules
+from .time_limits import TimeLimitRules
+from .transitions import TransitionRules
+
+
+class Rules:
+    """See the module's text. `faults` is empty as long as every rule holds."""
+
+    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
+        self.faults: list[str] = []
+        self.model = ModelState()
+        self.order = OrderRules(self.model, self.faults.append)
+        self.recovery = RecoveryRules(self.model, self.order, self.faults.append)
+        self.observations = ObservationRules(self.model, self.faults.append)
+        self.flows = FlowRules(self.model, lambda: self.observations.seen, self.faults.append)
+        self.time_limits = TimeLimitRules(self.model, now, self._grace, self.faults.append)
+        self._transitions = TransitionRules(
+            self.model,
+            self.order,
+            self.recovery,
+            self.observations,
+            self.flows,
+            self.time_limits,
+            self.faults.append,
+        )
+        self.replays = ReplayRules(self.model, self.faults.append)
+        self.cleared: dict[str, bool] = {}
+        """Runs that someone has cleared, and whether only if they still wait in their handle."""
+        self.is_left = False
+        self._last_memos: list[Memo] = []
+
+    # The engine's lives.
+
+    def opened(self, *args: Any, **options: Any) -> None:
+        """An engine has opened the store; see `RecoveryRules.opened`."""
+        self.is_left = False
+        self.observations.takes_over()
+        self.observations.new_life()
+        self.flows.new_life()
+        self.recovery.opened(*args, **options)
+
+    def leaving(self) -> None:
+        """The engine is being left: it need not start anything any more."""
+        self.is_left = True
+
+    def stopped(self) -> None:
+        """The engine has ended in order."""
+        self.recovery.stopped()
+        self.observations.stopped()
+        self.cleared.clear()
+
+    def crashed(self) -> None:
+        """The engine's process is gone, its bodies with it."""
+        self.is_left = True
+        self.observations.new_life()
+        self.flows.new_life()
+        self.cleared.clear()
+
+    def end_instant(self, now: float) -> None:
+        """The clock (of trio) moves on: everything that was said has had its effect."""
+        if not self.recovery.settled:
+            self.recovery.settle(now)
+        may_rest = self.is_left or self.recovery.patient
+        self.order.end_instant(self.observations.awake(now) | self.flows.awake(), leaving=may_rest)
+        if not self.is_left:
+            self.flows.end_instant()
+            self.time_limits.end_instant()
+            self.observations.end_instant(lambda run: self.recovery.job(run).cancel == "cooperative")
+        for name, handle in self.model.handles.items():
+            if handle.holder is None and handle.waiting and not self.is_left:
+                self._wrong(f"handle {name} is free, yet {handle.waiting} wait")
+            if handle.holder is not None and handle.replacing and not self.is_left:
+                self._judge_replaced(self.model.runs[handle.holder])
+        for id, in_handle in self.cleared.items():
+            run = self.model.runs[id]
+            if run.status is Status.QUEUED and (run.place is None or not in_handle):
+                self._wrong(f"{run} was cleared, and is still queued")
+        self.cleared.clear()
+
+    def _grace(self, run: ModelRun) -> float:
+        job = self.recovery.job(run)
+        return 2 * job.grace if job.cancel == "cooperative" else job.grace
+
+    def _judge_replaced(self, run: ModelRun) -> None:
+        post_processing = self.observations.executes(run.id) and not run.flags["interactive"]
+        if run.id in self.model.deleting:
+            return
+        if not run.ended and run.status is not Status.CANCELLING and not post_processing:
+            self._wrong(f"{run} was to be replaced, and is not being cancelled")
+
+    # What bodies and clients see; see `Witness`.
+
+    def body_begins(self, body: Body) -> None:
+        """A body takes its first step."""
+        self.observations.begins(body)
+
+    def body_takes(self, run: str, messages: Sequence[Any], *, all_: bool) -> None:
+        """A body has taken messages; with `all_`, those were all that waited."""
+        self.observations.took(run, messages, all_=all_)
+
+    def body_ends(self, run: str) -> None:
+        """A body has taken its last step."""
+        self.observations.ends(run)
+
+    def shown(self, event: Event) -> None:
+        """A client was shown an event."""
+        self.observations.shown(event)
+
+    def shown_snapshot(self, snapshot: Snapshot) -> None:
+        """A client was shown a snapshot."""
+        self.observations.shown_snapshot(snapshot)
+
+    def files(
+        self,
+        parts: Iterable[tuple[str, str, str]],
+        files: Mapping[tuple[str, str], str],
+        *,
+        at_rest: bool,
+        undeleted: Container[tuple[str, ...]] = (),
+    ) -> None:
+        """What lies on the disk, just before an instant ends; `at_rest` after the engine has ended. Those
+        files may be left that are `undeleted` because of the disk."""
+        self.observations.files(parts, files, at_rest, undeleted)
+
+    # What is committed.
+
+    def commit(self, batch: Batch) -> None:
+        """A batch has become durable."""
+        if batch.before != self.model.seq:
+            self._wrong(f"a batch follows seq {batch.before}")
+        for event in batch.events:
+            self.take(event)
+        repeated = not batch.events and batch.memos == self._last_memos
+        for memo in batch.memos:
+            self._remember(memo, repeated=repeated)
+        if not repeated:
+            self.flows.commit(batch.memos)
+        self._last_memos = batch.memos
+        for id, write in batch.runs.items():
+            self._compare(self.model.runs[id], write)
+
+    def take(self, event: Event) -> None:
+        """Read the next event."""
+        if event.seq != self.model.seq + 1:
+            self._fault(event, f"the event before it was {self.model.seq}")
+        self.model.events.append(event)
+        self.replays.take(event)
+        if isinstance(event, RunEvent):
+            self._transitions.take(event)
+        elif isinstance(event, LaneChanged):
+            self._lane_changed(event)
+        elif isinstance(event, HandleChanged):
+            self._handle_changed(event)
+        elif isinstance(event, EngineChanged):
+            self._engine_changed(event)
+
+    def _remember(self, memo: Any, *, repeated: bool) -> None:
+        """`repeated`: the same may come again, after a commit of it whose outcome was unknown."""
+        model = self.model
+        if isinstance(memo, Checkpoint):
+            model.checkpoints[memo.handle, memo.job] = (memo.run, memo.value)
+            model.runs[memo.run].answers.clear()
+        elif isinstance(memo, FileFinished):
+            model.recorded.add((memo.run, memo.path))
+        elif isinstance(memo, FilesDoomed):
+            model.runs[memo.run].doomed = True
+        elif isinstance(memo, MessagesTaken):
+            for seq in memo.seqs:
+                if model.runs[memo.run].messages.pop(seq, None) is None and not repeated:
+                    self._wrong(f"message {seq} of {model.runs[memo.run]} is taken, but none waits")
+        elif isinstance(memo, Deaths):
+            run = model.runs[memo.run]
+            if memo.count not in (run.counted, run.deaths) and not (run.ended and not memo.count):
+                self._wrong(f"{memo.count} deaths of {run} are kept, which has had {run.counted}")
+            run.deaths, run.tried = memo.count, memo.tried
+        elif isinstance(memo, Requested):
+            model.requests[memo.request_id] = memo.run
+
+    def _compare(self, run: ModelRun, write: RunWrite) -> None:
+        record, terms = write.record, write.terms
+        written = (record.status, record.reason, record.attempt, record.place, record.params)
+        if written != (run.status, run.reason, run.attempt, run.place, run.params):
+            self._wrong(f"{record} was written for {run}")
+        if terms is not None:
+            self.time_limits.submitted(run, terms)
+        if terms is not None and terms.request_id is not None:
+            self.model.made_for.setdefault(terms.request_id, {})[run.id] = None
+            known = self.model.requests.setdefault(terms.request_id, run.id)
+            if known != run.id and not self.model.runs[known].ended:
+                self._wrong(f"{run} has the request id of run {known}, which is pending")
+            self.model.requests[terms.request_id] = run.id
+
+    # Lanes, handles, the engine.
+
+    def _lane_changed(self, event: LaneChanged) -> None:
+        lane = self.model.lane(event.lane)
+        if event.generation not in (lane.generation, lane.generation + 1):
+            self._fault(event, f"the generation was {lane.generation}")
+        self.order.lane_changed(event, lane.generation)
+        lane.limit, lane.generation = event.limit, event.generation
+        if event.by != "engine":
+            self.recovery.overruled(event.lane)
+
+    def _handle_changed(self, event: HandleChanged) -> None:
+        handle = self.model.handle(event.handle)
+        if event.params is not msgspec.UNSET:
+            if handle.holder is not None:
+                self._fault(event, f"the handle is locked by {self.model.runs[handle.holder]}")
+            handle.draft = event.params
+        if event.freed is not None:
+            if handle.holder != event.freed or not self.model.runs[event.freed].ended:
+                self._fault(event, f"the handle is held by {handle.holder}")
+            if event.by == "engine" and self.observations.executes(event.freed):
+                self._fault(event, "the body executes still")
+            self.observations.released(event.freed)
+            handle.hold(event.seq, None)
+
+    def _engine_changed(self, event: EngineChanged) -> None:
+        self.model.max_concurrent = event.max_concurrent
+        if event.by != "engine":
+            self.recovery.overruled(None)
+        if event.draining != self.model.draining[-1][1]:
+            self.model.draining.append((event.seq, event.draining))
+
+    def _fault(self, event: EventBase, why: str) -> None:
+        self.faults.append(f"{event}: {why}")
+
+    def _wrong(self, what: str) -> None:
+        self.faults.append(f"after {self.model.seq}, {what}")

@@ -1,0 +1,89 @@
+"""Time limits: what a run was submitted under ends it, neither too early nor too late.
+
+`queue_timeout` and `deadline` count from the submission, `run_timeout` from the beginning of each attempt,
+and only while the run has a slot. A body that has to be ended has its grace, and is abandoned after that.
+Nothing is judged while the store is slow or out of order, which takes time of its own; nor is what counts
+from the submission once the run has gone through a restart, for it goes by the clocks on the walls since.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ...persistence.store import Terms
+from ...protocol.events import RunStateChanged
+from ...protocol.states import Status
+from ..model.state import ModelRun, ModelState
+
+_SLACK = 0.01
+
+
+class TimeLimitRules:
+    """See the module's text. `now` is trio's time; `grace` says how long a run's body may take to end."""
+
+    def __init__(
+        self,
+        model: ModelState,
+        now: Callable[[], float],
+        grace: Callable[[ModelRun], float],
+        fault: Callable[[str], None],
+    ) -> None:
+        self._model = model
+        self._now = now
+        self._grace = grace
+        self._fault = fault
+
+    def submitted(self, run: ModelRun, terms: Terms) -> None:
+        """A run is new."""
+        run.terms, run.submitted_at = terms, self._now()
+
+    def transition(self, event: RunStateChanged, run: ModelRun) -> None:
+        """A run is about to change its status."""
+        now = self._now()
+        if event.to is Status.RUNNING:
+            if event.attempt != run.attempt or run.restored:
+                run.executed, run.attempt_at = 0.0, now
+            run.executes_since = now
+        elif event.to is not Status.CANCELLING and run.executes_since is not None:
+            run.executed += now - run.executes_since
+            run.executes_since = None
+        if event.to is Status.TIMED_OUT:
+            self._judge_early(event, run, now)
+
+    def _judge_early(self, event: RunStateChanged, run: ModelRun, now: float) -> None:
+        limit, since, counted = math.inf, run.submitted_at, now - run.submitted_at
+        if event.reason == "run_timeout":
+            limit, since, counted = _seconds(run.terms.run_timeout), run.attempt_at, run.executed
+        elif event.reason in ("queue_timeout", "deadline") and not run.aged:
+            limit = _seconds(getattr(run.terms, event.reason))
+        if limit < math.inf and counted < limit - _SLACK and self._model.disturbed < since:
+            self._fault(f"{event}: only {counted:g} s of {limit:g} s had passed")
+
+    def end_instant(self) -> None:
+        """Whoever's time is over has ended."""
+        now = self._now()
+        for run in self._model.pending.values():
+            if run.id in self._model.deleting:
+                continue
+            self._judge_late(run, "run_timeout", run.attempt_at, self._executed(run, now))
+            if not run.aged:
+                self._judge_late(run, "deadline", run.submitted_at, now - run.submitted_at)
+            if not run.aged and run.status is Status.QUEUED:
+                self._judge_late(run, "queue_timeout", run.submitted_at, now - run.submitted_at)
+
+    def _executed(self, run: ModelRun, now: float) -> float:
+        if run.status is not Status.RUNNING or run.executes_since is None or run.restored:
+            return 0.0
+        return run.executed + now - run.executes_since
+
+    def _judge_late(self, run: ModelRun, what: str, since: float, counted: float) -> None:
+        limit = _seconds(getattr(run.terms, what))
+        if run.status is not Status.QUEUED:
+            limit += self._grace(run)
+        if counted > limit + _SLACK and self._model.disturbed < since:
+            self._fault(f"after {self._model.seq}, {run} is past its {what}: {counted:g} s of {limit:g} s")
+
+
+def _seconds(limit: float | None) -> float:
+    return math.inf if limit is None else limit

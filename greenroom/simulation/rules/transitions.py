@@ -1,0 +1,255 @@
+"""Rules 4, 8 and 10: what a run may do. The state machine, attempts, handles, questions and messages.
+
+Reads the events of runs, one by one, and notes in the model what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from ...protocol.events import (
+    EventBase,
+    InterruptClosed,
+    InterruptOpened,
+    NodeRan,
+    NodeStarted,
+    RunChanged,
+    RunEvent,
+    RunLog,
+    RunMessage,
+    RunProgress,
+    RunSignal,
+    RunStateChanged,
+)
+from ...protocol.states import ENDED, Status, allowed_from, rank
+from ...protocol.values import same_json
+from ..model.state import EXECUTES, ModelRun, ModelState
+from ..scenarios.flows.rules import FlowRules
+from .observations import ObservationRules
+from .order import OrderRules
+from .recovery import RecoveryRules
+from .time_limits import TimeLimitRules
+
+_FLAGS = ("interactive", "streaming", "compacting")
+
+
+class TransitionRules:
+    """See the module's text. `fault` is told of what is wrong."""
+
+    def __init__(
+        self,
+        model: ModelState,
+        order: OrderRules,
+        recovery: RecoveryRules,
+        observations: ObservationRules,
+        flows: FlowRules,
+        time_limits: TimeLimitRules,
+        fault: Callable[[str], None],
+    ) -> None:
+        self.model = model
+        self.order = order
+        self.recovery = recovery
+        self.observations = observations
+        self.flows = flows
+        self.time_limits = time_limits
+        self._tell = fault
+        self._interrupts: set[str] = set()
+        self._last_place = 0
+
+    def take(self, event: RunEvent) -> None:
+        """Read the next event of a run."""
+        run = self.model.runs.get(event.run)
+        if run is None:
+            if isinstance(event, RunStateChanged) and event.from_ is None:
+                self._created(event)
+            else:
+                self._fault(event, "no event has created this run")
+            return
+        if (event.handle, event.lane) != (run.handle, run.lane):
+            self._fault(event, f"it is about {run}")
+        if run.ended:
+            self._fault(event, f"it is about {run}, which ended with {run.ended_in}")
+        if isinstance(event, RunStateChanged):
+            self._transition(event, run)
+        elif isinstance(event, RunChanged):
+            self._changed(event, run)
+        elif isinstance(event, RunProgress | RunLog):
+            if event.attempt != run.attempt or run.status not in (Status.SUSPENDED, *EXECUTES):
+                self._fault(event, f"a body reports, in attempt {run.attempt} of {run}")
+        elif isinstance(event, RunMessage):
+            self._message(event, run)
+        elif isinstance(event, RunSignal):
+            run.messages[event.seq] = {"key": event.key, "value": event.value}
+            self.flows.signal(event.run, event.seq, event.key, event.value)
+        elif isinstance(event, NodeStarted | NodeRan):
+            self.flows.take(event)
+        elif isinstance(event, InterruptOpened):
+            self._question(event, run)
+        elif isinstance(event, InterruptClosed):
+            self._answer(event, run)
+
+    def _created(self, event: RunStateChanged) -> None:
+        run = self.model.runs[event.run] = self.model.pending[event.run] = ModelRun(event)
+        handle = self.model.handle(run.handle)
+        if event.to is not Status.QUEUED or event.attempt != 0:
+            self._fault(event, "a run begins queued, before its first attempt")
+        if run.parent is not None:
+            self.model.runs[run.parent].called = True
+            if run.handle in self.model.handles_above(run):
+                self._fault(event, "its handle is held by a run that waits for it")
+        if event.place is not None:
+            if handle.waiting:
+                self._fault(event, f"it overtakes {handle.waiting}, which wait in the handle")
+            self._admit(event, run, event.place)
+        elif event.front:
+            handle.waiting.insert(0, run.id)
+            for older in handle.replacing:
+                self.model.runs[older].superseded = True
+            handle.replacing.append(run.id)
+        else:
+            handle.waiting.append(run.id)
+
+    def _admit(self, event: RunEvent, run: ModelRun, place: int) -> None:
+        handle = self.model.handle(run.handle)
+        if handle.holder is not None:
+            self._fault(event, f"the handle is held by {self.model.runs[handle.holder]}")
+        if run.superseded:
+            self._fault(event, f"{run} was superseded by a newer replacement")
+        handle.hold(event.seq, run.id)
+        self._place(event, run, place)
+
+    def _place(self, event: RunEvent, run: ModelRun, place: int) -> None:
+        if place <= self._last_place:
+            self._fault(event, f"places as high as {self._last_place} were drawn before")
+        self._last_place = run.place = place
+
+    def _transition(self, event: RunStateChanged, run: ModelRun) -> None:
+        before, to = run.status, event.to
+        self.flows.transition(event, run)
+        self.time_limits.transition(event, run)
+        if event.from_ != before:
+            self._fault(event, f"the run was {before}")
+        if before not in allowed_from(to) or rank(to) < rank(before):
+            self._fault(event, f"the table allows no way from {before} to {to}")
+        if run.fate is not None and (to, event.reason) not in run.fate:
+            self._fault(event, f"a restart must make of {run} one of {run.fate}")
+        attempts: Collection[int] = run.next_attempts if to is Status.RUNNING else (run.attempt,)
+        if event.attempt not in attempts:
+            self._fault(event, f"the attempt was {run.attempt}, and the next is {run.next_attempts}")
+        if event.place != run.place:
+            self._fault(event, f"the place was {run.place}")
+        if to is Status.CANCELLING and not run.flags["interactive"] and event.reason != "shutdown":
+            self._fault(event, f"{run} takes no cancel now")
+        if to is Status.RUNNING:
+            self._begins(event, run)
+        elif run.stands_in_queue or before is Status.SUSPENDED:
+            self.order.left_queue(run)
+        elif event.reason == "lease_lost":
+            self.order.comes_back(run)
+        run.status, run.attempt, run.reason, run.fate = to, event.attempt, event.reason, None
+        run.place = event.place
+        run.statuses.append((event.seq, to))
+        run.waits_for_slot = to is Status.SUSPENDED and event.waiting_for == "slot"
+        if event.interactive is not None:
+            run.flags.update(interactive=event.interactive, streaming=False, compacting=False)
+        if to is Status.SUSPENDED:
+            run.next_attempts = (run.attempt + (self.recovery.costs_attempt(run, event.reason)),)
+        if to is not Status.CANCELLING and to is not Status.RUNNING:
+            if run.holds_slot and not run.restored:
+                self.order.gives_back(event.seq, run)
+            run.holds_slot = False
+        if to in ENDED:
+            self._ended(event, run)
+
+    def _begins(self, event: RunStateChanged, run: ModelRun) -> None:
+        holder = self.model.handle(run.handle).holder
+        if holder != run.id:
+            self._fault(event, f"the handle is held by {holder}")
+        if run.place is None:
+            self._fault(event, "it has no place")
+        if (why := self.order.begins(event, run)) is not None:
+            self._fault(event, why)
+        run.holds_slot = True
+        run.called = run.drew_place = run.restored = False
+        run.next_attempts = (event.attempt,)
+
+    def _ended(self, event: RunStateChanged, run: ModelRun) -> None:
+        run.ended_in = event.seq
+        self.model.pending.pop(run.id, None)
+        handle = self.model.handle(run.handle)
+        if run.questions:
+            self._fault(event, f"questions are left open: {run.questions}")
+        if self.observations.executes(run.id) and not event.holds_handle:
+            self._fault(event, "its body executes still")
+        if event.holds_handle and self.observations.has_no_body(run.id):
+            self._fault(event, "it has no body that could hold the handle")
+        if handle.holder == run.id and not event.holds_handle:
+            handle.hold(event.seq, None)
+        for names in (handle.waiting, handle.replacing):
+            if run.id in names:
+                names.remove(run.id)
+
+    def _changed(self, event: RunChanged, run: ModelRun) -> None:
+        if event.place is not None:
+            self._draws_place(event, run, event.place)
+        if event.detached:
+            if not run.holds_slot and run.status is not Status.CANCELLING:  # whose wait was just over
+                self._fault(event, f"{run} holds no slot that it could lose")
+            run.holds_slot = False
+        changed = {name: value for name in _FLAGS if (value := getattr(event, name)) is not None}
+        awaits = run.reason == "message" and run.status is Status.SUSPENDED
+        if any(changed.values()) and not self.observations.executes(run.id) and not awaits:
+            self._fault(event, f"{run} has no body")
+        run.flags.update(changed)
+        suspended = run.status is Status.SUSPENDED and not run.restored
+        if suspended and changed == dict.fromkeys(_FLAGS, False) and not self.observations.executes(run.id):
+            run.next_attempts = (run.attempt + self.recovery.costs_attempt(run, "lease_lost"),)
+
+    def _draws_place(self, event: RunChanged, run: ModelRun, place: int) -> None:
+        handle = self.model.handle(run.handle)
+        if run.status is Status.QUEUED:
+            if handle.waiting[:1] != [run.id]:
+                self._fault(event, f"first in the handle is the first of {handle.waiting}")
+            handle.waiting = [id for id in handle.waiting if id != run.id]
+            handle.replacing = [id for id in handle.replacing if id != run.id]
+            self._admit(event, run, place)
+            return
+        if run.status is not Status.SUSPENDED or run.drew_place or self.observations.executes(run.id):
+            self._fault(event, f"{run} is no retry that needs a place")
+        self._place(event, run, place)
+        run.drew_place = run.waits_for_slot = True
+        run.next_attempts = (run.attempt + 1,)
+
+    # Questions and messages.
+
+    def _question(self, event: InterruptOpened, run: ModelRun) -> None:
+        if event.interrupt in self._interrupts:
+            self._fault(event, "the question was asked before")
+        kept = run.answers.get(event.key)
+        same = kept is not None and same_json(run.data[kept[0]], event.data)
+        if same or event.key in run.questions.values():
+            self._fault(event, f"{run} has asked under this key, and the answer is kept")
+        run.answers.pop(event.key, None)
+        run.data[event.interrupt] = event.data
+        self._interrupts.add(event.interrupt)
+        run.asked.append(event.interrupt)
+        run.questions[event.interrupt] = event.key
+
+    def _answer(self, event: InterruptClosed, run: ModelRun) -> None:
+        key = run.questions.pop(event.interrupt, None)
+        if key is None:
+            self._fault(event, "the question is not open")
+        elif event.outcome == "answered":
+            run.answers[key] = (event.interrupt, event.answer)
+
+    def _message(self, event: RunMessage, run: ModelRun) -> None:
+        awaited = run.reason == "message" and not self.observations.executes(run.id)
+        if not run.flags["interactive"] or run.flags["compacting"]:
+            self._fault(event, f"{run} takes no messages now: {run.flags}")
+        if self.recovery.job(run).accepts == "streaming" and not (run.flags["streaming"] or awaited):
+            self._fault(event, f"{run} takes messages only while it streams")
+        run.messages[event.seq] = event.message
+        self.observations.message(run.id, event.message)
+
+    def _fault(self, event: EventBase, why: str) -> None:
+        self._tell(f"{event}: {why}")

@@ -1,0 +1,145 @@
+"""Bodies that ask and call several times, with checkpoints between, and go on from them; for a scenario in
+which they are stopped, crashed and tried again wherever they are.
+
+A run has stages in its parameters. After each stage its body saves a checkpoint. Many of the steps are the
+same, so that only their positions tell them apart; some ask for something else in each body.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import trio
+
+from ...actors.run.api import Run
+from ...protocol.answers import Denial
+from ...protocol.errors import Draining, RunEnded
+from ..rules.replays import Where
+from .bodies import GRACE, HANDLES, Bodies, draw_moment
+from .callers import Caller
+
+Stage = list[list[Any]]
+
+
+class Steady:
+    """The jobs `steady`, `charge` and `settle`."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self._bodies = bodies
+        self._begun: Counter[str] = Counter()
+        self._taken: Counter[str] = Counter()
+        self._heard: dict[str, int] = {}  # by run: the last message taken since the last checkpoint, counted
+        for name, options in {"steady": {"max_attempts": 3, "backoff": 0.5}, "still": {}}.items():
+            bodies.jobs.job(name, grace=GRACE, resumable=True, **options)(self._body)  # type: ignore[arg-type]
+        for name, resumable in {"charge": False, "settle": True}.items():
+            bodies.jobs.job(name, grace=GRACE, resumable=resumable)(self._child)
+
+    async def _body(self, run: Run, params: dict[str, Any]) -> str:
+        self._begun[run.id] += 1
+        self._heard.pop(run.id, None)
+        stages: list[Stage] = params["stages"]
+        for stage in range(run.checkpoint or 0, len(stages)):
+            for number, (step, changes, *arguments) in enumerate(stages[stage]):
+                if self._bodies.letting_go.is_set():
+                    return run.id
+                body = self._begun[run.id] if changes else 0
+                await getattr(self, f"_{step}")(run, (stage, number, body), *arguments)
+                self._look(run)
+            self._heard.pop(run.id, None)
+            await run.save_checkpoint(stage + 1)
+        return run.id
+
+    async def _child(self, run: Run, params: dict[str, Any]) -> str:
+        with trio.move_on_after(params["seconds"]):
+            await self._bodies.letting_go.wait()
+        return run.id
+
+    def _look(self, run: Run) -> None:
+        rules = self._bodies.rules
+        if rules.model.runs[run.id].status != "suspended" or not run.cancel_requested:
+            rules.observations.goes_on(run.id, run.attempt)
+
+    # The steps.
+
+    async def _ask(self, run: Run, where: Where, timeout: float, release_slot: bool, key: str | None) -> None:
+        rules = self._bodies.rules
+        if key is not None:  # within a stage it is the same question each time
+            where = (where[0], -1, where[-1])
+        data = {"body": where[-1]}
+        if key is None:  # a question about a message is another one than that about no message
+            where = (*where, self._heard.get(run.id, 0))
+        rules.replays.asks(run.id, where)
+        if release_slot:
+            with rules.observations.waiting(run.id, "answer"):
+                answer = await run.interrupt(data, timeout, key, release_slot=True)
+        else:
+            answer = await run.interrupt(data, timeout, key)
+        if answer is not None and not isinstance(answer, Denial):
+            rules.replays.was_answered(run.id, where, answer)
+
+    async def _call(self, run: Run, where: Where, job: str, seconds: float) -> None:
+        rules = self._bodies.rules
+        rules.replays.asks(run.id, where)
+        params = {"body": where[-1], "seconds": seconds}
+        with rules.observations.waiting(run.id, "child"):
+            try:
+                child = await run.call(job, handle=f"card of {run.handle}", params=params)
+            except RunEnded:
+                if run.cancel_requested:
+                    raise
+                raise ValueError("its child has not succeeded") from None
+        rules.replays.was_charged(run.id, where, child)
+
+    async def _listen(self, run: Run, where: Where, seconds: float) -> None:
+        rules = self._bodies.rules
+        with trio.move_on_after(seconds):
+            with rules.observations.waiting(run.id, "message", trio.current_time() + seconds):
+                await run.next_message(release_slot=True)
+                self._taken[run.id] += 1
+                self._heard[run.id] = self._taken[run.id]
+
+    async def _hold(self, run: Run, where: Where, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self._bodies.letting_go.wait()
+
+
+def draw_stages(random: Random) -> list[Stage]:
+    """What a run does: stages of a few steps."""
+    return [[_draw_step(random) for _ in range(random.randint(1, 3))] for _ in range(random.randint(1, 4))]
+
+
+def _draw_step(random: Random) -> list[Any]:
+    changes = random.random() < 0.15
+    match random.choice(("ask", "ask", "call", "call", "listen", "hold")):
+        case "ask":
+            key = random.choice((None, None, None, "key"))
+            return ["ask", changes and not key, random.choice((4.0, 15.0)), random.random() < 0.6, key]
+        case "call":
+            return ["call", changes, random.choice(("charge", "settle")), random.choice((0.0, 0.0, 0.5))]
+        case "listen":
+            return ["listen", False, random.choice((0.5, 4.0))]
+        case _:
+            return ["hold", False, draw_moment(random)]
+
+
+async def submit_steady(caller: Caller, random: Random) -> None:
+    """Submit such a run."""
+    options: dict[str, Any] = {
+        "handle": random.choice(HANDLES),
+        "on_conflict": "queue",
+        "params": {"stages": draw_stages(random)},
+    }
+    try:
+        await caller.client.submit(random.choice(("steady", "still")), **options)
+    except Draining:
+        caller.check(not caller.same_life, "was refused by an engine that was not draining")
+
+
+async def answer_open(caller: Caller, random: Random) -> None:
+    """Answer a question that is open."""
+    known = [id for run in caller.model.pending.values() for id in run.questions]
+    if known:
+        outcome = await caller.client.answer(random.choice(known), {"by": caller.client.name})
+        caller.check(outcome in ("resolved", "already_resolved"), f"was told that a question is {outcome}")

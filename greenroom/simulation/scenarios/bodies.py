@@ -1,0 +1,223 @@
+"""The bodies of the built-in scenario: they do what their parameters say, and look around them.
+
+A plan is a list of steps, and a step a name with arguments, as JSON. The parameters of a run hold one plan
+for each of its attempts; the last one goes for all that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import trio
+
+from ...actors.jobs import Jobs
+from ...actors.run.api import Run
+from ...protocol.errors import GreenroomError
+from ...protocol.states import Status
+from ..rules.rules import Rules
+from ..world.crash import cancelled
+
+GRACE = 2.0
+HANDLES = ("ann", "bob", "cleo", "dora")
+LANES = ("main", "side", "back")
+JOBS = ("plain", "retried", "polite", "brief", "hasty", "resumable", "tough", "streamer")
+WHOLE = b"half of it, and the rest"
+
+Plan = list[list[Any]]
+
+
+class Bodies:
+    """The jobs, and what their bodies do. `rules` judge what they see."""
+
+    def __init__(self) -> None:
+        self.jobs = Jobs()
+        self.rules: Rules  # of the server; set when there is one
+        self.kill: Callable[[str], None]  # the server's process; likewise
+        self.letting_go = trio.Event()  # what takes long in a body ends when this is set
+        self._register("plain")
+        self._register("retried", max_attempts=3, backoff=1.0)
+        self._register("polite", cancel="cooperative", max_attempts=2, backoff=0.0)
+        self._register("brief", run_timeout=2.0, queue_timeout=3.0, deadline=8.0)
+        self._register("hasty", max_attempts=3, backoff=0.5, run_timeout=2.0)
+        self._register("resumable", resumable=True)
+        self._register("tough", resumable=True, max_attempts=2, backoff=0.5)
+        self._register("streamer", accepts="streaming", resumable=True)
+
+    def _register(self, name: str, **options: Any) -> None:
+        @self.jobs.job(name, grace=GRACE, **options)
+        async def body(run: Run, params: dict[str, Any]) -> int:
+            tries: list[Plan] = params.get("tries", [[]])
+            for step in tries[min(run.attempt, len(tries)) - 1]:
+                await self._perform(run, *step)
+                self._look(run)
+            return run.attempt
+
+    async def _perform(self, run: Run, step: str, *arguments: Any) -> None:
+        known = self.rules.model.runs[run.id]
+        gone = known.ended
+        try:
+            await getattr(self, f"_{step}")(run, *arguments)
+        except (GreenroomError, OSError, trio.TooSlowError):
+            return
+        if gone and step in ("log", "save", "progress"):
+            self.rules.faults.append(f"a body of {known} could {step}")
+
+    def _look(self, run: Run) -> None:
+        known = self.rules.model.runs[run.id]
+        if (
+            known.status is not Status.SUSPENDED or not run.cancel_requested
+        ):  # one that is to end needs no slot
+            self.rules.observations.goes_on(run.id, run.attempt)
+
+    # What bodies do.
+
+    async def _turns(self, run: Run, count: int) -> None:
+        for _ in range(count):
+            await trio.lowlevel.checkpoint()
+
+    async def _hold(self, run: Run, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self.letting_go.wait()
+
+    async def _forever(self, run: Run) -> None:
+        await self._hold(run, 1000.0)
+
+    async def _ignore(self, run: Run, seconds: float) -> None:
+        with trio.CancelScope(shield=True), trio.move_on_after(seconds):
+            await self.letting_go.wait()
+
+    async def _sleep(self, run: Run, seconds: float) -> None:
+        with self.rules.observations.waiting(run.id, "time", trio.current_time() + seconds):
+            await run.sleep(seconds)
+
+    async def _nap(self, run: Run, seconds: float) -> None:
+        await run.sleep(seconds, release_slot=False)
+
+    async def _ask(self, run: Run, timeout: float | None, release_slot: bool, key: str | None) -> None:
+        known = self.rules.model.runs[run.id]
+        if release_slot:
+            with self.rules.observations.waiting(run.id, "answer"):
+                answer = await run.interrupt("?", timeout=timeout, key=key, release_slot=True)
+        else:
+            answer = await run.interrupt("?", timeout=timeout, key=key)
+        refused = isinstance(answer, dict) and answer.get("approved") is False
+        if (
+            answer is not None
+            and not refused
+            and answer not in (given for _, given in known.answers.values())
+        ):
+            self.rules.faults.append(f"a body of {known} was answered {answer}, which nobody has said")
+
+    async def _call(self, run: Run, handle: str, lane: str, plan: Plan, on_conflict: Any) -> None:
+        with self.rules.observations.waiting(run.id, "child"):
+            await run.call(
+                "plain", handle=handle, lane=lane, params={"tries": [plan]}, on_conflict=on_conflict
+            )
+
+    async def _log(self, run: Run) -> None:
+        await run.log("as asked")
+
+    async def _progress(self, run: Run) -> None:
+        await run.progress(run.attempt)
+
+    async def _save(self, run: Run) -> None:
+        value = [run.id, run.attempt]
+        await run.save_checkpoint(value)
+        saved = self.rules.model.checkpoints[run.handle, self.rules.model.runs[run.id].job]
+        if saved != (run.id, value):
+            self.rules.faults.append(f"{run.id} has saved {value}, and {saved} is kept")
+
+    async def _write(self, run: Run, path: str, seconds: float, overwrite: bool) -> None:
+        async with run.open_file(path, overwrite=overwrite) as file:
+            await file.write(WHOLE[:12])
+            await self._hold(run, seconds)
+            await file.write(WHOLE[12:])
+
+    async def _stream(self, run: Run, seconds: float) -> None:
+        async with run.streaming():
+            await self._hold(run, seconds)
+            await run.messages()
+
+    async def _compact(self, run: Run, seconds: float) -> None:
+        async with run.compacting(timeout=1.0):
+            await self._hold(run, seconds)
+
+    async def _read(self, run: Run) -> None:
+        await run.messages()
+
+    async def _hear(self, run: Run, seconds: float) -> None:
+        with trio.move_on_after(seconds) as waiting:
+            await run.next_message()
+        if waiting.cancelled_caught and seconds > 0:
+            self.rules.observations.took(run.id, [], all_=True)
+
+    async def _end_interactive(self, run: Run) -> None:
+        await run.end_interactive()
+
+    async def _poison(self, run: Run) -> None:
+        self.kill(f"poisoned by {run.id}")
+        raise cancelled()
+
+    async def _raise(self, run: Run) -> None:
+        raise ValueError("as asked")
+
+
+# What is drawn.
+
+
+def draw_tries(random: Random) -> list[Plan]:
+    """Plans for the attempts of a run."""
+    plans = [draw_plan(random, 3) for _ in range(random.choice((1, 1, 2)))]
+    if len(plans) > 1 and random.random() < 0.3:
+        plans[0].append(["raise"])
+    return plans
+
+
+def draw_plan(random: Random, longest: int) -> Plan:
+    """A few steps; often the body first looks what has been said to those before it."""
+    plan = [draw_step(random) for _ in range(random.randint(0, longest))]
+    return [["read"], *plan] if plan and random.random() < 0.3 else plan
+
+
+def draw_step(random: Random) -> list[Any]:
+    """Something that a body does: each kind as likely, and within a kind each step."""
+    name = random.choice(random.choice((_SIMPLE, _SIMPLE, _WAITS, _WAITS, _WORK, _ODD)))
+    if name == "poison" and random.random() < 0.6:  # it costs several lives
+        name = "raise"
+    return [name, *_draw_arguments(name, random)]
+
+
+_SIMPLE = ("turns", "hold", "hold", "log", "progress")
+_WAITS = ("hold", "sleep", "nap", "ask", "call")
+_WORK = ("save", "write", "stream", "compact", "read", "hear")
+_ODD = ("ignore", "end_interactive", "raise", "forever", "poison")
+
+
+def draw_short_step(random: Random) -> list[Any]:
+    """Something that takes little time, or none."""
+    return random.choice((["turns", random.randint(0, 6)], ["sleep", 0.0], ["hold", 0.5]))
+
+
+def draw_moment(random: Random) -> float:
+    """A little time."""
+    return random.choice((0.0, 0.5, 1.0, 2.5))
+
+
+def _draw_arguments(name: str, random: Random) -> list[Any]:
+    if name == "turns":
+        return [random.randint(0, 12)]
+    if name in ("hold", "sleep", "nap", "stream", "compact", "hear"):
+        return [draw_moment(random)]
+    if name == "ignore":
+        return [random.choice((0.5, 10.0))]
+    if name == "ask":
+        return [random.choice((0.5, 1.5, 4.0)), random.random() < 0.5, random.choice((None, None, "key"))]
+    if name == "call":
+        plan = [step for step in draw_plan(random, 2) if step[0] != "call"]
+        on_conflict = random.choice(("queue", "queue", "queue", "reject", "join"))
+        return [random.choice(HANDLES), random.choice(LANES), plan, on_conflict]
+    if name == "write":
+        return [random.choice(("a.txt", "b/c.txt")), random.choice((0.0, 0.5)), random.random() < 0.7]
+    return []

@@ -1,0 +1,227 @@
+"""Comparing what a flow has come to with the plain interpretation of its graph, step by step.
+
+The interpretation is told what services answer, which is planned, and what people did, as it was committed.
+Two things aren't committed: whether a signal came just before a graph within another was entered or just
+after, and which version of a flow was the latest then. There each possibility is tried, until one fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ....protocol.events import InterruptClosed, InterruptOpened, RunStateChanged
+from ....protocol.flow.records import NodeRun
+from ....protocol.states import Status
+from ...model.state import ModelRun
+from ...rules.rules import Rules
+from .facts import Graph, Signal, Visited, Wrong
+from .plain import Walk
+from .plan import UNLUCKY, Failed, Outcome, Plan, alike
+from .rules import Step, Walked
+
+_MOST_TRIED = 300
+
+_NOT_PLANNED = frozenset({"no_worker", "expired", "service_error", *UNLUCKY})
+
+
+class NoMore(Exception):
+    """Nothing more has been committed: the run was ended here, or goes on later."""
+
+
+def compare(rules: Rules, plan: Plan, run: ModelRun) -> str | None:
+    """What is wrong with a run of a flow, or `None`."""
+    first: str | None = None
+    choices: list[list[int]] = [[]]
+    for _ in range(_MOST_TRIED):
+        if not choices:
+            break
+        evidence = _Evidence(rules, plan, run, choices.pop())
+        wrong = evidence.compare()
+        if wrong is None:
+            return None
+        first = first or wrong
+        choices += evidence.others()
+    return f"run {run.id} is not what a plain interpretation gives: {first}"
+
+
+class _Evidence:
+    """What was committed of one run, as `plain.Facts`."""
+
+    def __init__(self, rules: Rules, plan: Plan, run: ModelRun, choices: Sequence[int]) -> None:
+        self._rules = rules
+        self._plan = plan
+        self._run = run
+        self._walked: Walked = rules.flows.walks[run.id]
+        self._steps = [step for step in self._walked.steps if step.moved]
+        self._at = -1
+        self._open = False  # whether the walk is on its way to the step that it is at
+        self._left: list[Signal] = []  # of this step, those that are still to be taken
+        self._choices = list(choices)
+        self._chosen: list[tuple[int, int]] = []  # which, of how many
+        self._given = len(choices)
+        self._rows = {(row.node, row.visit, row.branch): row for row in self._walked.rows if row.last}
+        self._calls: dict[tuple[str, int], int] = {}
+        self._answers = _answers(rules, run)
+
+    # The whole.
+
+    def compare(self) -> str | None:
+        version = self._rules.flows.versions[self._walked.version]
+        shared: dict[str, Any] = {}
+        try:
+            error = Walk(self).walk(_graph(version.definition), self._run.params["params"], shared)
+            return self._compare_end(error, shared)
+        except NoMore:
+            ended = self._run.status in (Status.SUCCEEDED, Status.FAILED) and self._run.reason != "killed"
+            return f"it has {self._run.status} after {self._at} steps, and would go on" if ended else None
+        except Wrong as wrong:
+            return f"step {self._at + 1}: {wrong}"
+
+    def others(self) -> list[list[int]]:
+        """What else could have been chosen on the way, beyond what was given."""
+        chosen = [choice for choice, _ in self._chosen]
+        return [
+            [*chosen[:place], other]
+            for place, (choice, count) in enumerate(self._chosen)
+            if place >= self._given
+            for other in range(choice + 1, count)
+        ]
+
+    def _compare_end(self, error: str | None, shared: dict[str, Any]) -> str | None:
+        run = self._run
+        if self._at + 1 < len(self._steps):
+            return f"it is over, and then it made {self._steps[self._at + 1 :]}"
+        if run.ended_in is None or run.status in (Status.CANCELLED, Status.TIMED_OUT):
+            return None
+        if run.reason == "killed":  # three processes have died while it executed, whatever it did
+            return None
+        end = self._rules.model.events[run.ended_in - 1]
+        assert isinstance(end, RunStateChanged), "that is how a run ends"
+        if error is None and (end.to is not Status.SUCCEEDED or not alike(shared, end.result)):
+            return f"the result is {shared}, and it has {end.to} with {end.result} {end.error}"
+        node, _, code = (error or "").partition(": ")
+        if error is not None and f"node {node!r}: {code}: " not in (end.error or ""):
+            return f"it fails with {error}, and has {end.to} with {end.result} {end.error}"
+        return None
+
+    # What the interpretation is told.
+
+    def signals(self, *, before_entering: bool) -> list[Signal]:
+        if not self._left:
+            self._next_step()
+        some = self._choose(len(self._left) + 1) if before_entering else len(self._left)
+        some = len(self._left) - some if before_entering else some  # mostly all of them came before
+        taken, self._left = self._left[:some], self._left[some:]
+        return taken
+
+    def _next_step(self) -> None:
+        """Look at the next step that is more than a try, or a state that was saved on the way."""
+        while not self._open:
+            self._at += 1
+            if self._at >= len(self._steps):
+                raise NoMore
+            step = self._steps[self._at]
+            self._open = step.waits or any(row.last and row.branch is None for row in step.rows)
+            self._left += step.taken
+
+    def _close(self) -> Step:
+        self._open = False
+        return self._steps[self._at]
+
+    def call(
+        self, asks: tuple[str, int, str | None], kind: str, name: str, input: Any, params: dict[str, Any]
+    ) -> Outcome:
+        node, visit, branch = asks
+        planned = self._plan.outcome(name, f"{node}:{visit}:{branch or ''}", input, params, kind)
+        self._calls[node, visit] = self._calls.get((node, visit), 0) + (branch is not None)
+        row = self._rows.get(asks)
+        if row is None or row.status == "canceled":
+            return planned
+        given = {"input": input} if kind == "local" else {"input": input, "params": params}
+        if not alike(given, row.input):
+            raise Wrong(f"{row} was to be given {given}")
+        code = _code(row)
+        expected = planned.code if isinstance(planned, Failed) else None
+        lenient = _NOT_PLANNED if self._plan.wild else UNLUCKY if expected is not None else frozenset()
+        if code != expected and code in lenient:
+            return Failed(code or "")
+        return planned
+
+    def ended(self, node: str, visit: int) -> set[int]:
+        return {
+            int(branch)
+            for (at, number, branch), row in self._rows.items()
+            if (at, number) == (node, visit) and branch is not None and row.status != "canceled"
+        }
+
+    def paused(self) -> bool:
+        if not self._steps[self._at].waits:
+            return False
+        self._close()
+        return True
+
+    def waited_in_vain(self, node: str, visit: int) -> bool:
+        row = self._rows.get((node, visit, None))
+        return row is not None and row.status == "timeout"
+
+    def answer(self, node: str, visit: int) -> Any:
+        question = f"{node}:{visit}"
+        given = self._answers.get(question)
+        return False if given is None and question in self._answers else given
+
+    def flow(self, name: str, version: int) -> Graph | None:
+        id = self._rules.flows.flows.get(name)
+        versions = [row for row in self._rules.flows.versions.values() if row.flow == id]
+        if version:
+            versions = [row for row in versions if row.version == version]
+        versions.sort(key=lambda row: row.version)
+        return _graph(versions[self._choose(len(versions))].definition) if versions else None
+
+    def visited(self, step: Visited) -> None:
+        if not self._open:
+            self._next_step()
+        if self._left:
+            raise Wrong(f"{self._left} were taken, and nothing takes them")
+        committed = self._close()
+        row = committed.rows[-1] if committed.rows else None
+        if (
+            row is None
+            or committed.waits
+            or (row.node, row.visit, row.branch) != (step.node, step.visit, None)
+        ):
+            raise Wrong(f"{step} was made, and {committed} is committed")
+        done = step.done
+        if _code(row) != done.code or row.action != step.action or not alike(done.output, row.output):
+            raise Wrong(f"{step} was made, and {row} is committed")
+        branches = sum((step.node, step.visit) == key[:2] and key[2] is not None for key in self._rows)
+        if done.code is None and branches != self._calls.get((step.node, step.visit), 0):
+            raise Wrong(f"{step} was made, and {branches} branches of it are committed")
+
+    def _choose(self, count: int) -> int:
+        chosen = self._choices.pop(0) if self._choices else 0
+        self._chosen.append((chosen, count))
+        return chosen
+
+
+def _answers(rules: Rules, run: ModelRun) -> dict[str, Any]:
+    """By the keys of the questions."""
+    keys: dict[str, str] = {}
+    answers: dict[str, Any] = {}
+    for event in rules.model.events:
+        if isinstance(event, InterruptOpened) and event.run == run.id:
+            keys[event.interrupt] = event.key
+        elif isinstance(event, InterruptClosed) and event.run == run.id and event.outcome == "answered":
+            answers[keys[event.interrupt]] = event.answer
+    return answers
+
+
+def _code(row: NodeRun) -> str | None:
+    return None if row.error is None else row.error.partition(":")[0]
+
+
+def _graph(definition: str) -> Graph:
+    graph: Graph = msgspec.json.decode(definition)
+    return graph

@@ -1,0 +1,68 @@
+"""Callers that look at runs, and what they are shown."""
+
+from __future__ import annotations
+
+from random import Random
+
+from ...protocol.errors import (
+    GreenroomError,
+    Unavailable,
+)
+from ...protocol.events import RunProgress
+from ...protocol.records import RunRecord
+from .bodies import HANDLES
+from .callers import Caller
+
+
+async def snapshot(caller: Caller, random: Random) -> None:
+    await caller.client.snapshot()
+
+
+async def get_run(caller: Caller, random: Random) -> None:
+    id = caller.some_run(random)
+    try:
+        run = await caller.client.get_run(id)
+    except Unavailable:
+        raise
+    except GreenroomError:
+        caller.check(id not in caller.model.runs, f"was told that there is no run {id}")
+        return
+    _check_shown(caller, run)
+
+
+def _check_shown(caller: Caller, run: RunRecord) -> None:
+    known = caller.model.runs[run.id]
+    right = (
+        run.status in known.statuses_between(caller.since, caller.model.seq) and run.params == known.params
+    )
+    caller.check(right, f"was shown {run}, which is {known}")
+
+
+async def list_runs(caller: Caller, random: Random) -> None:
+    handle, status = random.choice((None, *HANDLES)), random.choice((None, "queued", "succeeded"))
+    runs = await caller.client.list_runs(handle=handle, status=status, limit=random.choice((2, 100)))
+    ids = [run.id for run in runs]
+    caller.check(ids == sorted(ids, reverse=True), f"was shown runs that are not newest first: {ids}")
+    for run in runs:
+        fits = handle in (None, run.handle) and status in (None, run.status)
+        caller.check(fits, f"asked for {handle} and {status}, and was shown {run}")
+        _check_shown(caller, run)
+
+
+async def history(caller: Caller, random: Random) -> None:
+    id = caller.some_run(random)
+    try:
+        shown = await caller.client.history(id)
+    except Unavailable:
+        raise
+    except GreenroomError:
+        caller.check(id not in caller.model.runs, f"was told that there is no run {id}")
+        return
+    kept = [
+        event
+        for event in caller.model.events
+        if getattr(event, "run", None) == id and not isinstance(event, RunProgress)
+    ]
+    least = sum(event.seq <= caller.since for event in kept)
+    right = len(shown) >= least and shown == kept[: len(shown)]
+    caller.check(right, f"was shown the history {shown} of run {id}, which is {kept}")

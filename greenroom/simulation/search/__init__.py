@@ -1,0 +1,1 @@
+"""The search for a seed that fails: by sampling, by shrinking, and exhaustively."""

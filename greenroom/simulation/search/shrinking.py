@@ -1,0 +1,99 @@
+"""Shrinking: a seed that fails is made small by leaving out those of its steps that the failure doesn't need.
+
+The steps that are kept are the same as before, but what happens between them moves, and the failure may not
+come back although they are all that it needs. So what is found is small, not the smallest.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
+from itertools import chain, combinations
+
+from ..simulate import SimulationFailed, simulate
+from ..world.world import Scenario, StoreKind
+
+SECONDS = 30.0
+"""Of real time, which the search takes at most."""
+
+_ALIKE = 0.6
+_DETAILS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|<[^<>]*>|'[^']*'|\"[^\"]*\"")
+
+_now = time.monotonic
+
+
+def shrink(
+    failed: SimulationFailed,
+    scenario: Scenario,
+    *,
+    steps: int | None = None,
+    store: StoreKind = "memory",
+    seconds: float = SECONDS,
+) -> SimulationFailed:
+    """Play a seed that has failed again and again, with fewer and fewer of the steps that it took, as long as
+    it fails in the same way; returns the smallest failure. `steps` and `store` are as they were."""
+    smallest, until, kind = failed, _now() + seconds, _kind(failed.invariant)
+
+    def fails(kept: Sequence[int]) -> bool:
+        nonlocal smallest
+        try:
+            simulate(failed.seed, scenario, keep=kept, steps=steps, store=store)
+        except SimulationFailed as error:
+            if _alike(_kind(error.invariant), kind):
+                smallest = error
+                return True
+        return False
+
+    taken = failed.keep if failed.keep is not None else range(1, failed.figures.steps + 1)
+    minimize(taken, fails, lambda: _now() < until)
+    return smallest
+
+
+def minimize(steps: Sequence[int], fails: Callable[[Sequence[int]], bool], go_on: Callable[[], bool]) -> None:
+    """Find few steps with which it still fails; `fails` is told what to keep.
+
+    First by delta debugging: halves of what is left are left out, then quarters and so on, down to single
+    steps, until none can be left out any more. Of what is left then, all choices of up to three are tried,
+    for a step may do harm only together with others.
+    """
+    left = list(steps)
+    if not left or not go_on() or fails([]):
+        return
+    left = _leave_out(left, fails, go_on)
+    for few in chain.from_iterable(combinations(left, size) for size in range(1, min(4, len(left)))):
+        if not go_on() or fails(few):
+            return
+
+
+def _leave_out(
+    left: list[int], fails: Callable[[Sequence[int]], bool], go_on: Callable[[], bool]
+) -> list[int]:
+    parts = 2
+    while go_on():
+        size = max(1, len(left) // parts)
+        for start in range(0, len(left), size):
+            kept = left[:start] + left[start + size :]
+            if kept and fails(kept):
+                left, parts = kept, max(2, parts - 1)
+                break
+            if not go_on():
+                return left
+        else:
+            if size == 1:
+                return left
+            parts = min(len(left), parts * 2)
+    return left
+
+
+def _kind(invariant: str) -> list[str]:
+    """What an invariant says without its details: which runs, which numbers."""
+    text, before = invariant, ""
+    while text != before:
+        text, before = _DETAILS.sub(" ", text), text
+    return [word for word in text.split() if not any(letter.isdigit() for letter in word)]
+
+
+def _alike(one: list[str], other: list[str]) -> bool:
+    return SequenceMatcher(None, one, other, autojunk=False).ratio() >= _ALIKE

@@ -1,0 +1,384 @@
+"""A simulated machine's disk: a store and files that outlive engines, and that fail as a scenario wants it.
+
+What was committed survives a crash, what was not is gone. An engine whose process has died reaches nothing
+any more: its calls never return. Values are copied on their way to the disk and back, so that nobody shares
+them with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NoReturn, Protocol
+
+import trio
+
+from ...persistence.failures import StoreDown
+from ...persistence.flows import FlowRunPage, FlowRunQuery, StoredFlow
+from ...persistence.leasekeeping import Failed, Told
+from ...persistence.sqlstore import SqlStore
+from ...persistence.store import Batch, Checkpoint, LeaseWatch, Retention, RunQuery, Store, Stored
+from ...protocol.errors import Conflict
+from ...protocol.events import Event, InterruptClosed
+from ...protocol.flow.records import NodeRun, VersionRow
+from ...protocol.records import RunRecord
+from ..rules.rules import Rules
+from .crash import cancelled
+from .disk_backend import DiskBackend, SqliteBackend, Trouble, copied, copied_batch
+from .files import DiskFiles, StoredFile
+
+
+class Owner(Protocol):
+    """The process that uses the disk."""
+
+    dead: bool
+
+    def die(self, why: str) -> None:
+        """The process dies here and now."""
+
+    def opened(self, stored: Stored) -> None:
+        """It has opened the store, and found this in it."""
+
+
+class SimulatedDisk:
+    """See the module's text. Set the attributes at any time; they hold from the next operation on."""
+
+    def __init__(
+        self,
+        backend: DiskBackend,
+        random: Random,
+        rules: Rules,
+        committed: Callable[[Batch], None],
+        fault: Callable[[str], None],
+    ) -> None:
+        self.down = False
+        """Nothing can be read or written."""
+        self.full = False
+        """Nothing can be written."""
+        self.cut_off: set[Owner] = set()
+        """The processes that can't reach it."""
+        self.no_renewals = False
+        """No lease can be renewed, though all else works."""
+        self.late_answers = 0.0
+        """Seconds from a renewal to its answer."""
+        self.delay: tuple[float, float] | None = None
+        """Seconds that an operation takes, from and to."""
+        self.delete_delay: tuple[float, float] | None = None
+        """Seconds that a delete of files takes, from and to."""
+        self.deleting: Counter[str] = Counter()
+        """The runs of which files are being deleted."""
+        self.rates: dict[Trouble, float] = {}
+        """How likely a commit meets with what, from 0 to 1."""
+        self.files: dict[tuple[str, str], StoredFile] = {}
+        """Finished files, by handle and path."""
+        self.parts: dict[tuple[str, str, str], StoredFile] = {}
+        """Unfinished ones, by handle, path and run."""
+        self.undeleted: set[tuple[str, ...]] = set()
+        """The keys of files and parts that an engine wanted to delete, and the disk refused."""
+        self.rules = rules
+        rules.model.deleting = self.deleting
+        """What judges everything that is committed here."""
+        self.injured = False
+        """Whether anything has gone wrong with the disk since its engine was started."""
+        self._backend = backend
+        self._random = random
+        self._committed = committed
+        self._fault = fault
+        self._holder: DiskStore | None = None
+        self._planned: deque[Trouble | None] = deque()
+        self._under_way = 0
+        self._outage = False
+
+    def fail_commit(self, trouble: Trouble, *, after: int = 0) -> None:
+        """Have the next commit meet with trouble, or the one `after` so many others."""
+        while len(self._planned) <= after:
+            self._planned.append(None)
+        self._planned[after] = trouble
+
+    def repair(self) -> None:
+        """From now on everything works, at once."""
+        self.down = self.full = self.no_renewals = False
+        self.delay = self.delete_delay = None
+        self.late_answers = 0.0
+        self.rates = {}
+        self._planned.clear()
+
+    @property
+    def leased(self) -> bool:
+        """Whether whoever uses it holds a lease that can be lost."""
+        return isinstance(self._backend, SqliteBackend) and self._backend.ttl < math.inf
+
+    def is_of(self, owner: Owner) -> bool:
+        """Whether the disk is this process's, and no other has taken it since."""
+        return self._holder is None or self._holder._owner is owner
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is under way that takes time, and the last commit has not failed."""
+        return not (self._under_way or self._outage)
+
+    def store_of(self, owner: Owner) -> DiskStore:
+        """The store as one process sees it."""
+        return DiskStore(self, owner)
+
+    def files_of(self, owner: Owner) -> DiskFiles:
+        """The files as one process sees them."""
+        return DiskFiles(self, owner)
+
+    # For the two views.
+
+    async def reach(self, owner: Owner) -> None:
+        """Come to the disk; a dead process never does."""
+        await trio.lowlevel.checkpoint()
+        if self.delay is not None and not owner.dead:
+            self._under_way += 1
+            try:
+                await trio.sleep(self._random.uniform(*self.delay))
+            finally:
+                self._under_way -= 1
+                self.rules.model.disturbed = trio.current_time()
+        if owner.dead:
+            await trio.sleep_forever()
+
+    async def take_time_to_delete(self, runs: Sequence[str]) -> None:
+        """A delete of files of these runs is under way."""
+        if self.delete_delay is None:
+            return
+        self.deleting.update(runs)
+        try:
+            await trio.sleep(self._random.uniform(*self.delete_delay))
+        finally:
+            for run in runs:
+                self.deleting[run] -= 1
+                if not self.deleting[run]:
+                    del self.deleting[run]
+
+    def fails(self, why: str) -> None:
+        """Something goes wrong, as it was told to."""
+        self.injured = True
+        self.rules.model.disturbed = trio.current_time()
+        self._fault(why)
+
+    def refuse_file(self, what: str, writes: bool) -> None:
+        """Raise if an operation on files can't be done now."""
+        if self.down:
+            self.fails(f"can't {what}: the disk is down")
+            raise OSError(errno.EIO, "the simulated disk is down")
+        if self.full and writes:
+            self.fails(f"can't {what}: the disk is full")
+            raise OSError(errno.ENOSPC, "the simulated disk is full")
+
+    def next_trouble(self) -> Trouble | None:
+        """What the commit that begins now meets with."""
+        planned = self._planned.popleft() if self._planned else None
+        if planned is None and self.rates:
+            draw = self._random.random()
+            for trouble, rate in self.rates.items():
+                draw -= rate
+                if draw < 0:
+                    return trouble
+        return planned
+
+    def refuse(self, why: str) -> StoreDown:
+        """The error for an operation that fails for a passing reason."""
+        self.fails(why)
+        return StoreDown(f"the simulated store is unavailable: {why}")
+
+
+class DiskStore:
+    """What one engine sees of the store (`persistence.store.Store`)."""
+
+    def __init__(self, disk: SimulatedDisk, owner: Owner) -> None:
+        self._disk = disk
+        self._owner = owner
+        self._store: Store | None = None
+        self._lease = DiskLease(disk, owner) if disk.leased else None
+
+    async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
+        disk = self._disk
+        disk.injured = False
+        await self._come()
+        holder = disk._holder
+        if holder is None or holder._owner.dead or (disk.leased and holder._owner in disk.cut_off):
+            self._store = await disk._backend.store()
+        else:
+            raise Conflict("this simulated disk is in use by another engine: one engine per store")
+        opened = await self._store.open(epoch, max_concurrent, now)
+        disk._holder = self
+        stored = copied(opened, Stored)
+        disk._outage = False
+        self._owner.opened(stored)
+        if self._lease is not None:
+            self._lease.begin(self._store)
+        return stored
+
+    @property
+    def lease(self) -> DiskLease | None:
+        return self._lease
+
+    @property
+    def check_every(self) -> float:
+        return math.inf
+
+    async def check(self) -> None:
+        await self._come(stops=True)
+
+    async def commit(self, batch: Batch) -> None:
+        disk = self._disk
+        disk._under_way += 1
+        try:
+            await self._commit(batch)
+        finally:
+            disk._under_way -= 1
+
+    async def _commit(self, batch: Batch) -> None:
+        disk = self._disk
+        await self._come(stops=True)
+        assert self._store is not None, "it has been opened"
+        if disk.full and (batch.events or batch.memos):
+            disk._outage = True
+            raise disk.refuse("the disk is full")
+        batch = copied_batch(batch)
+        await disk._backend.commit(
+            self._store, batch, disk.next_trouble(), _Moments(disk, self._owner, batch)
+        )
+        await disk.reach(self._owner)
+
+    async def committed(self, batch: Batch) -> bool:
+        committed = await (await self._reach()).committed(batch)
+        if committed:
+            self._disk._outage = False
+        return committed
+
+    async def run(self, id: str) -> RunRecord | None:
+        found = await (await self._reach()).run(id)
+        return None if found is None else copied(found, RunRecord)
+
+    async def runs(self, query: RunQuery) -> list[RunRecord]:
+        return copied(await (await self._reach()).runs(query), list[RunRecord])
+
+    async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
+        return copied(await (await self._reach()).history(run, after, limit), list[Event])
+
+    async def events(self, after: int, limit: int) -> list[Event]:
+        return copied(await (await self._reach()).events(after, limit), list[Event])
+
+    async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
+        found = await (await self._reach(needed=True)).checkpoint(handle, job)
+        return None if found is None else copied(found, Checkpoint)
+
+    async def closed_interrupt(self, id: str) -> InterruptClosed | None:
+        found = await (await self._reach()).closed_interrupt(id)
+        return None if found is None else copied(found, InterruptClosed)
+
+    async def version(self, id: str) -> VersionRow | None:
+        found = await (await self._reach(needed=True)).version(id)
+        return None if found is None else copied(found, VersionRow)
+
+    async def flow(self, run: str) -> StoredFlow | None:
+        found = await (await self._reach(needed=True)).flow(run)
+        return None if found is None else copied(found, StoredFlow)
+
+    async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
+        return copied(await (await self._reach()).flow_runs(query), FlowRunPage)
+
+    async def versions(self, ids: Sequence[str]) -> list[VersionRow]:
+        return copied(await (await self._reach()).versions(ids), list[VersionRow])
+
+    async def node_runs(self, run: str, after: int = 0, limit: int | None = None) -> list[NodeRun]:
+        return copied(await (await self._reach()).node_runs(run, after, limit), list[NodeRun])
+
+    async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
+        return await (await self._reach()).request_ids(runs)
+
+    async def prune(self, retention: Retention, now: float, most: int) -> int:
+        return await (await self._reach()).prune(retention, now, most)
+
+    async def close(self) -> None:
+        await self._disk.reach(self._owner)
+        if self._store is not None:
+            await self._store.close()
+        if self._disk._holder is self:
+            self._disk._holder = None
+
+    async def _reach(self, *, needed: bool = False) -> Store:
+        """`needed`: an engine that can't read this goes no further until it can."""
+        await self._come(stops=needed)
+        assert self._store is not None, "it has been opened"
+        return self._store
+
+    async def _come(self, *, stops: bool = False) -> None:
+        await self._disk.reach(self._owner)
+        if self._disk.down or self._owner in self._disk.cut_off:
+            self._disk._outage |= stops
+            raise self._disk.refuse("the disk is down")
+
+
+class DiskLease:
+    """What one engine sees of its lease (`persistence.store.StoreLease`). Renewals go the way of everything
+    else on the disk."""
+
+    def __init__(self, disk: SimulatedDisk, owner: Owner) -> None:
+        self._disk = disk
+        self._owner = owner
+        self._store: Store | None = None
+        self._watch: LeaseWatch | None = None
+        self._begun = trio.Event()
+
+    def begin(self, store: Store) -> None:
+        """The store is open."""
+        self._store = store
+        self._begun.set()
+
+    def is_good(self) -> bool:
+        return self._store is not None and self._store.lease is not None and self._store.lease.is_good()
+
+    def watch(self, watch: LeaseWatch) -> None:
+        self._watch = watch
+
+    async def keep(self) -> None:
+        await self._begun.wait()
+        assert isinstance(self._store, SqlStore), "only such a one has a lease"
+        lease = self._store.engine_lease
+        assert self._watch is not None, "the engine watches it"
+        lease.watch(self._watch)
+        await lease.keep(self._renew)
+
+    async def _renew(self, sent: float) -> Told:
+        disk, backend = self._disk, self._disk._backend
+        await disk.reach(self._owner)
+        if disk.down or disk.no_renewals or self._owner in disk.cut_off:
+            return Failed("the simulated disk is down")
+        assert self._store is not None, "it has been opened"
+        assert isinstance(backend, SqliteBackend), "only such a one has a lease"
+        told = backend.renew(self._store, sent)
+        if disk.late_answers:
+            await trio.sleep(disk.late_answers)
+        await disk.reach(self._owner)
+        return told
+
+
+class _Moments:
+    """What the disk does at the moments of a commit (`disk_backend.Moments`)."""
+
+    def __init__(self, disk: SimulatedDisk, owner: Owner, batch: Batch) -> None:
+        self._disk = disk
+        self._owner = owner
+        self._batch = batch
+
+    def made(self) -> None:
+        if not self._disk.is_of(self._owner):
+            self._disk.rules.faults.append("an engine commits, though another one has taken its lease")
+        self._disk._outage = False
+        self._disk._committed(self._batch)
+
+    def dies(self, why: str) -> NoReturn:
+        self._owner.die(why)
+        raise cancelled()
+
+    def fails(self, why: str) -> None:
+        self._disk._outage = True
+        self._disk.fails(why)

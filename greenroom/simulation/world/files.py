@@ -1,0 +1,119 @@
+"""The files of a simulated machine: what runs write, in memory, with the manners of `persistence/files.py`.
+
+Files outlive the engines that write them, and a crash leaves behind what was unfinished. An engine that has
+died reaches nothing here any more.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from ...persistence.files import inside
+
+if TYPE_CHECKING:
+    from .disk import Owner, SimulatedDisk
+
+
+@attrs.define
+class StoredFile:
+    """A file on the disk, and the run that wrote it."""
+
+    run: str
+    content: bytes = b""
+
+
+class DiskFiles:
+    """What one engine sees of the files (`persistence.files.Files`)."""
+
+    def __init__(self, disk: SimulatedDisk, owner: Owner) -> None:
+        self._disk = disk
+        self._owner = owner
+
+    async def reach(self, what: str, *, writes: bool = False) -> None:
+        """Come to the disk, which takes its time, or find it out of order."""
+        await self._disk.reach(self._owner)
+        self._disk.refuse_file(what, writes)
+
+    async def create(self, handle: str, path: str, run: str, *, overwrite: bool) -> DiskPart:
+        path = str(inside(path))
+        await self.reach(f"create {path}", writes=True)
+        disk = self._disk
+        if not overwrite and (handle, path) in disk.files:
+            raise FileExistsError(f"{path} exists already: open it with overwrite=True to replace it")
+        if (handle, path, run) in disk.parts:
+            raise FileExistsError(errno.EEXIST, "it is being written already", path)
+        disk.parts[handle, path, run] = StoredFile(run)
+        return DiskPart(disk, self, handle, path, run, overwrite)
+
+    async def reach_to_delete(
+        self, what: str, doomed: Iterable[tuple[str, ...]], runs: Sequence[str]
+    ) -> None:
+        """The same, and remember what of these runs could not be deleted, which the engine can't be blamed
+        for."""
+        try:
+            if not self._owner.dead:
+                await self._disk.take_time_to_delete(runs)
+            await self.reach(what)
+        except BaseException:
+            if not self._owner.dead:
+                self._disk.undeleted.update(doomed)
+            raise
+
+    async def delete(self, handle: str, paths: Sequence[str]) -> None:
+        doomed = [(handle, path) for path in paths]
+        found = [self._disk.files[key].run for key in doomed if key in self._disk.files]
+        await self.reach_to_delete(f"delete {list(paths)}", doomed, found)
+        for path in paths:
+            self._disk.files.pop((handle, path), None)
+
+    async def unfinished(self, handle: str, run: str) -> list[str]:
+        finished = [key for key, file in self._disk.files.items() if file.run == run]
+        doomed = [*finished, *self._parts_of(handle, run)]  # what isn't known to be the run's isn't deleted
+        await self.reach_to_delete(f"list the parts of {run}", doomed, [run])
+        return [path for _, path, _ in self._parts_of(handle, run)]
+
+    async def remove_parts(self, handle: str, run: str) -> None:
+        left = self._parts_of(handle, run)
+        await self.reach_to_delete(f"remove the parts of {run}", left, [run])
+        for key in left:
+            self._disk.parts.pop(key, None)
+
+    def _parts_of(self, handle: str, run: str) -> list[tuple[str, str, str]]:
+        return [key for key in self._disk.parts if (key[0], key[2]) == (handle, run)]
+
+
+class DiskPart:
+    """A file that is being written."""
+
+    def __init__(
+        self, disk: SimulatedDisk, files: DiskFiles, handle: str, path: str, run: str, overwrite: bool
+    ) -> None:
+        self.path = path
+        self._disk = disk
+        self._files = files
+        self._key = (handle, path, run)
+        self._file = disk.parts[self._key]
+        self._overwrite = overwrite
+
+    async def write(self, data: bytes) -> int:
+        await self._files.reach(f"write {self.path}", writes=True)
+        self._file.content += data
+        return len(data)
+
+    async def finish(self) -> None:
+        await self._files.reach(f"finish {self.path}", writes=True)
+        handle, path, _ = self._key
+        if not self._overwrite and (handle, path) in self._disk.files:
+            raise FileExistsError(f"{path} has come into being meanwhile: it is left as it is")
+        if self._disk.parts.pop(self._key, None) is None:
+            raise FileNotFoundError(errno.ENOENT, "it was deleted while it was written", path)
+        self._disk.files[handle, path] = self._file
+
+    async def discard(self) -> None:
+        await self._files.reach_to_delete(f"discard {self.path}", [self._key], [self._key[2]])
+        if self._disk.parts.get(self._key) is self._file:
+            del self._disk.parts[self._key]

@@ -1,0 +1,336 @@
+"""A server in a simulation: a process with an engine in it that can be started, stopped and crashed, any
+number of times, on one disk.
+
+A crash comes at any moment and spares nothing: everything that the engine and its bodies were doing ends
+where it stands, and what of it still unwinds reaches neither the disk nor anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ...actors.engine.api import Engine
+from ...actors.engine.open import open_engine
+from ...actors.jobs import Jobs
+from ...actors.run.api import Run
+from ...gateway import GatewayConfig
+from ...persistence.store import Stored
+from ...protocol.errors import GreenroomError, Unavailable
+from .crash import bury, cut_off, is_interrupt
+from .disk import SimulatedDisk
+from .gateway import Listener, listening
+from .jobs import TracedJobs
+from .network import Line
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class Server:
+    """See the module's text. `options` are those of `open_engine`; with the configuration of a `gateway` it
+    has one, too."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        jobs: Jobs,
+        disk: SimulatedDisk,
+        gateway: GatewayConfig | None,
+        options: dict[str, Any],
+    ) -> None:
+        self.name = name
+        self.disk = disk
+        self.jobs = jobs
+        self.gateway = gateway
+        self.options = options
+        self.rules = disk.rules
+        self.failure: BaseException | None = None
+        """What stopped the engine by itself, in its last life."""
+        self._world = world
+        self._life: Life | None = None
+        self.lives = 0
+
+    @property
+    def starting(self) -> bool:
+        """Whether somebody has started it, and it isn't up yet."""
+        return self._life is not None and not (self._life.running or self._life.ending)
+
+    @property
+    def running(self) -> bool:
+        """Whether there is an engine that takes commands."""
+        return self._life is not None and self._life.engine is not None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; `Unavailable` while there is none. Clients are made by `World.client`."""
+        if self._life is None or self._life.engine is None:
+            raise Unavailable(f"{self.name} is down")
+        return self._life.engine
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether its process, as long as that lives, can't reach the disk. It may be set."""
+        return self._life in self.disk.cut_off
+
+    @cut_off.setter
+    def cut_off(self, cut_off: bool) -> None:
+        if self._life is not None and cut_off:
+            self.disk.cut_off.add(self._life)
+        elif self._life is not None:
+            self.disk.cut_off.discard(self._life)
+
+    @property
+    def serves(self) -> bool:
+        """Whether its gateway lets clients in."""
+        listener = None if self._life is None else self._life.listener
+        return listener is not None and listener.serves
+
+    def accept(self, line: Line) -> None:
+        """Somebody wants to talk to the gateway. Raises `ConnectionRefusedError`."""
+        listener = None if self._life is None else self._life.listener
+        if listener is None:
+            raise ConnectionRefusedError(f"{self.name} is down")
+        listener.accept(line)
+
+    async def start(self, **options: Any) -> None:
+        """Start the engine, on whatever the disk holds; `options` change those it was made with. Raises
+        what opening it raises, and `Unavailable` if it dies before it is up."""
+        if self._life is not None and not self._life.ending:
+            raise RuntimeError(f"{self.name} is running: stop it, or crash it, before you start it again")
+        if self._life is not None:
+            await self._life.gone.wait()
+        self.options |= options
+        self.failure = None
+        self.lives += 1
+        life = self._life = Life(self, self._world, self.lives)
+        self._world.begin(life)
+        await life.begun.wait()
+        if not life.running:
+            raise self.failure or Unavailable(f"{self.name} has died while it was starting")
+
+    async def stop(self, *, at_once: bool = False) -> None:
+        """Leave the engine in order, and wait until it has ended. `at_once` cancels whoever holds it open, so
+        that what executes gets no more time."""
+        if self._life is not None:
+            self._life.leave(at_once)
+            await self._life.gone.wait()
+
+    async def crash(self) -> None:
+        """Kill the process, and wait until nothing of it is left."""
+        if self._life is not None:
+            self._life.die("killed")
+            await self._life.gone.wait()
+
+    def kill(self, why: str) -> None:
+        """The same, from within: the process dies here and now, and whoever calls this must go no further."""
+        if self._life is not None:
+            self._life.die(why)
+
+    def end_instant(self, now: float) -> None:
+        """For the rules: everything has had its effect."""
+        if self._life is not None and not self._life.has_disk:
+            return
+        self._show_files(at_rest=False)
+        self.judge(self.rules.end_instant, now)
+
+    def ends(self) -> None:
+        """For the rules: the engine has been left in order."""
+        self._show_files(at_rest=True)
+        self.judge(self.rules.stopped)
+
+    def judge(self, look: Callable[..., object], *arguments: Any, **options: Any) -> None:
+        """Have the rules look at something; see `World.judge`."""
+        self._world.judge(self.rules, look, *arguments, **options)
+
+    def _show_files(self, *, at_rest: bool) -> None:
+        disk = self.disk
+        if disk.files or disk.parts:
+            parts = [key for key in disk.parts if key not in disk.undeleted]
+            files = {key: file.run for key, file in disk.files.items()}
+            self.judge(self.rules.files, parts, files, at_rest=at_rest, undeleted=disk.undeleted)
+
+    def abandon(self) -> None:
+        """The simulation ends: whatever still lives here dies."""
+        if self._life is not None:
+            self._life.die("the simulation ends")
+
+    async def ended(self) -> None:
+        """Wait until the engine has ended, for whatever reason."""
+        if self._life is not None:
+            await self._life.gone.wait()
+
+    @contextmanager
+    def connection(self) -> Iterator[Engine]:
+        """The engine, for as long as it lives; what is awaited when it dies ends with `Unavailable`."""
+        engine, life = self.engine, self._life
+        assert life is not None
+        with trio.CancelScope() as scope:
+            life.connections[scope] = None
+            try:
+                yield engine
+                return
+            finally:
+                del life.connections[scope]
+        if scope.cancelled_caught:
+            raise Unavailable(f"{self.name} has died; nobody knows whether it has done what it was asked")
+
+    def say(self, what: str) -> None:
+        """For the trace: something has happened to this server."""
+        self._world.trace.add("life", self.name, what)
+
+
+class Life:
+    """One life of a server: from the start of its process until nothing of it is left."""
+
+    def __init__(self, server: Server, world: World, number: int) -> None:
+        self.number = number
+        self.dead = False
+        self.engine: Engine | None = None
+        self.begun = trio.Event()
+        self.gone = trio.Event()
+        self.connections: dict[trio.CancelScope, None] = {}
+        self.listener: Listener | None = None
+        self._server = server
+        self._world = world
+        self._jobs = TracedJobs(server.jobs, self)
+        self._scope = trio.CancelScope()
+        self._holding_open = trio.CancelScope()
+        self._leaving = trio.Event()
+        self._task: trio.lowlevel.Task | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the engine is up."""
+        return self.engine is not None
+
+    @property
+    def has_disk(self) -> bool:
+        """Whether no other engine has taken the disk since."""
+        return self._server.disk.is_of(self)
+
+    @property
+    def ending(self) -> bool:
+        """Whether it has ended, or is about to."""
+        return self.dead or self._leaving.is_set()
+
+    async def run(self) -> None:
+        """The process."""
+        self._task = trio.lowlevel.current_task()
+        try:
+            with self._scope:
+                if not self.dead:
+                    await self._live()
+        except BaseException as error:
+            if is_interrupt(error):
+                self._world.interrupt()
+            else:
+                self._ends_with(error)
+        finally:
+            self.engine = self.listener = None
+            self.dead = True
+            self.begun.set()
+            self.gone.set()
+
+    async def _live(self) -> None:
+        self._server.say("starts")
+        with self._holding_open:
+            await self._hold_open()
+        self._server.ends()
+        self._server.say("has stopped")
+
+    async def _hold_open(self) -> None:
+        server, disk = self._server, self._server.disk
+        gateway = nullcontext() if server.gateway is None else listening(server.gateway)
+        async with (
+            gateway as self.listener,
+            open_engine(
+                self._jobs,
+                disk.store_of(self),
+                data_dir=disk.files_of(self),
+                clock=self._world.clock,
+                random=self._world.derived("engine", server.name, self.number),
+                **{"push": self._world.network, **server.options},
+            ) as self.engine,
+        ):
+            if self.listener is not None:
+                await self.listener.open(self.engine)
+            server.say("is up")
+            self.begun.set()
+            await self._leaving.wait()
+            if self.listener is not None and self.number % 2:  # else it is closed when the engine has ended
+                await self.listener.close()
+            server.judge(server.rules.leaving)
+
+    def leave(self, at_once: bool) -> None:
+        """The engine is left in order."""
+        if not self._leaving.is_set() and not self.dead:
+            self._server.say("is being cancelled" if at_once else "is being stopped")
+            self._leaving.set()
+        if at_once and not self.dead:
+            self._server.judge(self._server.rules.leaving)
+            self._holding_open.cancel()
+
+    def die(self, why: str) -> None:
+        """The process dies here and now."""
+        if self.dead:
+            return
+        self.dead = True
+        self.engine = None
+        self._world.figures.crashes += 1
+        self._server.say(f"dies: {why}")
+        self._server.judge(self._server.rules.crashed)
+        for scope in list(self.connections):
+            scope.cancel()
+        if self.listener is not None:
+            self.listener.die()
+            self.listener = None
+        if self._task is not None:  # it has begun
+            cut_off(self._task, self._scope)
+            self._world.spawn(partial(bury, self._task, self._scope))
+
+    def opened(self, stored: Stored) -> None:
+        """The engine has opened its store."""
+        server, options = self._server, self._server.options
+        limits = options.get("max_concurrent"), options.get("lanes") or {}
+        server.judge(server.rules.opened, stored, self._jobs.declared, *limits)
+
+    def body_begins(self, run: Run) -> None:
+        """A body takes its first step."""
+        if not self.dead:
+            self._world.trace.add("body", run.id, f"attempt {run.attempt} begins")
+            self._world.check(
+                self.has_disk, f"a body of {run.id} begins, though another engine has the store"
+            )
+            self._server.judge(self._server.rules.body_begins, run)
+
+    def body_takes(self, run: Run, messages: Sequence[Any], *, all_: bool) -> None:
+        """A body has taken messages; with `all_`, those were all that waited."""
+        if not self.dead and self.has_disk:
+            self._server.judge(self._server.rules.body_takes, run.id, messages, all_=all_)
+
+    def body_ends(self, run: Run, how: str) -> None:
+        """A body has taken its last step."""
+        if not self.dead:
+            self._world.trace.add("body", run.id, f"attempt {run.attempt} {how}")
+            if not self.has_disk:
+                return
+            self._server.judge(self._server.rules.body_ends, run.id)
+
+    def _ends_with(self, error: BaseException) -> None:
+        if self.dead:
+            return  # whatever comes out of a dead process
+        server = self._server
+        server.failure = error
+        server.say(f"ends with {type(error).__name__}: {error}")
+        if not self.has_disk:
+            return  # another engine has taken it, as the error says, and is the one that is judged
+        server.judge(server.rules.crashed)
+        disk_is_to_blame = isinstance(error, GreenroomError) and server.disk.injured
+        if self.begun.is_set() and isinstance(error, Exception) and not disk_is_to_blame:
+            self._world.fail(f"the engine stopped with {type(error).__name__}: {error}", error)

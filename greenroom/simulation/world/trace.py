@@ -1,0 +1,158 @@
+"""What happened in a simulation, in order: commands and replies, events as they were committed, messages
+between actors, faults, lives of servers and bodies.
+
+An entry keeps objects and costs next to nothing; text is made when somebody asks for it. The text holds
+nothing that differs from one process to the next (addresses, hashes, real time), so a seed's trace is the
+same everywhere, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import trio
+
+from ...actors.engine.ticket import Ticket
+from ...gateway.client import ClientTicket
+from ...protocol.events import Event
+from ...protocol.records import RunRecord, Snapshot
+from ..determinism.seeded_run import SimulatedClock
+from .story import tell
+
+Kind = Literal["step", "command", "reply", "event", "message", "body", "life", "fault", "note"]
+
+
+class Entry(NamedTuple):
+    """One thing that happened: when (simulated seconds since the beginning), to or by whom, and what."""
+
+    at: float
+    kind: Kind
+    who: str
+    what: Any
+
+
+class Command(NamedTuple):
+    """A client's call of one of the engine's methods; `arguments` are JSON."""
+
+    number: int
+    name: str
+    arguments: bytes
+
+
+class Answer(NamedTuple):
+    """What came of a command: a value, or an error that was raised."""
+
+    number: int
+    value: Any
+
+
+class Told(NamedTuple):
+    """A message that an actor was told, by the task `by`."""
+
+    by: str
+    message: str
+    run: str | None
+
+
+class Trace:
+    """The entries so far."""
+
+    def __init__(self, clock: SimulatedClock) -> None:
+        self.entries: list[Entry] = []
+        self._clock = clock
+        self._ended = False
+        self.commands = 0
+
+    def add(self, kind: Kind, who: str, what: Any) -> None:
+        """Something has happened just now."""
+        if not self._ended:
+            self.entries.append(Entry(self._clock.now, kind, who, what))
+
+    def end(self, text: str) -> None:
+        """This is the last entry: what happens while everything is cleared away belongs to nothing."""
+        self.add("fault", "", text)
+        self._ended = True
+
+    def command(self, client: str, name: str, arguments: Any) -> int:
+        """A client calls the engine; returns the number that the answer will have."""
+        self.commands += 1
+        self.add("command", client, Command(self.commands, name, _json(arguments)))
+        return self.commands
+
+    def message(self, kind: str, name: str, message: object) -> None:
+        """The observer of what actors are told (`actors/actor.py`)."""
+        teller = trio.lowlevel.current_task().name.strip()
+        run = getattr(message, "run", None)
+        told = Told(teller, type(message).__name__, run if isinstance(run, str) else None)
+        self.add("message", f"{kind} {name}" if name else kind, told)
+
+    def text(self, *, messages: bool = False) -> str:
+        """One line for each entry, if wanted also for the messages between actors."""
+        return "".join(f"{line(entry)}\n" for entry in self.entries if messages or entry.kind != "message")
+
+    def story(self) -> str:
+        """All of it in words, with the messages between actors; what is long is cut."""
+        return tell(self.entries)
+
+    def events(self) -> Iterator[Event]:
+        """The events, in the order in which they were committed."""
+        return (entry.what for entry in self.entries if entry.kind == "event")
+
+
+def line(entry: Entry) -> str:
+    """An entry as a line of text."""
+    return f"{entry.at:14.6f}  {_WRITERS.get(entry.kind, _other)(entry.who, entry.what)}"
+
+
+def _command(who: str, what: Command) -> str:
+    return f"{who} #{what.number}: {what.name} {what.arguments.decode()}"
+
+
+def _reply(who: str, what: Answer) -> str:
+    return f"{who} #{what.number} <- {_shown(what.value)}"
+
+
+def _event(who: str, what: Event) -> str:
+    return f"{who} commits {_json(what).decode()}"
+
+
+def _message(who: str, what: Told) -> str:
+    about = f" about {what.run}" if what.run is not None else ""
+    return f"    {what.by} -> {who}: {what.message}{about}"
+
+
+def _other(who: str, what: Any) -> str:
+    return f"{who}: {what}" if who else str(what)
+
+
+_WRITERS: dict[str, Callable[[str, Any], str]] = {
+    "command": _command,
+    "reply": _reply,
+    "event": _event,
+    "message": _message,
+}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, BaseException):
+        return f"{type(value).__name__}: {value}"
+    if isinstance(value, Ticket | ClientTicket):
+        return f"run {value.id}{' joined' if value.joined else ''}"
+    if isinstance(value, RunRecord):
+        return f"run {value.id} {value.status}"
+    if isinstance(value, Snapshot):
+        return f"snapshot at {value.seq}"
+    return _json(value).decode()
+
+
+def _json(value: Any) -> bytes:
+    return _encoder.encode(value)
+
+
+def _stand_in(value: Any) -> str:
+    return f"<{getattr(value, '__qualname__', None) or type(value).__qualname__}>"
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_stand_in, order="deterministic")

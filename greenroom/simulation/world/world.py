@@ -1,0 +1,360 @@
+"""A world: all that a scenario is given, and the watch over it.
+
+A scenario is an async function of a world. It serves jobs, talks to the servers as clients, goes through its
+steps, crashes and restarts what it likes. Whatever breaks a rule meanwhile ends it at once, with the rule's
+words as the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from random import Random
+from typing import Any, Literal, TypeVar
+
+import attrs
+import trio
+import trio.testing
+
+from ...actors.jobs import Jobs
+from ...gateway import GatewayConfig
+from ...persistence.store import Batch
+from ...worker.services import Services
+from ..determinism.scheduler import SeededChooser
+from ..determinism.seeded_run import SimulatedClock, derived
+from ..rules.rules import Rules
+from ..scenarios.flows.calls import Work
+from ..scenarios.flows.network import Network
+from ..scenarios.flows.workers import Worker
+from .client import Client
+from .crash import bury, cut_off, is_interrupt
+from .disk import SimulatedDisk
+from .disk_backend import DiskBackend, MemoryBackend, SqliteBackend
+from .remote_client import RemoteClient, connected
+from .server import Life, Server
+from .trace import Trace
+
+StoreKind = Literal["memory", "sqlite"]
+Scenario = Callable[["World"], Awaitable[object]]
+Invariant = Callable[[], object]
+I = TypeVar("I", bound=Invariant)  # noqa: E741
+
+BEGINNING = 1_000_000_000.0
+"""The Unix time at which every world begins."""
+
+
+class RuleBroken(AssertionError):
+    """A rule or an invariant does not hold; the simulation has ended with it."""
+
+
+class WallClock:
+    """The time of day in a world. Unlike the time that passes, it can jump."""
+
+    def __init__(self) -> None:
+        self._offset = BEGINNING
+
+    def __call__(self) -> float:
+        return trio.current_time() + self._offset
+
+    def jump(self, seconds: float) -> None:
+        """Set the clocks on the walls forward, or back."""
+        self._offset += seconds
+
+
+@attrs.frozen
+class Step:
+    """One step of a scenario. Its `random` depends on the seed and its number only, so other steps can be
+    left out without changing this one."""
+
+    number: int
+    random: Random
+
+
+@attrs.define
+class Figures:
+    """How much has happened."""
+
+    steps: int = 0
+    commands: int = 0
+    events: int = 0
+    commits: int = 0
+    lives: int = 0
+    crashes: int = 0
+    faults: int = 0
+    simulated_seconds: float = 0.0
+    real_seconds: float = 0.0
+
+
+class World:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        seed: int,
+        scenario: Scenario,
+        steps: int | None,
+        keep: Collection[int] | None,
+        store: StoreKind,
+    ) -> None:
+        self.seed = seed
+        self.random = derived(seed, "scenario")
+        """Randomness for what is no step: it changes when steps are left out."""
+        self.clock = WallClock()
+        self.figures = Figures()
+        self.failure: tuple[str, BaseException | None] | None = None
+        self.interrupted = False
+        self.servers: list[Server] = []
+        self.remotes: dict[RemoteClient, None] = {}
+        self.workers: list[Worker] = []
+        self.network = Network()
+        self.ticking = SimulatedClock(self._end_instant, self._stuck)
+        self.trace = Trace(self.ticking)
+        self.chooser: SeededChooser | None = None
+        """Begins a chapter with each step, so that what is chosen in it hardly changes when steps before it
+        are left out."""
+        self._scenario = scenario
+        self._steps = steps
+        self._keep = None if keep is None else frozenset(keep)
+        self._store: StoreKind = store
+        self._step = 0
+        self._invariants: list[tuple[str, Invariant]] = []
+        self._scope = trio.CancelScope()
+        self._nursery: trio.Nursery
+        self._task: trio.lowlevel.Task | None = None
+        self._played = trio.Event()
+
+    # For scenarios.
+
+    async def serve(
+        self,
+        jobs: Jobs,
+        *,
+        name: str | None = None,
+        disk: SimulatedDisk | None = None,
+        gateway: GatewayConfig | None = None,
+        **options: Any,
+    ) -> Server:
+        """A server with an engine for these jobs, which is up. `options` are those of `open_engine`. Without
+        a disk of another server it gets a new one; with the configuration of a `gateway` it has one, for
+        those who `connect`."""
+        name = name or ("server" if not self.servers else f"server {len(self.servers) + 1}")
+        server = Server(self, name, jobs, disk or self._make_disk(name), gateway, options)
+        self.servers.append(server)
+        await server.start()
+        return server
+
+    def client(self, name: str, server: Server | None = None) -> Client:
+        """Somebody who calls a server: the only one, if none is named."""
+        if server is None:
+            [server] = self.servers
+        return Client(name, server, self.trace)
+
+    def connect(
+        self, name: str, server: Server | None = None, **options: Any
+    ) -> AbstractAsyncContextManager[RemoteClient]:
+        """Somebody far away: `greenroom.connect`'s client, over lines to the gateway of a server, for as long
+        as the block lasts. `options` are those of `connect`."""
+        if server is None:
+            [server] = self.servers
+        return connected(self, name, server, options)
+
+    def worker(
+        self,
+        id: str,
+        services: Services | Sequence[str],
+        server: Server | None = None,
+        *,
+        kind: Literal["http", "queue"] = "http",
+        work: Work | None = None,
+    ) -> Worker:
+        """A worker that lives, and does these services for the nodes of flows. Where only their names are
+        given, `work` does all of them."""
+        if server is None:
+            [server] = self.servers
+        worker = Worker(self, id, services, server, kind, work)
+        self.workers.append(worker)
+        worker.start()
+        return worker
+
+    def steps(self, count: int) -> AsyncIterator[Step]:
+        """The steps of the scenario, so many unless whoever simulates wants another number."""
+        return _Steps(self, count if self._steps is None else self._steps)
+
+    def next_step(self) -> Step | None:
+        """The next one; `None` for one that is left out."""
+        self._step += 1
+        if self._keep is not None and self._step not in self._keep:
+            return None
+        self.figures.steps += 1
+        if self.chooser is not None:
+            self.chooser.begin(self._step)
+        self.trace.add("step", "", f"step {self._step}")
+        return Step(self._step, derived(self.seed, "step", self._step))
+
+    def derived(self, *names: object) -> Random:
+        """A source of randomness of its own for a name."""
+        return derived(self.seed, *names)
+
+    def note(self, text: str) -> None:
+        """Put a remark into the trace."""
+        self.trace.add("note", "note", text)
+
+    def check(self, condition: object, text: str) -> None:
+        """Fail with this text unless the condition holds."""
+        if not condition:
+            self.fail(text)
+            raise RuleBroken(text)
+
+    def invariant(self, function: I) -> I:
+        """Have something checked whenever everything has come to rest: that it returns neither False nor a
+        text that says what is wrong, and raises nothing."""
+        self._invariants.append((getattr(function, "__name__", repr(function)), function))
+        return function
+
+    # For the parts of the world.
+
+    def fail(self, text: str, cause: BaseException | None = None) -> None:
+        """A rule is broken: everything ends. Only the first failure counts."""
+        if self.failure is not None:
+            return
+        self.failure = (text, cause)
+        self.trace.end(f"FAILED: {text}")
+        self._end_everything()
+
+    def interrupt(self) -> None:
+        """Somebody has pressed Ctrl-C: everything ends."""
+        if not self.interrupted:
+            self.interrupted = True
+            self._end_everything()
+
+    def judge(self, rules: Rules, look: Callable[..., object], *arguments: Any, **options: Any) -> None:
+        """Have rules look at something; the simulation fails if they find fault with it."""
+        try:
+            look(*arguments, **options)
+        except Exception as error:
+            self.fail(f"the rules stumble: {type(error).__name__}: {error}", error)
+        if rules.faults:
+            self.fail(rules.faults[0])
+
+    def fault(self, who: str, what: str) -> None:
+        """Something goes wrong, as it was told to."""
+        self.figures.faults += 1
+        self.trace.add("fault", who, what)
+
+    def touched(self, text: str) -> None:
+        """Code under test has left the simulation."""
+        self.fail(f"the real world was touched: {text}")
+
+    def begin(self, life: Life) -> None:
+        """A server's process begins."""
+        self.figures.lives += 1
+        self.spawn(life.run)
+
+    def spawn(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Start something that outlives whoever wants it."""
+        self._nursery.start_soon(function)
+
+    async def run(self) -> None:
+        """Play the scenario, and let everything end."""
+        async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self._play)
+            try:
+                await self._played.wait()
+            except KeyboardInterrupt:
+                self.interrupt()
+
+    async def _play(self) -> None:
+        self._task = trio.lowlevel.current_task()
+        try:
+            with self._scope:
+                await self._play_and_stop()
+        finally:
+            for worker in self.workers:
+                worker.die()
+            for server in self.servers:
+                server.abandon()
+            self._played.set()
+
+    async def _play_and_stop(self) -> None:
+        try:
+            await self._scenario(self)
+            for server in self.servers:
+                await server.stop()
+            self._end_instant()
+        except (trio.Cancelled, GeneratorExit):
+            raise
+        except BaseException as error:
+            if is_interrupt(error):
+                self.interrupt()
+            else:
+                await trio.testing.wait_all_tasks_blocked()  # an engine that crashes may be the reason
+                self.fail(f"the scenario raised {type(error).__name__}: {error}", error)
+
+    def _end_everything(self) -> None:
+        for worker in self.workers:
+            worker.die()
+        for server in self.servers:
+            server.abandon()
+        if self._task is not None:
+            cut_off(self._task, self._scope)
+            self.spawn(partial(bury, self._task, self._scope))
+
+    def leased_disk(self, name: str = "disk", ttl: float = 15.0) -> SimulatedDisk:
+        """A disk for `serve`, on which an engine holds a lease that it can lose."""
+        return self._make_disk(name, ttl)
+
+    def _make_disk(self, name: str, lease_ttl: float = math.inf) -> SimulatedDisk:
+        rules = Rules(lambda: self.ticking.now)
+
+        def committed(batch: Batch) -> None:
+            self.figures.commits += 1
+            self.figures.events += len(batch.events)
+            for event in batch.events:
+                self.trace.add("event", name, event)
+            self.judge(rules, rules.commit, batch)
+
+        backend: DiskBackend = MemoryBackend()
+        if self._store == "sqlite" or lease_ttl < math.inf:
+            backend = SqliteBackend(self.derived("sqlite", name), lease_ttl)
+        return SimulatedDisk(backend, self.derived("disk", name), rules, committed, partial(self.fault, name))
+
+    def _end_instant(self) -> None:
+        """Everything rests."""
+        for server in self.servers:
+            if server.disk.at_rest and server.running:
+                server.end_instant(self.ticking.now)
+        for remote in self.remotes:
+            remote.end_instant()
+        for name, invariant in self._invariants:
+            try:
+                found = invariant()
+            except Exception as error:
+                self.fail(f"{name}: {type(error).__name__}: {error}", error)
+            else:
+                if found is False or isinstance(found, str):
+                    self.fail(f"{name} does not hold" if found is False else f"{name}: {found}")
+
+    def _stuck(self, why: str) -> None:
+        self.fail(f"it hangs: {why}")
+
+
+class _Steps:
+    """Goes through steps; no generator, which trio would complain of when it is left half way."""
+
+    def __init__(self, world: World, count: int) -> None:
+        self._world = world
+        self._left = count
+
+    def __aiter__(self) -> _Steps:
+        return self
+
+    async def __anext__(self) -> Step:
+        while self._left:
+            self._left -= 1
+            await trio.lowlevel.checkpoint()
+            step = self._world.next_step()
+            if step is not None:
+                return step
+        raise StopAsyncIteration
