@@ -268,9 +268,10 @@ class Enter(msgspec.Struct, gc=False):
 
 
 class Leave(msgspec.Struct, gc=False):
-    """From a run to the supervisor: it wants no slot any more, or not now."""
+    """From a run to the supervisor: it wants no slot any more, or not now. `live_body`: it has a body."""
 
     run: str
+    live_body: bool = False
 
 
 class Left(msgspec.Struct, gc=False):

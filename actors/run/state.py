@@ -187,7 +187,7 @@ class RunState:
 
     def leave_lane(self) -> None:
         """Ask for no slot any more."""
-        self.effects.tell("supervisor", "", Leave(self.id))
+        self.effects.tell("supervisor", "", Leave(self.id, self.execution is not None))
 
     def stop_waiting(self) -> None:
         """What it waited for without a body has come: ask for a slot for a new one."""

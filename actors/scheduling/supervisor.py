@@ -287,7 +287,8 @@ class SupervisorMachine:
         submission = self.pending.get(message.run)
         if submission is not None:
             self.order.leave(message.run, submission.lane)
-            self.order.trials.lost_body(message.run, self._now)
+            if not message.live_body:
+                self.order.trials.lost_body(message.run, self._now)
 
     def _left(self, message: Left) -> None:
         submission = self.pending[message.run]

@@ -67,7 +67,7 @@ class Trials:
         self._since: dict[str, float] = {}  # when those got their bodies that have one
         self._tried: str | None = None  # the one that has its body while the others wait
         self._aside: dict[str, None] = {}  # those that were to get slots meanwhile
-        self._trial = _TRIAL
+        self._trial: float  # seconds; since `begin`
 
     def __len__(self) -> int:
         return len(self._deaths)
@@ -75,7 +75,7 @@ class Trials:
     def begin(self, deaths: dict[str, int]) -> None:
         """After a restart: these are suspects."""
         self._deaths = dict(deaths)
-        self._trial = min(_TRIAL, _ALL_TRIALS / max(1, sum(map(_weight, deaths.values()))))
+        self._trial = _ALL_TRIALS / max(_ALL_TRIALS / _TRIAL, sum(map(_weight, deaths.values())))
 
     def has_to_wait(self, run: str) -> bool:
         """Whether a run must not execute now."""
@@ -132,7 +132,6 @@ class Trials:
         tried = [run for run in self._since if self._until(run) <= now]
         kept = [Deaths(run, self._deaths[run], tried=True) for run in tried]
         for run in tried:
-            self.lost_body(run, now)
             self.forget(run)
         return kept
 

@@ -92,7 +92,7 @@ def test_a_body_that_stands_in_its_lane_leaves_it_when_it_is_cancelled() -> None
     run.supervisor()
     run.cancel()
     assert resumed.done
-    assert Leave(run.id) in run.supervisor()
+    assert Leave(run.id, live_body=True) in run.supervisor()
 
 
 def test_a_second_cancel_is_refused_with_the_run_as_it_is() -> None:

@@ -131,11 +131,11 @@ def test_the_slots_of_a_body_that_waits_between_them_are_one_trial() -> None:
 
 def test_the_bodies_of_a_suspect_are_tried_for_30_seconds_together() -> None:
     trials = suspects(a=1, b=1)
-    trials.granted("a", 0.0)
-    trials.lost_body("a", 20.0)
+    trials.granted("a", 5.0)
+    trials.lost_body("a", 25.0)
     assert (trials.deadline(), trials.has_to_wait("b")) == (math.inf, False)
-    trials.granted("b", 20.0)
-    trials.lost_body("b", 21.0)
+    trials.granted("b", 25.0)
+    trials.lost_body("b", 26.0)
     trials.granted("a", 100.0)
     assert trials.deadline() == 110.0
 
@@ -145,7 +145,9 @@ def test_a_suspect_that_ends_makes_room_for_the_next_and_is_forgotten() -> None:
     trials.granted("a", 0.0)
     trials.forget("a")
     assert (trials.deadline(), len(trials), trials.has_to_wait("b")) == (math.inf, 1, False)
-    trials.forget("unknown")
+    trials.set_aside("b")
+    trials.forget("b")
+    assert trials.take_back() == []
 
 
 def test_suspects_that_have_to_wait_are_taken_back_in_order_when_none_is_tried() -> None:

@@ -35,6 +35,7 @@ class ModelRun:
         self.next_attempts: Collection[int] = (1,)  # what the next attempt may be called
         self.place: int | None = None
         self.holds_slot = False
+        self.has_body = False
         self.waits_for_slot = False  # suspended, with nothing else to wait for
         self.drew_place = False  # for a retry that has not begun yet
         self.called = False  # a child, since it executes
@@ -66,7 +67,8 @@ class ModelRun:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether a process may have died because of it: no two such runs may execute beside each other."""
+        """Whether a process may have died because of it: no two such runs may have bodies beside each
+        other."""
         return self.deaths > 0 and not self.tried and not self.ended
 
     @property

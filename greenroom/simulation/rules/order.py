@@ -19,8 +19,9 @@ are the races within one, and all that is accepted of them:
   the lease was lost: a slot may have been granted while that was being committed.
 - A run of which files are being deleted is about to end, or has to wait for that before it executes. It may
   be passed over.
-- Of the suspects (runs that executed when a process died, and have not been tried since) one at a time
-  executes. While one does, or has done so in this instant, the others may be passed over.
+- Of the suspects (runs that had a body when a process died, and have not been tried since) one at a time
+  has a body, unless a reset took the slots away. While one does, or has had one in this instant, the others
+  may be passed over.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class OrderRules:
         self._fault = fault
         self._begun: dict[str, int] = {}  # in this instant: the last seq
         self._passed_over: list[_PassedOver] = []
-        self._tried_one = False  # whether a suspect has executed in this instant
+        self._tried_one = False  # whether a suspect has had a body in this instant
+        self._let_go: set[str] = set()  # suspects with bodies that a reset has allowed others beside
         self._awake: set[str] = set()  # runs whose waits were over when the instant began
         self._given_back: dict[str, tuple[int, str]] = {}  # slots, in this instant: by run, seq and lane
         self._known = (
@@ -64,6 +66,7 @@ class OrderRules:
     def opened(self) -> None:
         """A restart: nobody executes any more, and nobody waits who has not been found to."""
         self._awake.clear()
+        self._let_go.clear()
         self._new_instant()
 
     def begins(self, event: RunStateChanged, run: ModelRun) -> str | None:
@@ -85,6 +88,7 @@ class OrderRules:
                     _PassedOver(event.seq, str(run), other, same_lane, suspect=other.is_suspect)
                 )
         self._tried_one = self._tried_one or run.is_suspect
+        self._let_go.discard(run.id)
         self._begun[run.id] = event.seq
         return None
 
@@ -128,15 +132,21 @@ class OrderRules:
         if event.generation != generation:
             given_back = self._given_back.items()
             self._given_back = {run: (seq, lane) for run, (seq, lane) in given_back if lane != event.lane}
+            self._let_go |= {run.id for run in self._suspects()}
+
+    def _suspects(self) -> list[ModelRun]:
+        """Those that are being tried."""
+        pending = self._model.pending.values()
+        return [run for run in pending if run.is_suspect and run.has_body and run.id not in self._let_go]
 
     def end_instant(self, awake: set[str], *, leaving: bool) -> None:
         """The clock moves on. `awake` are suspended runs whose waits are over."""
         model = self._model
         for id in awake:
             model.pending[id].waits_for_slot = True
-        suspects = [run for run in model.holders() if run.is_suspect]
+        suspects = self._suspects()
         if len(suspects) > 1:
-            self._fault(f"after {model.seq}, {suspects} execute beside each other, after a death")
+            self._fault(f"after {model.seq}, {suspects} have bodies beside each other, after a death")
         if not leaving:
             self._judge_order()
             self._judge_free_slots(any_suspect=bool(suspects))
@@ -173,7 +183,7 @@ class OrderRules:
     def _new_instant(self) -> None:
         self._begun.clear()
         self._passed_over.clear()
-        self._tried_one = any(run.is_suspect for run in self._model.holders())
+        self._tried_one = bool(self._suspects())
         self._given_back.clear()
         self._known = self._model.seq
         self._lost_grant.clear()
