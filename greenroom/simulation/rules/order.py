@@ -136,8 +136,8 @@ class OrderRules:
 
     def _suspects(self) -> list[ModelRun]:
         """Those that are being tried."""
-        pending = self._model.pending.values()
-        return [run for run in pending if run.is_suspect and run.has_body and run.id not in self._let_go]
+        suspects = [run for run in self._model.pending.values() if run.is_suspect and not run.restored]
+        return [run for run in suspects if run.has_body and run.id not in self._let_go]
 
     def end_instant(self, awake: set[str], *, leaving: bool) -> None:
         """The clock moves on. `awake` are suspended runs whose waits are over."""

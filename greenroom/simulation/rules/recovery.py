@@ -67,7 +67,7 @@ class RecoveryRules:
         for run in model.pending.values():
             run.fate = self._fate(run)
             run.next_attempts = self._next_attempts(run)
-            run.restored, run.has_body, run.aged = True, False, True
+            run.restored = run.aged = True
         self._order.opened()
         self.settled = False
         self._since, self._waited = None, 0.0
@@ -125,7 +125,7 @@ class RecoveryRules:
         """A death counts for those that had bodies and had not been tried; or for all of them, if all had.
         Not for those that were being cancelled: they end with the restart."""
         pending = self._model.pending.values()
-        alive = [run for run in pending if run.has_body and run.status is not Status.CANCELLING]
+        alive = [run for run in pending if _may_have_killed(run)]
         untried = [run for run in alive if not run.tried]
         for run in pending:
             run.counted = run.deaths + (run in (untried or alive))
@@ -144,7 +144,7 @@ class RecoveryRules:
             return {(Status.REJECTED, "unknown_job")}
         if not self._may_go_on(run):
             return {(Status.FAILED, "crashed")}
-        if run.has_body and run.counted >= _MOST_DEATHS:
+        if _may_have_killed(run) and run.counted >= _MOST_DEATHS:
             return {(Status.FAILED, "killed")}
         return {(Status.SUSPENDED, "recovered")} if run.status is Status.RUNNING else None
 
@@ -181,6 +181,11 @@ class RecoveryRules:
     def _held(self) -> dict[str, str]:
         held = {name: handle.holder for name, handle in self._model.handles.items()}
         return {name: run for name, run in held.items() if run is not None and self._model.runs[run].ended}
+
+
+def _may_have_killed(run: ModelRun) -> bool:
+    """As far as is committed: a body that ended as a start was decided is not known to have."""
+    return run.status is Status.RUNNING or (run.status is Status.SUSPENDED and run.has_body)
 
 
 _OTHER_ENDS: frozenset[tuple[Status, str | None]] = frozenset(
