@@ -26,7 +26,7 @@ from greenroom.actors.run.body_messages import Ask, Resume, Save, Suspend
 from greenroom.actors.run.machine import TimeHasCome
 from greenroom.actors.run.pause import Pause, Signal
 from greenroom.actors.run.restore import ChildrenEnded
-from greenroom.persistence.store import Deaths, FileGivenUp, Question, Terms, WakesAt
+from greenroom.persistence.store import Checkpoint, Deaths, FileGivenUp, Question, Terms, WakesAt
 from greenroom.protocol.errors import NotInteractive
 from greenroom.protocol.events import InterruptClosed
 from greenroom.protocol.states import Status
@@ -193,6 +193,21 @@ def test_a_body_begins_when_the_parts_are_deleted_whatever_came_meanwhile() -> N
     assert run.bodies == []
     run.settle()
     assert [(came.key, came.value) for came in run.body.inbox] == [("a", 7), ("b", 8)]
+
+
+def test_a_cancel_and_a_message_wait_while_the_checkpoint_of_a_run_that_goes_on_is_read() -> None:
+    run = recovered(record_of(Status.RUNNING, "swim"), "swim")
+    run.saved = Checkpoint("alice", "swim", "r", {"page": 3})
+    run.hold(run.decide_start())
+    said: Reply[str] = Reply()
+    cancelled: Reply[Any] = Reply()
+    run.hold(Inject("r", "hello", "ann", said))
+    run.hold(Cancel("r", "ann", "user", "keep", cancelled))
+    assert (said.done, cancelled.done, run.bodies) == (False, False, [])
+    run.settle()
+    assert run.body.checkpoint == {"page": 3}
+    assert (answer(said), answer(cancelled).status) == ("accepted", Status.CANCELLING)
+    assert run.status is Status.CANCELLING
 
 
 def test_a_part_that_was_never_recorded_is_only_deleted() -> None:
