@@ -203,7 +203,7 @@ def test_a_cancel_and_a_message_wait_while_the_checkpoint_of_a_run_that_goes_on_
     cancelled: Reply[Any] = Reply()
     run.hold(Inject("r", "hello", "ann", said))
     run.hold(Cancel("r", "ann", "user", "keep", cancelled))
-    assert (said.done, cancelled.done, run.bodies) == (False, False, [])
+    assert (said.done, cancelled.done, run.bodies, run.changes) == (False, False, [], [])
     run.settle()
     assert run.body.checkpoint == {"page": 3}
     assert (answer(said), answer(cancelled).status) == ("accepted", Status.CANCELLING)

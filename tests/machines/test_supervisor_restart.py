@@ -282,6 +282,7 @@ def test_a_trial_goes_on_while_the_body_waits_and_ends_with_it() -> None:
     assert desk.asks("a", live_body=True) == ["start a"]
     assert desk.turn(Left("a", 0, body_waits=True)) == []
     assert desk.machine.deadline() == 30.0
+    assert desk.turn(Leave("a", live_body=True)) == []
     assert desk.turn(Leave("a")) == ["start b"]
     other = suspects("a", "b")
     assert other.waits("a") == ["start b"]
