@@ -125,7 +125,9 @@ class Order:
         self, run: str, lane: str, generation: int, now: float, *, body_waits: bool = False
     ) -> None:
         """A run gives its slot back. A slot of an older generation frees nothing."""
-        if not body_waits:
+        if body_waits:
+            self.trials.waits(run)
+        else:
             self.trials.lost_body(run, now)
         if self.executing.get(run) != generation:
             return

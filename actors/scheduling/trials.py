@@ -2,14 +2,15 @@
 
 A body that takes the whole process with it would do so again after each restart, with all whose bodies live
 beside it. So deaths are counted for each run, and after three of them the run ends (`run/restore.py`).
-Until then such runs are *suspects*: one at a time has a body, and when that has lived for long enough, or is
-gone, the next one gets its own. So the next death counts for the one that was being tried, and for others
-only where they had not been tried at all. Everything else starts as ever.
+Until then such runs are *suspects*: one at a time executes, and when it has done so for long enough, or
+waits or ends, the next one does. A suspect with two deaths is alone among them for as long as its body lives,
+waits included. So the next death counts for the one that was being tried, and for others only where they had
+not been tried at all. Everything else starts as ever.
 
 A body that waits without its slot is as suspect as one that executes: it may have threads, or another task.
-So its run is blamed like the others, and its trial goes on while it waits. Blaming it only where nobody
-executes would let it kill each process in which somebody else does. A run that waits without a body (a flow
-that pauses, a retry, whatever a restart has brought back) is blamed for nothing.
+So its run is blamed like the others. After a first death it makes room for others while it waits, because it
+may wait for a child that is a suspect, too, or for long. A run that waits without a body (a flow that pauses,
+a retry, whatever a restart has brought back) is blamed for nothing.
 
 Kept by the supervisor; plain data without messages.
 """
@@ -26,7 +27,7 @@ MOST_DEATHS = 3
 """After so many the run ends."""
 
 _TRIAL = 30.0
-"""Seconds for which a suspect has its body before the next one gets one."""
+"""Seconds for which a suspect has its body until it is trusted."""
 
 _ALL_TRIALS = 600.0
 """Seconds in which all of them are tried, if they are many."""
@@ -65,7 +66,7 @@ class Trials:
         self._deaths: dict[str, int] = {}
         self._lived: dict[str, float] = {}  # seconds, up to its last body
         self._since: dict[str, float] = {}  # when those got their bodies that have one
-        self._tried: str | None = None  # the one that has its body while the others wait
+        self._tried: str | None = None  # the one that has its turn: the others wait
         self._aside: dict[str, None] = {}  # those that were to get slots meanwhile
         self._trial: float  # seconds; since `begin`
 
@@ -79,7 +80,10 @@ class Trials:
 
     def has_to_wait(self, run: str) -> bool:
         """Whether a run must not execute now."""
-        return self._tried not in (None, run) and run in self._deaths
+        if run not in self._deaths:
+            return False
+        alone = self._deaths[run] > 1 and self._since.keys() - {run}
+        return self._tried not in (None, run) or bool(alone)
 
     def set_aside(self, run: str) -> None:
         """It was to get a slot, and has to wait: others of its lane may go before it."""
@@ -90,17 +94,22 @@ class Trials:
         self._aside.pop(run, None)
 
     def take_back(self) -> list[str]:
-        """Those that were set aside and may have their slots now."""
-        if self._tried is not None or not self._aside:
-            return []
-        aside, self._aside = self._aside, {}
-        return list(aside)
+        """Those that were set aside and may have their slots now, or the first of them."""
+        free = [run for run in self._aside if not self.has_to_wait(run)] if self._aside else []
+        for run in free:
+            del self._aside[run]
+        return free
 
     def granted(self, run: str, now: float) -> None:
         """A run has a slot."""
         if run in self._deaths:
             self._tried = run
             self._since.setdefault(run, now)
+
+    def waits(self, run: str) -> None:
+        """A run gave its slot back, and its body waits."""
+        if self._tried == run and self._deaths[run] < 2:
+            self._tried = None
 
     def lost_body(self, run: str, now: float) -> None:
         """A run has no body any more, or not for some time."""

@@ -275,15 +275,18 @@ def test_a_reset_ends_the_trial_of_what_executes() -> None:
     assert desk.turn(ResetLanes("ann", Reply())) == ["lane_changed main", "run_changed a", "start b"]
 
 
-def test_a_trial_goes_on_while_the_body_waits_and_ends_with_it() -> None:
+def test_a_suspect_that_waits_in_its_body_makes_room_and_is_tried_on() -> None:
     desk = suspects("a", "b")
     desk.now = 10.0
-    assert desk.turn(Left("a", 0, body_waits=True)) == []
-    assert desk.asks("a", live_body=True) == ["start a"]
-    assert desk.turn(Left("a", 0, body_waits=True)) == []
+    assert desk.turn(Left("a", 0, body_waits=True)) == ["start b"]
+    assert desk.asks("a", live_body=True) == []
     assert desk.machine.deadline() == 30.0
-    assert desk.turn(Leave("a", live_body=True)) == []
-    assert desk.turn(Leave("a")) == ["start b"]
+    assert desk.turn(Left("b", 0, body_waits=True)) == ["start a"]
+    assert desk.turn(Left("a", 0, body_waits=True)) == []
+    desk.turn(Leave("a", live_body=True))
+    assert desk.machine.deadline() == 30.0
+    desk.turn(Leave("a"))
+    assert desk.machine.deadline() == 40.0
     other = suspects("a", "b")
     assert other.waits("a") == ["start b"]
 

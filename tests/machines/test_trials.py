@@ -82,7 +82,7 @@ def test_who_waited_for_a_trial_stays_a_suspect_and_who_was_tried_without_a_body
 # Trials.
 
 
-def test_one_suspect_at_a_time_has_a_body_and_others_are_free() -> None:
+def test_one_suspect_at_a_time_executes_and_others_are_free() -> None:
     trials = suspects(a=1, b=1)
     assert not trials.has_to_wait("a")
     trials.granted("a", 0.0)
@@ -91,6 +91,47 @@ def test_one_suspect_at_a_time_has_a_body_and_others_are_free() -> None:
     assert not trials.has_to_wait("other")
     trials.granted("other", 0.0)
     assert trials.has_to_wait("b")
+
+
+def test_a_suspect_that_waits_makes_room_and_its_trial_goes_on() -> None:
+    trials = suspects(a=1, b=1)
+    trials.granted("a", 0.0)
+    trials.set_aside("b")
+    trials.waits("a")
+    assert trials.take_back() == ["b"]
+    trials.granted("b", 10.0)
+    assert trials.has_to_wait("a")
+    trials.waits("a")  # it holds no turn that it could give up
+    assert trials.has_to_wait("a")
+    assert trials.take_tried(30.0) == [Deaths("a", 1, tried=True)]
+
+
+def test_a_suspect_with_two_deaths_is_alone_while_its_body_lives() -> None:
+    trials = suspects(a=1, b=2, c=1)
+    trials.granted("a", 0.0)
+    trials.waits("a")
+    assert trials.has_to_wait("b")  # it may not have been `a`, whose body lives
+    assert not trials.has_to_wait("c")
+    trials.lost_body("a", 10.0)
+    trials.granted("b", 10.0)
+    trials.waits("b")
+    assert not trials.has_to_wait("b")
+    assert trials.has_to_wait("c")
+    trials.set_aside("c")
+    assert trials.take_back() == []
+    trials.lost_body("b", 20.0)
+    assert trials.take_back() == ["c"]
+
+
+def test_who_still_has_to_wait_is_not_taken_back() -> None:
+    trials = suspects(a=1, b=2, c=1)
+    trials.granted("a", 0.0)
+    trials.set_aside("b")
+    trials.set_aside("c")
+    trials.waits("a")
+    assert trials.take_back() == ["c"]
+    trials.lost_body("a", 1.0)
+    assert trials.take_back() == ["b"]
 
 
 def test_a_suspect_is_tried_for_30_seconds() -> None:

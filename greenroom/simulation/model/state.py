@@ -67,8 +67,7 @@ class ModelRun:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether a process may have died because of it: no two such runs may have bodies beside each
-        other."""
+        """Whether a process may have died because of it: no two such runs may execute beside each other."""
         return self.deaths > 0 and not self.tried and not self.ended
 
     @property
