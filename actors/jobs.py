@@ -82,7 +82,7 @@ class Job:
         """Raise `Invalid`, with all mistakes at once, if the parameters don't fit."""
         mistakes = check_params(params, self.params_type)
         if mistakes:
-            raise Invalid(f"parameters of job {self.name!r}: " + "; ".join(mistakes), errors=mistakes)
+            raise Invalid(f"parameters of job {shown(self.name)}: " + "; ".join(mistakes), errors=mistakes)
 
     def delay(self, attempt: int) -> float:
         """How long to wait after this attempt has failed. What a function gives is checked like a number."""

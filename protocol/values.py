@@ -30,8 +30,8 @@ _HINTS = {
     "bytes": "encode it as text, base64 for example",
     "datetime": "give Unix seconds or an ISO 8601 string",
     "Decimal": "give a number or a string",
-    "set": "give an array",
-    "frozenset": "give an array",
+    "set": "give a list",
+    "frozenset": "give a list",
 }
 
 _encode = msgspec.json.Encoder().encode

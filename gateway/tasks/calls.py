@@ -129,7 +129,8 @@ async def _add_version(context: Context, given: NewVersion) -> Response:
     definition = given.definition_yaml or given.definition_json
     if definition == "":
         raise Invalid("definition_json: there is none, nor a definition_yaml", path="definition_json")
-    with _named(flow="flow_id"):
+    written = "definition_yaml" if given.definition_yaml else "definition_json"
+    with _named(**{"flow": "flow_id", "the definition": written}):
         row = await context.engine.flows.put_version(
             given.flow_id,
             definition,
