@@ -50,7 +50,7 @@ Decision = Admit | Wait | Join | Refuse
 
 _WHY = {
     "join": "it runs something else, or is being cancelled",
-    "reject": "wait for it, cancel it, or submit with on_conflict 'queue', 'replace' or 'join'",
+    "reject": 'wait for it, cancel it, or submit with on_conflict "queue", "replace" or "join"',
 }
 
 

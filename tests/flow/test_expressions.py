@@ -145,7 +145,7 @@ def test_a_text_that_looks_like_a_path_is_compared_where_it_is_quoted():
     scope = Scope({}, {}, "$5 and $params.a")
     assert holds("$input contains '$params.a'", scope)
     assert holds({"contains": ["$input", "$5"]}, scope)
-    with pytest.raises(Invalid, match=r"unknown root '\$a'"):  # in a structure, it is meant as one
+    with pytest.raises(Invalid, match=r'unknown root "\$a"'):  # in a structure, it is meant as one
         parse_expression({"contains": ["$input", "$a"]})
 
 
@@ -155,41 +155,41 @@ def test_a_text_that_looks_like_a_path_is_compared_where_it_is_quoted():
 @pytest.mark.parametrize(
     ("written", "mistake"),
     [
-        ("$input.a equals 5", "unknown operator 'equals'"),
-        ("equals($input.a, 5)", "unknown operator 'equals'"),
-        ({"equals": ["$input.a", 5]}, "unknown operator 'equals'"),
-        ("a >= 3", "unknown operator '>=': did you mean 'ge'?"),
+        ("$input.a equals 5", 'unknown operator "equals"'),
+        ("equals($input.a, 5)", 'unknown operator "equals"'),
+        ({"equals": ["$input.a", 5]}, 'unknown operator "equals"'),
+        ("a >= 3", 'unknown operator ">=": did you mean "ge"?'),
         ("a && b", "did you mean 'and'?"),
         ("!a", "did you mean 'not'?"),
         ("a contians 'x'", "did you mean 'contains'?"),
         ("", "a value is missing before the end"),
         ("a eq", "a value is missing before the end"),
         ("and a", "a value is missing before 'and'"),
-        ("(a", "')' is missing before the end"),
-        ("[1, 2", "']' is missing before the end"),
+        ("(a", '")" is missing before the end'),
+        ("[1, 2", '"]" is missing before the end'),
         ("a)", "')' is one too many"),
         ("a 'b'", "an operator is missing before"),
         ("a $input", "an operator is missing before '$input'"),
         ("a eq 1 eq 2", "join them with 'and'"),
         ("a exists", "'exists' can't stand between two values"),
-        ("exists 5", "'exists' takes a path"),
-        ("eq(1)", "'eq' takes two values, not 1"),
-        ("not(a, b)", "')' is missing before ','"),
+        ("exists 5", '"exists" takes a path'),
+        ("eq(1)", '"eq" takes two values, not 1'),
+        ("not(a, b)", "\")\" is missing before ','"),
         ("'abc", "a text that isn't closed (at character 1)"),
-        ("a eq .", "'.', which means nothing (at character 6)"),
+        ("a eq .", '".", which means nothing (at character 6)'),
         ("$parms.a eq 1", "did you mean $params?"),
         ("a[-1] eq 1", "indexes count from 0"),
         ("1" * 30 + " eq 1", "is too large"),
         ({}, "has no operator"),
         ({"eq": [1, 2], "ne": [1, 2]}, "has 2 operators (eq, ne)"),
-        ({"eq": [1]}, "expr.eq: 'eq' takes two values, not 1"),
+        ({"eq": [1]}, 'expr.eq: "eq" takes two values, not 1'),
         ({"eq": 1}, "expr.eq: takes a list of two values, not 1"),
         ({"and": {"eq": [1, 1]}}, "expr.and: takes a list of conditions"),
-        ({"and": []}, "expr.and: 'and' takes at least one condition, not 0"),
+        ({"and": []}, 'expr.and: "and" takes at least one condition, not 0'),
         ({"and": [5]}, "expr.and[0]: must be an expression, not 5"),
         ({"exists": 5}, "expr.exists: a path must be a text, not 5"),
-        ({"eq": ["$parms.a", 1]}, "expr.eq[0]: unknown root '$parms'"),
-        (None, "must be an expression, not None"),
+        ({"eq": ["$parms.a", 1]}, 'expr.eq[0]: unknown root "$parms"'),
+        (None, "must be an expression, not null"),
         (5, "must be an expression, not 5"),
     ],
 )

@@ -25,7 +25,7 @@ async def failure(push: Answers, **options: Any) -> WorkFailed:
     with pytest.raises(WorkFailed) as failed:
         await answer(push, **options)
     assert (failed.value.worker, failed.value.worker_url) == ("w", "http://w:1/base")
-    assert failed.value.message.startswith("worker 'w' at http://w:1/base: ")
+    assert failed.value.message.startswith('worker "w" at http://w:1/base: ')
     assert str(failed.value) == f"{failed.value.code}: {failed.value.message}"
     return failed.value
 

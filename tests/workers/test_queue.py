@@ -168,7 +168,7 @@ async def test_a_completion_or_a_heartbeat_by_another_worker_is_refused_and_chan
         offers = Offers(crew_of(engine, Answers()), nursery)
         await offers.offer()
         item = await take(engine)
-        with pytest.raises(Conflict, match="by another worker, not by 'thief'"):
+        with pytest.raises(Conflict, match='by another worker, not by "thief"'):
             await engine.workers.complete(item.id, "stolen", worker_id="thief")
         with pytest.raises(Conflict, match="by another worker"):
             await engine.workers.extend(item.id, "thief")
@@ -398,7 +398,7 @@ async def test_work_that_isnt_done_in_time_is_taken_back(autojump_clock):
             outcome = await offers.outcome()
             assert isinstance(outcome, WorkFailed)
             assert (outcome.code, outcome.worker) == ("timeout", "w")
-            assert "'w' has not completed it within 5 s" in outcome.message
+            assert '"w" has not completed it within 5 s' in outcome.message
             with pytest.raises(Conflict):
                 await engine.workers.complete(item.id, 1)
 
