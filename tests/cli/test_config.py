@@ -156,7 +156,7 @@ format = "xml"
         "greenroom.toml:4: engine.store can't be used: a store's address begins with sqlite:///, "
         "postgresql://, mysql:// or mariadb://, and this one is 'mongo'",
         'greenroom.toml:5: engine.shutdown_timeout must be a time, in seconds or like "90m", "12h", "30d", '
-        "not 'soon'",
+        'not "soon"',
         "greenroom.toml:6: engine.lanes.images must be a whole number, 0 or more, not -1 "
         '(or "none", for no limit of its own)',
         'greenroom.toml:6: engine.lanes.video must be a whole number, 0 or more, not "many" '

@@ -179,7 +179,7 @@ def test_a_script_is_a_list_of_arguments_and_must_be_allowed():
         "nodes.a.subflow.nodes.b.exec_type: scripts are not allowed here (allow_scripts is off)"
     ]
     assert errors_of(**script | {"script": "sort -u"}) == [
-        """script: must be a list of arguments, as in ["python", "fetch.py"], not 'sort -u'"""
+        'script: must be a list of arguments, as in ["python", "fetch.py"], not "sort -u"'
     ]
 
 
@@ -305,10 +305,10 @@ def test_ten_mistakes_get_ten_messages_with_their_paths():
         ({"start": "a", "nodes": {}}, "nodes: must not be empty: give at least one node"),
         ({"start": "a", "nodes": []}, "nodes: must be an object, not []"),
         ({"start": "", "nodes": {"a": TIMER}}, "start: must not be empty"),
-        ({"start": ["a"], "nodes": {"a": TIMER}}, "start: must be a text, not ['a']"),
+        ({"start": ["a"], "nodes": {"a": TIMER}}, 'start: must be a text, not ["a"]'),
         ({"start": "b", "nodes": {"a": TIMER}}, 'start: there is no node "b": there are a'),
         (flow(a=TIMER) | {"node": {}}, 'node: unknown field: did you mean "nodes"?'),
-        ({"start": math.nan, "nodes": {"a": TIMER}}, "start: the number nan is not a JSON value"),
+        ({"start": math.nan, "nodes": {"a": TIMER}}, "start: the number NaN is not a JSON value"),
         (flow(a=TIMER) | {"edges": {}}, "edges: must be a list, not {}"),
         (flow(a=TIMER) | {"edges": ["a b"]}, 'edges[0]: must be an object, not "a b"'),
         (flow(a=TIMER) | {"edges": [{"from": "a"}]}, "edges[0].to: is missing"),
@@ -321,10 +321,10 @@ def test_ten_mistakes_get_ten_messages_with_their_paths():
         ),
         (
             flow(**{"a b": {"kind": "x"}}),
-            "nodes['a b'].kind: unknown kind \"x\": there are executor, local, choice",
+            'nodes["a b"].kind: unknown kind "x": there are executor, local, choice',
         ),
-        (flow(**{"": TIMER}), "nodes['']: must not be empty"),
-        (flow(**{"a\n": TIMER}), "nodes['a\\n']: \"a\\n\" has characters that can't be printed"),
+        (flow(**{"": TIMER}), 'nodes[""]: must not be empty'),
+        (flow(**{"a\n": TIMER}), 'nodes["a\\n"]: "a\\n" has characters that can\'t be printed'),
         (flow(**{"a" * 300: TIMER}), "has 300 characters: a name may have 256"),
     ],
 )
@@ -338,7 +338,7 @@ def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str)
     ("fields", "error"),
     [
         ({}, "kind: is missing: there are executor, local, choice, parallel"),
-        ({"kind": ["timer"]}, "kind: unknown kind ['timer']"),
+        ({"kind": ["timer"]}, 'kind: unknown kind ["timer"]'),
         ({"kind": "timr"}, 'kind: unknown kind "timr": did you mean "timer"?'),
         ({"kind": "timr", "max_retries": "x"}, "max_retries: must be a whole number"),
         ({"kind": "timer", "weighted_by_load": "yes"}, 'weighted_by_load: must be true or false, not "yes"'),
@@ -357,9 +357,9 @@ def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str)
         ({"kind": "timer", "post": {"output_map": {"x": "$input"}}}, "post.output_map.x: must name a field"),
         (
             {"kind": "timer", "post": {"output_map": {"$input": "x"}}},
-            "post.output_map['$input']: '$input' can't be",
+            'post.output_map["$input"]: "$input" can\'t be',
         ),
-        ({"kind": "timer", "post": {"action_key": "a["}}, "post.action_key: 'a[' is no path"),
+        ({"kind": "timer", "post": {"action_key": "a["}}, 'post.action_key: "a[" is no path'),
         ({"kind": "choice", "choice_cases": {}}, "choice_cases: must be a list, not {}"),
         ({"kind": "choice", "choice_cases": [{"expr": "a"}]}, "choice_cases[0].action: is missing"),
         ({"kind": "choice", "choice_cases": [{"action": "a"}]}, "choice_cases[0].expr: is missing"),
@@ -384,7 +384,7 @@ def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str)
         ),
         (
             {"kind": "executor", "exec_type": ["http"], "service": "s"},
-            "exec_type: must be a text, not ['http']",
+            'exec_type: must be a text, not ["http"]',
         ),
         (
             {"kind": "executor", "service": "s", "script": ["x"]},

@@ -252,8 +252,8 @@ async def test_the_check_warns_where_an_error_would_be_passed_over(autojump_cloc
     assert await warnings(definition) == []
     [warning] = await warnings(goes_on(definition))
     assert warning == (
-        "nodes.charge: an error is passed over and leads to 'ship' like a success (unhandled_errors is "
-        "'continue'): add on_error, or an edge for the action \"error\""
+        'nodes.charge: an error is passed over and leads to "ship" like a success (unhandled_errors is '
+        "'continue'): add on_error, or an edge for the action 'error'"
     )
     handled = flow("charge ship, charge:error -", **definition["nodes"])
     assert await warnings(goes_on(handled)) == []
@@ -267,7 +267,7 @@ async def test_the_check_warns_where_an_error_would_be_passed_over(autojump_cloc
             )
         )
     )
-    assert "leads to 'ship'" in warning
+    assert 'leads to "ship"' in warning
 
 
 async def test_the_check_warns_of_it_in_embedded_graphs(autojump_clock: MockClock) -> None:

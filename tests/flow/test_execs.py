@@ -311,7 +311,7 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
                 subflow=flow("", t=node("timer", params={"delay_ms": 0})),
                 subflow_execs=[{"node": "t", "func": "f"}],
             ),
-            "subflow_execs[0].node: 't' is a node of kind \"timer\", of which only params can be changed",
+            'subflow_execs[0].node: "t" is a node of kind "timer", of which only params can be changed',
         ),
         (
             node(
@@ -319,7 +319,7 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
                 subflow=flow("", a=local("f")),
                 subflow_execs=[{"node": "a", "exec_type": "http", "service": "s"}],
             ),
-            "subflow_execs[0].node: 'a' is a node of kind \"local\", which calls no service",
+            "subflow_execs[0].node: \"a\" is a node of kind 'local', which calls no service",
         ),
         (
             node("executor", exec_type="local_script", script={"args": ["x"]}),

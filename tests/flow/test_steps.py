@@ -263,7 +263,7 @@ async def test_a_flow_that_shares_too_much_fails_and_the_node_that_did_it_is_nam
     more = local("echo", {"text": "y" * 300}, "more")
     done = await walked(flow("a b", a=long, b=more), max_value_bytes=600)
     assert "too_large" in done.error
-    assert "'b'" in done.error
+    assert '"b"' in done.error
     assert done.story[0] == "a ok default"
     assert done.story[1] == "b error"
 

@@ -186,10 +186,10 @@ async def test_the_online_worker_with_the_least_load_is_allocated(autojump_clock
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"id": ""}, r"id '' is empty"),
-        ({"id": 7}, r"id must be a string, not int 7"),
+        ({"id": ""}, r'id "" is empty'),
+        ({"id": 7}, r"id must be a string, not 7"),
         ({"id": "x" * 257}, r"has 257 characters"),
-        ({"url": "ftp://host"}, r"'ftp://host' doesn't begin with http:// or https://"),
+        ({"url": "ftp://host"}, r""""ftp://host" doesn't begin with http:// or https://"""),
         ({"url": ""}, r"""url "" doesn't begin with http"""),
         ({"url": "http://"}, r"names no host: write it like http://10.0.0.7:8080"),
         ({"url": "http://a..b"}, r"names no host"),
@@ -207,8 +207,8 @@ async def test_the_online_worker_with_the_least_load_is_allocated(autojump_clock
         ({"services": "sum"}, r'services must be a list of names, not "sum": write \["transform"\]'),
         ({"services": []}, r"1 to 1,000 names, not 0"),
         ({"services": ["x"] * 1001}, r"1 to 1,000 names, not 1,001"),
-        ({"services": ["a", ""]}, r"services\[1\] '' is empty"),
-        ({"services": ["a", None]}, r"services\[1\] must be a string, not NoneType"),
+        ({"services": ["a", ""]}, r'services\[1\] "" is empty'),
+        ({"services": ["a", None]}, r"services\[1\] must be a string, not null"),
         ({"services": {"a": 1}}, r"services must be a list of names"),
         ({"kind": "carrier"}, r'kind must be "http" or "queue", not "carrier"'),
         ({"load": "much"}, r'load must be a number, not "much"'),
@@ -291,7 +291,7 @@ async def test_there_is_room_for_ten_thousand_and_who_is_silent_longest_makes_ro
             for number in range(10_000):
                 nursery.start_soon(engine.workers.register, f"w{number}", URL, ["sum"])
         with pytest.raises(
-            QueueFull, match=r"'more' can't be registered: 10,000 are, .* all of them are online"
+            QueueFull, match=r""""more" can't be registered: 10,000 are, .* all of them are online"""
         ):
             await engine.workers.register("more", URL, ["sum"])
         await engine.workers.register("w7", "http://again", ["sum"])
