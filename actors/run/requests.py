@@ -11,7 +11,7 @@ from ...persistence.store import AnswersSpent, Checkpoint, Memo, MessagesTaken
 from ...protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun, NotInteractive, QueueFull
 from ...protocol.events import Event, RunMessage, RunSignal
 from ...protocol.states import PENDING, Status
-from ...protocol.values import copied
+from ...protocol.values import copied, shown
 from ..journal.change import REPORTING, Change
 from ..journal.messages import unavailable
 from ..messages import AnswerInterrupt, Inject, SendSignal
@@ -93,7 +93,7 @@ def ask(run: RunState, message: Ask) -> Steps:
 
 def _refuses_question(run: RunState, message: Ask) -> GreenroomError | None:
     if run.interrupts.asked_by_body(message.key):
-        return Conflict(f"run {run.id} asks under key {message.key!r} already")
+        return Conflict(f"run {run.id} asks under key {shown(message.key)} already")
     if message.release_slot:
         return None if run.status is Status.RUNNING else _second_wait(run)
     left = run.timers.left("run_timeout", run.now)
@@ -184,7 +184,7 @@ def signal(run: RunState, message: SendSignal) -> Steps:
     if run.ended:
         message.reply.set(None)
     elif job.special is None:
-        message.reply.fail(Conflict(f"run {run.id} is of job {job.name!r}: only flows take signals"))
+        message.reply.fail(Conflict(f"run {run.id} is of job {shown(job.name)}: only flows take signals"))
     elif (len(run.inbox) if body is None else body.untaken) >= MAX_MESSAGES:
         message.reply.fail(QueueFull(f"{MAX_MESSAGES} signals wait for run {run.id} already"))
     else:

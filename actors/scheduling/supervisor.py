@@ -20,6 +20,7 @@ from ...protocol.errors import NoActiveRun
 from ...protocol.events import EngineChanged, HandleChanged, LaneChanged, RunChanged, RunStateChanged
 from ...protocol.names import MAIN
 from ...protocol.states import PENDING, Status, allowed_from
+from ...protocol.values import shown
 from ..actor import Actor, Directory
 from ..channel import Reply
 from ..effects import Effects, Spawn
@@ -367,9 +368,9 @@ class SupervisorMachine:
         elif admitted is not None:
             self.effects.tell("run", admitted.id, message)
         elif self.handles.taken_by(target) is not None or self.handles.waiting(target):
-            message.reply.fail(NoActiveRun(f"handle {target!r} has no active run"))
+            message.reply.fail(NoActiveRun(f"handle {shown(target)} has no active run"))
         else:
-            message.reply.fail(NoActiveRun(f"{target!r} is no pending run, nor a handle that has one"))
+            message.reply.fail(NoActiveRun(f"{shown(target)} is no pending run, nor a handle that has one"))
 
     def _set_params(self, message: SetParams) -> None:
         locked = self.handles.locked(message.handle)

@@ -151,7 +151,7 @@ async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens)
 
 async def test_what_the_caller_names_himself_is_forbidden_with_what_the_token_lacks(home, tokens):
     async with home.socket(headers=header(tokens, "alice")) as talk:
-        lacks = "forbidden: this token is limited to the handles alice, alice/*, and 'bob/1' is none of them"
+        lacks = 'forbidden: this token is limited to the handles alice, alice/*, and "bob/1" is none of them'
         for type, fields in (
             ("submit", {"job": "wait", "handle": "bob/1"}),
             ("start_flow", {"flow": "f", "handle": "bob/1"}),
@@ -165,16 +165,16 @@ async def test_what_the_caller_names_himself_is_forbidden_with_what_the_token_la
             assert await refusal(talk, type, **fields) == lacks, type
         assert "'task:' is none" in await refusal(talk, "start_flow", flow="f")
     async with home.socket(headers=header(tokens, "images")) as talk:
-        lacks = "forbidden: this token is limited to the lanes images, and 'main' is none of them"
+        lacks = 'forbidden: this token is limited to the lanes images, and "main" is none of them'
         assert await refusal(talk, "submit", job="wait", handle="h") == lacks
         assert await refusal(talk, "submit", job="wait", handle="h", lane=" ") == lacks
         assert await refusal(talk, "clear_lane", lane="main") == lacks
         assert await refusal(talk, "list_runs", lane="main") == lacks
         assert (await talk.call("clear_lane", lane="images"))["count"] == 0
     async with home.socket(headers=header(tokens, "mirror")) as talk:
-        lacks = "forbidden: this token is limited to the jobs quick, and 'wait' is none of them"
+        lacks = 'forbidden: this token is limited to the jobs quick, and "wait" is none of them'
         assert await refusal(talk, "submit", job="wait", handle="h") == lacks
-        assert "jobs quick, and 'flow'" in await refusal(talk, "list_flows")
+        assert 'jobs quick, and "flow"' in await refusal(talk, "list_flows")
 
 
 async def test_what_concerns_everybody_needs_a_token_without_limits(home, tokens):

@@ -689,10 +689,10 @@ def test_a_suspended_run_whose_deadline_crosses_its_start_is_ended_all_the_same(
 
 def test_a_queued_run_that_can_not_be_started_any_more_is_rejected() -> None:
     run = queued()
-    run.give(Reject("no job is named 'walk' any more"))
+    run.give(Reject('no job is named "walk" any more'))
     record = run.record
     assert (record.status, record.reason) == (Status.REJECTED, "rejected")
-    assert record.error == "no job is named 'walk' any more"
+    assert record.error == 'no job is named "walk" any more'
 
 
 def test_a_run_that_could_not_be_stored_is_forgotten() -> None:

@@ -104,10 +104,10 @@ def test_a_run_whose_files_were_to_be_deleted_is_cancelled_when_they_are(status)
 def test_a_run_whose_job_is_gone_has_failed_if_it_executed_and_is_rejected_if_it_waited() -> None:
     executed = recovered(record_of(Status.RUNNING, "gone"), "gone")
     assert (executed.status, executed.record.reason) == (Status.FAILED, "crashed")
-    assert executed.record.error == "no job is named 'gone' any more"
+    assert executed.record.error == 'no job is named "gone" any more'
     waited = suspended("time", "gone")
     assert (waited.status, waited.record.reason) == (Status.REJECTED, "unknown_job")
-    assert waited.record.error == "no job is named 'gone' any more"
+    assert waited.record.error == 'no job is named "gone" any more'
 
 
 @pytest.mark.parametrize(("deaths", "status"), [(2, Status.SUSPENDED), (3, Status.FAILED)])

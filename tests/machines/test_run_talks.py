@@ -133,7 +133,7 @@ def test_the_same_key_is_not_asked_under_twice_at_a_time() -> None:
     asks(run)
     refused = answer(asks(run).reply)
     assert isinstance(refused, Conflict)
-    assert "asks under key 'key' already" in str(refused)
+    assert 'asks under key "key" already' in str(refused)
 
 
 def test_a_question_that_outlasts_the_run_is_refused() -> None:
