@@ -86,6 +86,8 @@ class Http:
             response = self._refusal(error)
         except _Gone:
             return False
+        except trio.BrokenResourceError:  # the client broke off in the middle of its request
+            raise
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
             response = self._refusal(Internal("a fault of the gateway, which has been logged"))
