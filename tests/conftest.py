@@ -2,13 +2,19 @@
 
 Where mutants are tried, what fails is not made smaller: it is enough to know that it fails.
 
+Ctrl-C works, also where the tests are started in the background of a shell, which lets them and all that they
+start ignore it.
+
 Tests that are marked as `long("VARIABLE")` are left out unless that variable of the environment says `long`.
 """
 
 import os
+import signal
 
 import pytest
 from hypothesis import Phase, settings
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline in either: how long one example takes says more about the machine than about the code.
 settings.register_profile("desk", deadline=None)

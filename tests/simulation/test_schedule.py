@@ -116,7 +116,7 @@ def test_the_clock_moves_on_when_nobody_has_anything_left_to_do():
 def test_tasks_that_come_out_of_a_set_come_in_the_same_order_in_every_process():
     program = """
 import sys, trio, trio.testing
-from greenroom.simulation.schedule import Scheduling, SeededChooser
+from greenroom.simulation.determinism.scheduler import Scheduling, SeededChooser
 names = []
 async def wait(name):
     try:

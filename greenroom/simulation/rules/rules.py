@@ -133,7 +133,7 @@ class Rules:
         if not run.ended and run.status is not Status.CANCELLING and not post_processing:
             self._wrong(f"{run} was to be replaced, and is not being cancelled")
 
-    # What bodies and clients see; see `Witness`.
+    # What bodies and clients see; see `ObservationRules`.
 
     def body_begins(self, body: Body) -> None:
         """A body takes its first step."""
