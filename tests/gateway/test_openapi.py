@@ -21,7 +21,7 @@ import trio
 from greenroom import Run
 from greenroom.actors.channel import Channel
 from greenroom.actors.workers.api import Workers
-from greenroom.gateway import Role, add_token
+from greenroom.gateway import Limits, Role, add_token
 from greenroom.gateway.description.documents import documents, openapi
 from greenroom.gateway.http.sse import _Following
 from tests.support import Bodies
@@ -32,6 +32,7 @@ SEED = 1
 EXAMPLES = int(os.environ.get("GREENROOM_SCHEMATHESIS", "5"))
 SMALL_ROLES = (Role.OPERATOR, Role.VIEWER, Role.WORKER)
 PHASES = ("Coverage", "Fuzzing", "Stateful")  # the one of examples has none to try
+LIMITS = Limits(stranger_frames=10**9, stranger_bytes=10**12, stranger_time=1e9)  # they answer 429 by chance
 PATIENCE = 120.0 + 10 * EXAMPLES  # it takes ten seconds, but not on each machine
 
 CONFIGURATION = r"""
@@ -106,7 +107,7 @@ async def test_schemathesis_finds_nothing(role: Role | None, tmp_path: Path) -> 
         return repr(params)
 
     phases = PHASES if role is not None else ("Fuzzing",)
-    async with house(bodies, token_file=str(tmp_path / "tokens")) as home:
+    async with house(bodies, LIMITS, token_file=str(tmp_path / "tokens")) as home:
         command = [
             *(str(Path(sys.executable).with_name("schemathesis")), "run", f"{home.gateway.url}/openapi.json"),
             *(() if role is None else ("--header", f"Authorization: Bearer {token}")),
