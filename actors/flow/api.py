@@ -220,6 +220,8 @@ class Flows:
         """A page of the runs of flows, newest first, and how many there are; `within` as in
         `Engine.list_runs`. Not more than `limit`, or than together have 16 MiB."""
         check_page(limit, offset)
+        if version is not None:
+            check_text("version", version)
         statuses = None if status is None else check_statuses(status)
         self._entry.check_open()
         page = await self._store.flow_runs(FlowRunQuery(statuses, version, limit, offset, within))

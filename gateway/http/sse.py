@@ -49,16 +49,16 @@ def events(shared: Shared, request: Request, caller: Caller) -> Response:
 
 def _after(shared: Shared, request: Request) -> int:
     """From where on; -1 where it isn't known."""
+    after = request.query.get("after", [None])[0]
+    if after is not None and not after.isdecimal():
+        raise Invalid(f"after: {shown(after)} is no number of an event", path="after")
     last = request.header("last-event-id")
     if last is None and "last_event_id" in request.query:
         last = request.query["last_event_id"][0]
     if last is not None:
         epoch, _, number = last.rpartition(":")
-    elif "after" in request.query:
-        number = request.query["after"][0]
-        epoch = (request.query.get("epoch") or [shared.epoch])[0]
-        if not number.isdecimal():
-            raise Invalid(f"after: {shown(number)} is no number of an event", path="after")
+    elif after is not None:
+        epoch, number = (request.query.get("epoch") or [shared.epoch])[0], after
     else:
         return shared.engine.stream.last_seq
     if epoch != shared.epoch or not (number.isdecimal() and number.isascii() and len(number) < 20):

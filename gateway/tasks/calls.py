@@ -86,7 +86,7 @@ async def _heartbeat(context: Context, given: WorkerHeartbeat) -> Response:
 
 async def _list_workers(context: Context, given: FindWorkers) -> Response:
     """The workers."""
-    if given.ttl is not None and not given.ttl >= 0:
+    if not given.ttl >= 0:
         raise Invalid(f"ttl: must be a number of seconds, 0 or more (got {given.ttl:g})", path="ttl")
     workers = await context.engine.workers.list(given.service, given.ttl or None)
     return answer([forms.Worker.of(worker) for worker in workers])
@@ -186,7 +186,8 @@ async def _list_tasks(context: Context, given: FindTasks) -> Response:
         version=given.flow_version_id,
     )
     skipped = offset_of(given, size)
-    tasks, total = await find(limit=size, offset=skipped)
+    with _named(version="flow_version_id"):
+        tasks, total = await find(limit=size, offset=skipped)
     if tasks and len(tasks) < size:
         _check_whole(not (await find(limit=1, offset=skipped + len(tasks)))[0])
     return answer(forms.Page([forms.Task.of(task) for task in tasks], total, page, size))

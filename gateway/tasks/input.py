@@ -129,7 +129,7 @@ class FindWorkers(msgspec.Struct):
     """Who serves a service, and was heard of within `ttl` seconds."""
 
     service: str | None = None
-    ttl: float | None = None
+    ttl: float = 0
 
 
 class AllocateWorker(msgspec.Struct):
