@@ -114,7 +114,9 @@ class Http:
         headers = header_list(response) + self._cross_origin(request)
         if response.stream is None and response.status not in (204, 304):
             headers.append(("Content-Length", str(response.length)))
-        if machine.their_state is not h11.DONE or self.finishing or response.stream is not None:
+        with_body = self._requests.method != "HEAD"
+        streams = response.stream is not None and with_body
+        if machine.their_state is not h11.DONE or self.finishing or streams:
             headers.append(("Connection", "close"))
         data = (
             machine.send(
@@ -126,8 +128,7 @@ class Http:
             )
             or b""
         )
-        with_body = self._requests.method != "HEAD"
-        if response.stream is not None and with_body:
+        if streams:
             await self._send_all(data)
             await self._stream_body(response)
             return
