@@ -18,6 +18,7 @@ from ..protocol.names import FLOW, check_name, lane_name
 from ..protocol.parameters import check_params
 from ..protocol.states import Status
 from ..protocol.validation import check_seconds
+from ..protocol.values import shown
 
 if TYPE_CHECKING:
     from .messages import Submission
@@ -81,7 +82,7 @@ class Job:
         """Raise `Invalid`, with all mistakes at once, if the parameters don't fit."""
         mistakes = check_params(params, self.params_type)
         if mistakes:
-            raise Invalid(f"parameters of job {self.name!r}: " + "; ".join(mistakes), errors=mistakes)
+            raise Invalid(f"parameters of job {shown(self.name)}: " + "; ".join(mistakes), errors=mistakes)
 
     def delay(self, attempt: int) -> float:
         """How long to wait after this attempt has failed. What a function gives is checked like a number."""
@@ -195,7 +196,7 @@ class Jobs:
         job = self._jobs.get(name) if isinstance(name, str) else None
         if job is None:
             known = ", ".join(sorted(self._jobs)) or "none"
-            raise Invalid(f"no job is named {name!r}; registered are: {known}", value=repr(name)[:100])
+            raise Invalid(f"no job is named {shown(name)}; registered are: {known}", value=shown(name))
         return job
 
     def recall(self, name: str) -> Job:
@@ -230,7 +231,7 @@ class EngineJobs(Jobs):
 
 def unknown_job(name: str) -> str:
     """Why a stored run can't go on."""
-    return f"no job is named {name!r} any more"
+    return f"no job is named {shown(name)} any more"
 
 
 def _stand_in(name: str) -> Job:

@@ -268,17 +268,19 @@ class Enter(msgspec.Struct, gc=False):
 
 
 class Leave(msgspec.Struct, gc=False):
-    """From a run to the supervisor: it wants no slot any more, or not now."""
+    """From a run to the supervisor: it wants no slot any more, or not now. `live_body`: it has a body."""
 
     run: str
+    live_body: bool = False
 
 
 class Left(msgspec.Struct, gc=False):
     """From the journal to the supervisor: the run has given back its slot of that generation, or its place in
-    the queue where that is `None`."""
+    the queue where that is `None`. `body_waits`: its body lives on."""
 
     run: str
     generation: int | None
+    body_waits: bool = False
 
 
 class Ended(msgspec.Struct, gc=False):
@@ -304,7 +306,7 @@ class BodyGone(msgspec.Struct, gc=False):
 
 class Recover(msgspec.Struct, gc=False):
     """To a run that had begun, at the start: go on, or end. `children` are the runs that it waited for;
-    `deaths` how many processes have died while they executed it, if it executed when the last one did."""
+    `deaths` how many processes have died while it had a body, if it had one when the last one did."""
 
     children: list[str]
     deaths: int = 0

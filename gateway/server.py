@@ -156,8 +156,11 @@ class Gateway:
                 await accept_all(self._listeners, self._serve_socket, connections, task_status)
 
     async def _serve_socket(self, stream: trio.SocketStream) -> None:
-        address = _address(stream.socket)
-        local = _is_local(stream.socket)
+        try:
+            peer = stream.socket.getpeername()
+        except OSError:
+            return  # the client reset the connection; in a storm most do before they are accepted
+        address, local = _address(peer), _is_local(peer)
         if self._tls is None:
             await self.serve_stream(stream, local=local, address=address)
             return
@@ -202,18 +205,14 @@ async def _listen(config: GatewayConfig) -> list[trio.SocketListener]:
         raise OSError(error.errno, text) from error
 
 
-def _is_local(socket: trio.socket.SocketType) -> bool:
+def _is_local(peer: object) -> bool:
     """Whether the other end is on this machine, by its address."""
-    address = _address(socket)
+    address = _address(peer)
     return address is not None and is_loopback(address)
 
 
-def _address(socket: trio.socket.SocketType) -> str | None:
+def _address(peer: object) -> str | None:
     """The address of the other end, where it has one."""
-    try:
-        peer = socket.getpeername()
-    except OSError:
-        return None  # it has gone already
     return str(peer[0]) if isinstance(peer, tuple) else None
 
 

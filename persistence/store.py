@@ -35,6 +35,8 @@ class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     waits: float | None = None
     """How long the run wanted to wait when it was last suspended: a restart doesn't make it wait longer,
     whatever the clock says."""
+    bodiless: bool = False
+    """Whether the run, if it waits, does so without a body: what it does can kill no process."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):

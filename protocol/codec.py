@@ -16,6 +16,7 @@ import msgspec
 from .errors import Invalid
 from .events import Event
 from .records import Snapshot
+from .values import shown
 
 _T = TypeVar("_T")
 
@@ -66,9 +67,7 @@ class Codec:
         try:
             return decoder.decode(data)
         except msgspec.DecodeError as error:
-            place, reason = place_and_reason(error)
-            path = place.lstrip(".")
-            raise Invalid(f"{path or 'message'}: {in_json_words(reason)}", path=path) from None
+            raise misfit(error, "message") from None
         except UnicodeError as error:
             raise Invalid(f"message: not UTF-8 ({error})", path="") from None
         except TypeError as error:  # msgspec before 0.22, of a map whose key is a map
@@ -91,7 +90,7 @@ _MAX_REASON = 300
 _OWN_WORDS = ("Expected ", "Invalid ", "Object ", "Input ", "Integer ", "Number ")
 _IN_JSON = {
     "str": "string",
-    "int": "whole number",
+    "int": "integer",
     "float": "number",
     "bool": "boolean",
     "None": "null",
@@ -99,20 +98,23 @@ _IN_JSON = {
 }
 """What msgspec calls types, in the words of those who write JSON."""
 _TYPES = re.compile(rf"\b({'|'.join(_IN_JSON)})\b")
-_QUOTED = re.compile(r"('(?:[^'\\]|\\.)*')")
+_QUOTED = re.compile(r"(?<= )'(.*)'$", re.DOTALL)
 
 
 def place_and_reason(error: Exception) -> tuple[str, str]:
     """What an error of msgspec says: the place, as in `.params.pages[3]` (empty for all of it), and why.
 
-    The reason is in msgspec's words where they are its own, else in those of a class that was built. It is
-    cut where it is long, since it may quote what somebody sent.
+    The reason names types as JSON does where the words are msgspec's own; those of a class that was built
+    stay. It is cut where it is long, since it may quote what somebody sent.
     """
     text = str(error)
     match = _PLACE.fullmatch(text)
     reason, in_key, place = match.groups() if match else (text, None, "")
     if reason.startswith(_OWN_WORDS):
-        reason = (reason[0].lower() + reason[1:]).replace("`", "").replace("got None", "got null")
+        reason = _QUOTED.sub(lambda found: shown(found[1]), reason[0].lower() + reason[1:]).replace("`", "")
+        if reason.startswith("expected "):
+            reason = _TYPES.sub(lambda found: _IN_JSON[found[0]], reason)
+        reason = reason.replace('string matching regex "^none$"', '"none"')
     if in_key:
         reason = f"a key is wrong: {reason}"
     if len(reason) > _MAX_REASON:
@@ -120,11 +122,11 @@ def place_and_reason(error: Exception) -> tuple[str, str]:
     return place, reason
 
 
-def in_json_words(reason: str) -> str:
-    """The same reason for those who write JSON or MessagePack, in any language: with their names of types."""
-    parts = _QUOTED.split(reason)  # what somebody sent stays as it is
-    parts[::2] = [_TYPES.sub(lambda found: _IN_JSON[found[0]], part) for part in parts[::2]]
-    return "".join(parts).replace("string matching regex '^none$'", "'none'")
+def misfit(error: Exception, whole: str) -> Invalid:
+    """The refusal that an error of msgspec stands for; `whole` names the value if no part of it is wrong."""
+    place, reason = place_and_reason(error)
+    path = place.lstrip(".")
+    return Invalid(f"{path or whole}: {reason}", path=path)
 
 
 JSON = Codec(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .errors import Invalid
+from .values import shown
 
 MAIN = "main"
 FLOW = "flow"
@@ -33,17 +34,17 @@ def is_probe(name: str) -> bool:
 def check_name(what: str, name: object) -> str:
     """`name`, if it can name a `what` ("handle", "lane", "job", …); else `Invalid`."""
     if not isinstance(name, str):
-        raise Invalid(f"{what} must be a string, not {type(name).__name__} {name!r}", value=ascii(name)[:100])
+        raise Invalid(f"{what} must be a string, not {shown(name)}", value=shown(name))
     if not name.strip():
-        raise Invalid(f"{what} {name!r} is empty: give it a name", value=ascii(name)[:100])
+        raise Invalid(f"{what} {shown(name)} is empty: give it a name", value=shown(name))
     if len(name) > MAX_NAME:
         raise Invalid(
-            f"{what} {name[:40]!r}… has {len(name)} characters: at most {MAX_NAME} are allowed",
-            value=ascii(name)[:100],
+            f"{what} {shown(name)} has {len(name)} characters: at most {MAX_NAME} are allowed",
+            value=shown(name),
         )
     if not name.isprintable():
         raise Invalid(
-            f"{what} {name!r} contains characters that cannot be printed: remove them",
-            value=ascii(name)[:100],
+            f"{what} {shown(name)} contains characters that cannot be printed: remove them",
+            value=shown(name),
         )
     return name

@@ -11,7 +11,6 @@ pass, though each is most likely a misspelt one; so what doesn't fit is walked t
 
 from __future__ import annotations
 
-import re
 import typing
 from collections import abc
 from collections.abc import Iterable, Iterator
@@ -33,6 +32,8 @@ _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
 _SEQUENCES = (list, tuple, abc.Sequence, abc.MutableSequence, abc.Collection)
 _SETS = (set, frozenset, abc.Set, abc.MutableSet)
 _ARRAYS = (*_SEQUENCES, *_SETS)
+_NO_VALUE = object()
+"""Fits no type, so msgspec says what would."""
 
 
 def check_params(value: Any, kind: Any) -> list[str]:
@@ -73,8 +74,7 @@ def plain_params(value: Any, kind: Any) -> Any:
     try:
         return _plain(value)
     except (TypeError, ValueError, RecursionError) as error:
-        wanted = "a dict" if _shape(kind) is None else f"a dict or {_with_article(kind)}"
-        raise Invalid(f"params: give {wanted}, not {shown(value)} ({error})", path="params") from None
+        raise Invalid(f"params: give an object, not {shown(value)} ({error})", path="params") from None
 
 
 def _convert(value: Any, kind: Any) -> Any:
@@ -96,13 +96,13 @@ def _misfit(value: Any, kind: Any) -> str | None:
 def _with_value(text: str, value: Any, kind: Any) -> str:
     """msgspec's reason, and the value that it speaks of (it names the type at most, or a length)."""
     if text.startswith("invalid enum value"):
-        choices = ", ".join(repr(choice) for choice in _choices(_aim(kind, value)))
+        choices = ", ".join(map(shown, _choices(_aim(kind, value))))
         return f"{shown(value)} is none of {choices}" if choices else text
     if not text.startswith(("expected ", "invalid ")):
         return text
     if ", got " not in text:
         return f"{text}, got {shown(value)}"
-    return text if text[-1].isdigit() else f"{text} {shown(value)}"
+    return text if text[-1].isdigit() or value is None else f"{text} {shown(value)}"
 
 
 def _choices(kind: Any) -> list[Any]:
@@ -120,7 +120,7 @@ def _unwanted(value: Any) -> Iterator[str]:
         for key in value:
             yield f"{child_path('params', key)}: unknown; this job takes no parameters"
     elif value is not None:
-        yield f"params: this job takes no parameters, got {type(value).__name__} {shown(value)}"
+        yield f"params: this job takes no parameters, got {shown(value)}"
 
 
 def _misfits(value: Any, kind: Any, path: str) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _misfits(value: Any, kind: Any, path: str) -> Iterator[str]:
     for key, field in _fields(value, kind).items():
         if field.required and key not in value:
             explained = True
-            yield f"{child_path(path, key)}: missing ({_with_article(field.kind)} is required)"
+            yield f"{child_path(path, key)}: missing ({_in_words(field.kind)} is required)"
     for key, part, its_kind in _parts(value, kind):
         for mistake in _misfits(part, its_kind, child_path(path, key)):
             explained = True
@@ -272,12 +272,17 @@ def _has_form(kind: Any, value: Any) -> bool:
     return bool(_choices(kind))
 
 
-def _with_article(kind: Any) -> str:
-    """`kind` in words: `a str`, `an int | None`, `a list[Address]`."""
-    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    name = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
-    name = re.sub(r"[\w<>]+\.", "", name)
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+def _in_words(kind: Any) -> str:
+    """`kind` in JSON's words: `a string`, `an integer | null`, `one of "a", "b"`."""
+    choices = _choices(_aim(kind, _NO_VALUE))
+    if choices:
+        return f"one of {', '.join(map(shown, choices))}"
+    try:
+        _convert(_NO_VALUE, kind)
+    except msgspec.ValidationError as error:
+        name = place_and_reason(error)[1].removeprefix("expected ").partition(",")[0]
+        return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    return "any value"
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ import msgspec
 
 from .errors import Invalid
 from .names import check_name
+from .values import shown
 
 
 class Patterns(msgspec.Struct, frozen=True):
@@ -37,7 +38,7 @@ def patterns(what: str, texts: Iterable[str]) -> Patterns:
     for text in texts:
         prefix, star, rest = check_name(what, text).partition("*")
         if rest:
-            raise Invalid(f"{what} {text!r}: a * may only stand at the end, as in 'alice/*'", value=text)
+            raise Invalid(f"{what} {shown(text)}: a * may only stand at the end, as in 'alice/*'", value=text)
         if star:
             prefixes.add(prefix)
         else:

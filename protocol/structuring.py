@@ -19,7 +19,7 @@ from cattrs.errors import (
 )
 
 from .errors import GreenroomError
-from .values import child_path
+from .values import child_path, shown
 
 Keys = tuple[str | int, ...]
 """Where a part of a value stands: the keys and indexes that lead to it."""
@@ -77,7 +77,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     if len(names) <= _MOST_COMPARED and len(name) <= _LONGEST_COMPARED:
         near = difflib.get_close_matches(name, [it for it in names if len(it) <= _LONGEST_COMPARED], n=1)
         if near:
-            return f": did you mean {near[0]!r}?"
+            return f": did you mean {shown(near[0])}?"
     return f": there are {', '.join(names)}" if len(names) <= _MOST_NAMED else ""
 
 

@@ -16,6 +16,7 @@ from .commandbase import CommandBase, Timeout, timeout_from_wire, timeout_to_wir
 from .errors import Invalid
 from .names import FLOW, check_name
 from .validation import check_seconds, check_version
+from .values import shown
 
 OnConflict = Literal["reject", "queue", "replace", "join"]
 """What to do if the handle is busy."""
@@ -64,13 +65,13 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
         is known what they mean."""
         if self.on_conflict not in _ON_CONFLICT:
             known = ", ".join(_ON_CONFLICT)
-            raise Invalid(f"on_conflict must be one of {known}, not {self.on_conflict!r}")
+            raise Invalid(f"on_conflict must be one of {known}, not {shown(self.on_conflict)}")
         if self.kind not in ("start", "continue"):
-            raise Invalid(f"kind must be 'start' or 'continue', not {self.kind!r}")
+            raise Invalid(f'kind must be "start" or "continue", not {shown(self.kind)}')
         if self.request_id is not None:
             check_name("request_id", self.request_id)
         if self.on_wait is not None and not callable(self.on_wait):
-            raise Invalid(f"on_wait must be callable, not {self.on_wait!r}")
+            raise Invalid(f"on_wait must be callable, not {shown(self.on_wait)}")
 
 
 def flow_options(

@@ -34,33 +34,33 @@ _HIGHEST_LOAD = 1e15
 def check_text(what: str, value: object) -> None:
     """An id or a name to look for, or words for people: any text that every store can hold."""
     if not isinstance(value, str):
-        raise Invalid(f"{what} must be a string, not {type(value).__name__}", value=ascii(value)[:100])
+        raise Invalid(f"{what} must be a string, not {shown(value)}", value=shown(value))
     if "\0" in value or (not value.isprintable() and _LONE_SURROGATE.search(value)):
-        raise Invalid(f"{what} contains characters that no text has: {ascii(value)[:100]}")
+        raise Invalid(f"{what} contains characters that no text has: {shown(value)}")
 
 
 def check_limit(what: str, limit: object) -> int:
     """A limit: a whole number from 0, that every store and codec can hold."""
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-        raise Invalid(f"{what} must be a whole number, 0 or more, not {limit!r}", value=repr(limit))
+        raise Invalid(f"{what} must be a whole number, 0 or more, not {shown(limit)}", value=shown(limit))
     if limit > _HIGHEST_LIMIT:
-        raise Invalid(f"{what} must be at most {_HIGHEST_LIMIT:,}, not {limit:,}", value=repr(limit))
+        raise Invalid(f"{what} must be at most {_HIGHEST_LIMIT:,}, not {limit:,}", value=shown(limit))
     return limit
 
 
 def check_seq(what: str, seq: object) -> int:
     """The number of an event, or 0 for the place before the first one."""
     if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
-        raise Invalid(f"{what} must be a whole number, 0 or more, not {seq!r}", value=repr(seq))
+        raise Invalid(f"{what} must be a whole number, 0 or more, not {shown(seq)}", value=shown(seq))
     if seq > HIGHEST_SEQ:
-        raise Invalid(f"{what} must be at most {HIGHEST_SEQ:,}, not {seq:,}", value=repr(seq))
+        raise Invalid(f"{what} must be at most {HIGHEST_SEQ:,}, not {seq:,}", value=shown(seq))
     return seq
 
 
 def check_page(limit: object, offset: object = 0) -> None:
     """A page of a list: how many, and how many to leave out before."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
-        raise Invalid(f"limit must be from 1 to 1000, not {limit!r}", value=repr(limit))
+        raise Invalid(f"limit must be from 1 to 1000, not {shown(limit)}", value=shown(limit))
     check_limit("offset", offset)
 
 
@@ -71,20 +71,18 @@ def check_seconds(what: str, value: object, default: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
         raise Invalid(
             f"{what} must be a number of seconds, 0 or more, not {shown(value)}",
-            value=repr(value),
+            value=shown(value),
         )
     try:
         return float(value)
     except OverflowError:
-        raise Invalid(
-            f"{what} is longer than any time: set no limit instead", value=repr(value)[:100]
-        ) from None
+        raise Invalid(f"{what} is longer than any time: set no limit instead", value=shown(value)) from None
 
 
 def check_files(files: object) -> None:
     """What becomes of files."""
     if files not in get_args(FilesFate):
-        raise Invalid(f"files must be 'keep' or 'delete', not {files!r}", value=repr(files))
+        raise Invalid(f'files must be "keep" or "delete", not {shown(files)}', value=shown(files))
 
 
 def check_version(version: object) -> None:
@@ -101,7 +99,7 @@ def check_version(version: object) -> None:
 def check_version_status(status: object) -> None:
     """Whether a version of a flow may be run."""
     if status not in ("draft", "published"):
-        raise Invalid(f"status must be 'draft' or 'published', not {shown(status)}", value=shown(status))
+        raise Invalid(f'status must be "draft" or "published", not {shown(status)}', value=shown(status))
 
 
 def check_statuses(status: str | Iterable[str]) -> frozenset[Status]:
@@ -111,7 +109,7 @@ def check_statuses(status: str | Iterable[str]) -> frozenset[Status]:
     except (TypeError, ValueError):
         known = ", ".join(Status)
         raise Invalid(
-            f"status must be one or several of {known}, not {shown(status)}", value=repr(status)
+            f"status must be one or several of {known}, not {shown(status)}", value=shown(status)
         ) from None
 
 
@@ -130,7 +128,7 @@ def check_services(services: object) -> tuple[str, ...]:
     """The names of services, each once, in their order."""
     if isinstance(services, str) or not isinstance(services, Sequence):
         raise Invalid(
-            f"services must be a list of names, not {shown(services)}: write ['transform'] for a single one",
+            f'services must be a list of names, not {shown(services)}: write ["transform"] for a single one',
             value=shown(services),
         )
     if not 1 <= len(services) <= MAX_SERVICES:
@@ -145,7 +143,7 @@ def check_kind(kind: object) -> WorkerKind:
     for known in get_args(WorkerKind):
         if kind == known:
             return known  # type: ignore[no-any-return]  # one of the literals
-    raise Invalid(f"kind must be 'http' or 'queue', not {shown(kind)}", value=shown(kind))
+    raise Invalid(f'kind must be "http" or "queue", not {shown(kind)}', value=shown(kind))
 
 
 def check_load(load: object) -> float:
@@ -160,4 +158,6 @@ def check_load(load: object) -> float:
 def check_wait(wait: float) -> None:
     """How long a poll may wait."""
     if not 0 <= check_seconds("wait", wait, LONGEST_POLL) <= LONGEST_POLL:
-        raise Invalid(f"wait must be from 0 to {LONGEST_POLL:g} seconds, not {wait!r}", value=repr(wait))
+        raise Invalid(
+            f"wait must be from 0 to {LONGEST_POLL:g} seconds, not {shown(wait)}", value=shown(wait)
+        )

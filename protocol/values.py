@@ -8,6 +8,7 @@ mean; that is `parameters`.
 
 from __future__ import annotations
 
+import json
 import re
 import reprlib
 from math import isfinite
@@ -28,14 +29,41 @@ _SCALARS = frozenset({type(None), bool, int, float})
 _HINTS = {
     "bytes": "encode it as text, base64 for example",
     "datetime": "give Unix seconds or an ISO 8601 string",
-    "Decimal": "give a float or a string",
+    "Decimal": "give a number or a string",
     "set": "give a list",
     "frozenset": "give a list",
 }
 
 _encode = msgspec.json.Encoder().encode
-_short = reprlib.Repr()
-_short.maxstring, _short.maxother = 60, 80
+
+
+class _Shown(reprlib.Repr):
+    """Values as JSON, cut short. What JSON has no form for is shown as Python does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 100
+
+    def repr_str(self, x: str, level: int) -> str:
+        half = self.maxstring // 2
+        cut = x if len(x) <= self.maxstring else x[:half] + x[-half:]
+        text = json.dumps(cut, ensure_ascii=not cut.isprintable())
+        return text if len(text) <= self.maxstring else f"{text[: half - 2]}...{text[1 - half :]}"
+
+    def repr_scalar(self, x: object, level: int) -> str:
+        return json.dumps(x)
+
+    def repr_tuple(self, x: tuple[Any, ...], level: int) -> str:
+        return self.repr_list(list(x), level)
+
+    def repr_time(self, x: object, level: int) -> str:
+        return str(x)  # TOML and YAML have dates and times
+
+    repr_NoneType = repr_bool = repr_float = repr_scalar
+    repr_datetime = repr_date = repr_time
+
+
+_shown = _Shown()
 
 
 def json_value(value: object, where: str, max_bytes: int | None) -> Any:
@@ -64,9 +92,9 @@ def child_path(path: str, key: object) -> str:
 
 
 def shown(value: object) -> str:
-    """`value` for a message: short, and the same in every process (no address of an object in it)."""
+    """`value` for a message: as JSON, short, and the same in every process (no address of an object)."""
     try:
-        return re.sub(r" at 0x[0-9a-fA-F]+", "", _short.repr(value))
+        return re.sub(r" at 0x[0-9a-fA-F]+", "", _shown.repr(value))
     except Exception:  # an int of too many digits, a __repr__ that raises
         return f"<{type(value).__name__}>"
 
@@ -133,7 +161,7 @@ class _Copier:
         if isinstance(value, list | tuple):
             return self._list(value)
         name = type(value).__name__
-        hint = _HINTS.get(name, "use dict, list, str, int, float, bool or None")
+        hint = _HINTS.get(name, "use an object, array, string, number, boolean or null")
         raise self._unfit(f"{name} is not a JSON value ({shown(value)}); {hint}")
 
     def _string(self, value: str) -> str:
@@ -151,7 +179,7 @@ class _Copier:
 
     def _number(self, value: float) -> float:
         if not isfinite(value):
-            raise self._unfit(f"the number {value} is not a JSON value; give null or a string")
+            raise self._unfit(f"the number {shown(value)} is not a JSON value; give null or a string")
         return value
 
     def _dict(self, value: dict[Any, Any]) -> dict[str, Any]:
@@ -171,7 +199,7 @@ class _Copier:
 
     def _key(self, key: object) -> str:
         if not isinstance(key, str):
-            raise self._unfit(f"the key {shown(key)} is of type {type(key).__name__}; keys must be strings")
+            raise self._unfit(f"the key {shown(key)} is no string; keys must be strings")
         return self._string(str.__str__(key))
 
     def _list(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:

@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from ...persistence.store import RunQuery, Store
-from ...protocol.codec import JSON
+from ...protocol.codec import JSON, place_and_reason
 from ...protocol.errors import Conflict, Draining, Invalid, NoActiveRun, NotFound, Unavailable
 from ...protocol.events import Event, Filter
 from ...protocol.fold import Projection
@@ -31,7 +31,7 @@ from ...protocol.validation import (
     check_target,
     check_text,
 )
-from ...protocol.values import json_value
+from ...protocol.values import json_value, shown
 from ..actor import Directory
 from ..channel import Reply
 from ..flow.api import Flows
@@ -242,7 +242,7 @@ class Engine:
         run = await self._entry.look(lambda committed: committed.runs.get(run_id))
         run = run or await self._store.run(run_id)
         if run is None:
-            raise NotFound(f"no run has the id {run_id!r}", value=run_id)
+            raise NotFound(f"no run has the id {shown(run_id)}", value=run_id)
         return run
 
     async def list_runs(
@@ -305,7 +305,8 @@ class Engine:
             try:
                 filter = msgspec.convert(filter, Filter)
             except msgspec.ValidationError as error:
-                raise Invalid(f"filter: {error}") from None
+                place, reason = place_and_reason(error)
+                raise Invalid(f"filter{place}: {reason}") from None
         return _Events(self, self._stream.cursor(self._stream.last_seq if after is None else after), filter)
 
     @property

@@ -21,7 +21,7 @@ from ...protocol.parameters import plain_params
 from ...protocol.records import RunRecord
 from ...protocol.submission import SubmitOptions
 from ...protocol.validation import check_seconds
-from ...protocol.values import json_value
+from ...protocol.values import json_value, shown
 from ..actor import Actor
 from ..channel import Reply
 from ..jobs import Job, Jobs
@@ -154,7 +154,7 @@ class EntryPoint:
         options.check()
         if handle in caller.ancestors:
             raise Conflict(
-                f"handle {handle!r} is held by a run that waits for this one, so it could never start",
+                f"handle {shown(handle)} is held by a run that waits for this one, so it could never start",
                 active_run=caller.parent,
             )
         plain = self._plain(registered, options.params)

@@ -24,6 +24,7 @@ from ...protocol.validation import (
     check_version,
     check_version_status,
 )
+from ...protocol.values import shown
 from ..channel import Reply
 from ..engine.entry_point import EntryPoint
 from ..engine.ticket import Ticket
@@ -176,7 +177,7 @@ class Flows:
         self._entry.check_open()
         row = await self._store.version(id)
         if row is None:
-            raise NotFound(f"no version of a flow has the id {id!r}", value=id)
+            raise NotFound(f"no version of a flow has the id {shown(id)}", value=id)
         return row
 
     # Runs of them.
@@ -203,7 +204,7 @@ class Flows:
         self._entry.check_open()
         record, stored = await self._store.run(run_id), await self._store.flow(run_id)
         if record is None or stored is None:
-            raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id)
+            raise NotFound(f"no run of a flow has the id {shown(run_id)}", value=run_id)
         requests = await self._store.request_ids([run_id])
         return await self._task(record, stored, await self._versions_of([stored.state]), requests)
 
@@ -219,6 +220,8 @@ class Flows:
         """A page of the runs of flows, newest first, and how many there are; `within` as in
         `Engine.list_runs`. Not more than `limit`, or than together have 16 MiB."""
         check_page(limit, offset)
+        if version is not None:
+            check_text("version", version)
         statuses = None if status is None else check_statuses(status)
         self._entry.check_open()
         page = await self._store.flow_runs(FlowRunQuery(statuses, version, limit, offset, within))
@@ -238,7 +241,7 @@ class Flows:
         self._entry.check_open()
         rows = await self._store.node_runs(run_id, after, limit)
         if not rows and await self._store.flow(run_id) is None:
-            raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id)
+            raise NotFound(f"no run of a flow has the id {shown(run_id)}", value=run_id)
         return rows
 
     async def _versions_of(self, states: Iterable[FlowState]) -> dict[str, tuple[FlowRow, VersionRow]]:

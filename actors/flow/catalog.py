@@ -17,6 +17,7 @@ from ...persistence.store import Stored
 from ...protocol.errors import Conflict, NotFound
 from ...protocol.events import FlowChanged
 from ...protocol.flow.records import FlowRow, VersionRow, VersionStatus
+from ...protocol.values import shown
 from ..actor import Actor
 from ..channel import Reply
 from ..journal.change import Change
@@ -133,7 +134,9 @@ class Catalog(Actor):
     def _make_flow(self, message: MakeFlow) -> None:
         known = self._by_name.get(message.name)
         if known is not None:
-            raise Conflict(f"a flow named {message.name!r} is there already: its id is {known}", flow=known)
+            raise Conflict(
+                f"a flow named {shown(message.name)} is there already: its id is {known}", flow=known
+            )
         flow, change = self._new_flow(message.name, message.description, message.by)
         change.reply, change.answer = message.reply, flow
         self._journal.tell(change)
@@ -164,7 +167,7 @@ class Catalog(Actor):
             before = versions.get(number)
         if before is not None and before.status == "published":
             raise Conflict(
-                f"version {number} of flow {flow.name!r} is published, which can't be changed: "
+                f"version {number} of flow {shown(flow.name)} is published, which can't be changed: "
                 "leave the number out, and this becomes the next version",
                 version=before.id,
             )
@@ -220,17 +223,17 @@ class Catalog(Actor):
         flow, versions = self._flows[id], self._versions[id]
         published = [v for v in versions.values() if v.status == "published" and v.id not in self._coming]
         if message.version == 0 and not published:
-            raise Conflict(f"flow {flow.name!r} has no published version: publish one", flow=flow.id)
+            raise Conflict(f"flow {shown(flow.name)} has no published version: publish one", flow=flow.id)
         if message.version == 0:
             message.reply.set((flow, max(published, key=lambda version: version.version)))
             return
         version = versions.get(message.version)
         if version is None or version.id in self._coming:
             known = ", ".join(str(number) for number in sorted(versions)) or "none"
-            raise NotFound(f"flow {flow.name!r} has no version {message.version}; it has: {known}")
+            raise NotFound(f"flow {shown(flow.name)} has no version {message.version}; it has: {known}")
         if version.status != "published":
             raise Conflict(
-                f"version {version.version} of flow {flow.name!r} is a draft: publish it before it is run",
+                f"version {version.version} of flow {shown(flow.name)} is a draft: publish it first",
                 version=version.id,
             )
         message.reply.set((flow, version))
@@ -242,7 +245,7 @@ class Catalog(Actor):
     def _list_versions(self, message: ListVersions) -> None:
         id = message.flow if message.flow in self._flows else self._by_name.get(message.flow)
         if id is None or id in self._coming:
-            raise NotFound(f"no flow has the name or id {message.flow!r}", value=message.flow)
+            raise NotFound(f"no flow has the name or id {shown(message.flow)}", value=message.flow)
         versions = [v for _, v in sorted(self._versions[id].items()) if v.id not in self._coming]
         end = max(0, len(versions) - message.offset)
         message.reply.set(versions[max(0, end - message.limit) : end])
@@ -259,7 +262,7 @@ def digest_of(definition: str) -> bytes:
 
 
 def _unknown(flow: str) -> NotFound:
-    return NotFound(f"no flow has the name or id {flow!r}: publish it first", value=flow)
+    return NotFound(f"no flow has the name or id {shown(flow)}: publish it first", value=flow)
 
 
 _HANDLERS: dict[type, Callable[[Catalog, Any], None]] = {

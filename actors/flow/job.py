@@ -16,6 +16,7 @@ from ...protocol.events import Event, NodeRan
 from ...protocol.flow.records import NodeRun, NodeStatus
 from ...protocol.names import FLOW
 from ...protocol.states import Status
+from ...protocol.values import shown
 from ..channel import Reply
 from ..jobs import Ask, Job, Prepared, exponential
 from ..messages import Submission
@@ -75,7 +76,7 @@ class FlowJob:
     async def prepare(self, run: str, params: Any, ask: Ask) -> Prepared:
         """Find the version that is to be walked: it stays the same, whatever is published later."""
         if params is None:
-            raise Invalid(f"a run of the job {FLOW!r} needs parameters: flow, version, params")
+            raise Invalid(f"a run of the job {shown(FLOW)} needs parameters: flow, version, params")
         resolve = Resolve(params["flow"], params.get("version", 0), Reply())
         flow, row = await ask(resolve, self._services.catalog)
         graph = await self._services.graphs.get(row.id)

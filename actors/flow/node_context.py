@@ -12,7 +12,7 @@ import trio
 from ...protocol.flow.model import Node, NodeExec, Post, UnhandledErrors
 from ...protocol.flow.paths import Scope
 from ...protocol.flow.records import NodeStatus
-from ...protocol.values import copied
+from ...protocol.values import copied, shown
 from ..run.pause import Pause, Question
 from ..workers.states import Worked, WorkFailed
 from .state import Frame, Waits, nested, runtime_key
@@ -172,7 +172,7 @@ def milliseconds(context: NodeContext[Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:
-        raise ValueError(f"params.{name} must be a number of milliseconds, 0 or more, not {value!r}")
+        raise ValueError(f"params.{name} must be a number of milliseconds, 0 or more, not {shown(value)}")
     return value / 1000
 
 
@@ -180,5 +180,5 @@ def text(context: NodeContext[Any], name: str) -> str:
     """A parameter that is a text. Raises `ValueError` for what is none."""
     value = context.params.get(name)
     if not isinstance(value, str):
-        raise ValueError(f"params.{name} must be a path such as '$shared.{name}', not {value!r}")
+        raise ValueError(f"params.{name} must be a path such as '$shared.{name}', not {shown(value)}")
     return value

@@ -12,6 +12,7 @@ from ...protocol.errors import NotFound
 from ...protocol.flow.model import Graph
 from ...protocol.flow.reading import read_graph
 from ...protocol.flow.records import FlowRow, VersionRow
+from ...protocol.values import shown
 from ..channel import Reply
 from ..jobs import Jobs
 from ..journal.journal import Journal
@@ -34,7 +35,7 @@ class Graphs:
         if graph is None:
             row = await self._store.version(version)
             if row is None:
-                raise NotFound(f"no version of a flow has the id {version!r}", value=version)
+                raise NotFound(f"no version of a flow has the id {shown(version)}", value=version)
             graph = self._graphs[version] = read_graph(row.definition)
             if len(self._graphs) > _GRAPHS_KEPT:
                 self._graphs.popitem(last=False)

@@ -20,7 +20,7 @@ from ...protocol.events import NodeRan, NodeStarted, RunLog
 from ...protocol.flow.model import DEFAULT_ACTION, ERROR_ACTION, Edge, Foreach, Graph, Node, Parallel
 from ...protocol.flow.paths import Scope, parse_target
 from ...protocol.flow.records import NodeRun
-from ...protocol.values import copied
+from ...protocol.values import copied, shown
 from ..run.context import Body
 from ..run.failures import Failure
 from ..run.pause import Pause, Question
@@ -73,7 +73,7 @@ class Walk:
             pause = await self.walk(graph, frame, params)
         except RecursionError:
             text = "too_deep: what the flow shares stands too deep in itself"
-            raise FlowFailed(f"node {frame.curr!r}: {text}") from None
+            raise FlowFailed(f"node {shown(frame.curr)}: {text}") from None
         except BaseException as error:
             if is_cancelled() and not isinstance(error, Exception):
                 await self._canceled_between(graph)
@@ -191,7 +191,7 @@ class Walk:
         context.forget()
         frame.last, frame.curr = action, edge.to or None if edge is not None else None
         if done.status != "ok" and edge is None:
-            frame.error = f"node {context.path!r}: {done.error}"
+            frame.error = f"node {shown(context.path)}: {done.error}"
         state.steps += 1
         state.visits[context.path] = context.number
         if isinstance(context.node, Parallel | Foreach):
@@ -210,7 +210,7 @@ class Walk:
         """What the nodes share can't be kept any more: that is the last node's failure, and the flow's."""
         done.fail("too_large", error.message)
         await self.record(context, done, None, last=True)
-        raise FlowFailed(f"node {context.path!r}: {done.error}")
+        raise FlowFailed(f"node {shown(context.path)}: {done.error}")
 
     async def _commit(self, done: Done, event: NodeRan, memos: tuple[Memo, ...]) -> None:
         """Commit a try, and only then let the worker know that its answer is kept."""
@@ -287,7 +287,7 @@ class Walk:
                 try:
                     target.set(shared, copied(signal.value))
                 except Invalid as error:  # what it would have to go into is no object
-                    text = f"signal {signal.key!r} could not be put into shared: {error.message}"
+                    text = f"signal {shown(signal.key)} could not be put into shared: {error.message}"
                     about = self.body.about()
                     self.body.mention(
                         RunLog(by="engine", attempt=self.body.attempt, text=text, level="warning", **about)

@@ -22,7 +22,7 @@ from .pause import Pause
 from .restore import lapsed, wait
 from .state import RunState, Steps, Verdict
 from .termination import end, suspend_for_shutdown
-from .transitions import move, note, without_body
+from .transitions import lose_body, move
 
 logger = logging.getLogger("greenroom")
 
@@ -34,7 +34,7 @@ def body_ended(run: RunState, message: BodyEnded) -> Steps:
     run.inbox = execution.body.close("its body has ended")
     run.files = (*run.files, *execution.body.finished_files)
     in_lane, run.resuming = run.resuming is not None, None
-    if in_lane:
+    if run.status is Status.SUSPENDED:
         run.leave_lane()
     run.gate.no_body()
     run.timers.drop("cancel_scope")
@@ -69,7 +69,7 @@ def _pause(run: RunState, pause: Pause) -> Steps:
         run,
         Status.SUSPENDED,
         *opened,
-        memos=(run.wakes_at(pause.until, pause.within), *pause.memos),
+        memos=(run.wakes_at(pause.until, pause.within, bodiless=True), *pause.memos),
         live_body=False,
         reason=pause.waiting_for,
         waiting_for=pause.waiting_for,
@@ -119,7 +119,7 @@ def _wait_for_retry(run: RunState, error: BaseException) -> Steps:
             run,
             Status.SUSPENDED,
             *closing,
-            memos=(run.wakes_at(wakes_at, delay),),
+            memos=(run.wakes_at(wakes_at, delay, bodiless=True),),
             live_body=False,
             reason="retry",
             waiting_for="retry",
@@ -128,7 +128,7 @@ def _wait_for_retry(run: RunState, error: BaseException) -> Steps:
             by="body",
         )
     else:  # another task of the body had given the slot back to wait
-        yield from note(run, *closing, without_body(run))
+        yield from lose_body(run, *closing)
     run.forget_interrupts()
     run.timers.drop("run_timeout")
     run.run_clock.reset()
@@ -151,4 +151,4 @@ def _stopped(run: RunState, verdict: Verdict, *, unsaid: bool) -> Steps:
     elif run.status is Status.RUNNING:
         yield from suspend_for_shutdown(run)
     else:
-        yield from note(run, without_body(run))
+        yield from lose_body(run)

@@ -11,7 +11,7 @@ from ...persistence.store import AnswersSpent, Checkpoint, Memo, MessagesTaken
 from ...protocol.errors import Conflict, GreenroomError, Invalid, NoActiveRun, NotInteractive, QueueFull
 from ...protocol.events import Event, RunMessage, RunSignal
 from ...protocol.states import PENDING, Status
-from ...protocol.values import copied
+from ...protocol.values import copied, shown
 from ..journal.change import REPORTING, Change
 from ..journal.messages import unavailable
 from ..messages import AnswerInterrupt, Inject, SendSignal
@@ -32,9 +32,7 @@ def suspend(run: RunState, message: Suspend) -> Steps:
     elif run.status is not Status.RUNNING:
         message.reply.fail(_second_wait(run))
     else:
-        at = run.waits_until = message.wakes_at
-        memos = () if at is None else (run.wakes_at(at, message.within),)
-        yield from _release_slot(run, message.waiting_for, memos)
+        yield from _release_slot(run, message.waiting_for, message.wakes_at, message.within)
         message.reply.set(None)
 
 
@@ -47,7 +45,10 @@ def resume(run: RunState, message: Resume) -> None:
         run.ask_for_slot()
 
 
-def _release_slot(run: RunState, waiting_for: str, memos: tuple[Memo, ...], *before: Event) -> Steps:
+def _release_slot(
+    run: RunState, waiting_for: str, at: float | None, within: float | None, *before: Event
+) -> Steps:
+    kept = at is None and not run.submission.terms.bodiless
     yield from move(
         run,
         Status.SUSPENDED,
@@ -56,7 +57,7 @@ def _release_slot(run: RunState, waiting_for: str, memos: tuple[Memo, ...], *bef
         reason=waiting_for,
         waiting_for=waiting_for,
         by="body",
-        memos=memos,
+        memos=() if kept else (run.wakes_at(at, within, bodiless=False),),
     )
     run.run_clock.stop(run.now)
     run.timers.drop("run_timeout")
@@ -84,7 +85,7 @@ def ask(run: RunState, message: Ask) -> Steps:
     else:
         opened = interrupts.open(message, run.now)
         if message.release_slot:
-            yield from _release_slot(run, "answer", (), *opened)
+            yield from _release_slot(run, "answer", None, None, *opened)
         elif opened:
             yield from note(run, *opened)
         message.reply.set(message.release_slot)
@@ -92,7 +93,7 @@ def ask(run: RunState, message: Ask) -> Steps:
 
 def _refuses_question(run: RunState, message: Ask) -> GreenroomError | None:
     if run.interrupts.asked_by_body(message.key):
-        return Conflict(f"run {run.id} asks under key {message.key!r} already")
+        return Conflict(f"run {run.id} asks under key {shown(message.key)} already")
     if message.release_slot:
         return None if run.status is Status.RUNNING else _second_wait(run)
     left = run.timers.left("run_timeout", run.now)
@@ -183,7 +184,7 @@ def signal(run: RunState, message: SendSignal) -> Steps:
     if run.ended:
         message.reply.set(None)
     elif job.special is None:
-        message.reply.fail(Conflict(f"run {run.id} is of job {job.name!r}: only flows take signals"))
+        message.reply.fail(Conflict(f"run {run.id} is of job {shown(job.name)}: only flows take signals"))
     elif (len(run.inbox) if body is None else body.untaken) >= MAX_MESSAGES:
         message.reply.fail(QueueFull(f"{MAX_MESSAGES} signals wait for run {run.id} already"))
     else:

@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from ...persistence.store import Deaths, FileGivenUp, StoredRun
+from ...persistence.store import Deaths, FileGivenUp, Memo, StoredRun
 from ...protocol.events import RunChanged
 from ...protocol.states import Status
 from ..actor import TellWhenSet
@@ -28,7 +28,7 @@ from .execution import Execution
 from .pause import Message, Pause, Signal, concerns
 from .state import RunState, Steps
 from .termination import end
-from .transitions import move, note, without_body
+from .transitions import lose_body, move, note
 
 logger = logging.getLogger("greenroom")
 
@@ -53,7 +53,7 @@ def restore(run: RunState, stored: StoredRun) -> None:
         run.next_attempt = record.attempt + 1
     if stored.questions:
         run.interrupts.restore(stored.questions, run.now)
-    run.deaths = stored.deaths
+    run.deaths, run.waits_until = stored.deaths, stored.wakes_at
     run.files, run.files_doomed = stored.files, stored.files_doomed
     run.gate.waiting = tuple(seq for seq, _ in stored.messages)
     if run.submission.job.special is None:
@@ -118,14 +118,17 @@ def _go_on_or_end(run: RunState, message: Recover) -> Steps:
         run.forget_interrupts()
         run.ask_for_slot()
     else:
-        yield from _without_body(run, record.waiting_for)
+        memos: tuple[Memo, ...] = ()
+        if message.deaths:
+            run.deaths, memos = message.deaths, (Deaths(run.id, message.deaths),)
+        yield from _without_body(run, record.waiting_for, memos)
         _wait_again(run, record.waiting_for, stored.wakes_at, message.children)
 
 
-def _without_body(run: RunState, waiting_for: str | None) -> Steps:
+def _without_body(run: RunState, waiting_for: str | None, memos: tuple[Memo, ...] = ()) -> Steps:
     """The run waits on without its body; it can be talked to if it waits for a message."""
     awaits_message = waiting_for == "message"
-    yield from note(run, without_body(run, awaits_message=awaits_message))
+    yield from lose_body(run, awaits_message=awaits_message, memos=memos)
     run.gate.awaited = awaits_message
 
 

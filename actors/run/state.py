@@ -127,7 +127,7 @@ class RunState:
         self.resuming: Reply[None] | None = None  # of a body whose wait is over, and that needs a slot
         self.inbox: Sequence[Any] = ()  # the messages or signals that the last body left
         self.waits_for: Pause | None = None  # without a body
-        self.waits_until: float | None = None  # with a body, in Unix seconds
+        self.waits_until: float | None = None  # in Unix seconds
         self.woken_at: float | None = None  # the wake time, in Unix seconds, that brings the next body
         self.files: Sequence[str] = ()  # those that this run has finished
         self.files_doomed = False  # whether they are deleted unless the run succeeds
@@ -173,9 +173,10 @@ class RunState:
 
     # Its places in the lane and in the engine.
 
-    def wakes_at(self, at: float | None, within: float | None) -> WakesAt:
+    def wakes_at(self, at: float | None, within: float | None, *, bodiless: bool) -> WakesAt:
         """The memo of a wait until a time, in Unix seconds, which is so many seconds away."""
-        self.submission.terms = replace(self.submission.terms, waits=within)
+        self.waits_until = at
+        self.submission.terms = replace(self.submission.terms, waits=within, bodiless=bodiless)
         return WakesAt(self.id, at, self.submission.terms)
 
     def ask_for_slot(self, *, new_place: bool = False) -> None:
@@ -186,7 +187,7 @@ class RunState:
 
     def leave_lane(self) -> None:
         """Ask for no slot any more."""
-        self.effects.tell("supervisor", "", Leave(self.id))
+        self.effects.tell("supervisor", "", Leave(self.id, self.execution is not None))
 
     def stop_waiting(self) -> None:
         """What it waited for without a body has come: ask for a slot for a new one."""

@@ -27,7 +27,7 @@ from . import errands
 from .body_messages import cancel_child
 from .context import Body
 from .state import End, RunState, Steps, Verdict
-from .transitions import move, note
+from .transitions import lose_body, move, note
 
 logger = logging.getLogger("greenroom")
 
@@ -220,6 +220,8 @@ def _end_without_body(run: RunState, verdict: Verdict, _: None) -> Steps:
         return
     if run.status is Status.RUNNING:
         yield from suspend_for_shutdown(run)
+    else:
+        yield from lose_body(run)
     yield from _no_longer_ending(run)
 
 

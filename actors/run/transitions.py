@@ -66,7 +66,7 @@ def move(
             run=submission.id,
             expect=allowed_from(to, live_body=live_body),
             memos=memos,
-            tells=_tells(run, to, holds_handle, enters_again),
+            tells=_tells(run, to, holds_handle, enters_again, live_body and to is Status.SUSPENDED),
             submission=submission if to in ENDED else None,
             tells_run=True,
         )
@@ -94,10 +94,17 @@ def changed(run: RunState, **flags: bool) -> RunChanged:
     return RunChanged(by="body", **(run.submission.about() | flags))
 
 
-def without_body(run: RunState, *, awaits_message: bool = False) -> RunChanged:
-    """The event that the run has no body now, and so is in no phase of one; it can be talked to only if it
-    waits for a message to get a body."""
-    return changed(run, interactive=awaits_message, streaming=False, compacting=False)
+def lose_body(
+    run: RunState, *before: Event, awaits_message: bool = False, memos: tuple[Memo, ...] = ()
+) -> Moves:
+    """Commit that a run which waits has no body now, and so is in no phase of one; it can be talked to only
+    if it waits for a message to get a body."""
+    event = changed(run, interactive=awaits_message, streaming=False, compacting=False)
+    terms = run.submission.terms
+    if not terms.bodiless:
+        memos = (run.wakes_at(run.waits_until, terms.waits, bodiless=True), *memos)
+    outcome = yield from note(run, *before, event, memos=memos)
+    return outcome
 
 
 def _overtaken(run: RunState, *, remove: bool) -> bool:
@@ -113,7 +120,7 @@ def _overtaken(run: RunState, *, remove: bool) -> bool:
 
 
 def _tells(
-    run: RunState, to: Status, holds_handle: bool, enters_again: bool
+    run: RunState, to: Status, holds_handle: bool, enters_again: bool, waits: bool
 ) -> tuple[tuple[Kind, str, object], ...]:
     """What the supervisor must hear before anyone else."""
     id = run.id
@@ -121,7 +128,7 @@ def _tells(
         return (("supervisor", "", Cancelling(id)),)  # the body keeps its slot until it has ended
     if to in ENDED:
         return (("supervisor", "", Ended(id, holds_handle)),)
-    left: tuple[Kind, str, object] = ("supervisor", "", Left(id, run.generation))
+    left: tuple[Kind, str, object] = ("supervisor", "", Left(id, run.generation, body_waits=waits))
     if to is Status.CANCELLING:
         return (left, ("supervisor", "", Cancelling(id)))
     if enters_again:

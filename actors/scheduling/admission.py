@@ -20,6 +20,7 @@ from ...protocol.errors import Conflict, Draining, GreenroomError, Internal, Que
 from ...protocol.events import RunChanged, RunStateChanged
 from ...protocol.fold import Projection
 from ...protocol.states import Status
+from ...protocol.values import shown
 from ..actor import Kind
 from ..channel import Reply
 from ..effects import Effects
@@ -329,4 +330,6 @@ class _New(msgspec.Struct, frozen=True, gc=False):
 def _refuse_other_use(request_id: str, id: str, committed: Projection) -> NoReturn:
     run = committed.runs.get(id)
     details = {} if run is None else {"run": run}
-    raise Conflict(f"request_id {request_id!r} was used for another submission: use a new one", **details)
+    raise Conflict(
+        f"request_id {shown(request_id)} was used for another submission: use a new one", **details
+    )

@@ -17,6 +17,7 @@ import msgspec
 from ...protocol.errors import Conflict, HandleLocked
 from ...protocol.states import Status
 from ...protocol.submission import OnConflict
+from ...protocol.values import shown
 from ..messages import Submission
 
 
@@ -49,7 +50,7 @@ Decision = Admit | Wait | Join | Refuse
 
 _WHY = {
     "join": "it runs something else, or is being cancelled",
-    "reject": "wait for it, cancel it, or submit with on_conflict 'queue', 'replace' or 'join'",
+    "reject": 'wait for it, cancel it, or submit with on_conflict "queue", "replace" or "join"',
 }
 
 
@@ -86,7 +87,7 @@ class Handles:
             return Join(admitted)
         about = self._active(name)
         active = holder if about is None else about.id
-        why = f"handle {name!r} is taken by run {active}: {_WHY[on_conflict]}"
+        why = f"handle {shown(name)} is taken by run {active}: {_WHY[on_conflict]}"
         return Refuse(Conflict(why, active_run=active), about)
 
     def restore(
@@ -174,7 +175,7 @@ class Handles:
         if holder is None:
             return None
         return HandleLocked(
-            f"handle {name!r} is locked by run {holder}: its parameters can change when that has ended",
+            f"handle {shown(name)} is locked by run {holder}: its parameters can change when that has ended",
             active_run=holder,
         )
 

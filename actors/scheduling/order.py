@@ -121,9 +121,14 @@ class Order:
             self._forget_idle(lane, known)
         self.trials.leave(run)
 
-    def give_back(self, run: str, lane: str, generation: int, now: float) -> None:
+    def give_back(
+        self, run: str, lane: str, generation: int, now: float, *, body_waits: bool = False
+    ) -> None:
         """A run gives its slot back. A slot of an older generation frees nothing."""
-        self.trials.gave_back(run, now)
+        if body_waits:
+            self.trials.waits(run)
+        else:
+            self.trials.lost_body(run, now)
         if self.executing.get(run) != generation:
             return
         del self.executing[run]

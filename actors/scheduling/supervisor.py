@@ -20,6 +20,7 @@ from ...protocol.errors import NoActiveRun
 from ...protocol.events import EngineChanged, HandleChanged, LaneChanged, RunChanged, RunStateChanged
 from ...protocol.names import MAIN
 from ...protocol.states import PENDING, Status, allowed_from
+from ...protocol.values import shown
 from ..actor import Actor, Directory
 from ..channel import Reply
 from ..effects import Effects, Spawn
@@ -287,13 +288,15 @@ class SupervisorMachine:
         submission = self.pending.get(message.run)
         if submission is not None:
             self.order.leave(message.run, submission.lane)
+            if not message.live_body:
+                self.order.trials.lost_body(message.run, self._now)
 
     def _left(self, message: Left) -> None:
         submission = self.pending[message.run]
         if message.generation is None:
             self.order.leave(message.run, submission.lane)
         else:
-            self._give_back(submission, message.generation)
+            self._give_back(submission, message.generation, body_waits=message.body_waits)
 
     def _not_started(self, message: NotStarted) -> None:
         submission = self.pending.get(message.run)
@@ -308,9 +311,9 @@ class SupervisorMachine:
         if generation is not None:
             self._give_back(submission, generation)
 
-    def _give_back(self, submission: Submission, generation: int) -> None:
+    def _give_back(self, submission: Submission, generation: int, *, body_waits: bool = False) -> None:
         run = submission.id
-        self.order.give_back(run, submission.lane, generation, self._now)
+        self.order.give_back(run, submission.lane, generation, self._now, body_waits=body_waits)
         if self._waiters:
             for runs, reply in self._waiters:
                 runs.discard(run)
@@ -365,9 +368,9 @@ class SupervisorMachine:
         elif admitted is not None:
             self.effects.tell("run", admitted.id, message)
         elif self.handles.taken_by(target) is not None or self.handles.waiting(target):
-            message.reply.fail(NoActiveRun(f"handle {target!r} has no active run"))
+            message.reply.fail(NoActiveRun(f"handle {shown(target)} has no active run"))
         else:
-            message.reply.fail(NoActiveRun(f"{target!r} is no pending run, nor a handle that has one"))
+            message.reply.fail(NoActiveRun(f"{shown(target)} is no pending run, nor a handle that has one"))
 
     def _set_params(self, message: SetParams) -> None:
         locked = self.handles.locked(message.handle)

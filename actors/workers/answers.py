@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from ...protocol.codec import misfit
 from ...protocol.errors import Invalid, TooLarge
-from ...protocol.values import json_value
+from ...protocol.values import json_value, shown
 from .states import Failing, Work
 
 _MAX_ERROR = 2000
@@ -52,7 +53,8 @@ def result(status: int, body: bytes, max_bytes: int) -> Any:
     try:
         answer = _decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise Unusable("bad_answer", f'its answer is not {{"result", "error"}}: {error}') from None
+        reason = misfit(error, "all of it").message
+        raise Unusable("bad_answer", f'its answer is not {{"result", "error"}}: {reason}') from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise Unusable("bad_json", f"its answer is no JSON: {error}{_excerpt(body)}") from None
     if answer.error:
@@ -87,4 +89,4 @@ def _value(raw: msgspec.Raw, max_bytes: int) -> Any:
 def _excerpt(body: bytes) -> str:
     text = body[: 4 * _EXCERPT].decode("utf-8", "replace").strip()
     short = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
-    return f": {short!r}" if short else ""
+    return f": {shown(short)}" if short else ""

@@ -178,7 +178,9 @@ class Workers:
         with trio.move_on_after(_COMMITTED_WITHIN) as scope:
             await self._entry.ask(Complete(queue_id, worker_id, result, failed, Reply()), self._queue)
         if scope.cancelled_caught:
-            raise Unavailable(f"what became of queue item {queue_id!r} is known, but isn't committed yet")
+            raise Unavailable(
+                f"what became of queue item {shown(queue_id)} is known, but isn't committed yet"
+            )
         if refused is not None:
             raise refused
 

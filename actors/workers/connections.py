@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import httpcore
 import trio
 
+from ...protocol.values import shown
 from .dialing import CheckedNetwork
 from .networks import Networks
 from .push import PushFailed
@@ -218,7 +219,7 @@ def _check_head(response: httpcore.Response) -> None:
         raise _too_large(f"{int(size):,}")
     encoding = headers.get(b"content-encoding", "identity")
     if encoding.lower() != "identity":
-        raise PushFailed("bad_http", f"the answer is encoded as {encoding[:40]!r}, which was not asked for")
+        raise PushFailed("bad_http", f"the answer is encoded as {shown(encoding)}, which was not asked for")
 
 
 def _too_large(size: str) -> PushFailed:

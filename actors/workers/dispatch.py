@@ -10,6 +10,7 @@ import trio
 
 from ...protocol.errors import Unavailable
 from ...protocol.flow.records import WorkerState
+from ...protocol.values import shown
 from ..channel import Reply
 from ..engine.entry_point import EntryPoint
 from .answers import Unusable, request, result
@@ -94,12 +95,16 @@ class Dispatch:
                     given(taker, "")
             raise
         taker = await self._ask(withdraw, self._queue)
-        waited = f"worker {taker!r} has not completed it" if taker else "no worker took it from the queue"
+        waited = (
+            f"worker {shown(taker)} has not completed it" if taker else "no worker took it from the queue"
+        )
         raise WorkFailed("timeout", f"{waited} within {work.timeout:g} s", taker)
 
     async def _call(self, work: Work, worker: WorkerState, body: bytes, headers: dict[str, str]) -> Any:
         def failed(code: Failing, message: str) -> WorkFailed:
-            return WorkFailed(code, f"worker {worker.id!r} at {worker.url}: {message}", worker.id, worker.url)
+            return WorkFailed(
+                code, f"worker {shown(worker.id)} at {worker.url}: {message}", worker.id, worker.url
+            )
 
         try:
             with trio.move_on_after(work.timeout):

@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from urllib.parse import urlsplit
 
 from ...protocol.errors import Invalid
+from ...protocol.values import shown
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -58,7 +59,7 @@ class Networks:
         try:
             found = ip_address(address)
         except ValueError:
-            return f"{address!r} is not an IP address"
+            return f"{shown(address)} is not an IP address"
         never = _never(found)
         if never is not None or any(_plain(found) in network for network in self._allowed):
             return never
@@ -97,7 +98,7 @@ def _network(text: object) -> Network:
         network = ip_network(text)
     except ValueError:
         raise Invalid(
-            f"worker_networks: {text!r} is not a network: write it like 10.0.0.0/8 or fd00::/8",
+            f"worker_networks: {shown(text)} is not a network: write it like 10.0.0.0/8 or fd00::/8",
             value=str(text),
         ) from None
     for refused, kind in _REFUSED.items():

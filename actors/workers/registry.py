@@ -19,6 +19,7 @@ from ...persistence.flows import WorkerGone, WorkerRow
 from ...protocol.errors import GreenroomError, NotFound, QueueFull, Unavailable
 from ...protocol.events import NodeWorkerChanged
 from ...protocol.flow.records import WorkerState, WorkerStatus
+from ...protocol.values import shown
 from ..actor import Actor
 from ..journal.change import Change
 from ..journal.journal import Journal
@@ -152,7 +153,7 @@ class Registry(Actor):
             return
         if not self._silent:
             raise QueueFull(
-                f"worker {id!r} can't be registered: {MAX_WORKERS:,} are, as many as there may be, "
+                f"worker {shown(id)} can't be registered: {MAX_WORKERS:,} are, as many as there may be, "
                 "and all of them are online",
                 limit=MAX_WORKERS,
             )
@@ -161,7 +162,9 @@ class Registry(Actor):
     def _heartbeat(self, message: Heartbeat) -> None:
         worker = self._workers.get(message.worker)
         if worker is None or worker.told == "forgotten":
-            raise NotFound(f"no worker {message.worker!r} is registered: register it", value=message.worker)
+            raise NotFound(
+                f"no worker {shown(message.worker)} is registered: register it", value=message.worker
+            )
         if message.load is not None:
             worker.load, worker.calls = message.load, 0
             worker.beat += 1
@@ -330,7 +333,7 @@ class Registry(Actor):
         if best is None:
             offline = len(self._serving.get(message.service, ()))
             rest = f"; {offline} that would are offline" if offline else ": start one that registers here"
-            raise WorkFailed("no_worker", f"no worker that is online serves {message.service!r}{rest}")
+            raise WorkFailed("no_worker", f"no worker that is online serves {shown(message.service)}{rest}")
         return best
 
     def _callable(self, service: str) -> Iterable[_Worker]:

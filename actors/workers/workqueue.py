@@ -16,6 +16,7 @@ import trio
 
 from ...protocol.errors import Conflict
 from ...protocol.flow.records import QueueItem
+from ...protocol.values import shown
 from ..actor import Actor
 from ..channel import Reply
 from .messages import Complete, End, Extend, GiveBack, Offer, Poll, Unpoll, Withdraw
@@ -162,12 +163,14 @@ class WorkQueue(Actor):
         lease = self._leases.get(id)
         if lease is None:
             raise Conflict(
-                f"queue item {id!r} is not to be worked on: it was completed or withdrawn, or nothing was "
-                f"heard of its worker for {VISIBLE_FOR:g} s; drop it",
+                f"queue item {shown(id)} is not to be worked on: it was completed or withdrawn, or "
+                f"nothing was heard of its worker for {VISIBLE_FOR:g} s; drop it",
                 item=id,
             )
         if worker is not None and worker != lease.worker:
-            raise Conflict(f"queue item {id!r} is worked on by another worker, not by {worker!r}", item=id)
+            raise Conflict(
+                f"queue item {shown(id)} is worked on by another worker, not by {shown(worker)}", item=id
+            )
         return lease
 
     # What follows from it.
@@ -212,7 +215,9 @@ class WorkQueue(Actor):
     def _runs_out(self, lease: _Lease) -> None:
         del self._leases[lease.id]
         del self._offered[lease.item.reply]
-        why = f"worker {lease.worker!r} took it from the queue and was not heard of for {VISIBLE_FOR:g} s"
+        why = (
+            f"worker {shown(lease.worker)} took it from the queue and was not heard of for {VISIBLE_FOR:g} s"
+        )
         lease.item.reply.fail(WorkFailed("expired", why, lease.worker))
 
     def _waits_no_more(self, item: _Item) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 
 from ...protocol.errors import Forbidden, Invalid, Unauthorized
+from ...protocol.values import shown
 from ..config import GatewayConfig
 from . import origins
 from .tokens import EVERYONE, LOCAL_WORKER, Caller, Tokens
@@ -24,13 +25,13 @@ class Access:
         """Whether workers on this machine need no token."""
         if self._tokens is None and not origins.is_loopback(config.host):
             raise Invalid(
-                f"host {config.host!r} can be reached from elsewhere, so a token_file is needed: "
+                f"host {shown(config.host)} can be reached from elsewhere, so a token_file is needed: "
                 "make one with `greenroom token add`, or listen on 127.0.0.1",
                 value=config.host,
             )
         if self.admits_local_workers and not origins.is_loopback(config.host):
             raise Invalid(
-                f"workers_without_token is 'loopback', and host {config.host!r} can be reached from "
+                f"workers_without_token is 'loopback', and host {shown(config.host)} can be reached from "
                 "elsewhere: give the workers tokens (`greenroom token add NAME --role worker`), or listen "
                 "on 127.0.0.1",
                 value=config.workers_without_token,
@@ -54,11 +55,12 @@ class Access:
         HTTP/1.0 only, which no browser speaks."""
         if host is not None and not origins.is_known_host(host, self._hosts):
             raise Forbidden(
-                f"the Host {host!r} is not one of this gateway's: add it to allowed_hosts if it is", host=host
+                f"the Host {shown(host)} is not one of this gateway's: add it to allowed_hosts if it is",
+                host=host,
             )
         if origin is not None and not self.is_allowed_origin(origin, host, secure=secure):
             raise Forbidden(
-                f"pages of {origin!r} may not use this gateway: add it to allowed_origins if they may",
+                f"pages of {shown(origin)} may not use this gateway: add it to allowed_origins if they may",
                 origin=origin,
             )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ...protocol.errors import GreenroomError, NoActiveRun, NotFound
 from ...protocol.names import FLOW
 from ...protocol.records import RunRecord
+from ...protocol.values import shown
 from ..stream.filters import narrowed
 from ..stream.snapshots import filtered_in_slices
 from .scopes import Scope, without_strangers
@@ -51,7 +52,7 @@ class LimitedEngine(_Denied):
         """One run; `NotFound` also where it is somebody else's."""
         run = await self._engine.get_run(run_id)
         if not self._scope.sees(run):
-            raise NotFound(f"no run has the id {run_id!r}", value=run_id)
+            raise NotFound(f"no run has the id {shown(run_id)}", value=run_id)
         return run
 
     async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
@@ -74,7 +75,7 @@ class LimitedEngine(_Denied):
         else:
             if not self._scope.sees(run):
                 self._scope.check_whole_handle(run_or_handle)
-                raise NoActiveRun(f"{run_or_handle!r} is no pending run, nor a handle that has one")
+                raise NoActiveRun(f"{shown(run_or_handle)} is no pending run, nor a handle that has one")
         return await self._engine.inject(run_or_handle, message, by=by)
 
     async def answer(self, interrupt_id: str, data: Any, *, by: str = "app") -> str:
@@ -198,7 +199,7 @@ class _LimitedFlows(_Denied):
         try:
             await self._limited.get_run(run_id)
         except NotFound:
-            raise NotFound(f"no run of a flow has the id {run_id!r}", value=run_id) from None
+            raise NotFound(f"no run of a flow has the id {shown(run_id)}", value=run_id) from None
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from ...protocol.errors import Forbidden
 from ...protocol.names import lane_name
 from ...protocol.patterns import Patterns, Within
 from ...protocol.records import RunRecord
+from ...protocol.values import shown
 
 
 class Scope(Within, frozen=True):
@@ -56,7 +57,7 @@ class Scope(Within, frozen=True):
 
 def _check(what: str, allowed: Patterns | None, name: str) -> None:
     if allowed is not None and name not in allowed:
-        raise Forbidden(f"this token is limited to the {what} {allowed}, and {name!r} is none of them")
+        raise Forbidden(f"this token is limited to the {what} {allowed}, and {shown(name)} is none of them")
 
 
 def without_strangers(details: Mapping[str, Any], scope: Scope) -> dict[str, Any]:

@@ -162,6 +162,8 @@ class ClientFlows:
     ) -> tuple[Sequence[FlowTask], int]:
         """See `Flows.tasks`."""
         check_page(limit, offset)
+        if version is not None:
+            check_text("version", version)
         command = wire.ListTasks(
             id=self._link.number(),
             status=None if status is None else sorted(check_statuses(status)),

@@ -20,7 +20,15 @@ from ...protocol.states import Status
 from ...protocol.submission import OnConflict
 from ...protocol.validation import HIGHEST_SEQ, LONGEST_POLL, MAX_SERVICES, FilesFate
 from ..tasks.forms import STATUSES
-from ..tasks.input import MAX_PAGE, MAX_PAGE_SIZE, FindTasks, NewVersion, PollQueue, RegisterWorker
+from ..tasks.input import (
+    MAX_PAGE,
+    MAX_PAGE_SIZE,
+    FindTasks,
+    FindWorkers,
+    NewVersion,
+    PollQueue,
+    RegisterWorker,
+)
 from .schemas import Json, properties
 
 _HIGHEST = 2**31 - 1
@@ -150,13 +158,14 @@ _OF_TASK_CALLS: dict[str, Json] = {
     "worker_id": _REQUIRED,
 }
 _OF_TASK_CALL: dict[type[msgspec.Struct], dict[str, Json]] = {
+    FindWorkers: {"service": TEXT},
     FindTasks: {"status": _words("", *dict.fromkeys(STATUSES.values()))},
     NewVersion: {"status": _words("", "draft", "published")},
     PollQueue: {"worker_id": NAME},
     RegisterWorker: {"id": NAME, "type": _words("", "http", "queue", "async")},
 }
 """Of the calls of existing clients of flows and of workers. Those also take what no schema here says: names
-in other spellings, unknown ones, and null or nothing for what is left out."""
+in other spellings, and unknown ones."""
 
 
 def of_task_calls(kind: type[msgspec.Struct], name: str, schema: Json) -> Json:

@@ -37,6 +37,7 @@ from .schemas import (
     properties,
     ref,
     refusals,
+    schema_of,
     schemas,
     tag,
     without_null,
@@ -185,6 +186,21 @@ _ERROR: Json = {
     "required": ["code", "message", "details"],
 }
 
+_SENT: Json = {
+    "type": "object",
+    "description": "One server-sent event, of which the answer is a sequence.",
+    "properties": {
+        "id": {"type": "string"},
+        "event": {"type": "string"},
+        "data": {
+            "type": "string",
+            "contentMediaType": JSON_TYPE,
+            "contentSchema": {"anyOf": [schema_of(Event), ref("Resync")]},
+        },
+    },
+    "required": ["data"],
+}
+
 
 # Of AsyncAPI.
 
@@ -274,7 +290,7 @@ def _request(entry: Entry, http: Http) -> Json:
         answer = {
             "type": "object",
             "properties": {name: without_null(answers[name][0]) for name in names},
-            "required": list(names),
+            "required": [name for name in names if name != "next"],  # it is there where there are more
         }
     responses = {str(http.status): answered("Carried out.", without_null(answer))}
     if entry.wire in (wire.Submit, flow_wire.StartFlow):
@@ -300,7 +316,7 @@ def _own_requests() -> dict[tuple[str, str], Json]:
     refused = refusals(body=False)
     public = {name: refused[name] for name in ("429", "default")}
     lane = parameter("lane", "path", in_text(LANE), required=True)
-    events = {"description": "Server-sent events.", "content": {"text/event-stream": {"schema": text}}}
+    events = {"description": "Server-sent events.", "content": {"text/event-stream": {"schema": _SENT}}}
     figures = {"description": "Figures for Prometheus.", "content": {"text/plain": {"schema": text}}}
     source = {
         "description": "The module.",

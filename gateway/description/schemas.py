@@ -57,10 +57,17 @@ def in_text(schema: Json) -> Json:
 
 
 def passed_over(schema: Json) -> Json:
-    """A number in a query where nothing and null are as good as leaving it out."""
+    """A number in a query where nothing is as good as leaving it out."""
     if schema.get("type") not in ("integer", "number"):
         return schema
-    return {"anyOf": [schema, {"type": "string", "enum": ["", "null"]}]}
+    return {"anyOf": [schema, {"type": "string", "maxLength": 0}]}
+
+
+def or_null(schema: Json) -> Json:
+    """A field of a body where null is as good as leaving it out."""
+    null: Json = {"type": "null"}
+    kinds: list[Json] = schema.get("anyOf", [schema])
+    return schema if null in kinds else {"anyOf": [*kinds, null]}
 
 
 def refusals(body: bool) -> Json:

@@ -15,6 +15,7 @@ from .schemas import (
     answered,
     fields,
     in_text,
+    or_null,
     parameter,
     passed_over,
     refusals,
@@ -47,7 +48,8 @@ def _request(task: TaskCall) -> Json:
         ]
     else:
         required = [name for name in given if given[name][1]]
-        schema: Json = {"type": "object", "properties": {name: given[name][0] for name in given}}
+        own = {name: schema if needed else or_null(schema) for name, (schema, needed) in given.items()}
+        schema: Json = {"type": "object", "properties": own}
         if required:
             schema["required"] = required
         request["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": schema}}}

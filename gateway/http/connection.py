@@ -86,6 +86,8 @@ class Http:
             response = self._refusal(error)
         except _Gone:
             return False
+        except trio.BrokenResourceError:  # the client broke off in the middle of its request
+            raise
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
             response = self._refusal(Internal("a fault of the gateway, which has been logged"))
@@ -112,7 +114,9 @@ class Http:
         headers = header_list(response) + self._cross_origin(request)
         if response.stream is None and response.status not in (204, 304):
             headers.append(("Content-Length", str(response.length)))
-        if machine.their_state is not h11.DONE or self.finishing:
+        with_body = self._requests.method != "HEAD"
+        streams = response.stream is not None and with_body
+        if machine.their_state is not h11.DONE or self.finishing or streams:
             headers.append(("Connection", "close"))
         data = (
             machine.send(
@@ -124,8 +128,7 @@ class Http:
             )
             or b""
         )
-        with_body = self._requests.method != "HEAD"
-        if response.stream is not None and with_body:
+        if streams:
             await self._send_all(data)
             await self._stream_body(response)
             return
@@ -311,7 +314,7 @@ class Http:
 
     async def _until_gone(self, scope: trio.CancelScope) -> None:
         while await self._stream.receive_some(4096):
-            pass  # whatever it says meanwhile: an answer without end is its last
+            pass  # whatever it says meanwhile: `Connection: close` has told it that this answer is the last
         scope.cancel()
 
     async def _write(self, data: bytes) -> None:

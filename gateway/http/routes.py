@@ -10,10 +10,11 @@ import attrs
 import msgspec
 import trio
 
-from ...protocol.codec import JSON, in_json_words, place_and_reason
+from ...protocol.codec import JSON, misfit
 from ...protocol.commands import GetSnapshot
 from ...protocol.errors import Invalid, NotFound, Unavailable
 from ...protocol.names import check_name, lane_name
+from ...protocol.values import shown
 from ..auth.tokens import Caller, Role
 from ..commands.entries import Entry
 from ..commands.table import TABLE
@@ -94,18 +95,14 @@ def _command_in(entry: Entry, call: Call) -> tuple[Any, dict[str, str]]:
         _make_whole(given, entry)
     for name, value in call.names.items():
         if given.setdefault(name, value) != value:
-            raise Invalid(f"{name}: {value!r} in the path, and something else beside it", path=name)
+            raise Invalid(f"{name}: {shown(value)} in the path, and something else beside it", path=name)
     for name in ("id", "type"):
         if name in given:
             raise Invalid(f"message: object contains unknown field {name}", path=name)
     try:
         return msgspec.convert({"id": 0, **given}, entry.wire, strict=not reads), called
     except msgspec.ValidationError as error:
-        place, reason = place_and_reason(error)
-        path = place.lstrip(".")
-        raise _as_called(
-            Invalid(f"{path or 'message'}: {in_json_words(reason)}", path=path), called
-        ) from None
+        raise _as_called(misfit(error, "message"), called) from None
 
 
 def _as_called(error: Invalid, called: dict[str, str]) -> Invalid:
@@ -135,7 +132,7 @@ async def _state(entry: Entry, call: Call) -> Response:
 def _query(request: Request, entry: Entry) -> dict[str, Any]:
     for field in msgspec.structs.fields(entry.wire):
         if "null" in request.query.get(field.name, ()) and not _takes_text(field.type):
-            raise Invalid(f"{field.name}: expected a number, got 'null'", path=field.name)
+            raise Invalid(f"{field.name}: expected a number, got null", path=field.name)
     return {name: values[0] if len(values) == 1 else values for name, values in request.query.items()}
 
 

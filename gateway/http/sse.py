@@ -12,6 +12,7 @@ from ...actors.channel import Channel
 from ...actors.journal.stream import FellBehind
 from ...protocol.errors import Invalid, RateLimited
 from ...protocol.events import Filter
+from ...protocol.values import shown
 from ..auth.tokens import Caller
 from ..shared import Shared
 from ..stream.feeds import Feed
@@ -29,7 +30,7 @@ def events(shared: Shared, request: Request, caller: Caller) -> Response:
     """The answer to a request for events. Raises `Invalid`, `Forbidden` and `RateLimited`."""
     unknown = sorted(set(request.query) - _KNOWN)
     if unknown:
-        raise Invalid(f"the query has {unknown[0]!r}; it may have {', '.join(sorted(_KNOWN))}")
+        raise Invalid(f"the query has {shown(unknown[0])}; it may have {', '.join(sorted(_KNOWN))}")
     wanted = {
         field: frozenset(request.query[name]) for name, field in _FIELDS.items() if name in request.query
     }
@@ -48,16 +49,16 @@ def events(shared: Shared, request: Request, caller: Caller) -> Response:
 
 def _after(shared: Shared, request: Request) -> int:
     """From where on; -1 where it isn't known."""
+    after = request.query.get("after", [None])[0]
+    if after is not None and not after.isdecimal():
+        raise Invalid(f"after: {shown(after)} is no number of an event", path="after")
     last = request.header("last-event-id")
     if last is None and "last_event_id" in request.query:
         last = request.query["last_event_id"][0]
     if last is not None:
         epoch, _, number = last.rpartition(":")
-    elif "after" in request.query:
-        number = request.query["after"][0]
-        epoch = (request.query.get("epoch") or [shared.epoch])[0]
-        if not number.isdecimal():
-            raise Invalid(f"after: {number[:50]!r} is no number of an event", path="after")
+    elif after is not None:
+        epoch, number = (request.query.get("epoch") or [shared.epoch])[0], after
     else:
         return shared.engine.stream.last_seq
     if epoch != shared.epoch or not (number.isdecimal() and number.isascii() and len(number) < 20):

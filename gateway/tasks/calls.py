@@ -20,6 +20,7 @@ from ...protocol.flow.paths import parse_target
 from ...protocol.flow.records import VersionStatus, WorkerKind
 from ...protocol.names import FLOW, check_name
 from ...protocol.submission import flow_options
+from ...protocol.values import shown
 from ..auth.tokens import Role
 from ..commands.entries import Context
 from ..http.responses import Response, answer, refusal
@@ -56,7 +57,7 @@ async def _register(context: Context, given: RegisterWorker) -> Response:
     """Be a worker that is called (`http`), or that takes its work from the queue (`queue`)."""
     kind = _KINDS.get(given.type)
     if kind is None:
-        text = f"type: {given.type[:100]!r} is no kind of worker: it must be 'http', 'queue' or 'async'"
+        text = f'type: {shown(given.type)} is no kind of worker: it must be "http", "queue" or "async"'
         raise Invalid(text, path="type")
     url = given.url
     if kind == "queue" and "://" not in url:
@@ -85,7 +86,7 @@ async def _heartbeat(context: Context, given: WorkerHeartbeat) -> Response:
 
 async def _list_workers(context: Context, given: FindWorkers) -> Response:
     """The workers."""
-    if given.ttl is not None and not given.ttl >= 0:
+    if not given.ttl >= 0:
         raise Invalid(f"ttl: must be a number of seconds, 0 or more (got {given.ttl:g})", path="ttl")
     workers = await context.engine.workers.list(given.service, given.ttl or None)
     return answer([forms.Worker.of(worker) for worker in workers])
@@ -95,7 +96,7 @@ async def _allocate(context: Context, given: AllocateWorker) -> Response:
     """The worker with the least load of those that can be called."""
     worker = await context.engine.workers.allocate(given.service)
     if worker is None:
-        raise Unavailable(f"no worker that is online and can be called serves {given.service!r}")
+        raise Unavailable(f"no worker that is online and can be called serves {shown(given.service)}")
     return answer(forms.Worker.of(worker))
 
 
@@ -128,7 +129,8 @@ async def _add_version(context: Context, given: NewVersion) -> Response:
     definition = given.definition_yaml or given.definition_json
     if definition == "":
         raise Invalid("definition_json: there is none, nor a definition_yaml", path="definition_json")
-    with _named(flow="flow_id"):
+    written = "definition_yaml" if given.definition_yaml else "definition_json"
+    with _named(**{"flow": "flow_id", "the definition": written}):
         row = await context.engine.flows.put_version(
             given.flow_id,
             definition,
@@ -184,7 +186,8 @@ async def _list_tasks(context: Context, given: FindTasks) -> Response:
         version=given.flow_version_id,
     )
     skipped = offset_of(given, size)
-    tasks, total = await find(limit=size, offset=skipped)
+    with _named(version="flow_version_id"):
+        tasks, total = await find(limit=size, offset=skipped)
     if tasks and len(tasks) < size:
         _check_whole(not (await find(limit=1, offset=skipped + len(tasks)))[0])
     return answer(forms.Page([forms.Task.of(task) for task in tasks], total, page, size))
@@ -229,7 +232,7 @@ async def _signal(context: Context, given: TaskSignal) -> Response:
 
 async def _check_task(context: Context, id: str) -> None:
     if (await context.engine.get_run(id)).job != FLOW:
-        raise NotFound(f"no task has the id {id!r}", value=id)
+        raise NotFound(f"no task has the id {shown(id)}", value=id)
 
 
 # The queue.

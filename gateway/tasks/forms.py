@@ -14,6 +14,7 @@ import msgspec
 from ...protocol.errors import Invalid
 from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, QueueItem, VersionRow, WorkerState
 from ...protocol.states import Status
+from ...protocol.values import shown
 
 _One = TypeVar("_One")
 
@@ -36,7 +37,7 @@ def statuses(name: str) -> list[Status]:
     meant = [status for status, called in STATUSES.items() if called == name]
     if not meant:
         known = ", ".join(dict.fromkeys(STATUSES.values()))
-        raise Invalid(f"status: {name[:100]!r} is none; it is one of {known}", path="status")
+        raise Invalid(f"status: {shown(name)} is none; it is one of {known}", path="status")
     return meant
 
 

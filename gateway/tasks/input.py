@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from ...protocol.codec import JSON, in_json_words, place_and_reason
+from ...protocol.codec import JSON, misfit
 from ...protocol.errors import GreenroomError, Invalid
 from ...protocol.values import shown
 from ..http.head import Request
@@ -32,9 +32,7 @@ def read(kind: type[_Given], request: Request, body: bytes) -> _Given:
     try:
         return msgspec.convert(given, kind, strict=not request.query)  # numbers in a query are texts
     except msgspec.ValidationError as error:
-        place, reason = place_and_reason(error)
-        path = place.lstrip(".")
-        raise Invalid(f"{path or 'the request'}: {in_json_words(reason)}", path=path) from None
+        raise misfit(error, "the request") from None
 
 
 def named(error: _Refused, **names: str) -> _Refused:
@@ -131,7 +129,7 @@ class FindWorkers(msgspec.Struct):
     """Who serves a service, and was heard of within `ttl` seconds."""
 
     service: str | None = None
-    ttl: float | None = None
+    ttl: float = 0
 
 
 class AllocateWorker(msgspec.Struct):

@@ -19,6 +19,7 @@ from ..persistence.addresses import parse_addresses
 from ..protocol.errors import GreenroomError
 from ..protocol.names import check_name, lane_name
 from ..protocol.structuring import Several
+from ..protocol.values import shown
 from .durations import duration
 
 _NONE = "none"
@@ -44,12 +45,6 @@ def _number(text: str) -> Any:
         except ValueError:
             continue
     return text
-
-
-def shown(value: Any) -> str:
-    """A value in a message; never a long one."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def whole(least: int, most: int | None = None) -> Kind:

@@ -20,6 +20,7 @@ from ..gateway.config import GatewayConfig, Limits
 from ..modulepath import search_current_folder
 from ..protocol.errors import GreenroomError, Invalid
 from ..protocol.structuring import told
+from ..protocol.values import shown
 from . import kinds
 from .kinds import Kind
 from .mistakes import ConfigMistakes, Mistake
@@ -221,7 +222,7 @@ def _prepare(cls: type, above: Path_ = ()) -> Iterator[tuple[Path_, Kind]]:
 
     def checked(value: Any, type_: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise ValueError(f"must be a table, not {kinds.shown(value)}")
+            raise ValueError(f"must be a table, not {shown(value)}")
         return structure(value, type_)
 
     _converter.register_structure_hook(cls, checked)

@@ -76,8 +76,8 @@ def _callee(exec: Exec, otherwise: ExecType, service: str | None, func: str | No
     """What is said in vain, or not said, of what is called; `service` and `func` are the node's."""
     exec_type = exec.elsewhere(otherwise)
     if exec_type != "local" and exec.func is not None:
-        return [("func", f"is of no use with exec_type {exec_type!r}: that calls a service")]
+        return [("func", f"is of no use with exec_type {shown(exec_type)}: that calls a service")]
     if not exec.target(exec_type, service, func):
         field, what = ("func", "a function") if exec_type == "local" else ("service", "a service")
-        return [(field, f"is missing: exec_type {exec_type!r} calls {what}")]
+        return [(field, f"is missing: exec_type {shown(exec_type)} calls {what}")]
     return []

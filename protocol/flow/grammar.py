@@ -79,7 +79,8 @@ class _Reader:
     def read(self) -> Term:
         last = self._tokens[-1]
         if last.kind == "other":
-            what = "a text that isn't closed" if last.text in "\"'" else f"{last.text!r}, which means nothing"
+            unclosed = last.text in "\"'"
+            what = "a text that isn't closed" if unclosed else f"{shown(last.text)}, which means nothing"
             self._wrong(f"there is {what}", last.at)
             return Literal(None)
         try:
@@ -179,7 +180,7 @@ class _Reader:
             while closing != ")" and self._takes("mark", ","):
                 parts.append(self._either())
             if not self._takes("mark", mark):
-                raise self._stopped(f"{mark!r} is missing before {self._token}")
+                raise self._stopped(f"{shown(mark)} is missing before {self._token}")
         self._depth -= 1
         return parts
 
@@ -226,7 +227,7 @@ class _Reader:
 
     def _unknown(self, token: _Token) -> None:
         instead = _SYMBOLS.get(token.text)
-        hint = f": did you mean {instead!r}?" if instead else suggestion(token.text, OPERATORS)
+        hint = f": did you mean {shown(instead)}?" if instead else suggestion(token.text, OPERATORS)
         self._wrong(f"unknown operator {shown(token.text)}{hint}", token.at)
 
     def _wrong(self, text: str, at: int) -> None:

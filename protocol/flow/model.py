@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 import attrs
 
-from ..values import copied
+from ..values import copied, shown
 from .expressions import Expression
 from .paths import Path, Scope, Source
 
@@ -191,14 +191,14 @@ class NodeExec(Exec):
         if not (self.service or self.func or self.exec_type):
             return node
         if not isinstance(node, Executor | Local | Foreach):
-            raise ValueError(f"is a node of kind {node.kind!r}, of which only params can be changed")
+            raise ValueError(f"is a node of kind {shown(node.kind)}, of which only params can be changed")
         stays = "local" if isinstance(node, Local) else node.exec_type
         if stays == "local_script" and not (self.service or self.func):
             raise ValueError("is a script, of which only params can be changed")
         exec_type = self.elsewhere("http" if stays == "local_script" else stays)
         target = self.target(exec_type, node.service, node.func)
         if not target:
-            raise ValueError(f"has no service, which exec_type {exec_type!r} would call")
+            raise ValueError(f"has no service, which exec_type {shown(exec_type)} would call")
         if isinstance(node, Local):
             if exec_type != "local":
                 raise ValueError("is a node of kind 'local', which calls no service")

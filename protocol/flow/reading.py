@@ -210,15 +210,17 @@ def _callee(kind: str, given: dict[str, Any]) -> list[Fault]:
     faults: list[Fault] = []
     if exec_type in ("http", "queue"):
         if not given.get("service"):
-            faults.append((("service",), f"is missing: exec_type {exec_type!r} calls a service"))
+            faults.append((("service",), f"is missing: exec_type {shown(exec_type)} calls a service"))
         if given.get("func"):
-            faults.append((("func",), f"is of no use with exec_type {exec_type!r}: that calls a service"))
+            faults.append(
+                (("func",), f"is of no use with exec_type {shown(exec_type)}: that calls a service")
+            )
     elif exec_type == "local" and not given.get("func") and not given.get("service"):
-        faults.append((("func",), "is missing: exec_type 'local' calls a function"))
+        faults.append((("func",), 'is missing: exec_type "local" calls a function'))
     if exec_type == "local_script" and _is_empty(given.get("script")):
-        faults.append((("script",), "is missing: exec_type 'local_script' starts a program"))
+        faults.append((("script",), 'is missing: exec_type "local_script" starts a program'))
     elif exec_type != "local_script" and not _is_empty(given.get("script")):
-        faults.append((("script",), "is of no use without exec_type 'local_script'"))
+        faults.append((("script",), 'is of no use without exec_type "local_script"'))
     return faults
 
 
@@ -285,7 +287,7 @@ def _teach(cls: type, kind: str | None = None) -> None:
             if key not in _ELSEWHERE.get(cls, ()):
                 faults.append(((key,), f"unknown field{suggestion(key, own)}"))
             elif not _is_empty(given[key]) and (key,) not in [keys for keys, _ in faults]:
-                where = "here" if kind is None else f"in a node of kind {kind!r}"
+                where = "here" if kind is None else f"in a node of kind {shown(kind)}"
                 faults.append(((key,), f"is of no use {where}"))
         try:
             made = make(given, cls)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import attrs
 
 from ..errors import Invalid
+from ..values import shown
 from .paths import Path, Scope
 
 
@@ -174,7 +175,7 @@ def combined(name: str, parts: Sequence[Term]) -> Term:
     wanted = {"and": None, "or": None, "not": 1, "exists": 1}.get(name, 2)
     if not parts if wanted is None else len(parts) != wanted:
         values = "at least one condition" if wanted is None else "one value" if wanted == 1 else "two values"
-        raise Invalid(f"{name!r} takes {values}, not {len(parts)}")
+        raise Invalid(f"{shown(name)} takes {values}, not {len(parts)}")
     match name:
         case "and":
             return Every(tuple(parts))

@@ -54,7 +54,8 @@ def read_yaml(text: str, faults: list[Fault]) -> Any:
         faults.append(((), f"can't be read as YAML: {error.problem or error.context}{at}"))
         raise Unreadable from None
     except (yaml.YAMLError, UnicodeError) as error:
-        faults.append(((), f"can't be read as YAML: {' '.join(str(error).split())}"))
+        reason = " ".join(str(error).split()).replace('in "<unicode string>", ', "at ")
+        faults.append(((), f"can't be read as YAML: {reason}"))
         raise Unreadable from None
     return builder.value
 

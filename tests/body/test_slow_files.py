@@ -1,13 +1,15 @@
 """A disk that is slow, or never answers, holds up the run that waits for it and no other."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from greenroom import Jobs, Run
-from greenroom.errors import Conflict, NotInteractive, RunTimedOut
+from greenroom import Engine, Jobs, Run
+from greenroom.errors import Conflict, GreenroomError, NotInteractive, RunTimedOut
 from greenroom.persistence.files import DiskFiles, PartFile
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.store import Checkpoint
@@ -250,3 +252,86 @@ async def test_no_body_begins_whose_time_was_over_before_its_checkpoint_had_been
             await ticket.result()
         assert raised.value.run.reason == "run_timeout"
         assert begun == []
+
+
+class Resumed:
+    """A run that goes on after a restart, while its checkpoint is being read."""
+
+    def __init__(self, folder) -> None:
+        self.store, self.folder, self.jobs = SlowStore(), folder, Jobs()
+        self.seen: list[Any] = []
+        self.answers: dict[str, Any] = {}
+
+        @self.jobs.job("resumes", resumable=True)
+        async def resumes(run: Run) -> None:
+            self.seen.append(run.checkpoint)
+            await run.save_checkpoint("saved")
+            while True:
+                self.seen.append(await run.next_message())
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Engine]:
+        async with open_engine(self.jobs, self.store, data_dir=self.folder) as engine:
+            self.ticket = await engine.submit("resumes", handle="slow")
+            await wait_all_tasks_blocked()
+        self.seen.clear()
+        self.store.goes_on = trio.Event()
+        async with open_engine(self.jobs, self.store, data_dir=self.folder) as self.engine:
+            await until_status(self.engine, self.ticket, "running")
+            yield self.engine
+
+    async def ask(self, *asks: tuple[str, Callable[[], Awaitable[Any]]]) -> None:
+        """Ask these in order; let the read go on when nobody is answered before it has ended."""
+
+        async def ask(name: str, send: Callable[[], Awaitable[Any]]) -> None:
+            try:
+                self.answers[name] = await send()
+            except GreenroomError as error:
+                self.answers[name] = type(error)
+
+        async with trio.open_nursery() as nursery:
+            for name, send in asks:
+                nursery.start_soon(ask, name, send)
+                await wait_all_tasks_blocked()
+            assert (self.answers, self.seen) == ({}, [])
+            self.store.goes_on.set()
+
+    def inject(self) -> Awaitable[Any]:
+        return self.engine.inject(self.ticket.id, "hello")
+
+    def cancel(self) -> Awaitable[Any]:
+        return self.engine.cancel(self.ticket.id)
+
+
+async def test_a_message_that_comes_while_a_resumed_runs_checkpoint_is_read_is_given_to_its_body(
+    autojump_clock, tmp_path
+):
+    resumed = Resumed(tmp_path)
+    async with resumed.opened():
+        await resumed.ask(("message", resumed.inject))
+        await wait_all_tasks_blocked()
+        assert resumed.answers == {"message": "accepted"}
+        assert resumed.seen == ["saved", "hello"]
+
+
+async def test_a_cancel_that_comes_while_a_resumed_runs_checkpoint_is_read_cancels_it_and_refuses_messages(
+    autojump_clock, tmp_path
+):
+    resumed = Resumed(tmp_path)
+    async with resumed.opened() as engine:
+        await resumed.ask(("cancel", resumed.cancel), ("message", resumed.inject), ("again", resumed.cancel))
+        assert resumed.answers["cancel"].status == "cancelling"
+        assert (resumed.answers["message"], resumed.answers["again"]) == (NotInteractive, Conflict)
+        await until_status(engine, resumed.ticket, "cancelled")
+        assert "hello" not in resumed.seen
+
+
+async def test_a_message_before_a_cancel_while_a_resumed_runs_checkpoint_is_read_was_accepted(
+    autojump_clock, tmp_path
+):
+    resumed = Resumed(tmp_path)
+    async with resumed.opened() as engine:
+        await resumed.ask(("message", resumed.inject), ("cancel", resumed.cancel))
+        assert resumed.answers["message"] == "accepted"
+        assert resumed.answers["cancel"].status == "cancelling"
+        await until_status(engine, resumed.ticket, "cancelled")

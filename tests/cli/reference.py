@@ -32,7 +32,7 @@ said in a sentence on standard error; with `--json` as an object there, with the
 `details` of the [error](errors.md). Where there is no such error, `code` is the name of the exit code.
 
 ```json
-{"code":"conflict","message":"handle 'alice' is taken by run 01a1…: …","details":{"active_run":"01a1…"}}
+{"code":"conflict","message":"handle \\"alice\\" is taken by run 01a1…: …","details":{"active_run":"01a1…"}}
 ```
 """
 

@@ -151,25 +151,25 @@ port = 1
 format = "xml"
 """
     assert mistakes(text, GREENROOM_MAX_CONCURRENT="few", GREENROOM_LOGS_LEVEL="loud") == [
-        "GREENROOM_LOGS_LEVEL: logs.level must be debug or info or warning or error, not 'loud'",
-        "GREENROOM_MAX_CONCURRENT: engine.max_concurrent must be a whole number, 0 or more, not 'few'",
-        "greenroom.toml:3: engine.max_concurent is unknown: did you mean 'max_concurrent'?",
+        'GREENROOM_LOGS_LEVEL: logs.level must be debug or info or warning or error, not "loud"',
+        'GREENROOM_MAX_CONCURRENT: engine.max_concurrent must be a whole number, 0 or more, not "few"',
+        'greenroom.toml:3: engine.max_concurent is unknown: did you mean "max_concurrent"?',
         "greenroom.toml:4: engine.store can't be used: a store's address begins with sqlite:///, "
         "postgresql://, mysql:// or mariadb://, and this one is 'mongo'",
         'greenroom.toml:5: engine.shutdown_timeout must be a time, in seconds or like "90m", "12h", "30d", '
-        "not 'soon'",
+        'not "soon"',
         "greenroom.toml:6: engine.lanes.images must be a whole number, 0 or more, not -1 "
         '(or "none", for no limit of its own)',
-        "greenroom.toml:6: engine.lanes.video must be a whole number, 0 or more, not 'many' "
+        'greenroom.toml:6: engine.lanes.video must be a whole number, 0 or more, not "many" '
         '(or "none", for no limit of its own)',
-        "greenroom.toml:9: engine.keep_runs.count must be a whole number, 0 or more, not True",
+        "greenroom.toml:9: engine.keep_runs.count must be a whole number, 0 or more, not true",
         "greenroom.toml:10: engine.keep_runs.years is unknown: there are count, age",
         "greenroom.toml:13: gateway.port must be a whole number, from 0 to 65535, not 65536",
         "greenroom.toml:15: gateway.limits.rate must be a number above 0, not 0",
         "greenroom.toml:16: gateway.limits.deep is unknown: there are "
         + ", ".join(path[-1] for path in SETTINGS if path[:2] == ("gateway", "limits")),
-        "greenroom.toml:19: gatway is unknown: did you mean 'gateway'?",
-        "greenroom.toml:23: logs.format must be text or json, not 'xml'",
+        'greenroom.toml:19: gatway is unknown: did you mean "gateway"?',
+        'greenroom.toml:23: logs.format must be text or json, not "xml"',
     ]
 
 
@@ -180,8 +180,8 @@ format = "xml"
         ("[engine]\nlanes = 3", "engine.lanes must be a table of limits, as in { images = 2 }, not 3"),
         ("[engine]\nstore = 3", "engine.store must be an address, or a list of them"),
         ("[engine]\njobs = 'app.jobs'", "engine.jobs must be a module and a name in it"),
-        ("[engine]\ndata_dir = ''", "engine.data_dir must be a text, and not an empty one, not ''"),
-        ("[gateway]\nport = true", "gateway.port must be a whole number, from 0 to 65535, not True"),
+        ("[engine]\ndata_dir = ''", 'engine.data_dir must be a text, and not an empty one, not ""'),
+        ("[gateway]\nport = true", "gateway.port must be a whole number, from 0 to 65535, not true"),
         ("[gateway]\nallowed_hosts = [1]", 'gateway.allowed_hosts must be a list of texts, as in ["one"'),
         ("[gateway.limits]\nidle_timeout = 0", "gateway.limits.idle_timeout must be a time above 0"),
         ("[gateway]\nport = 1\nport = 2", "greenroom.toml: this is no TOML: Cannot overwrite a value"),

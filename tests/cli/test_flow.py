@@ -175,7 +175,7 @@ def test_a_run_that_is_watched_and_fails_ends_the_command_with_5():
     result = greenroom("flow", "run", "fails", "-p", '{"n": "no number"}', "--watch")
     assert json.loads(result.stdout.splitlines()[-1]) == {}  # a text is not greater than a number
     result = greenroom("flow", "run", "fails", "-p", '{"n": 5}', "--watch", code=5)
-    assert "node 'shout': service_error" in result.stderr
+    assert 'node "shout": service_error' in result.stderr
     assert "service_error" in result.stdout.splitlines()[-1]
 
 

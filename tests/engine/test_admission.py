@@ -14,6 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from greenroom import Engine, Run, Ticket
 from greenroom.errors import Conflict, Draining, GreenroomError, Invalid, QueueFull, RunCancelled, TooLarge
+from greenroom.protocol.values import shown
 from tests.support import open_engine
 
 from ..support import PATIENCE, Bodies, until, until_status
@@ -507,7 +508,7 @@ async def test_a_different_payload_under_the_same_request_id_is_a_conflict(autoj
         with pytest.raises(Conflict) as refused:
             await engine.submit(**(payload | other), request_id="r")
         assert refused.value.details["run"].id == first.id
-        assert "'r'" in str(refused.value)
+        assert '"r"' in str(refused.value)
         assert await engine.snapshot() == before
 
 
@@ -693,7 +694,7 @@ async def assert_refused(
 
 async def test_an_unknown_job_is_refused_with_the_names_of_those_that_are_known(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
-        await assert_refused(engine, Invalid, "'mirorr'", "stubborn", "wait", job="mirorr")
+        await assert_refused(engine, Invalid, '"mirorr"', "stubborn", "wait", job="mirorr")
 
 
 async def test_all_that_is_wrong_with_parameters_is_said_at_once(autojump_clock, bodies):
@@ -701,7 +702,7 @@ async def test_all_that_is_wrong_with_parameters_is_said_at_once(autojump_clock,
         await assert_refused(
             engine,
             Invalid,
-            "'page'",
+            '"page"',
             "params.url",
             "params.pages",
             "params.depth",
@@ -746,7 +747,7 @@ async def test_parameters_that_are_no_json_values_are_refused_with_their_place(
 
 @pytest.mark.parametrize("handle", ["", "   ", "a" * 257, None, 7, b"alice", "al\nice"])
 async def test_a_handle_without_a_proper_name_is_refused(autojump_clock, bodies, handle):
-    said = "handle " + repr("a" * 40) if handle == "a" * 257 else repr(handle)
+    said = f"handle {shown(handle)}" if isinstance(handle, str) else shown(handle)
     async with open_engine(bodies.jobs) as engine:
         await assert_refused(engine, Invalid, "handle", said, handle=handle)
 
@@ -759,14 +760,14 @@ async def test_a_name_of_256_characters_is_accepted(autojump_clock, bodies):
 
 @pytest.mark.parametrize("lane", ["a" * 257, 7, "ma\x00in"])
 async def test_a_lane_without_a_proper_name_is_refused(autojump_clock, bodies, lane):
-    said = "a" * 40 if lane == "a" * 257 else repr(lane)
+    said = shown(lane)
     async with open_engine(bodies.jobs) as engine:
         await assert_refused(engine, Invalid, "lane", said, lane=lane)
 
 
 @pytest.mark.parametrize("request_id", ["", "  ", "a" * 257, 7])
 async def test_a_request_id_without_a_proper_name_is_refused(autojump_clock, bodies, request_id):
-    said = "a" * 40 if request_id == "a" * 257 else repr(request_id)
+    said = shown(request_id)
     async with open_engine(bodies.jobs) as engine:
         await assert_refused(engine, Invalid, "request_id", said, request_id=request_id)
 
@@ -775,7 +776,7 @@ async def test_a_request_id_without_a_proper_name_is_refused(autojump_clock, bod
 @pytest.mark.parametrize("seconds", [-1, -0.001, math.nan, -math.inf, "5", True])
 async def test_a_time_that_is_no_number_of_seconds_is_refused(autojump_clock, bodies, what, seconds):
     async with open_engine(bodies.jobs) as engine:
-        await assert_refused(engine, Invalid, what, repr(seconds), **{what: seconds})
+        await assert_refused(engine, Invalid, what, shown(seconds), **{what: seconds})
 
 
 @pytest.mark.parametrize("what", ["queue_timeout", "run_timeout", "deadline", "warn_after"])
@@ -791,7 +792,7 @@ async def test_a_time_may_be_the_default_a_number_or_infinite(autojump_clock, bo
 async def test_an_option_that_does_not_exist_is_refused(autojump_clock, bodies, mistake):
     [(name, value)] = mistake.items()
     async with open_engine(bodies.jobs) as engine:
-        await assert_refused(engine, Invalid, name, repr(value), **mistake)
+        await assert_refused(engine, Invalid, name, shown(value), **mistake)
 
 
 async def test_parameters_beyond_max_value_bytes_are_refused_with_size_and_limit(autojump_clock, bodies):

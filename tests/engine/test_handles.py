@@ -227,7 +227,7 @@ async def test_the_draft_of_a_taken_handle_is_locked(autojump_clock, bodies, sta
         with pytest.raises(HandleLocked) as refused:
             await engine.set_params("alice", {"n": 2})
         assert refused.value.details["active_run"] == ticket.id
-        assert "'alice'" in str(refused.value)
+        assert '"alice"' in str(refused.value)
         with pytest.raises(HandleLocked):
             await engine.set_params("alice", None)
         assert await engine.snapshot() == before

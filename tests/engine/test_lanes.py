@@ -16,6 +16,7 @@ from greenroom import Engine, Run, Ticket
 from greenroom.actors import actor
 from greenroom.errors import Conflict, Draining, Invalid, RunCancelled, RunFailed
 from greenroom.protocol.events import RunStateChanged, RunWaiting
+from greenroom.protocol.values import shown
 from tests.support import open_engine
 
 from ..support import PATIENCE, Bodies, until_status
@@ -185,9 +186,9 @@ async def test_a_global_limit_of_0_pauses_everything(autojump_clock, bodies):
 async def test_a_limit_that_is_no_whole_number_is_refused(autojump_clock, bodies, limit):
     async with open_engine(bodies.jobs) as engine:
         before = await engine.snapshot()
-        with pytest.raises(Invalid, match=repr(limit)):
+        with pytest.raises(Invalid, match=shown(limit)):
             await engine.set_concurrency("slow", limit)
-        with pytest.raises(Invalid, match=repr(limit)):
+        with pytest.raises(Invalid, match=shown(limit)):
             await engine.set_max_concurrent(limit)
         assert await engine.snapshot() == before
 

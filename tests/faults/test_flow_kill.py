@@ -149,7 +149,7 @@ def others() -> Iterator[Case]:
     failing = flow("a:sorry end", a=local(1, on_error="sorry"), end=END)
     sorry = ["a error sorry", "end ok default"]
     yield Case("a failure", Plan(failing, stop_after=("a", None)), {"end": 20}, ([1], [2]), sorry)
-    failed = "node 'a': service_error: ValueError: 1 is odd"
+    failed = 'node "a": service_error: ValueError: 1 is odd'
     final = Plan(flow("", a=local(1)), stop_after=("a", None))
     yield Case("the last failure", final, failed, ([1], []), ["a error default"])
     retried = Plan(flow("", a=local(1, max_retries=2)), stop_after=("a", None))

@@ -120,7 +120,7 @@ async def test_a_node_is_made_on_another_worker(bad: Handler):
 async def test_without_another_worker_it_fails_with_a_named_error(bad: Handler):
     async with at_work(bad, timeout_ms=500) as engine:
         ticket = await engine.flows.start("do")
-        with pytest.raises(RunFailed, match=f"node 'do': {BAD[bad]}: "):
+        with pytest.raises(RunFailed, match=f'node "do": {BAD[bad]}: '):
             await ticket.result()
         [only] = await tries(engine, ticket)
         assert (only.worker, only.last) == ("w1", True)

@@ -138,7 +138,7 @@ def test_what_is_left_empty_has_its_default():
 def test_fields_of_other_kinds_may_be_there_if_they_are_empty():
     written = {"service": "", "choice_cases": [], "subflow": None, "max_parallel": 0, "parallel_mode": ""}
     assert node(**TIMER, **written) == node(**TIMER)
-    assert errors_of(**TIMER, max_parallel=2) == ["max_parallel: is of no use in a node of kind 'timer'"]
+    assert errors_of(**TIMER, max_parallel=2) == ['max_parallel: is of no use in a node of kind "timer"']
 
 
 def test_a_function_may_be_named_in_either_field_and_in_the_older_way():
@@ -179,7 +179,7 @@ def test_a_script_is_a_list_of_arguments_and_must_be_allowed():
         "nodes.a.subflow.nodes.b.exec_type: scripts are not allowed here (allow_scripts is off)"
     ]
     assert errors_of(**script | {"script": "sort -u"}) == [
-        """script: must be a list of arguments, as in ["python", "fetch.py"], not 'sort -u'"""
+        'script: must be a list of arguments, as in ["python", "fetch.py"], not "sort -u"'
     ]
 
 
@@ -289,42 +289,42 @@ def test_ten_mistakes_get_ten_messages_with_their_paths():
         "nodes.sub.subflow.edges[0].to",
         "start",
     ]
-    assert found[1].startswith("nodes.pay.choice_cases[1].expr: unknown operator 'equals': there are and, or")
-    assert found[2] == "nodes.send.kind: unknown kind 'exector': did you mean 'executor'?"
-    assert found[5] == "nodes.sub.subflow.nodes.x.sevice: unknown field: did you mean 'service'?"
-    assert found[7] == "edges[0].to: there is no node 'nowhere': there are pay, send, wait, sub, save"
+    assert found[1].startswith('nodes.pay.choice_cases[1].expr: unknown operator "equals": there are and, or')
+    assert found[2] == 'nodes.send.kind: unknown kind "exector": did you mean "executor"?'
+    assert found[5] == 'nodes.sub.subflow.nodes.x.sevice: unknown field: did you mean "service"?'
+    assert found[7] == 'edges[0].to: there is no node "nowhere": there are pay, send, wait, sub, save'
 
 
 @pytest.mark.parametrize(
     ("definition", "error"),
     [
         (5, "definition: must be an object, not 5"),
-        ("text", "definition: must be an object, not 'text'"),
+        ("text", 'definition: must be an object, not "text"'),
         ({}, "start: is missing"),
         ({"start": "a"}, "nodes: is missing"),
         ({"start": "a", "nodes": {}}, "nodes: must not be empty: give at least one node"),
         ({"start": "a", "nodes": []}, "nodes: must be an object, not []"),
         ({"start": "", "nodes": {"a": TIMER}}, "start: must not be empty"),
-        ({"start": ["a"], "nodes": {"a": TIMER}}, "start: must be a text, not ['a']"),
-        ({"start": "b", "nodes": {"a": TIMER}}, "start: there is no node 'b': there are a"),
-        (flow(a=TIMER) | {"node": {}}, "node: unknown field: did you mean 'nodes'?"),
-        ({"start": math.nan, "nodes": {"a": TIMER}}, "start: the number nan is not a JSON value"),
+        ({"start": ["a"], "nodes": {"a": TIMER}}, 'start: must be a text, not ["a"]'),
+        ({"start": "b", "nodes": {"a": TIMER}}, 'start: there is no node "b": there are a'),
+        (flow(a=TIMER) | {"node": {}}, 'node: unknown field: did you mean "nodes"?'),
+        ({"start": math.nan, "nodes": {"a": TIMER}}, "start: the number NaN is not a JSON value"),
         (flow(a=TIMER) | {"edges": {}}, "edges: must be a list, not {}"),
-        (flow(a=TIMER) | {"edges": ["a b"]}, "edges[0]: must be an object, not 'a b'"),
+        (flow(a=TIMER) | {"edges": ["a b"]}, 'edges[0]: must be an object, not "a b"'),
         (flow(a=TIMER) | {"edges": [{"from": "a"}]}, "edges[0].to: is missing"),
         (flow(a=TIMER) | {"edges": [{"to": "a"}]}, "edges[0].from: is missing"),
-        (flow("a b", a=TIMER), "edges[0].to: there is no node 'b': there are a"),
-        (flow("pya -", pay=TIMER), "edges[0].from: there is no node 'pya': did you mean 'pay'?"),
+        (flow("a b", a=TIMER), 'edges[0].to: there is no node "b": there are a'),
+        (flow("pya -", pay=TIMER), 'edges[0].from: there is no node "pya": did you mean "pay"?'),
         (
             flow("a:x a,a:y a,a:x -", a=TIMER),
-            "edges[2]: is a second edge from 'a' for the action 'x', after edges[0]",
+            'edges[2]: is a second edge from "a" for the action "x", after edges[0]',
         ),
         (
             flow(**{"a b": {"kind": "x"}}),
-            "nodes['a b'].kind: unknown kind 'x': there are executor, local, choice",
+            'nodes["a b"].kind: unknown kind "x": there are executor, local, choice',
         ),
-        (flow(**{"": TIMER}), "nodes['']: must not be empty"),
-        (flow(**{"a\n": TIMER}), "nodes['a\\n']: 'a\\n' has characters that can't be printed"),
+        (flow(**{"": TIMER}), 'nodes[""]: must not be empty'),
+        (flow(**{"a\n": TIMER}), 'nodes["a\\n"]: "a\\n" has characters that can\'t be printed'),
         (flow(**{"a" * 300: TIMER}), "has 300 characters: a name may have 256"),
     ],
 )
@@ -338,28 +338,28 @@ def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str)
     ("fields", "error"),
     [
         ({}, "kind: is missing: there are executor, local, choice, parallel"),
-        ({"kind": ["timer"]}, "kind: unknown kind ['timer']"),
-        ({"kind": "timr"}, "kind: unknown kind 'timr': did you mean 'timer'?"),
+        ({"kind": ["timer"]}, 'kind: unknown kind ["timer"]'),
+        ({"kind": "timr"}, 'kind: unknown kind "timr": did you mean "timer"?'),
         ({"kind": "timr", "max_retries": "x"}, "max_retries: must be a whole number"),
-        ({"kind": "timer", "weighted_by_load": "yes"}, "weighted_by_load: must be true or false, not 'yes'"),
+        ({"kind": "timer", "weighted_by_load": "yes"}, 'weighted_by_load: must be true or false, not "yes"'),
         ({"kind": "timer", "max_retries": 1.5}, "max_retries: must be a whole number, 0 or more, not 1.5"),
-        ({"kind": "timer", "max_retries": True}, "max_retries: must be a whole number, 0 or more, not True"),
+        ({"kind": "timer", "max_retries": True}, "max_retries: must be a whole number, 0 or more, not true"),
         ({"kind": "timer", "timeout_ms": -1}, "timeout_ms: must be a number of milliseconds"),
         ({"kind": "timer", "on_error": 5}, "on_error: must be a text, not 5"),
         ({"kind": "timer", "params": [1]}, "params: must be an object, not [1]"),
-        ({"kind": "timer", "prep": "x"}, "prep: must be an object, not 'x'"),
+        ({"kind": "timer", "prep": "x"}, 'prep: must be an object, not "x"'),
         (
             {"kind": "timer", "prep": {"inputkey": "x"}},
-            "prep.inputkey: unknown field: did you mean 'input_key'?",
+            'prep.inputkey: unknown field: did you mean "input_key"?',
         ),
-        ({"kind": "timer", "prep": {"input_key": "$a"}}, "prep.input_key: unknown root '$a'"),
-        ({"kind": "timer", "prep": {"input_map": {"x": "$a.b"}}}, "prep.input_map.x: unknown root '$a'"),
+        ({"kind": "timer", "prep": {"input_key": "$a"}}, 'prep.input_key: unknown root "$a"'),
+        ({"kind": "timer", "prep": {"input_map": {"x": "$a.b"}}}, 'prep.input_map.x: unknown root "$a"'),
         ({"kind": "timer", "post": {"output_map": {"x": "$input"}}}, "post.output_map.x: must name a field"),
         (
             {"kind": "timer", "post": {"output_map": {"$input": "x"}}},
-            "post.output_map['$input']: '$input' can't be",
+            'post.output_map["$input"]: "$input" can\'t be',
         ),
-        ({"kind": "timer", "post": {"action_key": "a["}}, "post.action_key: 'a[' is no path"),
+        ({"kind": "timer", "post": {"action_key": "a["}}, 'post.action_key: "a[" is no path'),
         ({"kind": "choice", "choice_cases": {}}, "choice_cases: must be a list, not {}"),
         ({"kind": "choice", "choice_cases": [{"expr": "a"}]}, "choice_cases[0].action: is missing"),
         ({"kind": "choice", "choice_cases": [{"action": "a"}]}, "choice_cases[0].expr: is missing"),
@@ -369,26 +369,26 @@ def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str)
         ),
         (
             {"kind": "choice", "choice_cases": [{"action": "x", "expr": {"and": [{"eq": [1]}]}}]},
-            "choice_cases[0].expr.and[0].eq: 'eq' takes two values, not 1",
+            'choice_cases[0].expr.and[0].eq: "eq" takes two values, not 1',
         ),
-        ({"kind": "executor"}, "service: is missing: exec_type 'http' calls a service"),
+        ({"kind": "executor"}, 'service: is missing: exec_type "http" calls a service'),
         (
             {"kind": "executor", "exec_type": "queue"},
-            "service: is missing: exec_type 'queue' calls a service",
+            'service: is missing: exec_type "queue" calls a service',
         ),
-        ({"kind": "executor", "exec_type": "local"}, "func: is missing: exec_type 'local' calls a function"),
+        ({"kind": "executor", "exec_type": "local"}, 'func: is missing: exec_type "local" calls a function'),
         ({"kind": "executor", "exec_type": "local_script"}, "script: is missing"),
         (
             {"kind": "executor", "exec_type": "htp", "service": "s"},
-            "exec_type: unknown value 'htp': did you mean 'http'?",
+            'exec_type: unknown value "htp": did you mean "http"?',
         ),
         (
             {"kind": "executor", "exec_type": ["http"], "service": "s"},
-            "exec_type: must be a text, not ['http']",
+            'exec_type: must be a text, not ["http"]',
         ),
         (
             {"kind": "executor", "service": "s", "script": ["x"]},
-            "script: is of no use without exec_type 'local_script'",
+            'script: is of no use without exec_type "local_script"',
         ),
         (
             {"kind": "executor", "exec_type": "http", "service": "s", "func": "f"},
@@ -398,18 +398,18 @@ def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str)
         ({"kind": "foreach"}, "service: is missing"),
         (
             {"kind": "foreach", "exec_type": "local_script", "service": "s"},
-            "exec_type: unknown value 'local_script'",
+            'exec_type: unknown value "local_script"',
         ),
-        ({"kind": "parallel", "parallel_services": "a"}, "parallel_services: must be a list, not 'a'"),
+        ({"kind": "parallel", "parallel_services": "a"}, 'parallel_services: must be a list, not "a"'),
         ({"kind": "parallel", "parallel_services": ["a", 5]}, "parallel_services[1]: must be a text, not 5"),
-        ({"kind": "parallel", "params": {"services": "a"}}, "params.services: must be a list, not 'a'"),
+        ({"kind": "parallel", "params": {"services": "a"}}, 'params.services: must be a list, not "a"'),
         (
             {"kind": "parallel", "parallel_mode": "all"},
-            "parallel_mode: unknown value 'all': there are sequential, conc",
+            'parallel_mode: unknown value "all": there are sequential, conc',
         ),
         (
             {"kind": "parallel", "failure_strategy": "failfast"},
-            "failure_strategy: unknown value 'failfast': did you",
+            'failure_strategy: unknown value "failfast": did you',
         ),
         ({"kind": "subflow"}, "subflow: is missing"),
         ({"kind": "subflow", "subflow": 5}, "subflow: must be an object, not 5"),
@@ -427,7 +427,7 @@ def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str)
             {"kind": "wait_event", "params": {"timeout_ms": "1s"}},
             "params.timeout_ms: must be a number of milliseconds",
         ),
-        ({"kind": "approval", "params": {"approval_key": "$x"}}, "params.approval_key: unknown root '$x'"),
+        ({"kind": "approval", "params": {"approval_key": "$x"}}, 'params.approval_key: unknown root "$x"'),
     ],
 )
 def test_a_mistake_in_a_node_is_told_with_its_path(fields: Any, error: str):
@@ -460,8 +460,8 @@ def test_a_reference_to_a_flow_is_looked_up_by_whoever_knows_the_flows():
         "d": {"kind": "subflow", "subflow": flow(e={"kind": "flow_ref", "flow": "refnd"})},
     }
     assert errors(flow(**refs), flows=flows) == [
-        "nodes.c.flow: there is no published version 2 of a flow 'refund'",
-        "nodes.d.subflow.nodes.e.flow: there is no published flow 'refnd'",
+        'nodes.c.flow: there is no published version 2 of a flow "refund"',
+        'nodes.d.subflow.nodes.e.flow: there is no published flow "refnd"',
     ]
     assert asked == [("refund", 0), ("refund", 1), ("refund", 2), ("refnd", 0)]
     assert errors(flow(**refs)) == []
@@ -475,8 +475,8 @@ def test_what_is_never_reached_gets_a_warning():
     checked = check(flow("a b,c a", a=TIMER, b={"kind": "subflow", "subflow": inner}, c=TIMER))
     assert checked.errors == []
     assert checked.warnings == [
-        "nodes.b.subflow.nodes.c: is never reached from 'a'",
-        "nodes.c: is never reached from 'a'",
+        'nodes.b.subflow.nodes.c: is never reached from "a"',
+        'nodes.c: is never reached from "a"',
     ]
 
 

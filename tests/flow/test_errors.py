@@ -53,7 +53,7 @@ async def walked(definition: Definition, jobs: Jobs | None = None) -> Walked:
 async def test_a_plain_edge_does_not_handle_an_error(kind: str, autojump_clock: MockClock) -> None:
     failing, code = KINDS[kind]
     done = await walked(flow("charge ship", charge=failing, ship=SHIP))
-    assert done.error.startswith(f"node 'charge': {code}: ")
+    assert done.error.startswith(f'node "charge": {code}: ')
     assert done.run.result is None
     assert done.of("ship") == []
 
@@ -137,7 +137,7 @@ async def test_a_time_out_takes_on_timeout_then_on_error_then_the_edge_of_the_ac
 async def test_an_output_that_has_no_place_is_an_error_like_others(autojump_clock: MockClock) -> None:
     nodes = {"first": local("echo", "$params.x", "a"), "t": node("timer", params={"delay_ms": 0}, out="a.b")}
     done = await walked(flow("first t, t ship", **nodes, ship=SHIP))
-    assert done.error.startswith("node 't': bad_output: ")
+    assert done.error.startswith('node "t": bad_output: ')
     done = await walked(flow("first t, t:error ship", **nodes, ship=SHIP))
     assert done.result == {"a": 1, "shipped": {"x": "shipped"}}
 
@@ -164,7 +164,7 @@ async def test_a_failure_within_a_subflow_is_handled_there_or_around_it_or_fails
     autojump_clock: MockClock,
 ) -> None:
     done = await walked(flow("s ship", s=sub(INNER), ship=SHIP))
-    assert done.error == "node 's': subflow_failed: node 's/a': service_error: ValueError: no None"
+    assert done.error == 'node "s": subflow_failed: node "s/a": service_error: ValueError: no None'
     assert [row.node for row in done.rows] == ["s/a", "s"]
     done = await walked(flow("s ship, s:error sorry", s=sub(INNER), ship=SHIP, sorry=SORRY))
     assert done.result == {"sorry": {"x": "sorry"}}
@@ -209,14 +209,14 @@ async def test_a_flow_fails_after_a_crash_too(autojump_clock: MockClock) -> None
         await trio.sleep(0.5)
     async with lives.clean() as engine:
         done = await ended(engine, ticket.id)
-        assert done.error.startswith("node 'a': service_error")
+        assert done.error.startswith('node "a": service_error')
         assert done.story == ["t ok default", "a error default"]
 
 
 async def test_a_script_that_fails_fails_the_flow() -> None:
     failing = node("executor", exec_type="local_script", script=["greenroom-no-such-program"])
     done = await walked(flow("a ship", a=failing, ship=SHIP))
-    assert done.error.startswith("node 'a': service_error: ")
+    assert done.error.startswith('node "a": service_error: ')
 
 
 async def test_the_flow_of_the_readme_fails_without_a_worker(autojump_clock: MockClock) -> None:
@@ -224,7 +224,7 @@ async def test_the_flow_of_the_readme_fails_without_a_worker(autojump_clock: Moc
     async with open_engine(Calls().jobs) as engine:
         await engine.flows.publish("order", definition)
         done = await ended(engine, await engine.flows.start("order", params={"prices": [60, 80]}))
-        assert done.error.startswith("node 'total': no_worker: ")
+        assert done.error.startswith('node "total": no_worker: ')
         assert done.story == ["total error default"]
 
 
@@ -252,7 +252,7 @@ async def test_the_check_warns_where_an_error_would_be_passed_over(autojump_cloc
     assert await warnings(definition) == []
     [warning] = await warnings(goes_on(definition))
     assert warning == (
-        "nodes.charge: an error is passed over and leads to 'ship' like a success (unhandled_errors is "
+        'nodes.charge: an error is passed over and leads to "ship" like a success (unhandled_errors is '
         "'continue'): add on_error, or an edge for the action 'error'"
     )
     handled = flow("charge ship, charge:error -", **definition["nodes"])
@@ -267,7 +267,7 @@ async def test_the_check_warns_where_an_error_would_be_passed_over(autojump_cloc
             )
         )
     )
-    assert "leads to 'ship'" in warning
+    assert 'leads to "ship"' in warning
 
 
 async def test_the_check_warns_of_it_in_embedded_graphs(autojump_clock: MockClock) -> None:
@@ -279,4 +279,4 @@ async def test_the_check_warns_of_it_in_embedded_graphs(autojump_clock: MockCloc
 async def test_the_check_warns_of_an_action_for_errors_that_has_no_edge(autojump_clock: MockClock) -> None:
     found = await warnings(flow("a:sorry b, a:c b", a=local("fail", on_error="sory"), b=SHIP))
     warning = found[0]
-    assert warning == "nodes.a.on_error: no edge from 'a' has the action 'sory': the flow fails"
+    assert warning == 'nodes.a.on_error: no edge from "a" has the action "sory": the flow fails'

@@ -254,8 +254,8 @@ async def test_a_script_says_what_it_reads_and_what_it_prints(
 async def test_a_script_has_a_time_of_its_own() -> None:
     slow = script("import time; time.sleep(60)", timeout_ms=200)
     for fields in ({}, {"timeout_ms": 50_000}):
-        assert (await printed({**slow, **fields})).error == "node 'a': timeout: not done within 0.2 s"
-    assert (await printed({**slow, "timeout_ms": 100})).error == "node 'a': timeout: not done within 0.1 s"
+        assert (await printed({**slow, **fields})).error == 'node "a": timeout: not done within 0.2 s'
+    assert (await printed({**slow, "timeout_ms": 100})).error == 'node "a": timeout: not done within 0.1 s'
 
 
 async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
@@ -270,18 +270,18 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
 @pytest.mark.parametrize(
     ("wrong", "mistake"),
     [
-        (parallel({}), "parallel_execs[0].service: is missing: exec_type 'http' calls a service"),
+        (parallel({}), 'parallel_execs[0].service: is missing: exec_type "http" calls a service'),
         (
             parallel({"exec_type": "local_func"}),
-            "parallel_execs[0].func: is missing: exec_type 'local' calls a function",
+            'parallel_execs[0].func: is missing: exec_type "local" calls a function',
         ),
         (
             parallel({"service": "s", "exec_type": "http", "func": "f"}),
-            "parallel_execs[0].func: is of no use with exec_type 'http': that calls a service",
+            'parallel_execs[0].func: is of no use with exec_type "http": that calls a service',
         ),
         (
             parallel({"service": "s", "exec_type": "local_script"}),
-            "parallel_execs[0].exec_type: unknown value 'local_script'",
+            'parallel_execs[0].exec_type: unknown value "local_script"',
         ),
         (parallel({"service": "s", "odd": 1}), "parallel_execs[0].odd: unknown field"),
         (parallel({"service": "s", "index": 1}), "parallel_execs[0].index: is of no use here"),
@@ -299,11 +299,11 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
         ),
         (
             node("foreach", "a", func="f", foreach_execs=[{"index": 1, "exec_type": "http"}]),
-            "foreach_execs[0].service: is missing: exec_type 'http' calls a service",
+            'foreach_execs[0].service: is missing: exec_type "http" calls a service',
         ),
         (
             node("subflow", subflow=flow("", alpha=local("f")), subflow_execs=[{"node": "alpa"}]),
-            "subflow_execs[0].node: there is no node 'alpa': did you mean 'alpha'?",
+            'subflow_execs[0].node: there is no node "alpa": did you mean "alpha"?',
         ),
         (
             node(
@@ -311,7 +311,7 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
                 subflow=flow("", t=node("timer", params={"delay_ms": 0})),
                 subflow_execs=[{"node": "t", "func": "f"}],
             ),
-            "subflow_execs[0].node: 't' is a node of kind 'timer', of which only params can be changed",
+            'subflow_execs[0].node: "t" is a node of kind "timer", of which only params can be changed',
         ),
         (
             node(
@@ -319,7 +319,7 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
                 subflow=flow("", a=local("f")),
                 subflow_execs=[{"node": "a", "exec_type": "http", "service": "s"}],
             ),
-            "subflow_execs[0].node: 'a' is a node of kind 'local', which calls no service",
+            "subflow_execs[0].node: \"a\" is a node of kind 'local', which calls no service",
         ),
         (
             node("executor", exec_type="local_script", script={"args": ["x"]}),
@@ -331,14 +331,14 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
         ),
         (
             node("executor", exec_type="local_script", script={"cmd": "sh", "output_mode": "xml"}),
-            "script.output_mode: unknown value 'xml'",
+            'script.output_mode: unknown value "xml"',
         ),
         (
             node("executor", service="s", script={"cmd": "sh"}),
-            "script: is of no use without exec_type 'local_script'",
+            'script: is of no use without exec_type "local_script"',
         ),
-        (node("choice", choice_key="x"), "choice_key: is of no use in a node of kind 'choice'"),
-        (local("f", foreach_execs=[{"index": 1}]), "foreach_execs: is of no use in a node of kind 'local'"),
+        (node("choice", choice_key="x"), 'choice_key: is of no use in a node of kind "choice"'),
+        (local("f", foreach_execs=[{"index": 1}]), 'foreach_execs: is of no use in a node of kind "local"'),
     ],
 )
 async def test_what_is_wrong_is_told_with_its_place(

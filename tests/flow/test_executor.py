@@ -87,8 +87,8 @@ async def test_a_retry_goes_to_the_same_worker_with_the_same_key(autojump_clock:
     assert push.called == ["b", "b", "b"]
     assert push.keys == [f"{done.run.id}:a:1:"] * 3
     assert [row.error for row in done.rows] == [
-        "service_error: worker 'b' at http://b:80: I will not",
-        "reset: worker 'b' at http://b:80: it is gone",
+        'service_error: worker "b" at http://b:80: I will not',
+        'reset: worker "b" at http://b:80: it is gone',
         None,
     ]
 
@@ -126,7 +126,7 @@ async def test_an_answer_that_is_none_goes_on_to_another_worker(
     if push.called == ["a", "b"]:
         assert (done.rows[0].error or "").startswith(f"{code}: ")
     done, push = await walked({"a": lambda request: answer}, flow("", a=execute()))
-    assert done.error.startswith(f"node 'a': {code}: ")
+    assert done.error.startswith(f'node "a": {code}: ')
 
 
 async def test_an_error_of_the_service_itself_does_not_go_on_to_another_worker(
@@ -163,7 +163,7 @@ async def test_no_answer_in_time_is_a_time_out_of_that_try(autojump_clock: MockC
                 nursery.cancel_scope.cancel()
             assert done.story == ["a timeout late"]
             assert done.rows[0].finished_at - done.rows[0].started_at == pytest.approx(seconds, abs=0.1)
-            assert (done.rows[0].error or "").startswith("timeout: worker 'w'")
+            assert (done.rows[0].error or "").startswith('timeout: worker "w"')
     assert push.cancelled == 2
 
 
@@ -270,7 +270,7 @@ async def test_a_failure_that_a_worker_tells_is_the_nodes(autojump_clock: MockCl
             assert item is not None
             await engine.workers.complete(item.id, error="I will not", worker_id="puller")
         done = await ended(engine, ticket)
-        assert done.error == "node 'a': service_error: I will not"
+        assert done.error == 'node "a": service_error: I will not'
         assert done.story == ["a error", "a error default"]
 
 
@@ -304,7 +304,7 @@ async def test_work_that_nobody_ever_finishes_fails_at_last(autojump_clock: Mock
             assert await engine.workers.poll(f"dies {number}", ["work"]) is not None
             await trio.sleep(61)
         done = await ended(engine, ticket)
-        assert done.error.startswith("node 'a': expired: ")
+        assert done.error.startswith('node "a": expired: ')
         assert [row.worker for row in done.rows] == ["dies 0", "dies 1", "dies 2"]
 
 

@@ -57,7 +57,7 @@ async def test_a_version_may_be_named_and_else_it_is_the_latest_that_is_publishe
 @pytest.mark.parametrize(
     ("reference", "complaint"),
     [
-        (ref("nobody"), "no flow has the name or id 'nobody'"),
+        (ref("nobody"), 'no flow has the name or id "nobody"'),
         (ref(version=7), "has no version 7"),
         (ref(version=2), "is a draft"),
         (ref("empty"), "has no published version"),

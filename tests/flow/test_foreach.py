@@ -105,7 +105,7 @@ async def test_fail_fast_ends_the_batch_and_keeps_what_had_succeeded(autojump_cl
     assert whole.error == "branch_failed: branch 2: service_error: ValueError: 1 is odd"
     assert whole.output == [2, 4]
     done = await walked(each(), [2, 1, 4], edges="f:sorry end")
-    assert done.error == "node 'f': branch_failed: branch 1: service_error: ValueError: 1 is odd"
+    assert done.error == 'node "f": branch_failed: branch 1: service_error: ValueError: 1 is odd'
 
 
 async def test_fail_fast_cancels_those_that_are_in_flight(autojump_clock: MockClock) -> None:

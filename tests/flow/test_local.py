@@ -89,7 +89,7 @@ async def test_plain_functions_run_in_threads_and_several_at_once() -> None:
 
 async def test_a_function_that_nobody_registered_is_an_error_of_the_node(autojump_clock: MockClock) -> None:
     done = await walked(Jobs(), flow("", a=local("nobody")))
-    assert done.error == "node 'a': service_error: LookupError: no function is registered as 'nobody'"
+    assert done.error == "node \"a\": service_error: LookupError: no function is registered as 'nobody'"
 
 
 async def test_a_function_may_be_registered_after_the_engine_was_opened(autojump_clock: MockClock) -> None:
@@ -121,7 +121,7 @@ async def test_a_result_that_is_no_json_is_an_error_that_says_where(
     done = await walked(jobs, flow("", a=local("odd", out="out")))
     assert done.rows[0].error is not None
     assert done.rows[0].error.startswith("bad_answer: result"), done.rows[0].error
-    assert done.error.startswith("node 'a': bad_answer: ")
+    assert done.error.startswith('node "a": bad_answer: ')
 
 
 async def test_what_a_function_raises_is_its_own_error_whatever_its_type(autojump_clock: MockClock) -> None:

@@ -44,7 +44,7 @@ async def test_a_published_version_never_changes_and_a_draft_may(autojump_clock:
     async with open_engine(Calls().jobs) as engine:
         await engine.flows.publish("flow", ONE)
         for status in ("published", "draft"):
-            with pytest.raises(Conflict, match="version 1 of flow 'flow' is published"):
+            with pytest.raises(Conflict, match='version 1 of flow "flow" is published'):
                 await engine.flows.add_version("flow", TWO, version=1, status=status)
         draft = await engine.flows.add_version("flow", ONE, status="draft")
         again = await engine.flows.add_version("flow", TWO, version=2, status="draft")
@@ -74,7 +74,7 @@ async def test_what_is_not_there_can_not_be_started(autojump_clock: MockClock) -
         await engine.flows.create("empty")
         with pytest.raises(Conflict, match="has no published version"):
             await engine.flows.start("empty")
-        with pytest.raises(NotFound, match="no flow has the name or id 'nobody'"):
+        with pytest.raises(NotFound, match='no flow has the name or id "nobody"'):
             await engine.flows.start("nobody")
         await engine.flows.publish("flow", ONE)
         with pytest.raises(NotFound, match="has no version 5; it has: 1"):

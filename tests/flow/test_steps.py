@@ -164,7 +164,7 @@ async def test_an_action_takes_its_own_edge_or_the_one_for_the_default_or_ends_t
 
 async def test_an_error_without_an_edge_fails_the_flow_and_says_which_node(autojump_clock: MockClock) -> None:
     done = await walked(flow("a:next b", a=local("fail", "$params.x"), b=local("echo")), {"x": 1})
-    assert done.error == "node 'a': service_error: ValueError: no 1"
+    assert done.error == 'node "a": service_error: ValueError: no 1'
     assert done.story == ["a error default"]
     assert done.rows[0].output is None
 
@@ -203,7 +203,7 @@ async def test_a_time_out_takes_on_timeout_and_without_it_on_error(autojump_cloc
     assert done.of("a")[0].error == "timeout: not done within 0.5 s"
     assert list((await walked(flow(edges, a=slow, **ends))).result) == ["sorry"]
     done = await walked(flow("", a=local("hang", timeout_ms=500)))
-    assert done.error == "node 'a': timeout: not done within 0.5 s"
+    assert done.error == 'node "a": timeout: not done within 0.5 s'
 
 
 async def test_what_a_failed_node_gives_is_not_written(autojump_clock: MockClock) -> None:
@@ -263,7 +263,7 @@ async def test_a_flow_that_shares_too_much_fails_and_the_node_that_did_it_is_nam
     more = local("echo", {"text": "y" * 300}, "more")
     done = await walked(flow("a b", a=long, b=more), max_value_bytes=600)
     assert "too_large" in done.error
-    assert "'b'" in done.error
+    assert '"b"' in done.error
     assert done.story[0] == "a ok default"
     assert done.story[1] == "b error"
 
@@ -289,10 +289,10 @@ async def test_a_wait_whose_state_is_too_large_fails_by_name(autojump_clock: Moc
         for key in ("a", "b", "c", "go"):
             await engine.signal(ticket.id, key, None if key == "go" else "x" * 400)
         done = await ended(engine, ticket)
-        assert done.error.startswith("node 'w': too_large: what the flow shares has")
+        assert done.error.startswith('node "w": too_large: what the flow shares has')
         assert done.story == ["w error"]
         inner = flow("", t=node("timer", params={"delay_ms": 1000}))
         sub = node("subflow", {"a": "$params.a", "b": "$params.a"}, subflow=inner)
         done = await walk(engine, flow("", s=sub), {"a": "x" * 600})
-        assert done.error.startswith("node 's/t': too_large: ")
+        assert done.error.startswith('node "s/t": too_large: ')
         assert done.story == ["s/t error"]

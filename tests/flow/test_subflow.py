@@ -65,7 +65,7 @@ async def test_a_failure_within_is_its_error(autojump_clock: MockClock) -> None:
     inner = flow("a:next b", a=local("fail", "$params.x"), b=local("echo"))
     async with open_engine(Calls().jobs) as engine:
         done = await walk(engine, flow("", s=sub(inner)), {"x": 1})
-        why = "node 's': subflow_failed: node 's/a': service_error: ValueError: no 1"
+        why = 'node "s": subflow_failed: node "s/a": service_error: ValueError: no 1'
         assert done.error == why
         assert done.story == ["s/a error default", "s error default"]
         s = sub(inner, on_error="sorry")

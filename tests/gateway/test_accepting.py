@@ -1,17 +1,23 @@
-"""Accepting while the system gives no more files: it is logged seldom, and goes on."""
+"""Accepting: while the system gives no more files, which is logged seldom, and in a storm of clients that go
+again at once."""
 
 from __future__ import annotations
 
 import errno
 import logging
 import os
+import socket
+import struct
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
+from greenroom.gateway import Gateway
 from greenroom.gateway.accepting import accept_all
+
+from .support import PATIENCE, House, house
 
 
 class Exhausted(trio.abc.Listener[Any]):
@@ -76,3 +82,50 @@ async def test_several_listeners_share_the_line(autojump_clock, caplog):
 async def test_a_process_without_files_is_told_what_to_raise(autojump_clock, caplog):
     await accepted_after(1, [Exhausted(1)])
     assert "ulimit -n" in caplog.text
+
+
+def reset(home: House, said: bytes = b"") -> None:
+    """A client that connects, says something, and resets the connection, all before the server has a turn."""
+    with socket.create_connection(("127.0.0.1", home.gateway.port)) as client:
+        client.send(said)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+async def test_clients_that_have_gone_before_they_are_accepted_cost_no_connection(monkeypatch, caplog):
+    served = 0
+    serve = Gateway.serve_stream
+
+    async def counting(*args: Any, **kwargs: Any) -> None:
+        nonlocal served
+        served += 1
+        await serve(*args, **kwargs)
+
+    monkeypatch.setattr(Gateway, "serve_stream", counting)
+    async with house() as home:
+        for said in (
+            b"",
+            b"G",
+            b"\x16\x03\x01",
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n",
+        ):
+            for _ in range(25):
+                reset(home, said)
+        assert (await home.http("GET", "/healthz")).status == 200
+    assert served == 1
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_a_client_that_resets_its_connection_within_a_body_is_no_fault_of_the_gateway(caplog):
+    async with house() as home:
+        raw = await home.raw()
+        await raw.send(
+            b"PUT /api/max_concurrent HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+        )
+        assert (await raw.stream.receive_some()).startswith(b"HTTP/1.1 100")
+        raw.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await raw.stream.aclose()
+        with trio.fail_after(PATIENCE):
+            while home.gateway.connections:
+                await trio.lowlevel.checkpoint()
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

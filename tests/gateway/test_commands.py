@@ -283,7 +283,7 @@ async def test_a_field_that_does_not_fit_is_named(both):
     with pytest.raises(Refused) as refused:
         await command("set_max_concurrent", n=-1)
     assert refused.value.code == "invalid"
-    assert refused.value.message == "n: expected whole number >= 0"
+    assert refused.value.message == "n: expected integer >= 0"
     with pytest.raises(Refused) as refused:
         await command("drain", now=True)
     assert refused.value.message == "message: object contains unknown field now"

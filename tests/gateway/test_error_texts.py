@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
+import attrs
 import msgspec
 import pytest
+import trio
 
+from greenroom import Run
 from greenroom.gateway.commands.entries import Entry
 from greenroom.gateway.commands.table import TABLE
+from greenroom.gateway.tasks.calls import TABLE as TASK_CALLS
+from greenroom.protocol.records import default_limit
+from tests.support import Bodies
+from tests.texts import WRONG, paths_of, python_in, replaced
 
 from .support import House, Refused, house
 
@@ -43,17 +51,22 @@ GOOD: dict[str, Any] = {
     "item_id": "i",
 }
 """What a command that needs a field is given where another one is wrong."""
-BAD: list[Any] = [-1, 10**12, 10**30, 1.5, "", " ", "x" * 300, "a\nb", "a\0b", "asleep", True, None, [], {}]
+TASKS_GOOD: dict[str, Any] = {
+    "id": "i",
+    "services": ["s"],
+    "url": "http://127.0.0.1:9",
+    "service": "s",
+    "name": "g",
+    "flow_id": "f",
+    "definition_json": GRAPH,
+    "task_id": "t",
+    "key": "k",
+    "worker_id": "w",
+    "queue_id": "q",
+}
+"""The same for the calls about tasks and workers."""
+BAD: list[Any] = [*WRONG, 10**12, "x" * 300, "a\nb", "asleep", ["asleep"], {"a": [10**30]}, ["x"] * 1001]
 UNPACKABLE: list[Any] = [10**30, {"a": [10**30]}]
-BAD += [{"a": [10**30]}, [None], ["asleep"], {"a": None}, ["x"] * 1001]
-PYTHON = re.compile(
-    r"math\.|\bNone(Type)?\b|\bTrue\b|\bFalse\b|Struct|\bdict\b|\btuple\b|frozenset|Traceback|<class"
-    r"|object at|valid Status|\bself\b|Error\b|`|nan\b|\binf\b"
-)
-
-
-TYPES = re.compile(r"\b(str|int|float|bool|bytes)\b|\*\*")
-"""Python's names of types. Those of a job's own parameters are told as its author wrote them."""
 
 
 def fields(entry: Entry) -> list[str]:
@@ -65,25 +78,74 @@ def arguments(entry: Entry, field: str, bad: Any) -> dict[str, Any]:
     return {name: GOOD[name] for name in required} | {field: bad}
 
 
-def fault(message: str, name: str, sent: Any) -> str:
-    """What is wrong with a message about a field that was sent with a wrong value."""
-    words = message.replace(repr(sent), "")
-    if not re.search(rf"(?<![\w$]){re.escape(name)}(?!\w)", words):
+def fault(refused: dict[str, Any], name: str, sent: Any) -> str:
+    """What is wrong with a refusal of a field that was sent with a wrong value."""
+    message = refused["message"]
+    if refused["code"] == "invalid" and not re.search(rf"(?<![\w$]){re.escape(name)}(?!\w)", message):
         return f"{name} is not named: {message[:200]}\n"
-    typed = not message.startswith("parameters of job") and TYPES.search(words)
-    return f"{name}: Python: {message[:200]}\n" if typed or PYTHON.search(words) else ""
+    python = python_in(f"{message} {refused['details'].get('value', '')}", sent)
+    return f"{name}: {python} in: {message[:200]}\n" if python else ""
+
+
+class Address(msgspec.Struct):
+    street: str
+
+
+@attrs.define
+class Order:
+    pages: int
+    address: Address
+    kind: Literal["a", "b"] | None = None
+
+
+PARAMS = {"pages": 1, "address": {"street": "s"}, "kind": "a"}
+
+
+async def place(run: Run, params: Order) -> None:
+    await trio.sleep_forever()
 
 
 @pytest.fixture
 async def home() -> Any:
-    async with house() as home:
+    bodies = Bodies()
+    bodies.jobs.job("order")(place)
+    async with house(bodies) as home:
         await home.engine.flows.publish("f", GRAPH)
         yield home
 
 
+class Told:
+    """The refusals that were heard, and what is wrong with them."""
+
+    def __init__(self, home: House) -> None:
+        self._engine = home.engine
+        self._runs: set[str] = set()
+        self._rest: Any = None
+        self.count = 0
+        self.faults = ""
+
+    async def _state(self) -> tuple[set[str], Any]:
+        """The runs there are, and all else that commands change and time doesn't."""
+        now, (_, flows) = await self._engine.snapshot(), await self._engine.flows.list()
+        limits = {name: lane.limit for name, lane in now.lanes.items() if lane.limit != default_limit(name)}
+        workers = [(worker.id, worker.load) for worker in await self._engine.workers.list()]
+        return set(now.runs), (flows, workers, limits, now.engine.max_concurrent, now.engine.draining)
+
+    async def accepted(self) -> None:
+        self._runs, self._rest = await self._state()
+
+    async def refused(self, refused: dict[str, Any], name: str, sent: Any) -> None:
+        self.count += 1
+        self.faults += fault(refused, name, sent)
+        runs, rest = await self._state()
+        if not runs <= self._runs or self._rest not in (None, rest):
+            self.faults += f"{name}: refused, and yet something was changed\n"
+        self._runs, self._rest = runs, rest
+
+
 @pytest.mark.parametrize("codec", ["json", "msgpack"])
 async def test_over_websocket(home: House, codec: str):
-    told, faults = 0, ""
+    told = Told(home)
     async with home.socket(f"greenroom.v1.{codec}") as talk:
         for entry in TABLE:
             for field in fields(entry):
@@ -92,24 +154,22 @@ async def test_over_websocket(home: House, codec: str):
                         continue
                     given = arguments(entry, field, bad)
                     if entry.waits:
-                        given = {"timeout": 0, "wait": 0} | given if field in ("timeout", "wait") else given
-                        given = {name: value for name, value in given.items() if name in fields(entry)}
                         short = "wait" if "wait" in fields(entry) else "timeout"
                         given.setdefault(short, 0)
-                        if field == short and bad in (1.5, 10**12):
+                        if field == short and isinstance(bad, int | float) and bad > 1:
                             continue
                     try:
                         await talk.call(entry.wire.__struct_config__.tag, **given)
                     except Refused as refused:
-                        if refused.code == "invalid":
-                            told += 1
-                            faults += fault(refused.message, field, bad)
-    assert not faults, faults
-    assert told > 300
+                        await told.refused(vars(refused), field, bad)
+                    else:
+                        await told.accepted()
+    assert not told.faults, told.faults
+    assert told.count > 500
 
 
 async def test_over_http(home: House):
-    told, faults = 0, ""
+    told = Told(home)
     raw = await home.raw()
     async with raw.stream:
         for entry in TABLE:
@@ -118,23 +178,68 @@ async def test_over_http(home: House):
             called = {meant: name for name, meant in entry.http.also.items()}
             for field in fields(entry):
                 for bad in BAD:
-                    if entry.http.method == "GET" and not isinstance(bad, str):
-                        bad = "x" if bad is None else repr(bad)  # all that a query can hold
+                    if not isinstance(bad, str) and (
+                        entry.http.method == "GET" or f"{{{field}}}" in entry.http.path
+                    ):
+                        bad = json.dumps(bad)  # all that a query and a path can hold
                     given = arguments(entry, field, bad)
                     path = entry.http.path
                     for part in re.findall(r"{(\w+)}", path):
-                        path = path.replace(f"{{{part}}}", quote(str(given.pop(part)), safe=""))
+                        path = path.replace(f"{{{part}}}", quote(given.pop(part), safe=""))
                     name = called.get(field, field)
                     given = {called.get(part, part): value for part, value in given.items()}
                     if entry.http.method == "GET":
                         answer = await raw.http("GET", f"{path}?{urlencode(given, doseq=True)}")
                     else:
                         answer = await raw.http(entry.http.method, path, given)
-                    if answer.status == 400:
-                        told += 1
-                        faults += fault(answer.json["message"], name, bad if name in given else str(bad))
-    assert not faults, faults
-    assert told > 200
+                    if answer.status >= 400:
+                        await told.refused(answer.json, name, bad)
+                    else:
+                        await told.accepted()
+    assert not told.faults, told.faults
+    assert told.count > 300
+
+
+async def test_of_calls_about_tasks_and_workers(home: House):
+    told = Told(home)
+    raw = await home.raw()
+    async with raw.stream:
+        for task in TASK_CALLS:
+            needed = TASKS_GOOD.keys() & set(task.takes.__struct_fields__)
+            for field in task.takes.__struct_fields__:
+                for bad in BAD:
+                    if task.in_query and not isinstance(bad, str):
+                        bad = json.dumps(bad)
+                    given = {name: TASKS_GOOD[name] for name in needed} | {field: bad}
+                    if (task.waits and field == "worker_id") or bad == ["asleep"] or bad == ["x"] * 1001:
+                        continue  # good enough to wait for work
+                    path = f"{task.path}?{urlencode(given)}" if task.in_query else task.path
+                    answer = await raw.http(task.method, path, None if task.in_query else given)
+                    if answer.status >= 400:
+                        await told.refused(answer.json, field, bad)
+                    else:
+                        await told.accepted()
+    assert not told.faults, told.faults
+    assert told.count > 300
+
+
+async def test_of_parameters_of_a_job(home: House):
+    told = Told(home)
+    raw = await home.raw()
+    async with raw.stream, home.socket() as talk:
+        for path in paths_of(PARAMS):
+            for bad in WRONG:
+                given = {"job": "order", "handle": "h", "params": replaced(PARAMS, path, bad)}
+                answer = await raw.http("POST", "/api/runs", given)
+                if answer.status != 400:
+                    await told.accepted()
+                    continue
+                name = ".".join(("params", *map(str, path)))
+                await told.refused(answer.json, name, bad)
+                with pytest.raises(Refused) as refused:
+                    await talk.call("submit", **given)
+                await told.refused(vars(refused.value), name, bad)
+    assert not told.faults, told.faults
 
 
 @pytest.mark.parametrize(
@@ -149,4 +254,4 @@ async def test_over_http(home: House):
 async def test_of_events(home: House, query: str, name: str):
     answer = await home.http("GET", f"/api/events?{query}")
     assert answer.status == 400
-    assert not fault(answer.json["message"], name, "")
+    assert not fault(answer.json, name, "")

@@ -132,17 +132,17 @@ async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens)
     [question] = (await until(home.engine, lambda now: now.interrupts)).interrupts
     async with home.socket(headers=header(tokens, "alice")) as talk:
         for id in (theirs.id, "0" * 32):
-            no_run = f"not_found: no run has the id {id!r}"
+            no_run = f'not_found: no run has the id "{id}"'
             for type in ("get_run", "history", "cancel", "wait"):
                 assert await refusal(talk, type, run_id=id) == no_run
             assert await refusal(talk, "signal", run_id=id, key="k", value=1) == no_run
             for type in ("get_task", "node_runs"):
                 assert (
-                    await refusal(talk, type, run_id=id) == f"not_found: no run of a flow has the id {id!r}"
+                    await refusal(talk, type, run_id=id) == f'not_found: no run of a flow has the id "{id}"'
                 )
             said = await refusal(talk, "inject", run_or_handle=id, message=1)
             assert said.startswith("forbidden: this token is limited to the handles alice, alice/*, and ")
-            assert said.endswith(f"{id!r} is none of them")
+            assert said.endswith(f'"{id}" is none of them')
         for id in (question, f"{'0' * 32}.x"):
             assert (await talk.call("answer", interrupt_id=id, data=1))["outcome"] == "not_found"
     run = await home.engine.get_run(theirs.id)
@@ -151,7 +151,7 @@ async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens)
 
 async def test_what_the_caller_names_himself_is_forbidden_with_what_the_token_lacks(home, tokens):
     async with home.socket(headers=header(tokens, "alice")) as talk:
-        lacks = "forbidden: this token is limited to the handles alice, alice/*, and 'bob/1' is none of them"
+        lacks = 'forbidden: this token is limited to the handles alice, alice/*, and "bob/1" is none of them'
         for type, fields in (
             ("submit", {"job": "wait", "handle": "bob/1"}),
             ("start_flow", {"flow": "f", "handle": "bob/1"}),
@@ -163,18 +163,18 @@ async def test_what_the_caller_names_himself_is_forbidden_with_what_the_token_la
             ("subscribe", {"filter": {"handles": ["alice", "bob/1"]}}),
         ):
             assert await refusal(talk, type, **fields) == lacks, type
-        assert "'task:' is none" in await refusal(talk, "start_flow", flow="f")
+        assert '"task:" is none' in await refusal(talk, "start_flow", flow="f")
     async with home.socket(headers=header(tokens, "images")) as talk:
-        lacks = "forbidden: this token is limited to the lanes images, and 'main' is none of them"
+        lacks = 'forbidden: this token is limited to the lanes images, and "main" is none of them'
         assert await refusal(talk, "submit", job="wait", handle="h") == lacks
         assert await refusal(talk, "submit", job="wait", handle="h", lane=" ") == lacks
         assert await refusal(talk, "clear_lane", lane="main") == lacks
         assert await refusal(talk, "list_runs", lane="main") == lacks
         assert (await talk.call("clear_lane", lane="images"))["count"] == 0
     async with home.socket(headers=header(tokens, "mirror")) as talk:
-        lacks = "forbidden: this token is limited to the jobs quick, and 'wait' is none of them"
+        lacks = 'forbidden: this token is limited to the jobs quick, and "wait" is none of them'
         assert await refusal(talk, "submit", job="wait", handle="h") == lacks
-        assert "jobs quick, and 'flow'" in await refusal(talk, "list_flows")
+        assert 'jobs quick, and "flow"' in await refusal(talk, "list_flows")
 
 
 async def test_what_concerns_everybody_needs_a_token_without_limits(home, tokens):
@@ -292,7 +292,7 @@ async def test_a_pattern_that_fits_the_ids_of_runs_opens_no_way_to_runs_of_other
     async with home.socket(headers={"authorization": f"Bearer {token}"}) as talk:
         for id in (theirs.id, ended.id, "0" * 32):
             said = await refusal(talk, "inject", run_or_handle=id, message=1)
-            assert said == f"no_active_run: {id!r} is no pending run, nor a handle that has one"
+            assert said == f'no_active_run: "{id}" is no pending run, nor a handle that has one'
         for name in (mine.id, "01"):
             assert (await talk.call("inject", run_or_handle=name, message=1))["outcome"] == "accepted"
     assert "run_message" not in {event.type for event in await home.engine.history(theirs.id)}

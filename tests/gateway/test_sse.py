@@ -83,6 +83,7 @@ async def test_each_event_has_its_id_its_type_and_its_data(autojump_clock):
         source = await Source.open(home)
         assert "content-type: text/event-stream" in source.head.lower()
         assert "cache-control: no-store" in source.head.lower()
+        assert "connection: close" in source.head.lower()  # what a client sends meanwhile is no request
         await home.engine.set_params("alice", {"text": "one\ntwo\r\nthree"})
         type, event = await source.next()
         assert (type, event["type"]) == ("handle_changed", "handle_changed")
@@ -170,7 +171,9 @@ async def test_a_filter_lets_through_what_fits(autojump_clock):
         assert [(await source.next())[1]["handle"] for _ in range(2)] == ["bob", "carol"]
 
 
-@pytest.mark.parametrize("query", ["after=x", "after=-1", "nothing=1", "token=gr_x"])
+@pytest.mark.parametrize(
+    "query", ["after=x", "after=-1", "after=x&last_event_id=e:1", "nothing=1", "token=gr_x"]
+)
 async def test_a_query_that_does_not_fit_is_refused(query, autojump_clock):
     async with house(listen=False) as home:
         answer = await Raw(await home.stream()).http("GET", f"/api/events?{query}")

@@ -245,7 +245,7 @@ def test_a_body_that_waits_gives_its_slot_back_and_goes_on_with_another() -> Non
     assert run.changed()[-1].by == "body"
     assert run.remembered() == [WakesAt(run.id, WALL + 60, run.submission.terms)]
     assert run.submission.terms.waits == 60
-    assert run.supervisor() == [Left(run.id, 0)]
+    assert run.supervisor() == [Left(run.id, 0, body_waits=True)]
     resumed: Reply[None] = Reply()
     run.give(Resume(resumed))
     assert not resumed.done

@@ -92,7 +92,7 @@ def test_a_body_that_stands_in_its_lane_leaves_it_when_it_is_cancelled() -> None
     run.supervisor()
     run.cancel()
     assert resumed.done
-    assert Leave(run.id) in run.supervisor()
+    assert Leave(run.id, live_body=True) in run.supervisor()
 
 
 def test_a_second_cancel_is_refused_with_the_run_as_it_is() -> None:
@@ -689,10 +689,10 @@ def test_a_suspended_run_whose_deadline_crosses_its_start_is_ended_all_the_same(
 
 def test_a_queued_run_that_can_not_be_started_any_more_is_rejected() -> None:
     run = queued()
-    run.give(Reject("no job is named 'walk' any more"))
+    run.give(Reject('no job is named "walk" any more'))
     record = run.record
     assert (record.status, record.reason) == (Status.REJECTED, "rejected")
-    assert record.error == "no job is named 'walk' any more"
+    assert record.error == 'no job is named "walk" any more'
 
 
 def test_a_run_that_could_not_be_stored_is_forgotten() -> None:

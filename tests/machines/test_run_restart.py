@@ -24,9 +24,9 @@ from greenroom.actors.messages import (
 )
 from greenroom.actors.run.body_messages import Ask, Resume, Save, Suspend
 from greenroom.actors.run.machine import TimeHasCome
-from greenroom.actors.run.pause import Signal
+from greenroom.actors.run.pause import Pause, Signal
 from greenroom.actors.run.restore import ChildrenEnded
-from greenroom.persistence.store import Deaths, FileGivenUp, Question, Terms, WakesAt
+from greenroom.persistence.store import Checkpoint, Deaths, FileGivenUp, Question, Terms, WakesAt
 from greenroom.protocol.errors import NotInteractive
 from greenroom.protocol.events import InterruptClosed
 from greenroom.protocol.states import Status
@@ -104,10 +104,10 @@ def test_a_run_whose_files_were_to_be_deleted_is_cancelled_when_they_are(status)
 def test_a_run_whose_job_is_gone_has_failed_if_it_executed_and_is_rejected_if_it_waited() -> None:
     executed = recovered(record_of(Status.RUNNING, "gone"), "gone")
     assert (executed.status, executed.record.reason) == (Status.FAILED, "crashed")
-    assert executed.record.error == "no job is named 'gone' any more"
+    assert executed.record.error == 'no job is named "gone" any more'
     waited = suspended("time", "gone")
     assert (waited.status, waited.record.reason) == (Status.REJECTED, "unknown_job")
-    assert waited.record.error == "no job is named 'gone' any more"
+    assert waited.record.error == 'no job is named "gone" any more'
 
 
 @pytest.mark.parametrize(("deaths", "status"), [(2, Status.SUSPENDED), (3, Status.FAILED)])
@@ -118,6 +118,25 @@ def test_a_run_that_took_three_processes_with_it_has_failed(deaths, status) -> N
         assert run.record.reason == "killed"
         assert run.record.error == "the process has died 3 times while it executed"
         assert run.remembered() == [Deaths("r", 0)]
+
+
+@pytest.mark.parametrize(("deaths", "status"), [(2, Status.SUSPENDED), (3, Status.FAILED)])
+def test_a_run_that_waited_in_its_body_when_three_processes_died_has_failed(deaths, status) -> None:
+    run = suspended("answer", deaths=deaths - 1, new_deaths=deaths, questions=[question(1)])
+    assert run.status is status
+    if status is Status.FAILED:
+        assert run.record.reason == "killed"
+    else:
+        assert run.remembered()[-1] == Deaths("r", deaths)
+        run.give(Cancel("r", "ann", "user", "keep", Reply()))
+    assert run.remembered() == [Deaths("r", 0)]
+
+
+def test_deaths_of_a_run_that_waited_without_a_body_stay_as_they_are() -> None:
+    run = suspended("time", wakes_at=WALL + 60, deaths=2)
+    assert not [memo for memo in run.remembered() if isinstance(memo, Deaths)]
+    run.cancel()
+    assert run.remembered() == [Deaths("r", 0)]
 
 
 def test_a_run_that_ends_is_suspected_no_longer() -> None:
@@ -174,6 +193,21 @@ def test_a_body_begins_when_the_parts_are_deleted_whatever_came_meanwhile() -> N
     assert run.bodies == []
     run.settle()
     assert [(came.key, came.value) for came in run.body.inbox] == [("a", 7), ("b", 8)]
+
+
+def test_a_cancel_and_a_message_wait_while_the_checkpoint_of_a_run_that_goes_on_is_read() -> None:
+    run = recovered(record_of(Status.RUNNING, "swim"), "swim")
+    run.saved = Checkpoint("alice", "swim", "r", {"page": 3})
+    run.hold(run.decide_start())
+    said: Reply[str] = Reply()
+    cancelled: Reply[Any] = Reply()
+    run.hold(Inject("r", "hello", "ann", said))
+    run.hold(Cancel("r", "ann", "user", "keep", cancelled))
+    assert (said.done, cancelled.done, run.bodies, run.changes) == (False, False, [], [])
+    run.settle()
+    assert run.body.checkpoint == {"page": 3}
+    assert (answer(said), answer(cancelled).status) == ("accepted", Status.CANCELLING)
+    assert run.status is Status.CANCELLING
 
 
 def test_a_part_that_was_never_recorded_is_only_deleted() -> None:
@@ -474,6 +508,7 @@ def test_children_that_end_are_nothing_to_a_run_that_has_a_body_or_has_ended() -
 def test_a_flow_that_waited_writes_down_its_end_when_its_time_is_over() -> None:
     record = record_of(Status.SUSPENDED, "flow", waiting_for="time")
     run = recovered(record, "flow", wakes_at=WALL + 60)
+    run.remembered()
     run.cancel()
     assert run.remembered() == [Written("r", Status.CANCELLED)]
 
@@ -577,7 +612,7 @@ def test_a_run_whose_body_was_lost_while_it_waited_waits_on_without_it() -> None
     lapse(run)
     (event,) = run.changed()
     assert (event.type, event.interactive) == ("run_changed", False)
-    assert run.supervisor() == []
+    assert run.supervisor() == [Leave(run.id)]
     assert run.machine.deadline() == 60.0
     run.at(60)
     assert run.supervisor() == [Enter(run.id, 1, False, False)]
@@ -609,7 +644,7 @@ def test_a_run_whose_body_was_lost_while_it_waited_for_its_children_waits_for_th
     lapse(run)
     (watch,) = run.taken("journal")
     assert watch.run == "child"
-    assert run.supervisor() == []
+    assert run.supervisor() == [Leave(run.id)]
     run.give(ChildrenEnded())
     run.start()
     run.returns()
@@ -649,6 +684,60 @@ def test_a_slot_for_a_lost_body_whose_run_is_tried_again_is_given_back_until_the
     run.raises()
     run.give(started)
     assert (run.status, run.record.reason, run.record.waiting_for) == (Status.SUSPENDED, "retry", "retry")
+
+
+def bodiless(run: Driver) -> list[tuple[float | None, bool]]:
+    """Until when the run waits, and whether without a body, as remembered since the last look."""
+    memos = [memo for memo in run.remembered() if isinstance(memo, WakesAt)]
+    return [(memo.at, memo.terms.bodiless) for memo in memos if memo.terms is not None]
+
+
+def test_that_a_run_waits_without_a_body_is_remembered_when_it_has_lost_it() -> None:
+    run = executing("swim")
+    run.give(Suspend("time", WALL + 60, 60.0, Reply()))
+    assert bodiless(run) == [(WALL + 60, False)]
+    lapse(run)
+    assert bodiless(run) == [(WALL + 60, True)]
+
+
+def test_that_a_run_waits_without_a_body_is_remembered_once_and_until_one_waits_again() -> None:
+    run = suspended("message", messages=[(3, "hello")])
+    assert bodiless(run) == [(None, True)]
+    run.start()
+    run.give(Suspend("message", None, None, Reply()))
+    assert bodiless(run) == [(None, False)]
+    run.give(Resume(Reply()))
+    run.start(resumes=True)
+    run.give(Suspend("message", None, None, Reply()))
+    assert bodiless(run) == []
+    again = after_restart(record_of(Status.SUSPENDED, "swim", waiting_for="message"), "swim")
+    again.submission.terms = Terms(bodiless=True)
+    again.give(Recover([]))
+    assert bodiless(again) == []
+
+
+def test_that_a_run_waits_without_a_body_is_remembered_when_its_body_pauses_or_raises() -> None:
+    paused = executing("flow")
+    paused.pauses(Pause("time", WALL + 60, within=60.0))
+    assert bodiless(paused) == [(WALL + 60, True)]
+    raised = executing("retry")
+    raised.give(Suspend("message", None, None, Reply()))
+    raised.raises()
+    assert bodiless(raised)[-1] == (None, True)
+
+
+@pytest.mark.parametrize("abandoned", [False, True])
+def test_that_a_run_waits_without_a_body_is_remembered_when_the_engine_is_left(abandoned) -> None:
+    run = executing("swim")
+    run.give(Suspend("time", WALL + 60, 60.0, Reply()))
+    run.remembered()
+    run.stop(now=True)
+    if abandoned:
+        run.at(run.machine.deadline())
+        run.settle()
+    else:
+        run.stopped()
+    assert bodiless(run) == [(WALL + 60, True)]
 
 
 def test_memos_of_waits_name_the_terms_with_their_length() -> None:

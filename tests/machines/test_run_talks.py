@@ -133,7 +133,7 @@ def test_the_same_key_is_not_asked_under_twice_at_a_time() -> None:
     asks(run)
     refused = answer(asks(run).reply)
     assert isinstance(refused, Conflict)
-    assert "asks under key 'key' already" in str(refused)
+    assert 'asks under key "key" already' in str(refused)
 
 
 def test_a_question_that_outlasts_the_run_is_refused() -> None:
@@ -154,7 +154,7 @@ def test_a_question_can_be_waited_for_without_the_slot() -> None:
     assert answer(asked.reply) is True
     assert (run.status, run.record.waiting_for, run.record.reason) == (Status.SUSPENDED, "answer", "answer")
     assert [event.type for event in run.changed()] == ["interrupt_opened", "run_state_changed"]
-    assert run.supervisor() == [Left(run.id, 0)]
+    assert run.supervisor() == [Left(run.id, 0, body_waits=True)]
     answers(run)
     assert answer(asked.answer) == "!"
     run.give(Resume(Reply()))

@@ -249,7 +249,7 @@ def test_a_request_id_with_another_payload_is_refused_with_the_run_that_it_made(
     assert desk.submits("b", request_id="r", fingerprint="g") == []
     (look,) = desk.told("journal")
     assert look.reply is desk.replies["b"]
-    with pytest.raises(Conflict, match="request_id 'r' was used for another submission") as refused:
+    with pytest.raises(Conflict, match='request_id "r" was used for another submission') as refused:
         look.read(Projection("e", max_concurrent=1))
     assert refused.value.details == {}
     committed = Projection("e", max_concurrent=1)
@@ -823,11 +823,11 @@ def test_a_message_for_nobody_is_refused() -> None:
         assert isinstance(refused, NoActiveRun)
         return str(refused)
 
-    assert refusal("h") == "handle 'h' has no active run"
-    assert refusal("x") == "'x' is no pending run, nor a handle that has one"
+    assert refusal("h") == 'handle "h" has no active run'
+    assert refusal("x") == '"x" is no pending run, nor a handle that has one'
     desk.turn(desk.submit("b", "queue", handle="h"))
     desk.machine.handles.free("h")
-    assert refusal("h") == "handle 'h' has no active run"
+    assert refusal("h") == 'handle "h" has no active run'
 
 
 # Handles.

@@ -12,7 +12,9 @@ import trio
 from greenroom.actors.channel import Reply
 from greenroom.actors.messages import (
     Ended,
+    Enter,
     KeepTime,
+    Leave,
     Left,
     NotStored,
     Phase,
@@ -49,6 +51,7 @@ class Store:
         deaths: int = 0,
         tried: bool = False,
         doomed: bool = False,
+        waiting_for: str | None = None,
         **terms: Any,
     ) -> Submission:
         made = submission(handle or f"of-{run}", run, place=place, begun=status is not Status.QUEUED, **terms)
@@ -61,6 +64,7 @@ class Store:
             params={},
             status=status,
             place=place,
+            waiting_for=waiting_for,
             created_at=WALL,
             updated_at=WALL,
         )
@@ -201,7 +205,7 @@ def test_a_run_that_was_told_of_before_the_restart_is_not_told_of_again() -> Non
 
 def test_nothing_starts_before_every_run_that_had_begun_is_queued_again_or_is_not_to_be() -> None:
     store = Store()
-    store.holds("a", Status.SUSPENDED, place=2)
+    store.holds("a", Status.SUSPENDED, place=2, waiting_for="slot")
     store.holds("b", Status.RUNNING, place=3)
     store.holds("c", place=1)
     desk = store.opened(limit=1)
@@ -217,7 +221,7 @@ def test_nothing_starts_before_every_run_that_had_begun_is_queued_again_or_is_no
 
 def test_a_run_that_had_begun_hears_of_its_children() -> None:
     store = Store()
-    store.holds("a", Status.SUSPENDED, place=1)
+    store.holds("a", Status.SUSPENDED, place=1, waiting_for="child", bodiless=True)
     store.holds("b", place=2, parent="a", ancestors=("a",))
     store.holds("c", place=3, parent="a", ancestors=("a",))
     assert store.opened().told("run") == [Recover(["b", "c"], 0)]
@@ -271,10 +275,32 @@ def test_a_reset_ends_the_trial_of_what_executes() -> None:
     assert desk.turn(ResetLanes("ann", Reply())) == ["lane_changed main", "run_changed a", "start b"]
 
 
-def test_a_run_that_waits_is_not_tried_meanwhile() -> None:
+def test_a_suspect_that_waits_in_its_body_makes_room_and_is_tried_on() -> None:
     desk = suspects("a", "b")
     desk.now = 10.0
-    assert desk.waits("a") == ["start b"]
+    assert desk.turn(Left("a", 0, body_waits=True)) == ["start b"]
+    assert desk.asks("a", live_body=True) == []
+    assert desk.machine.deadline() == 30.0
+    assert desk.turn(Left("b", 0, body_waits=True)) == ["start a"]
+    assert desk.turn(Left("a", 0, body_waits=True)) == []
+    desk.turn(Leave("a", live_body=True))
+    assert desk.machine.deadline() == 30.0
+    desk.turn(Leave("a"))
+    assert desk.machine.deadline() == 40.0
+    other = suspects("a", "b")
+    assert other.waits("a") == ["start b"]
+
+
+def test_a_run_that_waited_in_its_body_is_a_suspect_like_those_that_executed() -> None:
+    store = Store()
+    store.holds("a", Status.RUNNING, place=1)
+    store.holds("b", Status.SUSPENDED, place=2, waiting_for="answer")
+    store.holds("c", Status.SUSPENDED, place=3, waiting_for="answer", bodiless=True)
+    desk = store.opened()
+    assert [what.deaths for what in desk.told("run")] == [1, 1, 0]
+    for run in "abc":
+        desk.turn(Enter(run, 1), Recovered())
+    assert list(desk.machine.order.executing) == ["a", "c"]
 
 
 # Long waits.

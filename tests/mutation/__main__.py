@@ -25,7 +25,7 @@ from .equivalent import EQUIVALENT
 from .trial import OPTIONS, ROOT, Result, Trials
 
 MODULES = (
-    *(f"actors/scheduling/{name}.py" for name in ("order", "handles", "admission", "supervisor")),
+    *(f"actors/scheduling/{name}.py" for name in ("order", "handles", "admission", "supervisor", "trials")),
     *(
         f"actors/run/{name}.py"
         for name in (

@@ -23,6 +23,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "SupervisorMachine.__init__: 0.0 → 1.0": "every way in sets it",
         "SupervisorMachine._free_handle: return False → return None": _TRUTH,
     },
+    "actors/scheduling/trials.py": {
+        "Trials.forget: removed: self._lived.pop(run, None)": "only memory is lost: a run ends once",
+    },
     "actors/run/machine.py": {
         "RunMachine.receive: removed: return": "nothing that was put aside can be taken up just now",
         "RunMachine.has_work: return False → return None": _TRUTH,

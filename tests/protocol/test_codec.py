@@ -197,10 +197,10 @@ def test_what_cannot_be_read_is_refused_with_the_reason(codec, data, message):
 @pytest.mark.parametrize(
     ("changes", "path", "reason"),
     [
-        ({"seq": "7"}, "seq", "expected whole number, got string"),
-        ({"seq": 7.5}, "seq", "expected whole number, got number"),
-        ({"draining": 0}, "draining", "expected boolean, got whole number"),
-        ({"type": "engine_exploded"}, "type", "invalid value 'engine_exploded'"),
+        ({"seq": "7"}, "seq", "expected integer, got string"),
+        ({"seq": 7.5}, "seq", "expected integer, got number"),
+        ({"draining": 0}, "draining", "expected boolean, got integer"),
+        ({"type": "engine_exploded"}, "type", 'invalid value "engine_exploded"'),
     ],
 )
 def test_a_field_that_does_not_fit_is_named(codec, changes, path, reason):
@@ -214,7 +214,7 @@ def test_a_field_deep_down_is_named_with_its_path(codec):
     data = codec.encode({"a": [{"b": 1}, {"b": "x"}]})
     assert (
         refusal(codec, data, dict[str, list[dict[str, int]]]).message
-        == "[...][1][...]: expected whole number, got string"
+        == "[...][1][...]: expected integer, got string"
     )
 
 
@@ -222,7 +222,7 @@ def test_a_field_deep_down_is_named_with_its_path(codec):
 def test_a_key_that_does_not_fit_is_told_from_a_value(codec):
     data = codec.encode({"a": {"one": 1}})
     error = refusal(codec, data, dict[str, dict[int, int]])
-    assert error.message == "[...]: a key is wrong: expected whole number, got string"
+    assert error.message == "[...]: a key is wrong: expected integer, got string"
 
 
 @codecs

@@ -55,15 +55,15 @@ def test_a_good_name_is_given_back_as_it_is(name):
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("", "handle '' is empty"),
-        ("  ", "handle '  ' is empty"),
+        ("", 'handle "" is empty'),
+        ("  ", 'handle "  " is empty'),
         ("x" * 257, "has 257 characters: at most 256 are allowed"),
         ("a\nb", "contains characters that cannot be printed"),
         ("a\x00", "contains characters that cannot be printed"),
         ("\ud800", "contains characters that cannot be printed"),
-        (7, "handle must be a string, not int 7"),
-        (None, "handle must be a string, not NoneType None"),
-        (b"alice", "handle must be a string, not bytes b'alice'"),
+        (7, "handle must be a string, not 7"),
+        (None, "handle must be a string, not null"),
+        (b"alice", "handle must be a string, not b'alice'"),
     ],
 )
 def test_a_bad_name_is_refused_with_what_is_wrong_about_it(name, complaint):

@@ -136,47 +136,49 @@ class Plain(Enum):
         (
             [Decimal("1.5")],
             "result[0]",
-            "Decimal is not a JSON value (Decimal('1.5')); give a float or a string",
+            "Decimal is not a JSON value (Decimal('1.5')); give a number or a string",
         ),
         (
             {"at": datetime(2024, 1, 1, tzinfo=UTC)},
             "result.at",
-            "datetime is not a JSON value (datetime.datetime(2024, 1, 1, 0, 0, tzinfo=datetime.timezone.utc))"
+            "datetime is not a JSON value (2024-01-01 00:00:00+00:00)"
             "; give Unix seconds or an ISO 8601 string",
         ),
         (
             {"a b": Record(1)},
-            "result['a b']",
-            "Record is not a JSON value (Record(a=1)); use dict, list, str, int, float, bool or None",
+            'result["a b"]',
+            "Record is not a JSON value (Record(a=1)); use an object, array, string, number, boolean or null",
         ),
         (
             Plain.RED,
             "result",
-            "Plain is not a JSON value (<Plain.RED: 'red'>); use dict, list, str, int, float, bool or None",
+            "Plain is not a JSON value (<Plain.RED: 'red'>); "
+            "use an object, array, string, number, boolean or null",
         ),
         (
             object(),
             "result",
-            "object is not a JSON value (<object object>); use dict, list, str, int, float, bool or None",
+            "object is not a JSON value (<object object>); "
+            "use an object, array, string, number, boolean or null",
         ),
         (
             MappingProxyType({}),
             "result",
             "mappingproxy is not a JSON value (mappingproxy({})); "
-            "use dict, list, str, int, float, bool or None",
+            "use an object, array, string, number, boolean or null",
         ),
-        ({"a": {3: 1}}, "result.a", "the key 3 is of type int; keys must be strings"),
+        ({"a": {3: 1}}, "result.a", "the key 3 is no string; keys must be strings"),
         (
             {"a": {"b": 1}, "c": [[1], b""]},
             "result.c[1]",
             "bytes is not a JSON value (b''); encode it as text, base64 for example",
         ),
-        ([math.nan], "result[0]", "the number nan is not a JSON value; give null or a string"),
-        (-math.inf, "result", "the number -inf is not a JSON value; give null or a string"),
+        ([math.nan], "result[0]", "the number NaN is not a JSON value; give null or a string"),
+        (-math.inf, "result", "the number -Infinity is not a JSON value; give null or a string"),
         (2**64, "result", "the number 18446744073709551616 is outside -2^63 to 2^64-1; give a string"),
         (10**5000, "result", "the number <int> is outside -2^63 to 2^64-1; give a string"),
-        ("ab\udc80", "result", r"the string 'ab\udc80' has a lone surrogate at 2, which UTF-8 cannot carry"),
-        ({"\ud800": 1}, "result", r"the string '\ud800' has a lone surrogate at 0, which UTF-8 cannot carry"),
+        ("ab\udc80", "result", r'the string "ab\udc80" has a lone surrogate at 2, which UTF-8 cannot carry'),
+        ({"\ud800": 1}, "result", r'the string "\ud800" has a lone surrogate at 0, which UTF-8 cannot carry'),
     ],
     ids=range(16),
 )
@@ -262,9 +264,9 @@ def test_without_a_limit_any_size_is_accepted():
     [
         ("pages", "params.pages"),
         (3, "params[3]"),
-        ("a.b", "params['a.b']"),
+        ("a.b", 'params["a.b"]'),
         ("页", "params.页"),
-        ("", "params['']"),
+        ("", 'params[""]'),
     ],
 )
 def test_a_path_reads_like_python(key, path):
@@ -272,9 +274,9 @@ def test_a_path_reads_like_python(key, path):
 
 
 def test_the_path_of_a_long_key_is_short():
-    assert len(child_path("params", "x" * 10_000)) <= 70
+    assert len(child_path("params", "x" * 10_000)) <= 110
 
 
 def test_what_is_shown_of_a_long_value_is_short():
-    assert len(shown("x" * 10_000)) <= 60
+    assert len(shown("x" * 10_000)) <= 100
     assert len(shown([[i] for i in range(10_000)])) < 100

@@ -683,7 +683,7 @@ BROKEN = {
     an_attempt_that_a_restart_gives: "the attempt was 1",
     a_recovered_run_behind_others: "which comes first",
     a_death_that_is_not_counted: "has 0 deaths after a restart, not 1",
-    two_suspects_beside_each_other: "execute beside each other",
+    two_suspects_beside_each_other: "are tried beside each other",
     a_run_that_times_out_too_early: "only 1 s of 5 s had passed",
     a_run_that_executes_for_too_long: "is past its run_timeout",
     a_run_that_is_queued_for_too_long: "is past its queue_timeout",

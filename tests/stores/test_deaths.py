@@ -35,6 +35,7 @@ class Bodies:
         self.jobs.job("repeats", max_attempts=9)(self.execute)
         self.jobs.job("once")(self.execute)
         self.jobs.job("waits", resumable=True)(self.wait)
+        self.jobs.job("chats", resumable=True)(self.chat)
         self.begun: list[str] = []
         self.end = trio.Event()
 
@@ -48,6 +49,11 @@ class Bodies:
         await trio.sleep(1)
         await run.sleep(1000)
         return "done"
+
+    async def chat(self, run: Run) -> str:
+        self.begun.append(run.handle)
+        while True:
+            await run.next_message(release_slot=True)
 
 
 def new_life(bodies: Bodies) -> None:
@@ -74,6 +80,71 @@ async def test_a_run_that_executed_when_three_processes_died_is_killed(lives: Li
         await wait_for(engine, again, "running")
         bodies.end.set()
         assert await again.result() == "done"
+
+
+async def test_a_run_that_waited_in_its_body_when_three_processes_died_is_killed(
+    lives: Lives, clock: Clock
+) -> None:
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs) as engine:
+        run = await engine.submit("chats", handle="chat")
+        await wait_for(engine, run, "suspended")
+    for _ in range(2):
+        new_life(bodies)
+        async with lives.crash(bodies.jobs) as engine:  # waits without a body: this counts for nothing
+            assert (await engine.get_run(run.id)).status == "suspended"
+        assert bodies.begun == []
+        async with lives.crash(bodies.jobs) as engine:
+            await engine.inject(run.id, "hello")
+            await wait_until(engine, lambda now: bodies.begun)
+            await wait_for(engine, run, "suspended")
+    async with lives.clean(bodies.jobs) as engine:
+        record = await ended(engine, run)
+        assert (record.status, record.reason) == ("failed", "killed")
+
+
+@in_mock_time
+async def test_who_waited_and_kills_again_dies_alone(lives: Lives, clock: Clock) -> None:
+    """After two deaths, those that executed beside it are tried before it or after it, and never beside its
+    body."""
+    bodies = Bodies()
+    async with lives.crash(bodies.jobs) as engine:
+        before = await engine.submit("resumes", handle="before")
+        poison = await engine.submit("chats", handle="chat")
+        after = await engine.submit("resumes", handle="after")
+        await wait_until(engine, lambda now: len(bodies.begun) == 3)
+        await wait_for(engine, poison, "suspended")
+    for beside in (["after"], []):
+        new_life(bodies)
+        async with lives.crash(bodies.jobs) as engine:
+            await engine.inject(poison.id, "hello")
+            await trio.sleep(31)
+            await wait_until(engine, lambda now: "chat" in bodies.begun)
+            await wait_for(engine, poison, "suspended")
+            await wait_all_tasks_blocked()
+        assert bodies.begun == ["before", "chat", *beside]
+    async with lives.clean(bodies.jobs) as engine:
+        assert (await ended(engine, poison)).reason == "killed"
+        bodies.end.set()
+        assert (await ended(engine, before, after)).status == "succeeded"
+
+
+@in_mock_time
+async def test_a_run_whose_body_a_clean_end_or_a_restart_has_ended_is_not_blamed(
+    lives: Lives, clock: Clock
+) -> None:
+    bodies = Bodies()
+    async with lives.clean(bodies.jobs) as engine:
+        runs = [await engine.submit(job, handle=job) for job in ("chats", "waits")]
+        await trio.sleep(2)
+        assert len(bodies.begun) == 2
+    for _ in range(4):
+        async with lives.crash(bodies.jobs) as engine:
+            for run in runs:
+                assert (await engine.get_run(run.id)).status == "suspended"
+    async with lives.clean(bodies.jobs) as engine:
+        (supervisor,) = [report for report in engine.report() if report["kind"] == "supervisor"]
+        assert supervisor["suspects"] == 0
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
@@ -129,7 +200,7 @@ async def test_what_executed_at_a_death_starts_one_after_the_other_and_holds_up_
 
 
 @in_mock_time
-async def test_the_next_suspect_starts_when_the_one_before_it_ends_or_waits(
+async def test_the_next_suspect_starts_when_the_one_before_it_waits_or_has_ended(
     lives: Lives, clock: Clock
 ) -> None:
     bodies = Bodies()

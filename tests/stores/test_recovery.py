@@ -165,7 +165,7 @@ async def test_a_queued_run_whose_job_is_unknown_now_is_rejected(lives: Lives, c
         for ticket in (run, behind):
             found = await ended(engine, ticket)
             assert found.status == "rejected"
-            assert "'wait'" in found.error
+            assert '"wait"' in found.error
         assert (await engine.snapshot()).handles["h"].active_run is None
 
 
@@ -340,10 +340,10 @@ async def test_a_run_whose_job_is_unknown_now_ends_though_it_had_begun(lives: Li
     async with lives.clean(Jobs()) as engine:
         found = await ended(engine, one)
         assert found.status in ("failed", "rejected")
-        assert "'runs'" in found.error
+        assert '"runs"' in found.error
         found = await ended(engine, two)
         assert found.status == "rejected"
-        assert "'sleeps'" in found.error
+        assert '"sleeps"' in found.error
 
 
 async def test_a_detached_run_ends_like_any_other_that_executed(lives: Lives, clock: Clock) -> None:

@@ -58,7 +58,7 @@ class Watched:
         play = Play(world)
         async with trio.open_nursery() as watchers:
             async with play.staged():
-                self.events = play.server.rules.told.events
+                self.events = play.server.rules.model.events
                 watchers.start_soon(self.watch, world.client("watcher"))
                 async for step in world.steps(25):
                     await play.do(step.random.choice(DEEDS), step.random, wait=False)

@@ -25,7 +25,7 @@ async def failure(push: Answers, **options: Any) -> WorkFailed:
     with pytest.raises(WorkFailed) as failed:
         await answer(push, **options)
     assert (failed.value.worker, failed.value.worker_url) == ("w", "http://w:1/base")
-    assert failed.value.message.startswith("worker 'w' at http://w:1/base: ")
+    assert failed.value.message.startswith('worker "w" at http://w:1/base: ')
     assert str(failed.value) == f"{failed.value.code}: {failed.value.message}"
     return failed.value
 
@@ -63,7 +63,7 @@ async def test_an_error_in_the_answer_is_the_services(autojump_clock):
     ("body", "code", "said"),
     [
         (b"", "bad_json", "no JSON"),
-        (b"<html>Welcome</html>", "bad_json", "'<html>Welcome</html>'"),
+        (b"<html>Welcome</html>", "bad_json", '"<html>Welcome</html>"'),
         (b'{"result": 1', "bad_json", "no JSON"),
         (b'{"result": 1} {"result": 2}', "bad_json", "no JSON"),
         (b'{"result": NaN}', "bad_json", "no JSON"),
@@ -80,8 +80,8 @@ async def test_an_error_in_the_answer_is_the_services(autojump_clock):
         (b"{}", "bad_answer", 'neither "result" nor "error"'),
         (b'{"error": null}', "bad_answer", 'neither "result" nor "error"'),
         (b'{"Result": 1}', "bad_answer", 'neither "result" nor "error"'),
-        (b'{"result": 1, "error": 42}', "bad_answer", "Expected `str"),
-        (b'{"result": 1, "error": {"message": "x"}}', "bad_answer", "Expected `str"),
+        (b'{"result": 1, "error": 42}', "bad_answer", "expected string"),
+        (b'{"result": 1, "error": {"message": "x"}}', "bad_answer", "expected string"),
     ],
 )
 async def test_an_answer_of_another_form_is_named(autojump_clock, body, code, said):

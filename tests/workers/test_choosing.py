@@ -164,7 +164,7 @@ async def test_without_a_worker_the_failure_says_what_is_missing(autojump_clock)
         with pytest.raises(WorkFailed) as failed:
             await crew_of(engine, Answers()).push(work())
         assert failed.value.code == "no_worker"
-        assert "'sum': start one that registers here" in str(failed.value)
+        assert '"sum": start one that registers here' in str(failed.value)
 
 
 async def test_a_call_that_is_given_up_says_nothing_about_the_worker(autojump_clock):

@@ -174,14 +174,14 @@ async def test_a_name_that_nobody_knows_is_unreachable():
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000, "bad_http", "no HTTP"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "bad_http", "no HTTP"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n", "bad_http", "no HTTP"),
-        (response(b"\x1f\x8b", "200 OK", "Content-Encoding: gzip"), "bad_http", "encoded as 'gzip'"),
-        (response(b"oops", "500 Internal Server Error"), "bad_status", "status 500: 'oops'"),
+        (response(b"\x1f\x8b", "200 OK", "Content-Encoding: gzip"), "bad_http", 'encoded as "gzip"'),
+        (response(b"oops", "500 Internal Server Error"), "bad_status", 'status 500: "oops"'),
         (
             response(b"", "307 Temporary Redirect", "Location: http://127.0.0.1:1/"),
             "bad_status",
             "status 307, which is not followed",
         ),
-        (response(b"hello"), "bad_json", "'hello'"),
+        (response(b"hello"), "bad_json", '"hello"'),
         (response(b'{"error": "no"}'), "service_error", "no"),
     ],
 )

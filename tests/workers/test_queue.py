@@ -168,7 +168,7 @@ async def test_a_completion_or_a_heartbeat_by_another_worker_is_refused_and_chan
         offers = Offers(crew_of(engine, Answers()), nursery)
         await offers.offer()
         item = await take(engine)
-        with pytest.raises(Conflict, match="by another worker, not by 'thief'"):
+        with pytest.raises(Conflict, match='by another worker, not by "thief"'):
             await engine.workers.complete(item.id, "stolen", worker_id="thief")
         with pytest.raises(Conflict, match="by another worker"):
             await engine.workers.extend(item.id, "thief")
@@ -180,7 +180,7 @@ async def test_a_completion_or_a_heartbeat_by_another_worker_is_refused_and_chan
 
 async def test_what_nobody_was_given_can_not_be_completed(autojump_clock):
     async with open_engine(Jobs()) as engine:
-        with pytest.raises(Conflict, match="'made up' is not to be worked on"):
+        with pytest.raises(Conflict, match='"made up" is not to be worked on'):
             await engine.workers.complete("made up", 1)
         with pytest.raises(Conflict):
             await engine.workers.extend("made up", "w")
@@ -195,7 +195,7 @@ async def test_a_worker_that_isnt_heard_of_for_a_minute_loses_the_item_and_comes
         outcome = await offers.outcome()
         assert isinstance(outcome, WorkFailed)
         assert (outcome.code, outcome.worker, outcome.workers_fault) == ("expired", "w", False)
-        assert "'w' took it from the queue and was not heard of for 60 s" in outcome.message
+        assert '"w" took it from the queue and was not heard of for 60 s' in outcome.message
         assert trio.current_time() == began + 60
         await offers.offer(input="twice")
         second = await take(engine, "v")
@@ -398,7 +398,7 @@ async def test_work_that_isnt_done_in_time_is_taken_back(autojump_clock):
             outcome = await offers.outcome()
             assert isinstance(outcome, WorkFailed)
             assert (outcome.code, outcome.worker) == ("timeout", "w")
-            assert "'w' has not completed it within 5 s" in outcome.message
+            assert '"w" has not completed it within 5 s' in outcome.message
             with pytest.raises(Conflict):
                 await engine.workers.complete(item.id, 1)
 

@@ -95,7 +95,7 @@ async def test_a_worker_that_isnt_heard_of_for_15_seconds_is_offline_and_gets_no
         assert await status(engine, "w") == "offline"
         assert await engine.workers.allocate("sum") is None
         with pytest.raises(
-            WorkFailed, match="no worker that is online serves 'sum'; 1 that would are offline"
+            WorkFailed, match='no worker that is online serves "sum"; 1 that would are offline'
         ):
             await crew_of(engine, Answers()).push(work("sum"))
 
@@ -147,7 +147,7 @@ async def test_each_worker_goes_offline_in_its_own_time(autojump_clock):
 
 async def test_a_heartbeat_of_one_that_isnt_registered_is_not_found(autojump_clock):
     async with open_engine(Jobs()) as engine:
-        with pytest.raises(NotFound, match=r"no worker 'w' is registered: register it"):
+        with pytest.raises(NotFound, match=r'no worker "w" is registered: register it'):
             await engine.workers.heartbeat("w")
 
 
@@ -186,11 +186,11 @@ async def test_the_online_worker_with_the_least_load_is_allocated(autojump_clock
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"id": ""}, r"id '' is empty"),
-        ({"id": 7}, r"id must be a string, not int 7"),
+        ({"id": ""}, r'id "" is empty'),
+        ({"id": 7}, r"id must be a string, not 7"),
         ({"id": "x" * 257}, r"has 257 characters"),
-        ({"url": "ftp://host"}, r"'ftp://host' doesn't begin with http:// or https://"),
-        ({"url": ""}, r"url '' doesn't begin with http"),
+        ({"url": "ftp://host"}, r""""ftp://host" doesn't begin with http:// or https://"""),
+        ({"url": ""}, r"""url "" doesn't begin with http"""),
         ({"url": "http://"}, r"names no host: write it like http://10.0.0.7:8080"),
         ({"url": "http://a..b"}, r"names no host"),
         ({"url": f"http://{'a' * 64}.org"}, r"names no host"),
@@ -203,15 +203,15 @@ async def test_the_online_worker_with_the_least_load_is_allocated(autojump_clock
         ({"url": "http://h\u00f6st"}, r"has characters that no URL has"),
         ({"url": "http://host\r\nX: y"}, r"has characters that no URL has"),
         ({"url": "http://host/" + "x" * 3000}, r"has 3,012 characters, where 2,048 are allowed"),
-        ({"url": None}, r"url must be a string, not None"),
-        ({"services": "sum"}, r"services must be a list of names, not 'sum': write \['transform'\]"),
+        ({"url": None}, r"url must be a string, not null"),
+        ({"services": "sum"}, r'services must be a list of names, not "sum": write \["transform"\]'),
         ({"services": []}, r"1 to 1,000 names, not 0"),
         ({"services": ["x"] * 1001}, r"1 to 1,000 names, not 1,001"),
-        ({"services": ["a", ""]}, r"services\[1\] '' is empty"),
-        ({"services": ["a", None]}, r"services\[1\] must be a string, not NoneType"),
+        ({"services": ["a", ""]}, r'services\[1\] "" is empty'),
+        ({"services": ["a", None]}, r"services\[1\] must be a string, not null"),
         ({"services": {"a": 1}}, r"services must be a list of names"),
-        ({"kind": "carrier"}, r"kind must be 'http' or 'queue', not 'carrier'"),
-        ({"load": "much"}, r"load must be a number, not 'much'"),
+        ({"kind": "carrier"}, r'kind must be "http" or "queue", not "carrier"'),
+        ({"load": "much"}, r'load must be a number, not "much"'),
         ({"load": -1}, r"load must be from 0 to 1e\+15, not -1"),
         ({"load": float("nan")}, r"load must be from 0"),
         ({"load": float("inf")}, r"load must be from 0"),
@@ -291,7 +291,7 @@ async def test_there_is_room_for_ten_thousand_and_who_is_silent_longest_makes_ro
             for number in range(10_000):
                 nursery.start_soon(engine.workers.register, f"w{number}", URL, ["sum"])
         with pytest.raises(
-            QueueFull, match=r"'more' can't be registered: 10,000 are, .* all of them are online"
+            QueueFull, match=r""""more" can't be registered: 10,000 are, .* all of them are online"""
         ):
             await engine.workers.register("more", URL, ["sum"])
         await engine.workers.register("w7", "http://again", ["sum"])

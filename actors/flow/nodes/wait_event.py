@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....protocol.errors import Invalid
 from ....protocol.flow.model import WaitEvent
 from ....protocol.flow.paths import parse_path
-from ....protocol.values import copied
+from ....protocol.values import copied, shown
 from ...run.pause import Pause
 from ..node_context import Done, NodeContext, milliseconds, text
 
@@ -26,6 +26,6 @@ async def wait_event(context: NodeContext[WaitEvent]) -> Done | Pause:
         timeout = context.node.timeout_ms / 1000
     until = None if timeout is None else since + timeout
     if context.is_over(until):
-        return context.failed("timeout", f"no signal {path.text!r} came in {timeout:g} s")
+        return context.failed("timeout", f"no signal {shown(path.text)} came in {timeout:g} s")
     key = path.text if path.root == "shared" else None  # a part of the input may come from anywhere
     return context.pause("signal", since=since, until=until, key=key)

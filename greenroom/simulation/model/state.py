@@ -35,6 +35,7 @@ class ModelRun:
         self.next_attempts: Collection[int] = (1,)  # what the next attempt may be called
         self.place: int | None = None
         self.holds_slot = False
+        self.has_body = False  # or had one until the process died, and nothing else is committed yet
         self.waits_for_slot = False  # suspended, with nothing else to wait for
         self.drew_place = False  # for a retry that has not begun yet
         self.called = False  # a child, since it executes

@@ -19,8 +19,9 @@ are the races within one, and all that is accepted of them:
   the lease was lost: a slot may have been granted while that was being committed.
 - A run of which files are being deleted is about to end, or has to wait for that before it executes. It may
   be passed over.
-- Of the suspects (runs that executed when a process died, and have not been tried since) one at a time
-  executes. While one does, or has done so in this instant, the others may be passed over.
+- Of the suspects (runs that had a body when a process died, and have not been tried since) one at a time
+  executes, unless a reset took the slots away; one with two deaths begins alone, and stays so while its body
+  lives. While that holds them up, or has in this instant, suspects may be passed over.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class OrderRules:
         self._fault = fault
         self._begun: dict[str, int] = {}  # in this instant: the last seq
         self._passed_over: list[_PassedOver] = []
-        self._tried_one = False  # whether a suspect has executed in this instant
+        self._tried_one = False  # whether a suspect has had a body in this instant
+        self._let_go: set[str] = set()  # suspects with bodies that a reset has allowed others beside
         self._awake: set[str] = set()  # runs whose waits were over when the instant began
         self._given_back: dict[str, tuple[int, str]] = {}  # slots, in this instant: by run, seq and lane
         self._known = (
@@ -64,6 +66,7 @@ class OrderRules:
     def opened(self) -> None:
         """A restart: nobody executes any more, and nobody waits who has not been found to."""
         self._awake.clear()
+        self._let_go.clear()
         self._new_instant()
 
     def begins(self, event: RunStateChanged, run: ModelRun) -> str | None:
@@ -84,7 +87,10 @@ class OrderRules:
                 self._passed_over.append(
                     _PassedOver(event.seq, str(run), other, same_lane, suspect=other.is_suspect)
                 )
+        if run.is_suspect and run.deaths > 1 and (others := [o for o in self._suspects() if o is not run]):
+            return f"it has {run.deaths} deaths, and {others} have bodies"
         self._tried_one = self._tried_one or run.is_suspect
+        self._let_go.discard(run.id)
         self._begun[run.id] = event.seq
         return None
 
@@ -128,18 +134,30 @@ class OrderRules:
         if event.generation != generation:
             given_back = self._given_back.items()
             self._given_back = {run: (seq, lane) for run, (seq, lane) in given_back if lane != event.lane}
+            self._let_go |= {run.id for run in self._on_trial()}
+
+    def _suspects(self) -> list[ModelRun]:
+        """Those that have bodies."""
+        suspects = [run for run in self._model.pending.values() if run.is_suspect and not run.restored]
+        return [run for run in suspects if run.has_body]
+
+    def _on_trial(self) -> list[ModelRun]:
+        """Those beside which no other may execute."""
+        holders = self._model.holders()
+        suspects = [run for run in self._suspects() if run.id not in self._let_go]
+        return [run for run in suspects if run.deaths > 1 or run in holders]
 
     def end_instant(self, awake: set[str], *, leaving: bool) -> None:
         """The clock moves on. `awake` are suspended runs whose waits are over."""
         model = self._model
         for id in awake:
             model.pending[id].waits_for_slot = True
-        suspects = [run for run in model.holders() if run.is_suspect]
-        if len(suspects) > 1:
-            self._fault(f"after {model.seq}, {suspects} execute beside each other, after a death")
+        on_trial = self._on_trial()
+        if len(on_trial) > 1:
+            self._fault(f"after {model.seq}, {on_trial} are tried beside each other, after a death")
         if not leaving:
             self._judge_order()
-            self._judge_free_slots(any_suspect=bool(suspects))
+            self._judge_free_slots(on_trial)
         for id in awake:
             model.pending[id].waits_for_slot = False
         self._awake = awake
@@ -155,8 +173,8 @@ class OrderRules:
             if run.stands_in_queue or self._begun.get(run.id, 0) > passed.seq:
                 self._fault(f"at {passed.seq}, {passed.begun} began before {run}, which comes first")
 
-    def _judge_free_slots(self, *, any_suspect: bool) -> None:
-        model = self._model
+    def _judge_free_slots(self, on_trial: list[ModelRun]) -> None:
+        model, suspects = self._model, self._suspects()
         if len(model.holders()) >= model.max_concurrent:
             return
         draining = model.draining[-1][1]
@@ -165,7 +183,8 @@ class OrderRules:
             if limit is not None and len(model.holders(name)) >= limit:
                 continue
             for run in queue:
-                held_up = run.id in model.deleting or (any_suspect and run.is_suspect)
+                before = suspects if run.deaths > 1 else on_trial
+                held_up = run.id in model.deleting or (run.is_suspect and any(o is not run for o in before))
                 if not held_up and (not draining or _privileged(run)):
                     self._fault(f"after {model.seq}, a slot is free, yet {run} is left waiting")
                     break
@@ -173,7 +192,7 @@ class OrderRules:
     def _new_instant(self) -> None:
         self._begun.clear()
         self._passed_over.clear()
-        self._tried_one = any(run.is_suspect for run in self._model.holders())
+        self._tried_one = bool(self._suspects())
         self._given_back.clear()
         self._known = self._model.seq
         self._lost_grant.clear()

@@ -106,9 +106,13 @@ class RecoveryRules:
         return self._model.lane(lane).limit, False
 
     def stopped(self) -> None:
-        """The engine has been left: nothing executes, and what is not queued may be gone on with."""
+        """The engine has been left: nobody has a body, and what is not queued may be gone on with."""
         for run in self._model.pending.values():
-            if run.status in EXECUTES or (run.status is Status.SUSPENDED and not self._may_go_on(run)):
+            if (
+                run.status in EXECUTES
+                or run.has_body
+                or (run.status is Status.SUSPENDED and not self._may_go_on(run))
+            ):
                 self._fault(f"the engine has been left, and {run} is left")
 
     def costs_attempt(self, run: ModelRun, reason: str | None) -> bool:
@@ -118,11 +122,13 @@ class RecoveryRules:
         return reason == "retry"
 
     def _count_deaths(self) -> None:
-        """A death counts for those that executed and had not been tried; or for all of them, if all had."""
-        executed = [run for run in self._model.pending.values() if run.status is Status.RUNNING]
-        untried = [run for run in executed if not run.tried]
-        for run in self._model.pending.values():
-            run.counted = run.deaths + (run in (untried or executed))
+        """A death counts for those that had bodies and had not been tried; or for all of them, if all had.
+        Not for those that were being cancelled: they end with the restart."""
+        pending = self._model.pending.values()
+        alive = [run for run in pending if _may_have_killed(run)]
+        untried = [run for run in alive if not run.tried]
+        for run in pending:
+            run.counted = run.deaths + (run in (untried or alive))
 
     def _may_go_on(self, run: ModelRun) -> bool:
         job = self.job(run)
@@ -138,7 +144,7 @@ class RecoveryRules:
             return {(Status.REJECTED, "unknown_job")}
         if not self._may_go_on(run):
             return {(Status.FAILED, "crashed")}
-        if run.status is Status.RUNNING and run.counted >= _MOST_DEATHS:
+        if _may_have_killed(run) and run.counted >= _MOST_DEATHS:
             return {(Status.FAILED, "killed")}
         return {(Status.SUSPENDED, "recovered")} if run.status is Status.RUNNING else None
 
@@ -175,6 +181,11 @@ class RecoveryRules:
     def _held(self) -> dict[str, str]:
         held = {name: handle.holder for name, handle in self._model.handles.items()}
         return {name: run for name, run in held.items() if run is not None and self._model.runs[run].ended}
+
+
+def _may_have_killed(run: ModelRun) -> bool:
+    """As far as is committed: a body that ended as a start was decided is not known to have."""
+    return run.status is Status.RUNNING or (run.status is Status.SUSPENDED and run.has_body)
 
 
 _OTHER_ENDS: frozenset[tuple[Status, str | None]] = frozenset(

@@ -151,6 +151,7 @@ class TransitionRules:
         run.statuses.append((event.seq, to))
         run.waits_for_slot = to is Status.SUSPENDED and event.waiting_for == "slot"
         if event.interactive is not None:
+            run.has_body = event.interactive
             run.flags.update(interactive=event.interactive, streaming=False, compacting=False)
         if to is Status.SUSPENDED:
             run.next_attempts = (run.attempt + (self.recovery.costs_attempt(run, event.reason)),)
@@ -201,6 +202,7 @@ class TransitionRules:
         if any(changed.values()) and not self.observations.executes(run.id) and not awaits:
             self._fault(event, f"{run} has no body")
         run.flags.update(changed)
+        run.has_body = run.has_body and len(changed) < len(_FLAGS)  # all of them: its body is gone
         suspended = run.status is Status.SUSPENDED and not run.restored
         if suspended and changed == dict.fromkeys(_FLAGS, False) and not self.observations.executes(run.id):
             run.next_attempts = (run.attempt + self.recovery.costs_attempt(run, "lease_lost"),)

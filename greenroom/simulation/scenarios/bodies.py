@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 import trio
 
@@ -156,7 +156,18 @@ class Bodies:
     async def _end_interactive(self, run: Run) -> None:
         await run.end_interactive()
 
-    async def _poison(self, run: Run) -> None:
+    async def _poison(self, run: Run, waits: bool) -> None:
+        if waits:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._poison_later, run)
+                await self._sleep(run, 0.5)
+        self._die(run)
+
+    async def _poison_later(self, run: Run) -> None:
+        await trio.sleep(0.25)
+        self._die(run)
+
+    def _die(self, run: Run) -> NoReturn:
         self.kill(f"poisoned by {run.id}")
         raise cancelled()
 
@@ -218,6 +229,8 @@ def _draw_arguments(name: str, random: Random) -> list[Any]:
         plan = [step for step in draw_plan(random, 2) if step[0] != "call"]
         on_conflict = random.choice(("queue", "queue", "queue", "reject", "join"))
         return [random.choice(HANDLES), random.choice(LANES), plan, on_conflict]
+    if name == "poison":
+        return [random.random() < 0.5]
     if name == "write":
         return [random.choice(("a.txt", "b/c.txt")), random.choice((0.0, 0.5)), random.random() < 0.7]
     return []

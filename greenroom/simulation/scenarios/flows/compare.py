@@ -15,6 +15,7 @@ import msgspec
 from ....protocol.events import InterruptClosed, InterruptOpened, RunStateChanged
 from ....protocol.flow.records import NodeRun
 from ....protocol.states import Status
+from ....protocol.values import shown
 from ...model.state import ModelRun
 from ...rules.rules import Rules
 from .facts import Graph, Signal, Visited, Wrong
@@ -103,7 +104,7 @@ class _Evidence:
         if error is None and (end.to is not Status.SUCCEEDED or not alike(shared, end.result)):
             return f"the result is {shared}, and it has {end.to} with {end.result} {end.error}"
         node, _, code = (error or "").partition(": ")
-        if error is not None and f"node {node!r}: {code}: " not in (end.error or ""):
+        if error is not None and f"node {shown(node)}: {code}: " not in (end.error or ""):
             return f"it fails with {error}, and has {end.to} with {end.result} {end.error}"
         return None
 

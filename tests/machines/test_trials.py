@@ -1,0 +1,214 @@
+"""Who is blamed for the death of a process, and how suspects are tried one after the other."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from greenroom.actors.scheduling.trials import Trials, deaths_after_restart, suspects_after_restart
+from greenroom.persistence.store import Deaths, StoredRun, Terms
+from greenroom.protocol.states import Status
+
+from .driving import record_of
+
+
+def run(id: str, status: Status = Status.RUNNING, waiting_for: str | None = None, **fields: Any) -> StoredRun:
+    """A run as the store has it when the process has died."""
+    terms = Terms(bodiless=fields.pop("bodiless", False))
+    return StoredRun(record_of(status, id=id, waiting_for=waiting_for), terms, **fields)
+
+
+def waited(id: str, waiting_for: str = "answer", **fields: Any) -> StoredRun:
+    return run(id, Status.SUSPENDED, waiting_for, **fields)
+
+
+def suspects(**deaths: int) -> Trials:
+    trials = Trials()
+    trials.begin(deaths)
+    return trials
+
+
+# Who is blamed.
+
+
+def test_a_death_counts_for_all_that_executed() -> None:
+    assert deaths_after_restart([run("a"), run("b", deaths=1)]) == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("waiting_for", ["time", "answer", "child", "message"])
+def test_a_death_counts_for_those_that_waited_in_their_bodies_too(waiting_for) -> None:
+    assert deaths_after_restart([waited("a", waiting_for), run("b")]) == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        run("b", Status.QUEUED),
+        run("b", Status.CANCELLING),
+        run("b", Status.CANCELLING, "answer"),
+        waited("b", "slot"),
+        waited("b", "retry"),
+        *(waited("b", waiting_for, bodiless=True) for waiting_for in ("time", "answer", "signal", "message")),
+    ],
+)
+def test_a_death_does_not_count_for_a_run_that_had_no_body_or_ends_anyway(other) -> None:
+    assert deaths_after_restart([other]) == {}
+    assert suspects_after_restart([run("a"), other]) == {"a": 1}
+
+
+@pytest.mark.parametrize("new", [run("new"), waited("new")])
+def test_a_death_does_not_count_for_those_that_were_tried_if_there_is_one_that_was_not(new) -> None:
+    tried = [run("a", deaths=1, tried=True), waited("b", deaths=2, tried=True)]
+    assert deaths_after_restart([*tried, new]) == {"a": 1, "b": 2, "new": 1}
+
+
+def test_a_death_counts_for_all_where_all_were_tried() -> None:
+    tried = [run("a", deaths=1, tried=True), waited("b", deaths=2, tried=True)]
+    assert deaths_after_restart(tried) == {"a": 2, "b": 3}
+
+
+def test_who_waited_for_a_trial_stays_a_suspect_and_who_was_tried_without_a_body_since_does_not() -> None:
+    pending = [
+        run("a"),
+        waited("slot", "slot", deaths=1),
+        waited("answer", bodiless=True, deaths=2),
+        waited("tried", bodiless=True, deaths=2, tried=True),
+    ]
+    assert suspects_after_restart(pending) == {"slot": 1, "answer": 2, "a": 1}
+
+
+# Trials.
+
+
+def test_one_suspect_at_a_time_executes_and_others_are_free() -> None:
+    trials = suspects(a=1, b=1)
+    assert not trials.has_to_wait("a")
+    trials.granted("a", 0.0)
+    assert trials.has_to_wait("b")
+    assert not trials.has_to_wait("a")  # it needs a slot again, for the body that it has
+    assert not trials.has_to_wait("other")
+    trials.granted("other", 0.0)
+    assert trials.has_to_wait("b")
+
+
+def test_a_suspect_that_waits_makes_room_and_its_trial_goes_on() -> None:
+    trials = suspects(a=1, b=1)
+    trials.granted("a", 0.0)
+    trials.set_aside("b")
+    trials.waits("a")
+    assert trials.take_back() == ["b"]
+    trials.granted("b", 10.0)
+    assert trials.has_to_wait("a")
+    trials.waits("a")  # it holds no turn that it could give up
+    assert trials.has_to_wait("a")
+    assert trials.take_tried(30.0) == [Deaths("a", 1, tried=True)]
+
+
+def test_a_suspect_with_two_deaths_is_alone_while_its_body_lives() -> None:
+    trials = suspects(a=1, b=2, c=1)
+    trials.granted("a", 0.0)
+    trials.waits("a")
+    assert trials.has_to_wait("b")  # it may not have been `a`, whose body lives
+    assert not trials.has_to_wait("c")
+    trials.lost_body("a", 10.0)
+    trials.granted("b", 10.0)
+    trials.waits("b")
+    assert not trials.has_to_wait("b")
+    assert trials.has_to_wait("c")
+    trials.set_aside("c")
+    assert trials.take_back() == []
+    trials.lost_body("b", 20.0)
+    assert trials.take_back() == ["c"]
+
+
+def test_who_still_has_to_wait_is_not_taken_back() -> None:
+    trials = suspects(a=1, b=2, c=1)
+    trials.granted("a", 0.0)
+    trials.set_aside("b")
+    trials.set_aside("c")
+    trials.waits("a")
+    assert trials.take_back() == ["c"]
+    trials.lost_body("a", 1.0)
+    assert trials.take_back() == ["b"]
+
+
+def test_a_suspect_is_tried_for_30_seconds() -> None:
+    trials = suspects(a=1, b=1)
+    trials.granted("a", 5.0)
+    assert trials.deadline() == 35.0
+    assert trials.take_tried(34.9) == []
+    assert trials.take_tried(35.0) == [Deaths("a", 1, tried=True)]
+    assert (trials.deadline(), len(trials)) == (math.inf, 1)
+    assert not trials.has_to_wait("b")
+
+
+def test_a_suspect_that_died_before_is_tried_ten_times_as_long() -> None:
+    trials = suspects(a=2)
+    trials.granted("a", 5.0)
+    assert trials.deadline() == 305.0
+    assert trials.take_tried(305.0) == [Deaths("a", 2, tried=True)]
+
+
+@pytest.mark.parametrize(("once", "twice"), [(21, 0), (500, 0), (0, 3), (100, 50)])
+def test_all_are_tried_within_ten_minutes(once: int, twice: int) -> None:
+    deaths = {f"once{n}": 1 for n in range(once)} | {f"twice{n}": 2 for n in range(twice)}
+    trials, now = suspects(**deaths), 0.0
+    for suspect in deaths:
+        assert not trials.has_to_wait(suspect)
+        trials.granted(suspect, now)
+        now = trials.deadline()
+        trials.take_tried(now)
+    assert (len(trials), now) == (0, pytest.approx(600.0))
+
+
+def test_the_slots_of_a_body_that_waits_between_them_are_one_trial() -> None:
+    trials = suspects(a=1)
+    trials.granted("a", 0.0)
+    trials.granted("a", 20.0)
+    assert trials.deadline() == 30.0
+
+
+def test_the_bodies_of_a_suspect_are_tried_for_30_seconds_together() -> None:
+    trials = suspects(a=1, b=1)
+    trials.granted("a", 5.0)
+    trials.lost_body("a", 25.0)
+    assert (trials.deadline(), trials.has_to_wait("b")) == (math.inf, False)
+    trials.granted("b", 25.0)
+    trials.lost_body("b", 26.0)
+    trials.granted("a", 100.0)
+    assert trials.deadline() == 110.0
+
+
+def test_a_suspect_that_ends_makes_room_for_the_next_and_is_forgotten() -> None:
+    trials = suspects(a=1, b=1)
+    trials.granted("a", 0.0)
+    trials.forget("a")
+    assert (trials.deadline(), len(trials), trials.has_to_wait("b")) == (math.inf, 1, False)
+    trials.set_aside("b")
+    trials.forget("b")
+    assert trials.take_back() == []
+
+
+def test_suspects_that_have_to_wait_are_taken_back_in_order_when_none_is_tried() -> None:
+    trials = suspects(a=1, b=1, c=1, d=1)
+    trials.granted("a", 0.0)
+    for suspect in "bcd":
+        trials.set_aside(suspect)
+    trials.leave("c")
+    assert trials.take_back() == []
+    trials.lost_body("a", 1.0)
+    assert trials.take_back() == ["b", "d"]
+    assert trials.take_back() == []
+
+
+def test_after_a_reset_the_next_is_tried_beside_the_one_whose_body_lives_on() -> None:
+    trials = suspects(a=1, b=1)
+    trials.granted("a", 0.0)
+    trials.reset()
+    assert not trials.has_to_wait("b")
+    trials.granted("b", 10.0)
+    trials.lost_body("a", 15.0)
+    assert trials.has_to_wait("a")
+    assert trials.take_tried(40.0) == [Deaths("b", 1, tried=True)]
