@@ -48,7 +48,7 @@ if __name__ == "__main__":
     trio.run(main)
 
 # Output:
-# parameters of job 'book': params.days: expected int, got str 'three'
+# parameters of job "book": params.days: expected integer, got string "three"
 # locked by that run: True
 # 3 days in Lisbon
 # {'to': 'Oslo'}

@@ -55,6 +55,6 @@ if __name__ == "__main__":
 
 # Output:
 # slow: {'page': {'text': 'an old copy'}}
-# broken: node 'fetch': service_error: OSError: the host is unknown
+# broken: node "fetch": service_error: OSError: the host is unknown
 # [('fetch', 1, 'timeout'), ('fetch', 2, 'timeout'), ('fetch', 3, 'timeout'), ('cached', 1, 'ok')]
 # [('fetch', 1, 'error'), ('fetch', 2, 'error'), ('fetch', 3, 'error')]

@@ -221,7 +221,7 @@ def test_who_leaves_an_iterator_while_it_reaches_back_does_not_cost_the_connecti
                     pass
             await near.set_params("a", {"pages": 9})
             await trio.sleep(1)  # it fails if the client gives up the line
-            world.check(ann.state.seq == server.rules.told.seq, "it goes on")
+            world.check(ann.state.seq == server.rules.model.seq, "it goes on")
 
     plays(scenario)
 
