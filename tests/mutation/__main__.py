@@ -41,6 +41,7 @@ MODULES = (
         )
     ),
     "actors/journal/batch.py",
+    "actors/journal/machine.py",
     "protocol/fold.py",
 )
 TESTS = ("tests/machines",)

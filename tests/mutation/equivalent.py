@@ -87,4 +87,13 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "_Lane.state: True → False": "the list is sorted once more",
         "_Lane.state: removed: self._sorted = True": "the list is sorted once more",
     },
+    "actors/journal/machine.py": {
+        "JournalMachine.__init__: removed: self._mentioned_by = math.inf": "each turn sets it anew",
+        "JournalMachine._waits_no_longer: removed: self._unread.clear()": "a reply is set once",
+        "JournalMachine._refuse_new_run: return False → return None": _TRUTH,
+        "JournalMachine._show: True → False": "each event has a record",
+        "_refuse_answer: return False → return None": _TRUTH,
+        "_refuse_answer: return True → return None": "it is refused, and a reply is set once",
+        "_refuse_answer: True → False": "it is refused, and a reply is set once",
+    },
 }

@@ -1,0 +1,440 @@
+"""The journal's machine: what is written together, what is shown when, and what an outage leaves of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from greenroom.actors.channel import Reply
+from greenroom.actors.journal.change import Change, Committed, ProgressReport
+from greenroom.actors.journal.committer import (
+    AwaitStore,
+    Check,
+    CommitFailed,
+    NotWritten,
+    StoreIsBack,
+    StoreIsGivenUp,
+    WentDown,
+    Write,
+    Written,
+)
+from greenroom.actors.journal.machine import JournalMachine
+from greenroom.actors.journal.messages import Answer, Look, Mention, NotRead, StoreIsDamaged, WatchEnd
+from greenroom.actors.messages import Forget, NotStored, StoreIsDown, Submission
+from greenroom.persistence.failures import StoreBroken, StoreDown
+from greenroom.protocol.errors import Conflict
+from greenroom.protocol.events import Event
+from greenroom.protocol.fold import Projection
+from greenroom.protocol.states import Status
+
+from .driving import answer
+from .making import submission
+from .test_batch import creation, end, note, start
+
+DOWN = StoreDown("the disk is full", outcome_known=True)
+SUPERVISOR_HEARS_OF_OUTAGE = ("supervisor", "", StoreIsDown(True))
+SUPERVISOR_HEARS_OF_END = ("supervisor", "", StoreIsDown(False))
+
+
+class Desk:
+    """The machine, what it has told and shown, and a committer that does what the test says."""
+
+    def __init__(self, *committed: Change) -> None:
+        self.commits = 0
+        self.shown: list[list[Event]] = []
+        self.machine = JournalMachine(lambda: 5.0, self._publish, lambda: self.commits, check_every=60.0)
+        self.machine.begin(Projection("e", max_concurrent=3, seq=10))
+        for change in committed:
+            self.commit(change)
+        self.shown.clear()
+
+    def _publish(self, events: Any) -> None:
+        self.shown.append(list(events))
+
+    def turn(self, *messages: Any, now: float = 0.0) -> list[tuple[str, str, Any]]:
+        """A turn with these messages; returns what was told to others."""
+        for message in messages:
+            self.machine.receive(message)
+        self.machine.end_turn(now)
+        return list(self.machine.effects.take())
+
+    def job(self) -> Any:
+        """What the committer is to do; it is taken once."""
+        job, self.machine.job = self.machine.job, None
+        return job
+
+    def written(self) -> list[str]:
+        """What the batch that is to be written says."""
+        job = self.job()
+        assert isinstance(job, Write), job
+        return [f"{event.run} {event.to}" for event in job.batch.events]
+
+    def commit(self, *changes: Change) -> list[tuple[str, str, Any]]:
+        self.turn(*changes)
+        assert isinstance(self.job(), Write)
+        self.commits += 1
+        return self.turn(Written())
+
+    def goes_down(self) -> list[tuple[str, str, Any]]:
+        return self.turn(WentDown())
+
+    def ask(self, change: Change) -> Reply[Any]:
+        change.reply = Reply()
+        return change.reply
+
+
+def made(run: str = "a", **fields: Any) -> Submission:
+    return submission("alice", run, **fields)
+
+
+def new(run: str = "a", **fields: Any) -> Change:
+    """A change that creates a run which somebody outside wants."""
+    return creation(run, creates=True, submission=made(run, **fields), reply=Reply())
+
+
+def refused(reply: Reply[Any] | None) -> bool:
+    assert reply is not None
+    return reply.done and getattr(answer(reply), "code", None) == "unavailable"
+
+
+# Batches.
+
+
+def test_at_first_there_is_nothing_to_do() -> None:
+    desk = Desk()
+    assert (desk.machine.deadline, desk.machine.writing) == (math.inf, [])
+    assert (desk.job(), desk.turn(), desk.job()) == (None, [], None)
+
+
+def test_nothing_is_shown_before_it_is_written() -> None:
+    desk = Desk()
+    tells = (("run", "a", "hello"),)
+    change = creation(tells=tells, tells_run=True, reply=Reply())
+    assert desk.turn(change) == []
+    assert (desk.shown, change.reply.done, desk.machine.projection.seq) == ([], False, 10)
+    assert desk.machine.writing == [change]
+    assert desk.written() == ["a queued"]
+    hello, committed = desk.turn(Written())
+    assert hello == tells[0]
+    assert committed[:2] == ("run", "a")
+    assert isinstance(committed[2], Committed)
+    assert committed[2].outcome.held
+    [[event]] = desk.shown
+    assert (event.seq, event.at, desk.machine.projection.seq) == (11, 5.0, 11)
+    assert answer(change.reply) == committed[2].outcome
+    assert desk.machine.writing == []
+
+
+def test_what_comes_while_a_batch_is_written_is_the_next_one() -> None:
+    desk = Desk()
+    desk.turn(creation("a"))
+    assert desk.written() == ["a queued"]
+    desk.turn(creation("b"))
+    desk.turn(creation("c"))
+    assert desk.job() is None
+    desk.turn(Written())
+    assert desk.written() == ["b queued", "c queued"]
+    desk.turn(Written())
+    assert desk.job() is None
+
+
+def test_a_change_that_does_not_hold_tells_those_who_hear_of_that() -> None:
+    desk = Desk(creation())
+    watch: Reply[Any] = Reply()
+    lost = start(
+        "gone", tells=(("run", "a", "held"),), else_tells=(("run", "a", "lost"),), watch=watch, reply=Reply()
+    )
+    assert desk.turn(lost) == [("run", "a", "lost")]
+    assert desk.job() is None
+    assert not answer(lost.reply).held  # type: ignore[arg-type]
+    assert (desk.shown, desk.machine.watchers) == ([], 0)
+
+
+def test_a_run_is_told_the_outcome_also_where_its_change_did_not_hold() -> None:
+    desk = Desk()
+    [(kind, name, message)] = desk.turn(start("a", tells_run=True))
+    assert (kind, name, message.outcome.held) == ("run", "a", False)
+
+
+def test_a_change_that_names_no_run_tells_none() -> None:
+    desk = Desk()
+    assert desk.turn(Change((), tells_run=True, watch=Reply())) == []
+    assert desk.machine.watchers == 0
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_the_answer_of_a_change_is_given_where_it_holds(held: bool) -> None:
+    desk = Desk(creation())
+    change = start("a" if held else "gone", answer="started", reply=Reply())
+    if held:
+        desk.commit(change)
+        assert answer(change.reply) == "started"  # type: ignore[arg-type]
+    else:
+        desk.turn(change)
+        assert not answer(change.reply).held  # type: ignore[arg-type]
+
+
+def test_a_submission_is_over_when_the_end_of_its_run_is_committed() -> None:
+    desk = Desk(creation(), start())
+    over = made()
+    ending = end()
+    ending.submission = over
+    desk.turn(ending)
+    assert not over.over
+    desk.turn(Written())
+    assert over.over
+    created = new("b")
+    desk.commit(created)
+    assert created.submission is not None
+    assert not created.submission.over
+
+
+# Who waits for the end of a run.
+
+
+def test_who_watches_a_run_gets_its_record_when_it_has_ended() -> None:
+    desk = Desk()
+    watch: Reply[Any] = Reply()
+    desk.commit(creation(watch=watch))
+    later = WatchEnd("a", Reply())
+    desk.turn(later)
+    desk.commit(start())
+    assert (desk.machine.watchers, watch.done, later.reply.done) == (2, False, False)
+    desk.commit(end())
+    assert answer(watch).status is answer(later.reply).status is Status.SUCCEEDED
+    assert desk.machine.watchers == 0
+    again, unknown = WatchEnd("a", Reply()), WatchEnd("gone", Reply())
+    desk.turn(again, unknown)
+    assert answer(again.reply).status is Status.SUCCEEDED
+    assert answer(unknown.reply) is None
+    assert desk.machine.watchers == 0
+
+
+def test_who_still_watches_when_the_engine_stops_is_told() -> None:
+    desk = Desk()
+    watch: Reply[Any] = Reply()
+    desk.commit(creation(watch=watch))
+    desk.machine.close()
+    assert refused(watch)
+    assert desk.machine.watchers == 0
+
+
+# Answers and looks.
+
+
+def test_an_answer_waits_for_what_came_before_it() -> None:
+    desk = Desk()
+    value, error = Answer(Reply(), "yes"), Answer(Reply(), error=Conflict("no"))
+    desk.turn(creation(), value, error)
+    assert not value.reply.done
+    desk.turn(Written())
+    assert answer(value.reply) == "yes"
+    assert isinstance(answer(error.reply), Conflict)
+    at_once = Answer(Reply(), about=made())
+    desk.turn(at_once)
+    assert answer(at_once.reply) is None
+
+
+def test_a_look_sees_what_is_committed_when_its_turn_comes() -> None:
+    desk = Desk()
+    looks = [Look(lambda seen: seen.seq, Reply()) for _ in range(3)]
+    desk.turn(looks[0])
+    assert answer(looks[0].reply) == 10
+    desk.turn(creation(), looks[1])
+    desk.turn(looks[2])
+    assert not looks[1].reply.done
+    desk.turn(Written())
+    assert [answer(look.reply) for look in looks[1:]] == [11, 11]
+
+
+def test_a_look_may_be_refused() -> None:
+    def refuse(seen: Projection) -> None:
+        raise Conflict("no")
+
+    look = Look(refuse, Reply())
+    Desk().turn(look)
+    assert isinstance(answer(look.reply), Conflict)
+
+
+# Times.
+
+
+def test_a_mention_is_committed_with_the_next_change_or_after_a_moment() -> None:
+    desk = Desk(creation(), start())
+    desk.turn(Mention(note()), now=1.0)
+    assert (desk.job(), desk.machine.deadline) == (None, 1.05)
+    desk.turn(Mention(note()), now=1.02)
+    assert desk.machine.deadline == 1.05
+    desk.turn(creation("b"), now=1.03)
+    job = desk.job()
+    assert [event.type for event in job.batch.events] == ["run_changed", "run_changed", "run_state_changed"]
+    assert desk.machine.deadline == math.inf
+    desk.turn(Written(), now=1.04)
+    assert desk.machine.deadline == 61.04
+    desk.turn(Mention(note()), now=2.0)
+    desk.machine.on_deadline(2.05)
+    assert len(desk.job().batch.events) == 1
+    assert desk.machine.deadline == math.inf
+    desk.turn(Written(), now=3.0)
+    assert (desk.job(), desk.machine.deadline) == (None, 63.0)
+
+
+def test_a_mention_that_comes_while_a_batch_is_written_waits_for_its_moment() -> None:
+    desk = Desk(creation(), start())
+    desk.turn(creation("b"))
+    desk.job()
+    desk.turn(Mention(note()), now=1.0)
+    desk.machine.on_deadline(1.05)
+    assert (desk.job(), desk.machine.deadline) == (None, math.inf)
+    desk.turn(Written(), now=1.1)
+    assert (desk.job(), desk.machine.deadline) == (None, 1.05)
+
+
+def test_a_store_that_is_not_written_to_is_looked_after() -> None:
+    desk = Desk(creation())
+    desk.turn(now=0.0)
+    assert desk.machine.deadline == 60.0
+    desk.machine.on_deadline(60.0)
+    job = desk.job()
+    assert isinstance(job, Check)
+    assert (job.nothing.before, job.nothing.events, job.nothing.memos) == (11, [], [])
+    assert desk.machine.deadline == math.inf
+    change = creation("b")
+    desk.turn(change, now=60.5)
+    assert desk.job() is None
+    assert desk.turn(StoreIsBack(), now=61.0) == []  # it had not been down
+    assert desk.written() == ["b queued"]
+
+
+# Outages.
+
+
+def test_an_outage_refuses_new_runs_and_keeps_the_rest() -> None:
+    desk = Desk(creation())
+    wanted, child = new("b"), new("c", parent="a", ancestors=("a",))
+    going_on = start()
+    desk.turn(creation("x"))
+    desk.job()
+    waiting = Answer(Reply(), "yes", about=wanted.submission)
+    look = Look(lambda seen: seen.seq, Reply())
+    desk.turn(wanted, child, going_on, waiting, look, ProgressReport("a", "alice", "x", 1))
+    assert desk.goes_down() == [
+        SUPERVISOR_HEARS_OF_OUTAGE,
+        ("supervisor", "", NotStored("b")),
+        ("run", "b", Forget()),
+    ]
+    assert refused(wanted.reply)
+    assert refused(waiting.reply)
+    assert wanted.submission is not None
+    assert (wanted.submission.over, wanted.submission.refused) == (True, True)
+    assert answer(look.reply) == 11
+    assert child.reply is not None
+    assert not child.reply.done
+    desk.turn(Written())
+    assert desk.written() == ["c queued", "a running"]
+
+
+def test_while_the_store_is_down_new_runs_are_refused_and_looks_answered_at_once() -> None:
+    desk = Desk(creation())
+    desk.turn(creation("x"))
+    desk.job()
+    desk.goes_down()
+    wanted, look = new("b"), Look(lambda seen: seen.seq, Reply())
+    assert desk.turn(wanted, look) == [("supervisor", "", NotStored("b")), ("run", "b", Forget())]
+    assert refused(wanted.reply)
+    assert answer(look.reply) == 11
+    late = Answer(Reply(), "yes", about=wanted.submission)
+    desk.turn(late)
+    assert refused(late.reply)
+    without_reply = new("c")
+    without_reply.reply = None
+    assert len(desk.turn(without_reply)) == 2
+
+
+def test_a_batch_that_was_not_written_is_decided_again_without_its_new_runs() -> None:
+    desk = Desk(creation())
+    wanted, going_on = new("b"), start(reply=Reply())
+    about, other = Answer(Reply(), "yes", about=wanted.submission), Answer(Reply(), "other")
+    desk.turn(wanted, going_on, about, other)
+    assert desk.written() == ["b queued", "a running"]
+    desk.goes_down()
+    next_one, next_answer = new("n"), Answer(Reply(), "next")
+    desk.turn(next_one, next_answer)
+    told = desk.turn(NotWritten())
+    assert told == [("supervisor", "", NotStored("b")), ("run", "b", Forget())]
+    assert refused(wanted.reply)
+    assert refused(about.reply)
+    assert not other.reply.done
+    assert desk.written() == ["a running"]
+    assert desk.turn(StoreIsBack()) == [SUPERVISOR_HEARS_OF_END]
+    assert not other.reply.done  # the batch is still being written
+    desk.turn(Written())
+    assert (answer(other.reply), answer(next_answer.reply)) == ("other", "next")
+    assert [event.run for event in desk.shown[0]] == ["a"]
+
+
+def test_an_answer_that_waits_behind_a_batch_that_was_not_written_is_refused_with_its_run() -> None:
+    desk = Desk(creation())
+    wanted = new("b")
+    desk.turn(wanted)
+    desk.job()
+    behind = Answer(Reply(), "yes", about=wanted.submission)
+    desk.turn(behind, start())
+    desk.turn(NotWritten())
+    assert refused(behind.reply)
+
+
+@pytest.mark.parametrize("back", [StoreIsBack(), StoreIsGivenUp()])
+def test_nothing_left_to_write_waits_for_the_store_and_is_answered_then(back: Any) -> None:
+    desk = Desk(creation())
+    wanted, other = new("b"), Answer(Reply(), "other")
+    desk.turn(wanted, other)
+    desk.job()
+    desk.goes_down()
+    desk.turn(NotWritten())
+    job = desk.job()
+    assert isinstance(job, AwaitStore)
+    assert (job.error, job.nothing.before) == (None, 11)
+    desk.turn(start())
+    assert desk.job() is None
+    told = desk.turn(back)
+    assert told == ([SUPERVISOR_HEARS_OF_END] if isinstance(back, StoreIsBack) else [])
+    assert answer(other.reply) == "other"
+    assert desk.written() == ["a running"]
+
+
+# Reads of the store.
+
+
+def test_who_could_not_read_waits_until_the_store_is_back() -> None:
+    desk = Desk(creation())
+    first, second = NotRead(DOWN, desk.commits, Reply()), NotRead(DOWN, desk.commits, Reply())
+    desk.turn(first)
+    job = desk.job()
+    assert isinstance(job, AwaitStore)
+    assert job.error is DOWN
+    desk.turn(second)
+    assert desk.job() is None
+    desk.turn(WentDown())
+    assert (first.reply.done, second.reply.done) == (False, False)
+    desk.commits += 1  # an empty one has shown that it is back
+    desk.turn(StoreIsBack())
+    assert (first.reply.done, second.reply.done) == (True, True)
+    desk.turn(Answer(Reply()))
+    assert desk.job() is None
+
+
+def test_who_could_not_read_goes_on_at_once_if_something_was_committed_since() -> None:
+    desk = Desk(creation())
+    message = NotRead(DOWN, desk.commits - 1, Reply())
+    desk.turn(message)
+    assert message.reply.done
+    assert desk.job() is None
+
+
+@pytest.mark.parametrize("message", [StoreIsDamaged(StoreBroken("damaged")), CommitFailed(OSError("no"))])
+def test_what_can_not_be_committed_stops_the_journal(message: Any) -> None:
+    with pytest.raises(type(message.error)):
+        Desk().turn(message)
