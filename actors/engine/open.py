@@ -28,7 +28,7 @@ from ..workers.push import Push
 from .api import Engine
 from .ids import uuid7_hex
 from .retention import Keep, check_retention
-from .runtime import Clock, System
+from .runtime import Clock, Runtime
 from .suspends import Suspends
 from .watchdog import real_time
 
@@ -90,7 +90,7 @@ async def open_engine(
         check_limit("max_concurrent", max_concurrent)
     opened = _open_store(store)
     run_files = _open_run_files(runs_dir, opened)
-    system = System(
+    runtime = Runtime(
         jobs,
         opened,
         max_concurrent=max_concurrent,
@@ -113,25 +113,25 @@ async def open_engine(
         gathers=_in_threads(opened),
     )
     if isinstance(opened, SqlStore):
-        opened.when_damaged(system.store_is_damaged)
+        opened.when_damaged(runtime.store_is_damaged)
         opened.expect(run_files, accept=accept_store)
     error: BaseException | None = None
     async with trio.open_nursery() as nursery:
         with trio.CancelScope(shield=True):  # half an engine could not be left in order
-            await nursery.start(system.run, nursery.cancel_scope)
+            await nursery.start(runtime.run, nursery.cancel_scope)
         try:
             await trio.lowlevel.checkpoint_if_cancelled()
-            yield system.engine
+            yield runtime.engine
         except BaseException as raised:  # it is raised again below, when the engine has ended
             error = raised
         try:
-            await system.leave(at_once=isinstance(error, trio.Cancelled))
+            await runtime.leave(at_once=isinstance(error, trio.Cancelled))
         except BaseException as raised:  # cancelled, or Ctrl-C: no more patience
             error = raised
             with trio.CancelScope(shield=True):
-                await system.leave(at_once=True)
-    if system.failure is not None:
-        raise system.failure
+                await runtime.leave(at_once=True)
+    if runtime.failure is not None:
+        raise runtime.failure
     if error is not None:
         raise error
 

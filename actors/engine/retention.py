@@ -73,7 +73,7 @@ def _seconds(age: float | None) -> float | None:
     return None if age == math.inf else age
 
 
-class Housekeeping:
+class Pruning:
     """Prunes the store. `pruned` is told how much was forgotten."""
 
     def __init__(

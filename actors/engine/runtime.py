@@ -44,7 +44,7 @@ from .entry_point import EntryPoint
 from .ids import Uuid7
 from .lease import Leasing
 from .recovery import consequences, picture, submissions
-from .retention import Housekeeping
+from .retention import Pruning
 from .run_files import RunsDir
 from .suspends import Suspended, Suspends
 from .watchdog import Watch
@@ -60,7 +60,7 @@ _NAMED_AFTER = 15.0
 """Seconds after which a body that holds up the end is named in the log."""
 
 
-class System:
+class Runtime:
     """See the module's text. `leave` ends it, and what made it fail is `failure`."""
 
     def __init__(
@@ -111,10 +111,10 @@ class System:
         if suspends is not None:
             self._journal.look_for_suspends = partial(self._look_for_suspends, suspends)
         self._runs_dir = RunsDir(run_files, store, stream, self._journal) if run_files else None
-        self._housekeeping = None
+        self._pruning = None
         if retention is not None:
             pruned = self._runs_dir.pruned if self._runs_dir is not None else lambda _: None
-            self._housekeeping = Housekeeping(retention, store, stream, clock, pruned)
+            self._pruning = Pruning(retention, store, stream, clock, pruned)
         self._supervisor = Supervisor(
             max_pending=max_pending,
             directory=self._directory,
@@ -256,8 +256,8 @@ class System:
         if self._runs_dir is not None:
             self._actors.start_soon(self._runs_dir.follow)
             self._actors.start_soon(self._runs_dir.write)
-        if self._housekeeping is not None:
-            self._actors.start_soon(self._housekeeping.run)
+        if self._pruning is not None:
+            self._actors.start_soon(self._pruning.run)
 
     async def _shut_down(self) -> None:
         """Take nothing new; let what executes finish for a while; then suspend or cancel it, and wait until

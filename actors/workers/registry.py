@@ -2,8 +2,8 @@
 
 Workers tell it that they are there and how busy they are; bodies ask it whom to call. A worker that is not
 heard of for a while is offline, and after a day it is forgotten. That a worker is there, goes and comes back
-is an event; its heartbeats are not. What has been sent to the journal is `told`, and shows in the `status`
-that everyone sees only once it is committed.
+is an event; its heartbeats are not. What has been sent to the journal is `announced`, and shows in the
+`status` that everyone sees only once it is committed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Worker(msgspec.Struct):
     load: float
     last_heartbeat: float  # Unix seconds
     status: WorkerStatus  # what is committed
-    told: Literal["online", "offline", "forgotten"]  # what will be
+    announced: Literal["online", "offline", "forgotten"]  # what will be
     beat: int = 0  # counts the heartbeats that brought a load
     calls: int = 0  # that have begun since, and go on
     turn: int = 0  # when it was chosen last
@@ -136,7 +136,7 @@ class Registry(Actor):
         known = self._workers.get(row.id)
         if known is not None:
             self._is_heard(known)
-            known.told = "online"
+            known.announced = "online"
         state = _state(row, row.load, row.registered_at, "online")
         self._journal.tell(
             Change(
@@ -161,7 +161,7 @@ class Registry(Actor):
 
     def _heartbeat(self, message: Heartbeat) -> None:
         worker = self._workers.get(message.worker)
-        if worker is None or worker.told == "forgotten":
+        if worker is None or worker.announced == "forgotten":
             raise NotFound(
                 f"no worker {shown(message.worker)} is registered: register it", value=message.worker
             )
@@ -177,18 +177,18 @@ class Registry(Actor):
 
     def _heard(self, message: Heard) -> None:
         worker = self._workers.get(message.worker)
-        if worker is not None and worker.told != "forgotten":
+        if worker is not None and worker.announced != "forgotten":
             back = self._hear(worker, "engine")
             if back is not None:
                 self._journal.tell(back)
 
     def _hear(self, worker: _Worker, by: str) -> Change | None:
         """The change that a worker is online again, where it is one."""
-        was = worker.told
+        was = worker.announced
         self._is_heard(worker)
         if was == "online":
             return None
-        worker.told = "online"
+        worker.announced = "online"
         return _change(worker.row, "online", by)
 
     def _is_heard(self, worker: _Worker) -> None:
@@ -198,13 +198,13 @@ class Registry(Actor):
         self._living[worker.row.id] = trio.current_time()
 
     def _goes_offline(self, worker: _Worker) -> None:
-        worker.told = "offline"
+        worker.announced = "offline"
         del self._living[worker.row.id]
         self._silent[worker.row.id] = trio.current_time()
         self._journal.tell(_change(worker.row, "offline", "engine"))
 
     def _forget(self, worker: _Worker) -> None:
-        worker.told = "forgotten"
+        worker.announced = "forgotten"
         id = worker.row.id
         del self._silent[id]
         self._names.remove(id)
@@ -223,7 +223,7 @@ class Registry(Actor):
         if message.status != "forgotten":
             worker.status = message.status
             self._choose_for_those_who_wait()
-        elif worker.told == "forgotten":
+        elif worker.announced == "forgotten":
             self._take_out(worker)
             del self._workers[message.worker]
         else:  # it is registering again
@@ -237,9 +237,9 @@ class Registry(Actor):
         worker = _Worker(row, row.load, row.registered_at, "online", "online")
         if before is not None:
             self._take_out(before)
-            worker.told = before.told
+            worker.announced = before.announced
         self._add(worker)
-        if worker.told == "online":
+        if worker.announced == "online":
             self._is_heard(worker)
 
     def _add(self, worker: _Worker) -> None:
@@ -302,7 +302,7 @@ class Registry(Actor):
         early = trio.current_time() < self._heard_by
         if worker.row.kind != "http" or _is_callable(worker):
             return False
-        return worker.told == "online" or (early and worker.told == "offline")
+        return worker.announced == "online" or (early and worker.announced == "offline")
 
     def _has_other(self, message: HasOther) -> None:
         message.reply.set(
@@ -350,7 +350,7 @@ class Registry(Actor):
 
 
 def _is_callable(worker: _Worker) -> bool:
-    return worker.status == worker.told == "online" and worker.row.kind == "http"
+    return worker.status == worker.announced == "online" and worker.row.kind == "http"
 
 
 def _until(times: dict[str, float], seconds: float, now: float) -> Iterable[str]:
