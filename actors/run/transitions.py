@@ -17,7 +17,7 @@ from ...protocol.states import ENDED, Status, allowed_from
 from ..actor import Kind
 from ..journal.change import REPORTING, Change, Outcome
 from ..messages import Cancelling, Ended, Enter, Left, Started
-from .state import RunState
+from .state import RunState, Steps
 
 Moves = Generator[Change, Outcome, Outcome]
 
@@ -96,15 +96,14 @@ def changed(run: RunState, **flags: bool) -> RunChanged:
 
 def lose_body(
     run: RunState, *before: Event, awaits_message: bool = False, memos: tuple[Memo, ...] = ()
-) -> Moves:
+) -> Steps:
     """Commit that a run which waits has no body now, and so is in no phase of one; it can be talked to only
     if it waits for a message to get a body."""
     event = changed(run, interactive=awaits_message, streaming=False, compacting=False)
     terms = run.submission.terms
     if not terms.bodiless:
         memos = (run.wakes_at(run.waits_until, terms.waits, bodiless=True), *memos)
-    outcome = yield from note(run, *before, event, memos=memos)
-    return outcome
+    yield from note(run, *before, event, memos=memos)
 
 
 def _overtaken(run: RunState, *, remove: bool) -> bool:

@@ -121,9 +121,7 @@ class Order:
             self._forget_idle(lane, known)
         self.trials.leave(run)
 
-    def give_back(
-        self, run: str, lane: str, generation: int, now: float, *, body_waits: bool = False
-    ) -> None:
+    def give_back(self, run: str, lane: str, generation: int, now: float, *, body_waits: bool) -> None:
         """A run gives its slot back. A slot of an older generation frees nothing."""
         if body_waits:
             self.trials.waits(run)

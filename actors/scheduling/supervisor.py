@@ -301,7 +301,7 @@ class SupervisorMachine:
     def _not_started(self, message: NotStarted) -> None:
         submission = self.pending.get(message.run)
         if submission is not None:
-            self._give_back(submission, message.generation)
+            self._give_back(submission, message.generation, body_waits=False)
 
     def _needs_nothing(self, submission: Submission) -> None:
         """The run is pending no longer: it is not queued, and a slot that it was about to get is free."""
@@ -309,9 +309,9 @@ class SupervisorMachine:
         self.order.leave(submission.id, submission.lane)
         generation = self.order.executing.get(submission.id)
         if generation is not None:
-            self._give_back(submission, generation)
+            self._give_back(submission, generation, body_waits=False)
 
-    def _give_back(self, submission: Submission, generation: int, *, body_waits: bool = False) -> None:
+    def _give_back(self, submission: Submission, generation: int, *, body_waits: bool) -> None:
         run = submission.id
         self.order.give_back(run, submission.lane, generation, self._now, body_waits=body_waits)
         if self._waiters:

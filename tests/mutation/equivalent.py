@@ -24,13 +24,13 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "SupervisorMachine._free_handle: return False → return None": _TRUTH,
     },
     "actors/scheduling/trials.py": {
+        "Trials.has_to_wait: return False → return None": _TRUTH,
         "Trials.forget: removed: self._lived.pop(run, None)": "only memory is lost: a run ends once",
     },
     "actors/run/machine.py": {
         "RunMachine.receive: removed: return": "nothing that was put aside can be taken up just now",
         "RunMachine.has_work: return False → return None": _TRUTH,
         "RunMachine._started: True → False": _BODY,
-        "RunMachine._put_slot_back: False → True": _BODY,
     },
     "actors/run/transitions.py": {
         "move: 0 → 1": "the journal gives the event its number and time",
@@ -48,7 +48,6 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "stop: removed: return": "nothing follows",
         "stop: 'engine' → 'engine_other'": _UNREAD,
         "stop: 'keep' → 'keep_other'": "only `delete` is looked for",
-        "suspend_for_shutdown: False → True": _BODY,
         "abandon: 'abandoned' → 'abandoned_other'": _UNREAD,
         "abandon: 'engine' → 'engine_other'": _UNREAD,
         "abandon: True → False": _UNREAD,
@@ -57,17 +56,14 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "outcome.held and (not run.submission.refused)": "what does not hold was refused",
     },
     "actors/run/outcomes.py": {
-        "_pause: False → True": _BODY,
+        "_wait_for_retry: True → False": "a wait for a retry is never taken for one in a body",
         "_pause: removed: run.next_attempt = run.attempt": "it is that while a body executes",
-        "_wait_for_retry: False → True": _BODY,
     },
     "actors/run/restore.py": {
         "_go_on_or_end: False → True": _BODY,
-        "lapsed: False → True": _BODY,
         "_wait_again: 'signal' → 'signal_other'": "only the other kinds of waits are looked for",
     },
     "actors/run/requests.py": {
-        "_release_slot: True → False": _BODY,
         "inject: removed: return": "the gate of an ended run refuses as well; the first answer counts",
     },
     "actors/run/interrupts.py": {
@@ -77,8 +73,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "MessageGate.no_body: False → True": "`streaming` counts only with a body, which begins without it",
     },
     "actors/journal/batch.py": {
-        "Draft._progress: 0 → 1": "number and time are set below",
-        "Draft._holds: return False → return None": _TRUTH,
+        "DecidedBatch._progress: 0 → 1": "number and time are set below",
+        "DecidedBatch._holds: return False → return None": _TRUTH,
     },
     "protocol/fold.py": {
         "_Lane.__init__: 1 → 2": "no place is below 0",
