@@ -895,6 +895,7 @@ export class Client {
     let opened = false;
     const lose = (reason) => {
       why ||= reason;
+      clearTimeout(timer);
       clearInterval(watch);
       if (this.#socket === socket) this.#lost(why, opened);
       socket.close();
@@ -925,6 +926,8 @@ export class Client {
     };
     socket.onerror = (event) => {
       why ||= event.error?.message ?? event.message ?? "";
+      // Of an attempt that has failed, Node tells nothing more, not even that it is closed.
+      if (!opened && this.#socket === socket) lose("there is no connection");
     };
     socket.onclose = ({ code, reason }) => {
       clearTimeout(timer);

@@ -14,6 +14,7 @@ import trio
 
 from ..gateway.client import Client, connect
 from ..protocol.errors import Invalid, NotFound, Unauthorized, Unavailable
+from ..protocol.events import Filter
 from .exits import Exit, Stopped, told
 
 T = TypeVar("T")
@@ -37,14 +38,16 @@ class Server:
     token: str | None
     as_json: bool
 
-    def ask(self, talk: Callable[[Client], Awaitable[T]], *, follow: bool = False) -> T:
+    def ask(
+        self, talk: Callable[[Client], Awaitable[T]], *, follow: bool = False, filter: Filter | None = None
+    ) -> T:
         """Connect, and do what `talk` says. Raises `Stopped` if there is no server to talk to."""
-        return trio.run(self._ask, talk, follow)
+        return trio.run(self._ask, talk, follow, filter)
 
-    async def _ask(self, talk: Callable[[Client], Awaitable[T]], follow: bool) -> T:
+    async def _ask(self, talk: Callable[[Client], Awaitable[T]], follow: bool, filter: Filter | None) -> T:
         talking = False
         try:
-            async with connect(self.url, token=self.token, follow=follow) as client:
+            async with connect(self.url, token=self.token, follow=follow, filter=filter) as client:
                 talking = True
                 return await talk(client)
         except (Unavailable, Invalid) as error:

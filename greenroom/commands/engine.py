@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import click
+import trio
 from rich.text import Text
 
 from ..gateway.client import Client
@@ -63,7 +64,7 @@ def state(server: Server) -> None:
 
 
 @click.command()
-@click.option("--wait", is_flag=True, help="Wait until what executes now has ended.")
+@click.option("--wait", is_flag=True, help="Wait until nothing executes any more.")
 @click.option("--timeout", type=Timeout(), default="none", metavar="TIME", help="How long to wait.")
 @for_server
 def drain(server: Server, wait: bool, timeout: float) -> None:
@@ -79,7 +80,11 @@ def drain(server: Server, wait: bool, timeout: float) -> None:
 
     async def talk(client: Client) -> bool:
         await client.drain()
-        return await client.wait_for_active(timeout) if wait else True
+        until = trio.current_time() + timeout
+        while wait and await client.wait_for_active(max(0.0, until - trio.current_time())):
+            if not (await client.snapshot()).engine.executing:
+                return True  # else a child has begun, or a body whose wait is over
+        return not wait
 
     drained = server.ask(talk, follow=wait)
     if server.as_json:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from ..gateway.client import Client
 from ..protocol.events import Event, Filter
@@ -42,14 +43,11 @@ def watch(server: Server, run: str | None, handles: tuple[str, ...], lanes: tupl
     """
     if run is not None and (handles or lanes):
         raise click.UsageError("give a run, or handles and lanes, not both")
+    asked = Filter(handles=frozenset(handles) or None, lanes=frozenset(lanes) or None)
 
     async def talk(client: Client) -> RunRecord | None:
         found = None if run is None else await find_last_run(client, run)
-        wanted = Filter(
-            handles=frozenset(handles) or None,
-            lanes=frozenset(lanes) or None,
-            runs=None if found is None else frozenset([found]),
-        )
+        wanted = replace(asked, runs=None if found is None else frozenset([found]))
 
         def passes(event: Event) -> bool:
             return wanted.passes(event) and (found is None or getattr(event, "run", None) == found)
@@ -67,7 +65,7 @@ def watch(server: Server, run: str | None, handles: tuple[str, ...], lanes: tupl
             return await show_live(client, Board(passes_run), found)
         return await show_lines(client, passes, found)
 
-    ended = server.ask(talk, follow=True)
+    ended = server.ask(talk, follow=True, filter=asked if handles or lanes else None)
     if ended is not None:
         if server.as_json:
             say_json(ended)

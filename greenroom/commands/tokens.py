@@ -58,7 +58,7 @@ def token() -> None:
     Examples:
       greenroom token add alice --role operator --tokens greenroom.tokens
       greenroom token list
-      greenroom token remove alice && kill -HUP $(pidof greenroom)
+      greenroom token remove alice && systemctl reload greenroom
     """
 
 

@@ -314,6 +314,14 @@ def test_without_a_token_or_the_role_for_it_a_command_ends_with_4(
         refusal("state", "--url", guarded.url, "--token-file", "absent", code=1)
 
 
+def test_watching_what_the_token_has_not_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("GREENROOM_URL")
+    token = said("token", "add", "eve", "--role", "viewer", "--handle", "eve", "--tokens", tmp_path / "tokens")
+    with Served(tmp_path, "--tokens", "tokens") as guarded:
+        monkeypatch.setenv("GREENROOM_TOKEN", token)
+        assert "limited to the handles eve" in refusal("watch", "-H", "bob", "--url", guarded.url, code=4)
+
+
 def test_draining_refuses_runs_until_it_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with Served(tmp_path) as other:
         monkeypatch.setenv("GREENROOM_URL", other.url)

@@ -262,6 +262,33 @@ async def test_events_are_had_from_before_the_connection_and_by_filter():
         }
 
 
+async def test_an_attempt_that_only_fails_is_followed_by_the_next_one():
+    """Node's own WebSocket tells an error of an attempt that was refused, and never that it is closed."""
+    program = """
+        const real = setTimeout;
+        globalThis.setTimeout = (call, delay, ...rest) => real(call, delay < 5000 ? delay : 1e9, ...rest);
+        let made = 0;
+        let first;
+        class Sometimes {
+            constructor(...args) {
+                made += 1;
+                if (made === 1 || made > 3) return (first = new globalThis.WebSocket(...args));
+                queueMicrotask(() => this.onerror({ message: "refused" }));
+            }
+            close() {}
+        }
+        const client = await connect(argument, { WebSocket: Sometimes });
+        first.close();
+        const ticket = await client.submit("add", { handle: "a", params: { a: 1, b: 2 } });
+        const result = await ticket.result();
+        client.close();
+        answer({ made, result });
+        process.exit(0);
+    """
+    async with serving() as (_, _, url):
+        assert await run_node(program, url) == {"made": 4, "result": 3}
+
+
 async def test_tokens_go_in_the_first_message(tmp_path: Path):
     program = """
         const told = [];
