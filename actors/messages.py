@@ -49,6 +49,7 @@ class Submission(msgspec.Struct):
     begun: bool = False  # set by the supervisor when it gives the run a slot for the first time
     next_attempt: int = 1  # the attempt that the next slot is for, as the run has told the supervisor
     body_waits: bool = False  # whether the next slot is for a body that the run has
+    committed: bool = False  # set by the journal the moment that its creation is committed
     over: bool = False  # set by the journal the moment that the run's end is committed
     refused: bool = False  # set by the journal if the run could not be stored; it is `over` then, too
     phase: Phase = Phase.WAITING  # set by the supervisor

@@ -145,6 +145,7 @@ def _recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
         place=record.place,
         stored=run,
         begun=record.status is not Status.QUEUED,
+        committed=True,
     )
 
 

@@ -212,8 +212,11 @@ class JournalMachine:
                 for kind, name, message in change.else_tells:
                     tell(kind, name, message)
                 continue
-            if change.submission is not None and not change.creates:
-                change.submission.over = True
+            if change.submission is not None:
+                if change.creates:
+                    change.submission.committed = True
+                else:
+                    change.submission.over = True
             for kind, name, message in change.tells:
                 tell(kind, name, message)
             if change.watch is not None and change.run is not None:

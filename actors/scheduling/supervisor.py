@@ -72,6 +72,9 @@ from .wait_watch import WaitWatch
 _AT_ONCE = 0.001
 """A queued run whose time is over within so many seconds is given no slot."""
 
+_AGAIN = 1.0
+"""Seconds after which a run that waits too long, and is not committed yet, is looked at again."""
+
 _HOLDS_SLOT = frozenset({Status.RUNNING, Status.CANCELLING})
 _STARTS_FROM = allowed_from(Status.RUNNING)
 
@@ -459,9 +462,11 @@ class SupervisorMachine:
 
     def _warn_of_waits(self, now: float) -> None:
         """Warn of the longest in each lane and handle, and of whoever else wants to hear of it."""
-        due = self._watch.take_due(now)
         groups: dict[tuple[Phase, str], list[Submission]] = {}
-        for submission in due:
+        for submission in self._watch.take_due(now):
+            if not submission.committed:
+                self._watch.look_again(submission, now + _AGAIN)
+                continue
             where = submission.lane if submission.phase is Phase.QUEUED else submission.handle
             groups.setdefault((submission.phase, where), []).append(submission)
         for (phase, where), waiting in groups.items():

@@ -27,6 +27,11 @@ class WaitWatch:
             self._watched[submission.id] = submission
             heappush(self._due, (due, submission.id))
 
+    def look_again(self, submission: Submission, at: float) -> None:
+        """Nobody may hear of the run yet."""
+        self._watched[submission.id] = submission
+        heappush(self._due, (at, submission.id))
+
     def drop(self, id: str) -> None:
         """The run waits here no longer."""
         if self._watched.pop(id, None) is not None and len(self._due) > 2 * len(self._watched) + _SLACK:

@@ -182,7 +182,8 @@ class Requests:
 
 
 def _refuse(error: h11.RemoteProtocolError) -> NoReturn:
-    raise BadRequest(error.error_status_hint, str(error)) from None
+    what = str(error).partition(": bytearray(")[0]
+    raise BadRequest(error.error_status_hint, what) from None
 
 
 def _request(event: h11.Request, most: int) -> Request:
@@ -210,8 +211,10 @@ def _request(event: h11.Request, most: int) -> Request:
     try:
         parsed = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=2000)
         unquote(path, errors="strict")
-    except ValueError as error:
-        raise BadRequest(400, f"the target of the request can't be read: {error}") from None
+    except ValueError:
+        raise BadRequest(
+            400, "the target of the request must be UTF-8, with at most 2,000 parameters"
+        ) from None
     host = authority if authority is not None else next(iter(hosts), None)
     return Request(event.method.decode("ascii"), path, parsed, headers, host, version)
 

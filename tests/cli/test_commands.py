@@ -316,7 +316,9 @@ def test_without_a_token_or_the_role_for_it_a_command_ends_with_4(
 
 def test_watching_what_the_token_has_not_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("GREENROOM_URL")
-    token = said("token", "add", "eve", "--role", "viewer", "--handle", "eve", "--tokens", tmp_path / "tokens")
+    token = said(
+        "token", "add", "eve", "--role", "viewer", "--handle", "eve", "--tokens", tmp_path / "tokens"
+    )
     with Served(tmp_path, "--tokens", "tokens") as guarded:
         monkeypatch.setenv("GREENROOM_TOKEN", token)
         assert "limited to the handles eve" in refusal("watch", "-H", "bob", "--url", guarded.url, code=4)

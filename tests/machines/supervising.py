@@ -20,6 +20,7 @@ class Desk:
 
     def __init__(self, limit: int = 3, max_pending: int = 100) -> None:
         self.now = 0.0
+        self.commits = True  # whether what is decided is committed at once
         self.itself: list[Any] = []  # what helpers have told the supervisor
         self.machine = SupervisorMachine(max_pending, self.itself.append)
         self.machine.order.limit = limit
@@ -44,6 +45,9 @@ class Desk:
 
     def _taken(self) -> list[str]:
         self.decided = [(str(kind), name, what) for kind, name, what in self.machine.effects.take()]
+        for change in self.changes():
+            if change.creates and change.submission is not None:
+                change.submission.committed = self.commits
         return [describe(change) for change in self.changes()]
 
     def submit(self, run: str, on_conflict: OnConflict = "reject", **fields: Any) -> Submit:

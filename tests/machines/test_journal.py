@@ -176,7 +176,7 @@ def test_the_answer_of_a_change_is_given_where_it_holds(held: bool) -> None:
         assert not answer(change.reply).held  # type: ignore[arg-type]
 
 
-def test_a_submission_is_over_when_the_end_of_its_run_is_committed() -> None:
+def test_a_submission_is_marked_when_the_creation_and_the_end_of_its_run_are_committed() -> None:
     desk = Desk(creation(), start())
     over = made()
     ending = end()
@@ -185,10 +185,13 @@ def test_a_submission_is_over_when_the_end_of_its_run_is_committed() -> None:
     assert not over.over
     desk.turn(Written())
     assert over.over
+    assert not over.committed
     created = new("b")
-    desk.commit(created)
+    desk.turn(created)
     assert created.submission is not None
-    assert not created.submission.over
+    assert not created.submission.committed
+    desk.turn(Written())
+    assert (created.submission.committed, created.submission.over) == (True, False)
 
 
 # Who waits for the end of a run.

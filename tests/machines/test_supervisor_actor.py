@@ -49,8 +49,10 @@ async def test_what_a_turn_decides_is_carried_out_at_its_end(autojump_clock) -> 
 
 async def test_what_waits_too_long_is_told_of_at_the_deadline(autojump_clock) -> None:
     supervisor, directory, spawned = actor(limit=0)
-    await supervisor.on_batch([submit(submission(id="a", warn_after=2.0, on_wait=lambda *_: None))])
+    made = submission(id="a", warn_after=2.0, on_wait=lambda *_: None)
+    await supervisor.on_batch([submit(made)])
     directory.changes()
+    made.committed = True
     await trio.sleep(2)
     await supervisor.on_deadline()
     assert directory.changes() == ["run_waiting a"]

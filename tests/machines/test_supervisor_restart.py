@@ -329,6 +329,19 @@ def test_a_run_that_waits_too_long_in_its_lane_is_told_of_with_what_blocks_it(ca
     assert desk.machine.deadline() == math.inf
 
 
+def test_nobody_hears_of_a_run_that_is_not_committed_yet(caplog) -> None:
+    desk = Desk(limit=0)
+    desk.commits = False
+    waiting(desk, "a", on_wait=lambda *_: None)
+    desk.at(2)
+    assert (said(desk), desk.helpers(), caplog.text) == ([], [], "")
+    assert desk.machine.deadline() == 3.0
+    desk.pending("a").committed = True
+    desk.at(3)
+    assert said(desk) == [("a", 3.0, 0, [])]
+    assert len(desk.helpers()) == 1
+
+
 def test_a_run_that_starts_in_time_is_not_told_of() -> None:
     desk = Desk(limit=1)
     desk.submits("a")
