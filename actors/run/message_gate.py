@@ -51,7 +51,10 @@ class MessageGate(msgspec.Struct, gc=False):
         """Why no message is accepted, if none is; none is when the body has been told to end."""
         id = self.run
         if ending or not (self.interactive or self.awaited):
-            return NotInteractive(f"run {id} takes no messages now: it waits, is ending, or post-processes")
+            return NotInteractive(
+                f"run {id} takes no messages now: it waits without a body (since a restart) for something "
+                "else, is ending, or is in post-processing"
+            )
         if self.accepts == "streaming" and not (self.streaming or self.awaited):
             return NotStreaming(f"run {id} takes messages only while it streams")
         if self.compacting:

@@ -73,6 +73,14 @@ def test_a_failure_is_hunted_made_small_told_and_can_be_played_again():
     assert lines[-len(replayed) + 1 :] == replayed[1:]
 
 
+def test_the_seed_in_the_documentation_tells_the_story_that_stands_there():
+    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+    again = page.partition("Again:  greenroom simulate ")[2].partition("\n")[0]
+    lines = found(*again.replace("simulating:", "tests.examples.simulating:").split())
+    story = lines[lines.index("") : -1]  # without the line that names the scenario
+    assert "\n".join(story) in page
+
+
 def test_a_single_seed_is_made_small_as_well():
     seed = next(s for s in range(1, 100) if simulate("--seed", s, "--scenario", CARELESS).exit_code)
     lines = found("--seed", seed, "--scenario", CARELESS)

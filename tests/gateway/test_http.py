@@ -16,6 +16,7 @@ from greenroom.gateway import Limits, Role, add_token
 from greenroom.protocol.fold import Projection
 from greenroom.protocol.records import Snapshot
 
+from ..texts import PYTHON
 from .support import House, Raw, house
 
 LIMITS = Limits(max_message_bytes=10_000, max_head_bytes=4_000, close_timeout=1)
@@ -630,3 +631,25 @@ async def test_a_client_that_does_not_read_its_answer_is_dropped(autojump_clock)
             await ours.send_all(request)
             begun = trio.current_time()
         assert trio.current_time() - begun == 20
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+        b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /api/flows/%ed%a0%80/runs HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+)
+async def test_a_malformed_request_is_refused_in_plain_words(home, request_bytes):
+    raw = await home.raw()
+    async with raw.stream:
+        await raw.send(request_bytes)
+        answer = await raw.answer()
+    assert answer.status == 400
+    message = answer.json["message"]
+    assert not PYTHON.search(message)
+    assert "bytearray" not in message
+    assert "codec" not in message
