@@ -1,4 +1,4 @@
-"""The small base that supervisor, handle, lane, run and journal stand on.
+"""The small base that the supervisor, runs, the journal and other actors stand on.
 
 An actor is a trio task, a channel, and state that no one else touches. Others `tell` it messages, which
 never waits; it takes all that has gathered at once, handles them in order, and sleeps again. When it has no

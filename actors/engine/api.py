@@ -80,9 +80,9 @@ class Engine:
         watch: Watch,
         settled: trio.Event,
         workers: Workers,
-        tools: FlowServices,
+        flow_services: FlowServices,
     ) -> None:
-        self.flows = Flows(entry, tools, store, self)
+        self.flows = Flows(entry, flow_services, store, self)
         self.workers = workers
         self._entry = entry
         self._journal = journal

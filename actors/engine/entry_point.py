@@ -1,4 +1,4 @@
-"""The door: checks what a caller submits, and hands it to the supervisor.
+"""The entry point: checks what a caller submits, and hands it to the supervisor.
 
 All of it happens in the caller's task: what is refused here has cost the actors nothing.
 """

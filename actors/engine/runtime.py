@@ -129,8 +129,10 @@ class Runtime:
         self._registry = Registry(self._journal, clock)
         self._queue = WorkQueue(ids)
         dispatch = Dispatch(entry, self._registry, self._queue, push or self._http)
-        tools = FlowServices(Graphs(store), self._catalog, dispatch, jobs, self._journal, allow_scripts)
-        flow_job.begin(tools)
+        flow_services = FlowServices(
+            Graphs(store), self._catalog, dispatch, jobs, self._journal, allow_scripts
+        )
+        flow_job.begin(flow_services)
         # Looked up once: a bound method for each run would be one more object for the garbage collector.
         self._actor_ways = (self._alarms, self._directory.remove, self._actor_failed)
         self._run_ways = (self._spawn_helper, self._spawn_body, self.interrupt)
@@ -145,7 +147,7 @@ class Runtime:
             self._watch,
             self._settled,
             Workers(entry, self._registry, self._queue, clock, networks),
-            tools,
+            flow_services,
         )
 
     # Lives.

@@ -27,7 +27,7 @@ class Batch:
     """The branches of one visit, and how each has ended."""
 
     def __init__(self, context: NodeContext[Any], calls: Sequence[Call]) -> None:
-        self._visit = context
+        self._context = context
         self._calls = calls
         self._ended: dict[int, tuple[Any, str | None]] = {}  # output, error
         self._scope = trio.CancelScope()
@@ -54,11 +54,11 @@ class Batch:
 
     async def _work(self, left: Iterator[int], fail_fast: bool) -> None:
         for branch in left:
-            done = await carry_out(self._visit, self._calls[branch], str(branch))
+            done = await carry_out(self._context, self._calls[branch], str(branch))
             # What has been done is written down, whatever ends the batch meanwhile; a commit that takes too
             # long has the body abandoned.
             with trio.CancelScope(shield=True):
-                await self._visit.walk.record(self._visit, done, str(branch), last=True)
+                await self._context.walk.record(self._context, done, str(branch), last=True)
             self._end(branch, done.output, done.error)
             if fail_fast and self.failed:
                 self._scope.cancel()

@@ -115,10 +115,10 @@ class Walk:
         """Unix seconds, to the millisecond: that is how exactly a wait keeps them."""
         return math.floor(self.body.wall_clock() * 1000) / 1000
 
-    def woken_at(self, path: str, context: int) -> float:
+    def woken_at(self, path: str, visit: int) -> float:
         """The time for which the run was woken, if it waited at this visit of a node; else long ago."""
         waited, woken_at = self._waited, self.body.woken_at
-        if waited is None or woken_at is None or (waited.node, waited.visit) != (path, context):
+        if waited is None or woken_at is None or (waited.node, waited.visit) != (path, visit):
             return -math.inf
         return woken_at
 

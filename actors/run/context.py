@@ -105,7 +105,7 @@ class Body:
         self.services = services
         self.journal = services.journal
         self._kept = kept
-        self.inbox = inbox  # messages that it hasn't taken; at most as many as the doorstep lets in
+        self.inbox = inbox  # messages that it hasn't taken; at most as many as the message gate lets in
         self.heard: int | None = None
         """The seq of the last message that was taken since the last checkpoint."""
         self._news: trio.lowlevel.ParkingLot | None = None  # made when first needed: few bodies are told

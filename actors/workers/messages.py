@@ -34,7 +34,7 @@ class Heartbeat(msgspec.Struct):
 
 
 class Heard(msgspec.Struct):
-    """From the queue's door: a worker has asked for work, or spoken about it. One that isn't registered may
+    """From the queue's API: a worker has asked for work, or spoken about it. One that isn't registered may
     do that, too."""
 
     worker: str
@@ -131,13 +131,13 @@ class Poll(msgspec.Struct):
 
 
 class Unpoll(msgspec.Struct):
-    """From the queue's door: nobody takes the answer of this poll any more."""
+    """From the queue's API: nobody takes the answer of this poll any more."""
 
     poll: Poll
 
 
 class GiveBack(msgspec.Struct):
-    """From the queue's door: an item has not got to its worker. Nothing happens if it isn't his any more."""
+    """From the queue's API: an item has not got to its worker. Nothing happens if it isn't his any more."""
 
     item: str
     worker: str

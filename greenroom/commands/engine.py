@@ -80,11 +80,11 @@ def drain(server: Server, wait: bool, timeout: float) -> None:
 
     async def talk(client: Client) -> bool:
         await client.drain()
-        until = trio.current_time() + timeout
-        while wait and await client.wait_for_active(max(0.0, until - trio.current_time())):
-            if not (await client.snapshot()).engine.executing:
-                return True  # else a child has begun, or a body whose wait is over
-        return not wait
+        with trio.move_on_after(timeout):
+            if wait:
+                await _until_nothing_executes(client)
+            return True
+        return False
 
     drained = server.ask(talk, follow=wait)
     if server.as_json:
@@ -95,6 +95,21 @@ def drain(server: Server, wait: bool, timeout: float) -> None:
         )
     if not server.as_json:
         click.echo("Nothing executes any more." if wait else "Draining.")
+
+
+async def _until_nothing_executes(client: Client) -> None:
+    """Also children that begin meanwhile, and bodies whose waits are over: until nothing happens between two
+    answers that nothing executes."""
+    before = -1
+    while True:
+        await client.wait_for_active(None)
+        seq = client.state.seq
+        if client.state.counts().engine.executing:
+            async for _ in client.events(after=seq):
+                break
+        elif seq == before:
+            return
+        before = seq
 
 
 @click.command()

@@ -428,7 +428,7 @@ def test_the_store_answers_queries_as_it_does_outside(play):
     play(scenario)
 
 
-def test_housekeeping_works_on_a_simulated_disk(play):
+def test_pruning_works_on_a_simulated_disk(play):
     async def scenario(world: World) -> None:
         await world.serve(jobs, keep_runs=2)
         ann = world.client("ann")
