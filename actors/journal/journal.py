@@ -135,12 +135,9 @@ class Journal(Actor):
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
         self.look_for_suspends()
-        if self._gathers:
-            messages = await self._gather(messages)
-        for message in messages:
-            if type(message) is CommitFailed:
-                self._handling = self.machine.writing
-            self.machine.receive(message)
+        self._receive(messages)
+        if self._gathers and self.machine.gathered > 1:
+            await self._gather()
         self.machine.end_turn(trio.current_time())
         self._carry_out()
 
@@ -157,15 +154,22 @@ class Journal(Actor):
             machine.job = None
         self.deadline = machine.deadline
 
-    async def _gather(self, messages: Sequence[Any]) -> Sequence[Any]:
-        """Take along what actors that can act now are about to send: a commit costs more than some turns."""
-        gathered, quiet = list(messages), 0
-        while quiet < _QUIET_TURNS and len(gathered) < _MANY:
+    def _receive(self, messages: Sequence[Any]) -> None:
+        for message in messages:
+            if type(message) is CommitFailed:
+                self._handling = self.machine.writing
+            self.machine.receive(message)
+
+    async def _gather(self) -> None:
+        """Take along what actors that can act now are about to send: a commit costs more than some turns.
+        Where only one change is to be committed, nobody else is likely to act."""
+        self._carry_out()
+        quiet = 0
+        while quiet < _QUIET_TURNS and self.machine.gathered < _MANY:
             await trio.lowlevel.checkpoint()
             more = self.channel.receive_all_nowait()
-            gathered += more
+            self._receive(more)
             quiet = 0 if more else quiet + 1
-        return gathered
 
     def job_of(self, run: str) -> str | None:
         """The job of a run, if that is committed and still in memory."""

@@ -80,6 +80,11 @@ class JournalMachine:
         return [] if self._written is None else self._written[1]
 
     @property
+    def gathered(self) -> int:
+        """How many changes the next batch has, if it can begin now."""
+        return 0 if self._busy else len(self._changes)
+
+    @property
     def watchers(self) -> int:
         """How many wait for the end of a run."""
         return sum(len(replies) for replies in self._watchers.values())
