@@ -276,8 +276,9 @@ class Leave(msgspec.Struct, gc=False):
 
 
 class Left(msgspec.Struct, gc=False):
-    """From the journal to the supervisor: the run has given back its slot of that generation, or its place in
-    the queue where that is `None`. `body_waits`: its body lives on."""
+    """To the supervisor: the run has given back its slot of that generation, or its place in the queue where
+    that is `None`. `body_waits`: its body lives on. From the journal; but from the run where it ends and
+    nothing executes: who gets the slot can then be started by the commit of that end."""
 
     run: str
     generation: int | None
@@ -285,11 +286,17 @@ class Left(msgspec.Struct, gc=False):
 
 
 class Ended(msgspec.Struct, gc=False):
-    """From the journal to the supervisor: the run has ended, and needs neither slot nor place any more.
-    `body_remains`: but its abandoned body still executes."""
+    """A run has ended, and needs neither slot nor place any more. `body_remains`: its abandoned body still
+    executes."""
 
     run: str
     body_remains: bool
+
+
+class RunsEnded(msgspec.Struct, gc=False):
+    """From the journal to the supervisor: these runs have ended, by one commit."""
+
+    runs: list[Ended]
 
 
 class Cancelling(msgspec.Struct, gc=False):

@@ -12,7 +12,7 @@ from ...protocol.records import RunRecord
 from ...protocol.states import Status
 from ..actor import Kind
 from ..channel import Reply
-from ..messages import Submission
+from ..messages import Ended, Submission
 
 REPORTING: frozenset[Status] = frozenset({Status.RUNNING, Status.SUSPENDED, Status.CANCELLING})
 """A body may report while its run has one of these."""
@@ -30,7 +30,8 @@ class Change(msgspec.Struct):
     """Some events about at most one run that hold together or not at all.
 
     `expect`, `attempt` and `generation` (of the run's lane) are compared with what is committed; `None`
-    compares nothing. `tells` are delivered after the commit, before anyone else learns of it. `watch` is
+    compares nothing. `tells` are delivered after the commit, before anyone else learns of it, and the
+    supervisor hears of the run that has `ended`. `watch` is
     answered when the run has ended; `submission` is marked as over when this change ends it, or if it
     `creates` the run and can't be stored. `answer` is what the reply gets when the change holds; without it
     the reply gets the `Outcome`.
@@ -44,6 +45,7 @@ class Change(msgspec.Struct):
     memos: tuple[Memo, ...] = ()
     tells: tuple[tuple[Kind, str, object], ...] = ()
     else_tells: tuple[tuple[Kind, str, object], ...] = ()
+    ended: Ended | None = None
     terms: Terms | None = None
     watch: Reply[RunRecord | None] | None = None
     submission: Submission | None = None

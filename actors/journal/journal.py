@@ -136,7 +136,7 @@ class Journal(Actor):
     async def on_batch(self, messages: Sequence[Any]) -> None:
         self.look_for_suspends()
         self._receive(messages)
-        if self._gathers and self.machine.gathered > 1:
+        if self._gathers and self.machine.gathered:
             await self._gather()
         self.machine.end_turn(trio.current_time())
         self._carry_out()
@@ -161,11 +161,10 @@ class Journal(Actor):
             self.machine.receive(message)
 
     async def _gather(self) -> None:
-        """Take along what actors that can act now are about to send: a commit costs more than some turns.
-        Where only one change is to be committed, nobody else is likely to act."""
+        """Take along what actors that can act now are about to send: a commit costs more than some turns."""
         self._carry_out()
         quiet = 0
-        while quiet < _QUIET_TURNS and self.machine.gathered < _MANY:
+        while quiet < (_QUIET_TURNS if self.machine.gathered > 1 else 1) and self.machine.gathered < _MANY:
             await trio.lowlevel.checkpoint()
             more = self.channel.receive_all_nowait()
             self._receive(more)

@@ -21,7 +21,7 @@ from ...protocol.fold import Projection
 from ...protocol.records import RunRecord
 from ..channel import Reply
 from ..effects import Effects
-from ..messages import Forget, NotStored, StoreIsDown
+from ..messages import Ended, Forget, NotStored, RunsEnded, StoreIsDown
 from .batch import DecidedBatch
 from .change import Change, Committed, ProgressReport
 from .committer import (
@@ -212,6 +212,7 @@ class JournalMachine:
         projection, tell = self.projection, self.effects.tell
         for event, record in zip(batch.events, batch.records, strict=True):
             projection.apply(event, record)
+        ended: list[Ended] = []
         for change, outcome in batch.decided:
             if not outcome.held:
                 for kind, name, message in change.else_tells:
@@ -224,8 +225,12 @@ class JournalMachine:
                     change.submission.over = True
             for kind, name, message in change.tells:
                 tell(kind, name, message)
+            if change.ended is not None:
+                ended.append(change.ended)
             if change.watch is not None and change.run is not None:
                 self._watchers.setdefault(change.run, []).append(change.watch)
+        if ended:
+            tell("supervisor", "", RunsEnded(ended))
         for change, outcome in batch.decided:
             if change.tells_run and change.run is not None:
                 tell("run", change.run, Committed(outcome))

@@ -42,6 +42,12 @@ def move(
     `enters_again` is queued in its lane before anyone can get its slot. One that `gives_way` to a start that
     was decided at the same time doesn't make the transition then."""
     submission = run.submission
+    ends = to in ENDED
+    if ends and run.execution is None and run.generation is not None:
+        # Nothing executes, so the slot is free. Who gets it is started behind this end, by the same commit if
+        # possible.
+        run.effects.tell("supervisor", "", Left(run.id, run.generation, body_waits=False))
+        run.generation = None
     while True:
         event = RunStateChanged(
             seq=0,
@@ -66,8 +72,9 @@ def move(
             run=submission.id,
             expect=allowed_from(to, live_body=live_body),
             memos=memos,
-            tells=_tells(run, to, holds_handle, enters_again, live_body and to is Status.SUSPENDED),
-            submission=submission if to in ENDED else None,
+            tells=() if ends else _tells(run, to, enters_again, live_body and to is Status.SUSPENDED),
+            ended=Ended(run.id, holds_handle) if ends else None,
+            submission=submission if ends else None,
             tells_run=True,
         )
         if outcome.held:
@@ -119,14 +126,12 @@ def _overtaken(run: RunState, *, remove: bool) -> bool:
 
 
 def _tells(
-    run: RunState, to: Status, holds_handle: bool, enters_again: bool, waits: bool
+    run: RunState, to: Status, enters_again: bool, waits: bool
 ) -> tuple[tuple[Kind, str, object], ...]:
     """What the supervisor must hear before anyone else."""
     id = run.id
     if to is Status.CANCELLING and run.status is Status.RUNNING:
         return (("supervisor", "", Cancelling(id)),)  # the body keeps its slot until it has ended
-    if to in ENDED:
-        return (("supervisor", "", Ended(id, holds_handle)),)
     left: tuple[Kind, str, object] = ("supervisor", "", Left(id, run.generation, body_waits=waits))
     if to is Status.CANCELLING:
         return (left, ("supervisor", "", Cancelling(id)))

@@ -33,7 +33,6 @@ from ..messages import (
     Cancelling,
     Clear,
     Closing,
-    Ended,
     Enter,
     FindRequest,
     Inject,
@@ -49,6 +48,7 @@ from ..messages import (
     Reject,
     ReleaseHandle,
     ResetLanes,
+    RunsEnded,
     SendSignal,
     SetConcurrency,
     SetDraining,
@@ -111,7 +111,7 @@ class SupervisorMachine:
             Enter: self._enter,
             Leave: self._leave,
             Left: self._left,
-            Ended: self._ended,
+            RunsEnded: self._ended,
             Cancelling: self._being_cancelled,
             BodyGone: self._body_gone,
             NotStarted: self._not_started,
@@ -324,13 +324,14 @@ class SupervisorMachine:
                     self.effects.answer(reply, True)
             self._waiters = [waiter for waiter in self._waiters if waiter[0] and not waiter[1].done]
 
-    def _ended(self, message: Ended) -> None:
-        submission = self._admission.ended(message.run, self._now)
-        assert submission is not None, "a run ends once"
-        self._needs_nothing(submission)
-        self.order.trials.forget(message.run)
-        self.handles.ended(submission, body_remains=message.body_remains)
-        self._admission.admit_next(submission.handle)
+    def _ended(self, message: RunsEnded) -> None:
+        for ended in message.runs:
+            submission = self._admission.ended(ended.run, self._now)
+            assert submission is not None, "a run ends once"
+            self._needs_nothing(submission)
+            self.order.trials.forget(ended.run)
+            self.handles.ended(submission, body_remains=ended.body_remains)
+            self._admission.admit_next(submission.handle)
 
     def _not_stored(self, message: NotStored) -> None:
         submission = self.pending[message.run]

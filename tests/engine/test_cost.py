@@ -6,6 +6,7 @@ Nothing is timed here, so it is the same on every machine; `tests/benchmarks` me
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import trio
@@ -13,6 +14,7 @@ import trio
 from greenroom import Engine, Jobs, Run, open_engine
 from greenroom.actors import actor
 from greenroom.persistence.memory import MemoryStore
+from greenroom.persistence.sqlstore import SqlStore
 from greenroom.persistence.store import Batch
 
 AT_ONCE = 200
@@ -27,7 +29,7 @@ async def nothing(run: Run) -> None:
 
 @pytest.fixture(autouse=True)
 def store_kind() -> None:
-    """In memory only: how a store commits is not counted here."""
+    """What a store does for a commit is not counted here."""
 
 
 class Cost(trio.abc.Instrument):
@@ -95,8 +97,8 @@ async def cost_under_load(limit: int) -> Cost:
 @pytest.mark.parametrize("limit", [AT_ONCE, 10])
 async def test_a_run_takes_at_most_8_messages(limit: int):
     cost = await cost_under_load(limit)
-    written = cost.messages.pop("journal Written")  # one for each commit, of however many runs
-    assert written <= 2 * AT_ONCE / min(limit, AT_ONCE) + 2
+    for message in ("journal Written", "supervisor RunsEnded"):  # one for each commit, of however many runs
+        assert cost.messages.pop(message) <= 2 * AT_ONCE / min(limit, AT_ONCE) + 2
     assert cost.messages.total() <= 8 * AT_ONCE, cost.messages
 
 
@@ -124,6 +126,18 @@ class CountingStore(MemoryStore):
         await super().commit(batch)
 
 
+class CountingFile(SqlStore):
+    """The same in a file, where a commit takes time."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(f"sqlite:///{file}")
+        self.commits: list[int] = []
+
+    async def commit(self, batch: Batch) -> None:
+        self.commits.append(len(batch.runs))
+        await super().commit(batch)
+
+
 async def test_a_run_alone_takes_at_most_2_commits():
     store = CountingStore()
     async with open_engine(jobs, store=store) as engine:
@@ -131,6 +145,13 @@ async def test_a_run_alone_takes_at_most_2_commits():
         ticket = await engine.submit("nothing", handle="handle")
         await ticket.result()
         assert store.commits == [1, 1]
+
+
+async def test_the_run_that_gets_the_slot_of_another_is_started_by_the_commit_of_its_end(tmp_path: Path):
+    store = CountingFile(tmp_path / "engine.db")
+    async with open_engine(jobs, store=store, max_concurrent=10) as engine:
+        await run_all(engine, "handle")
+    assert len(store.commits) <= 1.2 * AT_ONCE / 10 + 5, store.commits
 
 
 async def test_runs_at_once_share_their_commits():

@@ -193,6 +193,8 @@ class Driver:
             change.submission.over = True
         for kind, name, message in change.tells if outcome.held else change.else_tells:
             self.tell(cast(Any, kind), name, message)
+        if outcome.held and change.ended is not None:
+            self.tell("supervisor", "", change.ended)
         if change.tells_run:
             self.hold(Committed(outcome))
         elif change.reply is not None:

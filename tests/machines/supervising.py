@@ -7,7 +7,7 @@ from typing import Any
 from greenroom.actors.channel import Reply
 from greenroom.actors.journal.change import Change
 from greenroom.actors.journal.messages import Answer
-from greenroom.actors.messages import Cancel, Ended, Enter, Left, OnConflict, Submission, Submit
+from greenroom.actors.messages import Cancel, Ended, Enter, Left, OnConflict, RunsEnded, Submission, Submit
 from greenroom.actors.scheduling.supervisor import SupervisorMachine
 from greenroom.protocol.events import RunChanged, RunStateChanged
 from greenroom.protocol.states import Status
@@ -66,7 +66,7 @@ class Desk:
 
     def ends(self, run: str, *, generation: int | None = 0, body_remains: bool = False) -> list[str]:
         """A turn in which a run has ended."""
-        return self.turn(Left(run, generation), Ended(run, body_remains))
+        return self.turn(Left(run, generation), RunsEnded([Ended(run, body_remains)]))
 
     def waits(self, run: str) -> list[str]:
         """A turn in which a run has given its slot back to wait."""

@@ -129,7 +129,7 @@ def test_a_body_that_returns_ends_its_run() -> None:
     assert (record.status, record.result, record.reason) == (Status.SUCCEEDED, {"pages": 3}, None)
     assert not record.interactive
     assert run.changed()[-1].by == "body"
-    assert run.supervisor() == [Ended(run.id, False)]
+    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, False)]
     assert not run.machine.has_work()
     assert run.machine.state.ended
 

@@ -60,7 +60,7 @@ def test_a_run_that_executes_is_cancelling_until_its_body_has_ended() -> None:
     run.stopped()
     assert (run.status, run.record.reason) == (Status.CANCELLED, "user")
     assert [event.by for event in run.changed()] == ["ann", "ann"]
-    assert run.supervisor() == [Ended(run.id, False)]
+    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, False)]
 
 
 def test_a_run_that_waits_with_its_body_is_cancelling_and_stays_without_a_slot() -> None:
@@ -379,7 +379,7 @@ def test_a_body_that_ends_while_it_is_being_abandoned_leaves_its_handle_free() -
     run.hold(BodyEnded(Stopped()))
     run.settle()
     assert run.status is Status.CANCELLED
-    assert run.supervisor() == [Ended(run.id, False)]
+    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, False)]
     assert not run.changed()[-1].holds_handle
 
 
@@ -478,7 +478,7 @@ def test_an_abandoned_body_that_ends_while_its_files_are_deleted_keeps_no_handle
     run.supervisor()
     run.hold(BodyEnded(Stopped()))
     run.settle()
-    assert run.supervisor() == [Ended(run.id, False)]
+    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, False)]
 
 
 def test_a_signal_does_not_wake_a_flow_whose_files_are_being_deleted() -> None:
@@ -654,6 +654,7 @@ def test_a_start_that_comes_while_files_are_deleted_for_a_cancel_executes_nothin
     assert run.supervisor() == [
         Leave(run.id),
         Cancelling(run.id),
+        Left(run.id, 0),
         Ended(run.id, False),
     ]
 

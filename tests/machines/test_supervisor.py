@@ -32,6 +32,7 @@ from greenroom.actors.messages import (
     Phase,
     ReleaseHandle,
     ResetLanes,
+    RunsEnded,
     SendSignal,
     SetConcurrency,
     SetDraining,
@@ -119,7 +120,7 @@ def test_a_start_is_behind_all_that_got_its_place_before_it() -> None:
 def test_runs_of_earlier_turns_start_before_those_of_this_one_are_created() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b")
-    changes = desk.turn(Left("a", 0), Ended("a", False), desk.submit("c"))
+    changes = desk.turn(Left("a", 0), RunsEnded([Ended("a", False)]), desk.submit("c"))
     assert changes == ["start b", "create c"]
 
 
@@ -127,7 +128,7 @@ def test_a_run_that_got_its_place_in_this_turn_starts_behind_that() -> None:
     desk = Desk(limit=1)
     desk.submits("a", handle="h")
     desk.turn(desk.submit("b", "queue", handle="h"))
-    changes = desk.turn(Left("a", 0), Ended("a", False), desk.submit("c"))
+    changes = desk.turn(Left("a", 0), RunsEnded([Ended("a", False)]), desk.submit("c"))
     assert changes == ["place b 2", "start b", "create c"]
     place, start, _ = desk.changes()
     assert (place.events[0].by, place.run, place.expect) == ("engine", "b", frozenset({Status.QUEUED}))
@@ -203,7 +204,7 @@ def test_a_replacement_cancels_the_admitted_run_when_it_is_committed() -> None:
 def test_a_replacement_of_what_ends_in_the_same_turn_is_created_before_it_starts() -> None:
     desk = Desk()
     desk.submits("a", handle="h")
-    changes = desk.turn(desk.submit("b", "replace", handle="h"), Left("a", 0), Ended("a", False))
+    changes = desk.turn(desk.submit("b", "replace", handle="h"), Left("a", 0), RunsEnded([Ended("a", False)]))
     assert changes == ["create b waiting", "place b 2", "start b"]
 
 
@@ -477,7 +478,7 @@ def test_a_run_that_has_ended_or_is_about_to_is_not_queued_when_it_asks() -> Non
     desk.waits("a")
     desk.pending("a").over = True
     assert desk.asks("a") == []
-    desk.turn(Ended("a", False))
+    desk.turn(RunsEnded([Ended("a", False)]))
     assert desk.asks("a") == []
 
 
@@ -507,7 +508,7 @@ def test_a_slot_that_a_run_was_about_to_get_is_free_when_it_has_ended() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b", "c")
     desk.turn(Left("a", 0))  # b is started, and has ended before that
-    assert desk.turn(Left("b", None), Ended("b", False)) == ["start c"]
+    assert desk.turn(Left("b", None), RunsEnded([Ended("b", False)])) == ["start c"]
 
 
 def test_a_queued_run_that_could_not_be_stored_leaves_its_lane() -> None:

@@ -22,6 +22,7 @@ from greenroom.actors.messages import (
     Recovered,
     Reject,
     ResetLanes,
+    RunsEnded,
     SetDraining,
     Submission,
 )
@@ -266,7 +267,7 @@ def test_a_suspect_that_has_ended_while_it_was_set_aside_gets_no_slot() -> None:
     desk.pending("b").over = True
     assert desk.ends("a") == ["start c"]
     other = suspects("a", "b", "c")
-    other.turn(Ended("b", False))
+    other.turn(RunsEnded([Ended("b", False)]))
     assert other.ends("a") == ["start c"]
 
 
@@ -410,7 +411,7 @@ def test_while_the_engine_drains_that_is_what_blocks(caplog) -> None:
     desk.submits("z")
     waiting(desk, "b")
     desk.turn(SetDraining(True, "ann", Reply()))
-    desk.turn(Left("a", 0), Ended("a", False))
+    desk.turn(Left("a", 0), RunsEnded([Ended("a", False)]))
     desk.at(2)
     assert "blocked by draining" in caplog.text
 
