@@ -291,7 +291,8 @@ class SupervisorMachine:
         submission = self.pending.get(message.run)
         if submission is not None:
             self.order.leave(message.run, submission.lane)
-            if not message.live_body:
+            has_slot = message.run in self.order.executing  # then its trial is over when it gives that back
+            if not (message.live_body or has_slot):
                 self.order.trials.lost_body(message.run, self._now)
 
     def _left(self, message: Left) -> None:

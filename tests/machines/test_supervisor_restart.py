@@ -309,6 +309,15 @@ def test_a_suspect_that_is_cancelled_as_its_wait_ends_is_alone_until_its_body_ha
     assert desk.turn(Ended("a", False)) == ["start b"]
 
 
+def test_a_suspect_that_wants_no_slot_any_more_is_on_trial_until_the_slot_that_it_was_given_is_free() -> None:
+    desk = suspects("a", "b")
+    assert desk.turn(Leave("a")) == []
+    assert desk.waits("a") == ["start b"]
+    other = suspects("a", "b")
+    assert other.turn(Leave("a")) == []
+    assert other.turn(NotStarted("a", 0)) == ["start b"]
+
+
 def test_a_run_that_waited_in_its_body_is_a_suspect_like_those_that_executed() -> None:
     store = Store()
     store.holds("a", Status.RUNNING, place=1)

@@ -36,6 +36,15 @@ async def lingering(run: Run) -> None:
             await trio.sleep(5)
 
 
+@jobs.job("writing", resumable=True)
+async def writing(run: Run) -> None:
+    if run.checkpoint is None:
+        async with run.open_file("page") as file:
+            await file.write(b"text")
+        await run.save_checkpoint("written")
+    await trio.sleep(5)
+
+
 @jobs.job("stubborn")
 async def stubborn(run: Run) -> None:
     with trio.CancelScope(shield=True):
@@ -153,4 +162,22 @@ def test_a_suspect_that_is_cancelled_as_its_wait_ends_is_tried_alone_until_its_b
         await trio.sleep(20)
 
     for seed in range(20):
+        simulate(seed, scenario)
+
+
+def test_a_suspect_that_is_cancelled_as_it_starts_is_on_trial_until_its_files_are_deleted():
+    """It asked for no slot any more when it had been given one, and the next suspect started beside it."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs, max_concurrent=2), world.client("ann")
+        ticket = await ann.submit("writing", handle="a")
+        await ann.submit("writing", handle="b")
+        await trio.sleep(1)
+        await server.crash()
+        server.disk.delete_delay = (5.0, 5.0)
+        await server.start()
+        await ticket.cancel(files="delete")
+        await trio.sleep(20)
+
+    for seed in range(10):
         simulate(seed, scenario)
