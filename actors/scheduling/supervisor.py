@@ -291,7 +291,8 @@ class SupervisorMachine:
         submission = self.pending.get(message.run)
         if submission is not None:
             self.order.leave(message.run, submission.lane)
-            if not message.live_body:
+            has_slot = message.run in self.order.executing  # then its trial is over when it gives that back
+            if not (message.live_body or has_slot):
                 self.order.trials.lost_body(message.run, self._now)
 
     def _left(self, message: Left) -> None:
@@ -303,8 +304,8 @@ class SupervisorMachine:
 
     def _not_started(self, message: NotStarted) -> None:
         submission = self.pending.get(message.run)
-        if submission is not None:
-            self._give_back(submission, message.generation, body_waits=False)
+        if submission is not None:  # it is being cancelled: the body for which the slot was lives on
+            self._give_back(submission, message.generation, body_waits=submission.body_waits)
 
     def _needs_nothing(self, submission: Submission) -> None:
         """The run is pending no longer: it is not queued, and a slot that it was about to get is free."""

@@ -11,11 +11,13 @@ import trio
 
 from greenroom.actors.channel import Reply
 from greenroom.actors.messages import (
+    Cancelling,
     Ended,
     Enter,
     KeepTime,
     Leave,
     Left,
+    NotStarted,
     NotStored,
     Phase,
     Recover,
@@ -237,10 +239,11 @@ def test_a_run_that_had_begun_is_not_watched_by_the_supervisor() -> None:
 # Suspects: what executed when the process died is tried one at a time.
 
 
-def suspects(*runs: str) -> Desk:
+def suspects(*runs: str, deaths: int = 0) -> Desk:
+    """All of them executed when the process died; before that they had so many deaths."""
     store = Store()
     for place, run in enumerate(runs):
-        store.holds(run, Status.RUNNING, place=place)
+        store.holds(run, Status.RUNNING, place=place, deaths=deaths)
     desk = store.opened()
     for run in runs:
         desk.asks(run)
@@ -290,6 +293,30 @@ def test_a_suspect_that_waits_in_its_body_makes_room_and_is_tried_on() -> None:
     assert desk.machine.deadline() == 40.0
     other = suspects("a", "b")
     assert other.waits("a") == ["start b"]
+
+
+def test_a_suspect_that_did_not_start_makes_room_and_its_trial_is_over() -> None:
+    desk = suspects("a", "b")
+    desk.now = 10.0
+    assert desk.turn(NotStarted("a", 0)) == ["start b"]
+    assert desk.machine.deadline() == 40.0
+
+
+def test_a_suspect_that_is_cancelled_as_its_wait_ends_is_alone_until_its_body_has_ended() -> None:
+    desk = suspects("a", "b", deaths=1)
+    assert desk.turn(Left("a", 0, body_waits=True)) == []
+    assert desk.asks("a", live_body=True) == ["start a"]
+    assert desk.turn(Left("a", None), Cancelling("a"), NotStarted("a", 0)) == []
+    assert desk.turn(Ended("a", False)) == ["start b"]
+
+
+def test_a_suspect_that_wants_no_slot_any_more_is_on_trial_until_the_slot_that_it_was_given_is_free() -> None:
+    desk = suspects("a", "b")
+    assert desk.turn(Leave("a")) == []
+    assert desk.waits("a") == ["start b"]
+    other = suspects("a", "b")
+    assert other.turn(Leave("a")) == []
+    assert other.turn(NotStarted("a", 0)) == ["start b"]
 
 
 def test_a_run_that_waited_in_its_body_is_a_suspect_like_those_that_executed() -> None:

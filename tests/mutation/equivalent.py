@@ -21,6 +21,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "actors/scheduling/supervisor.py": {
         "SupervisorMachine.__init__: removed: self._now = 0.0": "every way in sets it",
         "SupervisorMachine.__init__: 0.0 → 1.0": "every way in sets it",
+        "SupervisorMachine._needs_nothing: False → True": "it only matters for a suspect, and the trial of "
+        "a suspect that has ended is forgotten at once; what was not stored is none",
         "SupervisorMachine._free_handle: return False → return None": _TRUTH,
     },
     "actors/scheduling/trials.py": {

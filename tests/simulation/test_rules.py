@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,9 +80,10 @@ class Story:
         self.rules.opened(stored, JOBS.__getitem__)
         self.rules.end_instant(self.now)
 
-    def tell(self, kind: type, /, **fields: Any) -> None:
-        event = kind(seq=self.rules.model.seq + 1, at=0.0, by=fields.pop("by", "engine"), **fields)
-        self.rules.take(event)
+    def tell(self, kind: type, /, *, memos: Sequence[Any] = (), **fields: Any) -> None:
+        before = self.rules.model.seq
+        event = kind(seq=before + 1, at=0.0, by=fields.pop("by", "engine"), **fields)
+        self.rules.commit(Batch(before, [event], {}, list(memos)))
 
     def commit(self, *memos: Any) -> None:
         self.rules.commit(Batch(self.rules.model.seq, [], {}, list(memos)))
@@ -159,7 +161,10 @@ def stored_run(run: ModelRun) -> StoredRun:
         updated_at=0.0,
     )
     questions = [Question(id, run.id, key, None, 0.0, None) for id, key in run.questions.items()]
-    return StoredRun(record, Terms(), None, run.doomed, list(run.messages.items()), questions, [])
+    messages = list(run.messages.items())
+    return StoredRun(
+        record, Terms(), None, run.doomed, messages, questions, [], deaths=run.deaths, tried=run.tried
+    )
 
 
 # Stories that break a rule, by a part of what the rules say about them.
@@ -580,6 +585,29 @@ def two_suspects_beside_each_other(story: Story) -> None:
     story.pass_time()
 
 
+def one_death_and_two(story: Story) -> None:
+    """Of the first of two suspects a body executes; the second is blamed for two deaths, and is queued."""
+    for number, run in enumerate("ab", start=1):
+        story.submit(run, number, handle=run, job="resumable")
+        story.begin(run)
+    story.pass_time()
+    for deaths in (1, 2):
+        story.restart()
+        for run, count in (("a", 1), ("b", deaths)):
+            story.move(run, "suspended", reason="recovered", waiting_for="slot")
+            story.commit(Deaths(run, count))
+        story.begin("a")
+        story.pass_time()
+        if deaths == 1:
+            story.begin("b", memos=[Deaths("a", 1, tried=True)])
+            story.pass_time()
+
+
+def a_suspect_with_two_deaths_beside_another(story: Story) -> None:
+    one_death_and_two(story)
+    story.begin("b")
+
+
 def a_run_that_times_out_too_early(story: Story) -> None:
     story.submit("a", 1)
     story.rules.time_limits.submitted(story.rules.model.runs["a"], Terms(run_timeout=5))
@@ -684,6 +712,7 @@ BROKEN = {
     a_recovered_run_behind_others: "which comes first",
     a_death_that_is_not_counted: "has 0 deaths after a restart, not 1",
     two_suspects_beside_each_other: "are tried beside each other",
+    a_suspect_with_two_deaths_beside_another: "it has 2 deaths",
     a_run_that_times_out_too_early: "only 1 s of 5 s had passed",
     a_run_that_executes_for_too_long: "is past its run_timeout",
     a_run_that_is_queued_for_too_long: "is past its queue_timeout",
@@ -726,6 +755,15 @@ def test_a_story_that_keeps_all_rules_has_no_fault():
     story.pass_time()
     story.rules.leaving()
     story.rules.stopped()
+
+    assert not story.rules.faults
+
+
+def test_a_suspect_begins_in_the_commit_by_which_the_one_before_it_is_tried():
+    story = Story()
+    one_death_and_two(story)
+    story.begin("b", memos=[Deaths("a", 1, tried=True)])
+    story.pass_time()
 
     assert not story.rules.faults
 

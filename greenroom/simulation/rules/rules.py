@@ -173,6 +173,9 @@ class Rules:
         """A batch has become durable."""
         if batch.before != self.model.seq:
             self._wrong(f"a batch follows seq {batch.before}")
+        for memo in batch.memos:
+            if isinstance(memo, Deaths) and memo.tried:  # so others of the batch may begin beside it
+                self.model.runs[memo.run].tried = True
         for event in batch.events:
             self.take(event)
         repeated = not batch.events and batch.memos == self._last_memos

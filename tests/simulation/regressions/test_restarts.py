@@ -26,6 +26,25 @@ async def brief(run: Run) -> None:
     await run.sleep(5, release_slot=False)
 
 
+@jobs.job("lingering", resumable=True)
+async def lingering(run: Run) -> None:
+    try:
+        await trio.sleep(2)
+        await run.sleep(5)
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(5)
+
+
+@jobs.job("writing", resumable=True)
+async def writing(run: Run) -> None:
+    if run.checkpoint is None:
+        async with run.open_file("page") as file:
+            await file.write(b"text")
+        await run.save_checkpoint("written")
+    await trio.sleep(5)
+
+
 @jobs.job("stubborn")
 async def stubborn(run: Run) -> None:
     with trio.CancelScope(shield=True):
@@ -122,6 +141,43 @@ def test_after_a_restart_a_run_that_was_submitted_later_but_has_a_lower_place_is
         await server.crash()
         await server.start(max_concurrent=1)
         await trio.sleep(1)
+
+    for seed in range(10):
+        simulate(seed, scenario)
+
+
+def test_a_suspect_that_is_cancelled_as_its_wait_ends_is_tried_alone_until_its_body_has_ended():
+    """Its start was decided, and lost against the cancel; then the next suspect began beside its body."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs, max_concurrent=2), world.client("ann")
+        ticket = await ann.submit("lingering", handle="a")
+        await ann.submit("lingering", handle="b")
+        for _ in range(2):
+            await trio.sleep(1)
+            await server.crash()
+            await server.start()
+        await trio.sleep(7)
+        await ticket.cancel()
+        await trio.sleep(20)
+
+    for seed in range(20):
+        simulate(seed, scenario)
+
+
+def test_a_suspect_that_is_cancelled_as_it_starts_is_on_trial_until_its_files_are_deleted():
+    """It asked for no slot any more when it had been given one, and the next suspect started beside it."""
+
+    async def scenario(world: World) -> None:
+        server, ann = await world.serve(jobs, max_concurrent=2), world.client("ann")
+        ticket = await ann.submit("writing", handle="a")
+        await ann.submit("writing", handle="b")
+        await trio.sleep(1)
+        await server.crash()
+        server.disk.delete_delay = (5.0, 5.0)
+        await server.start()
+        await ticket.cancel(files="delete")
+        await trio.sleep(20)
 
     for seed in range(10):
         simulate(seed, scenario)
