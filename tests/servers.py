@@ -339,6 +339,7 @@ class MariaDB(Server):
             "innodb-flush-method": "nosync",
             "debug-no-sync": 1,
             "innodb-doublewrite": 0,
+            "innodb-file-per-table": 0,  # files by the thousand take long to remove
             "innodb-buffer-pool-size": "32M",
             "innodb-log-file-size": "32M",
             "skip-log-bin": 1,
