@@ -4,6 +4,9 @@ It needs only Python. It makes `.venv` in the project's folder unless one is the
 its test tools into it when `pyproject.toml` has changed since the last time, and then becomes pytest. As root
 on Debian, it also installs the database servers, the proxies and the browser that some tests start; and it
 fetches the npm package `ws`, for the JavaScript client. Without them the tests that need them are skipped.
+
+Compiled modules are kept, since the tests start hundreds of processes that import the same ones: beside their
+sources, or in `.venv` where PYTHONDONTWRITEBYTECODE forbids that, as in many images for containers.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ def main() -> None:
     problem = fetch_ws(python.parent.parent)
     if problem is not None:
         say(f"{problem}. Tests that need it are skipped.")
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        os.environ["PYTHONPYCACHEPREFIX"] = str(python.parent.parent / "compiled")
     os.chdir(ROOT)
     workers = 2 * (os.cpu_count() or 1)  # many tests wait for servers, disks and real time
     os.execv(python, [str(python), "-m", "pytest", "-n", str(workers), *sys.argv[1:]])

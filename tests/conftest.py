@@ -2,12 +2,15 @@
 
 Where mutants are tried, what fails is not made smaller: it is enough to know that it fails.
 
+What was imported and collected before the first test stays, so the garbage collector needn't look through it.
+
 Ctrl-C works, also where the tests are started in the background of a shell, which lets them and all that they
 start ignore it.
 
 Tests that are marked as `long("VARIABLE")` are left out unless that variable of the environment says `long`.
 """
 
+import gc
 import os
 import signal
 
@@ -35,3 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()

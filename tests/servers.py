@@ -44,8 +44,29 @@ def postgresql() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[Server]:
     server = _started("mysql")
-    yield server
+    with _one_context_for_all():
+        yield server
     server.close()
+
+
+@contextlib.contextmanager
+def _one_context_for_all() -> Iterator[None]:
+    """Have connections that name no certificates share what the driver makes to encrypt them. For each, it
+    would read all authorities that the system trusts, which takes longer than to connect, and ask none."""
+    kind = import_module("pymysql.connections").Connection
+    make = kind._create_ssl_ctx
+    shared: list[Any] = []
+
+    def made(connection: Any, named: dict[str, Any]) -> Any:
+        if named:
+            return make(connection, named)
+        if not shared:
+            shared.append(make(connection, named))
+        return shared[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "_create_ssl_ctx", made)
+        yield
 
 
 @cache  # the fixtures may be imported into several places, and must not start several servers
@@ -86,12 +107,13 @@ class Server:
         secret = quote(self.password if password is None else password, safe="")
         return f"{self.kind}://{name}:{secret}@127.0.0.1:{self.port}/{database}"
 
-    def fresh_database(self) -> str:
-        """The address of a new, empty database. The server is started if it isn't running."""
+    def fresh_database(self, *, like: str | None = None) -> str:
+        """The address of a new database, which is empty, or has copies of the tables of the one named: they
+        must be empty, and nobody connected. The server is started if it isn't running."""
         if not self.is_running:
             self.start()
         name = f"fresh_{next(self._numbers)}"
-        self.execute(f"CREATE DATABASE {name}")
+        self._create(name, like)
         return self.url(name)
 
     @property
@@ -146,6 +168,9 @@ class Server:
 
     _stop_signal: ClassVar[signal.Signals]
     _kill_signal: ClassVar[signal.Signals]
+
+    def _create(self, database: str, like: str | None) -> None:
+        raise NotImplementedError
 
     def _find_programs(self) -> Path:
         raise NotImplementedError
@@ -211,6 +236,9 @@ class PostgreSQL(Server):
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
         )
+
+    def _create(self, database: str, like: str | None) -> None:
+        self.execute(f"CREATE DATABASE {database} TEMPLATE {like or 'template1'}")
 
     def _command(self) -> list[str]:
         settings = {
@@ -290,6 +318,13 @@ class MariaDB(Server):
         while self.execute(f"SELECT 1 {sessions}"):
             time.sleep(0.01)
 
+    def _create(self, database: str, like: str | None) -> None:
+        self.execute(f"CREATE DATABASE {database}")
+        if like is not None:
+            tables = [table for [table] in self.execute("SHOW TABLES", like)]
+            copies = (f"CREATE TABLE {database}.{table} LIKE {like}.{table};" for table in tables)
+            self.execute(f"BEGIN NOT ATOMIC {' '.join(copies)} END")
+
     def _command(self) -> list[str]:
         settings = {
             "datadir": self.data,
@@ -301,7 +336,10 @@ class MariaDB(Server):
             "pid-file": self.folder / "pid",
             "init-file": self._at_start,
             "innodb-flush-log-at-trx-commit": 2,
+            "innodb-flush-method": "nosync",
+            "debug-no-sync": 1,
             "innodb-doublewrite": 0,
+            "innodb-file-per-table": 0,  # files by the thousand take long to remove
             "innodb-buffer-pool-size": "32M",
             "innodb-log-file-size": "32M",
             "skip-log-bin": 1,

@@ -148,7 +148,10 @@ async def test_the_children_of_a_pending_run_are_kept_for_as_long_as_it_may_call
     charged, memory = [], MemoryStore()
 
     def store() -> Store:
-        return memory if kind == "memory" else SqlStore(f"sqlite:///{tmp_path}/kept.db", in_threads=False)
+        if kind == "memory":
+            return memory
+        url = f"sqlite:///{tmp_path}/kept.db"
+        return SqlStore(url, lease_ttl=24 * 3600, in_threads=False)  # which is seldom renewed in these days
 
     def jobs() -> Jobs:
         jobs = Jobs()

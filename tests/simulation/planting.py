@@ -6,9 +6,11 @@ looked at: each hunk must fit in just one place, so that patches go on fitting w
 changes.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
+from importlib.util import cache_from_source
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -16,13 +18,29 @@ BUGS = {patch.stem: patch for patch in sorted((Path(__file__).parent / "planted"
 
 
 def copy_package(folder: Path) -> Path:
-    """A copy of the package as it is installed: `greenroom/` in the folder, with its sub-packages inside."""
+    """A copy of the package as it is installed: `greenroom/` in the folder, with its sub-packages inside, and
+    with those of its modules compiled that are so here."""
     package = folder / "greenroom"
-    shutil.copytree(ROOT / "greenroom", package, ignore=shutil.ignore_patterns("__pycache__"))
+    _copy(ROOT / "greenroom", package)
     for name in ("actors", "persistence", "protocol", "gateway"):
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
+            _copy(ROOT / name, package / name)
     return package
+
+
+def environment(package: Path) -> dict[str, str]:
+    """With what a Python imports this copy, and finds what is compiled beside it."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
+    return inherited | {"PYTHONPATH": str(package.parent)}
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    for module in target.rglob("*.py"):
+        compiled = Path(cache_from_source(str(source / module.relative_to(target))))
+        if compiled.exists():
+            (module.parent / "__pycache__").mkdir(exist_ok=True)
+            shutil.copy(compiled, module.parent / "__pycache__")
 
 
 def known_seed(bug: str) -> int:

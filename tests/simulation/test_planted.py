@@ -16,7 +16,7 @@ import pytest
 
 from greenroom.simulation import simulate
 from greenroom.simulation.scenarios.by_name import find
-from tests.simulation.planting import BUGS, copy_package, known_seed, plant, scenario_of
+from tests.simulation.planting import BUGS, copy_package, environment, known_seed, plant, scenario_of
 
 HUNTED = os.environ.get("GREENROOM_PLANTED", "three")
 SECONDS = 60
@@ -28,8 +28,9 @@ def hunt(bug: str, package: Path, first_seed: int, *, processes: int) -> tuple[i
     """The seed that fails, and the rule that it breaks."""
     command = [sys.executable, str(Path(__file__).with_name("hunted.py"))]
     command.append(json.dumps([scenario_of(bug), first_seed, SECONDS, processes]))
-    env = {**os.environ, "PYTHONPATH": str(package.parent)}
-    done = subprocess.run(command, cwd=package.parent, env=env, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        command, cwd=package.parent, env=environment(package), stdout=subprocess.PIPE, check=True
+    )
     failed, seeds, seconds = json.loads(done.stdout)
     assert failed is not None, f"no seed from {first_seed} on has failed, of {seeds} in {seconds} s"
     print(f"seed {failed[0]} fails after {seeds} seeds in {seconds} s: {failed[1]}")
@@ -61,9 +62,10 @@ def test_a_bug_is_found_by_a_hunt(bug: str, package: Path):
 
 def test_the_copy_is_what_is_hunted_and_without_a_bug_it_survives(package: Path):
     code = "import greenroom.actors.scheduling.order as order; print(order.__file__)"
-    env = {**os.environ, "PYTHONPATH": str(package.parent)}
     command = [sys.executable, "-c", code]
-    file = subprocess.run(command, cwd=package.parent, env=env, capture_output=True, text=True, check=True)
+    file = subprocess.run(
+        command, cwd=package.parent, env=environment(package), capture_output=True, text=True, check=True
+    )
     assert Path(file.stdout.strip()) == package / "actors" / "scheduling" / "order.py"
 
 

@@ -7,6 +7,7 @@ tests that wait give short times, and hold on both.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import attrs
@@ -19,7 +20,7 @@ from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.schema import metadata
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.persistence.store import Store
-from tests.servers import mariadb, postgresql
+from tests.servers import Server, mariadb, postgresql
 
 __all__ = ["mariadb", "postgresql"]
 
@@ -76,9 +77,17 @@ def make_place(request: pytest.FixtureRequest, kind: str, folder: Path) -> Place
     if kind.startswith("sqlite"):
         url = f"sqlite:///{folder}/store.db?synchronous=normal"
         return Place(kind, lambda: SqlStore(url, in_threads=kind == "sqlite"), url)
-    url = request.getfixturevalue(kind).fresh_database()
-    trio.run(_make_tables, url)
+    server: Server = request.getfixturevalue(kind)
+    url = server.fresh_database(like=_database_with_tables(server))
     return Place(kind, lambda: SqlStore(url), url)
+
+
+@cache
+def _database_with_tables(server: Server) -> str:
+    """The name of a database with the tables of a store, from which each test gets a copy."""
+    url = server.fresh_database()
+    trio.run(_make_tables, url)
+    return url.rpartition("/")[2]
 
 
 async def _make_tables(url: str) -> None:

@@ -55,6 +55,7 @@ _ORDERLESS = frozenset(
         ("LocalOwnership", "_claimed"),
     }
 )
+_ORDERLESS_NAMES = frozenset(name for _, name in _ORDERLESS)
 _WAKE = "wake"
 _PLAIN = (
     *(int, float, complex, str, bytes, tuple, frozenset, type(None), enum.Enum, type),
@@ -88,68 +89,69 @@ class Steps:
 
     An object is named by the task that made it and a number, so it has the same name in every execution in
     which that task has done the same until then.
+
+    A walk spends most of its time here: `_watch` does for attributes what `read` and `write` do for the rest,
+    without calling anything.
     """
 
     def __init__(self) -> None:
         self.notes = False
-        self._touched = Touched()
+        self.touched = Touched()
+        self.number = 0
+        self.names: dict[int, tuple[str, int]] = {}
         self._task = ""
-        self._number = 0
-        self._names: dict[int, tuple[str, int]] = {}
         self._kept: list[object] = []  # or another object might come to stand at its address
         self._made: Counter[str] = Counter()
 
     def begin(self, task: Task) -> None:
         """A task begins a step."""
-        self._number += 1
-        self._touched = Touched()
+        self.number += 1
+        self.touched = Touched()
         self._task = self.name(task)
         if self.notes:
             self.woken(task)
 
     def woken(self, task: Task) -> None:
         """This step wakes a task, or is one of it."""
-        self._touched.written.add((self.name(task), _WAKE))
+        self.touched.written.add((self.name(task), _WAKE))
 
     def end(self) -> Touched:
         """It has taken the step."""
-        touched, self._touched = self._touched, Touched()
+        touched, self.touched = self.touched, Touched()
         self._task = ""
         return touched
 
     def name(self, thing: object) -> str:
         """The name of an object that is watched."""
-        return self._name(thing)[0]
+        return (self.names.get(id(thing)) or self.named(thing))[0]
 
     def read(self, thing: object, key: object) -> None:
-        name, made = self._name(thing)
-        if self.notes and made != self._number:
-            self._touched.read.add((name, key))
+        name, made = self.names.get(id(thing)) or self.named(thing)
+        if self.notes and made != self.number:
+            self.touched.read.add((name, key))
 
     def write(self, thing: object, key: object) -> None:
-        name, made = self._name(thing)
-        if self.notes and made != self._number:
-            self._touched.written.add((name, key))
+        name, made = self.names.get(id(thing)) or self.named(thing)
+        if self.notes and made != self.number:
+            self.touched.written.add((name, key))
 
     def write_key(self, thing: object, key: object) -> None:
-        name, made = self._name(thing)
-        if self.notes and made != self._number:
-            self._touched.written.add((name, self._key(key)))
-            self._touched.stirred.add((name, ...))
+        name, made = self.names.get(id(thing)) or self.named(thing)
+        if self.notes and made != self.number:
+            self.touched.written.add((name, self._key(key)))
+            self.touched.stirred.add((name, ...))
 
     def read_key(self, thing: object, key: object) -> None:
         self.read(thing, self._key(key))
 
     def _key(self, key: object) -> object:
-        return key if isinstance(key, _PLAIN) else self._name(key)[0]
+        return key if isinstance(key, _PLAIN) else self.name(key)
 
-    def _name(self, thing: object) -> tuple[str, int]:
-        """Its name, and the number of the step in which it was made."""
-        found = self._names.get(id(thing))
-        if found is None:
-            self._made[self._task] += 1
-            found = self._names[id(thing)] = (f"{self._task}.{self._made[self._task]}", self._number)
-            self._kept.append(thing)
+    def named(self, thing: object) -> tuple[str, int]:
+        """Name an object that is seen for the first time: its name, and the number of the step."""
+        self._made[self._task] += 1
+        found = self.names[id(thing)] = (f"{self._task}.{self._made[self._task]}", self.number)
+        self._kept.append(thing)
         return found
 
 
@@ -223,22 +225,33 @@ def _watch(cls: type, changed: list[tuple[type, str, Any]]) -> None:
 
     def __getattribute__(self: object, name: str) -> Any:
         value = get(self, name)
+        steps = _steps
+        if not steps.notes and id(self) in steps.names:
+            return value
+        kind = type(value)
         if (
             name[:2] != "__"
-            and type(value) is not types.MethodType
-            and (type(self).__name__, name) not in _ORDERLESS
+            and kind is not types.MethodType
+            and (name not in _ORDERLESS_NAMES or (type(self).__name__, name) not in _ORDERLESS)
         ):
-            if _plain(type(value)):
-                _steps.read(self, name)
-            else:
-                _steps.write(self, name)
+            known, made = steps.names.get(id(self)) or steps.named(self)
+            if steps.notes and made != steps.number:
+                plain = _is_plain.get(kind)
+                touched = steps.touched
+                if _plain(kind) if plain is None else plain:
+                    touched.read.add((known, name))
+                else:
+                    touched.written.add((known, name))
         return value
 
     def __setattr__(self: object, name: str, value: Any) -> None:
         if type(value) is dict:
             value = (_Uncounted if (type(self).__name__, name) == ("Alarms", "_wanted") else _Keyed).of(value)
         set_(self, name, value)
-        _steps.write(self, name)
+        steps = _steps
+        known, made = steps.names.get(id(self)) or steps.named(self)
+        if steps.notes and made != steps.number:
+            steps.touched.written.add((known, name))
 
     for name, function in (("__getattribute__", __getattribute__), ("__setattr__", __setattr__)):
         changed.append((cls, name, vars(cls).get(name)))
