@@ -311,11 +311,13 @@ class MariaDB(Server):
             return list(cursor.fetchall())
 
     def end_sessions(self) -> None:
-        sessions = f"FROM information_schema.processlist WHERE user = '{self.user}'"
-        for [session] in self.execute(f"SELECT id {sessions}"):
+        sessions = "SELECT id FROM information_schema.processlist WHERE "
+        killed = [id for [id] in self.execute(f"{sessions} user = '{self.user}'")]
+        for session in killed:
             with contextlib.suppress(import_module("pymysql").err.OperationalError):  # it has ended by itself
                 self.execute(f"KILL {session}")
-        while self.execute(f"SELECT 1 {sessions}"):
+        # Only for these: whoever was cut off may have connected anew.
+        while killed and self.execute(f"{sessions} id IN ({', '.join(map(str, killed))})"):
             time.sleep(0.01)
 
     def _create(self, database: str, like: str | None) -> None:
