@@ -1,18 +1,23 @@
-"""This version beside the one before the core was redesigned: what a run costs, in memory and on SQLite.
+"""This version beside the one before the core was redesigned: what a run costs.
 
-The older version comes from git, into a temporary folder. Both take turns in one run, and each load has a
-process of its own. The jobs do nothing. Processor time is that of all threads of the process; time that
-passes says more about the machine, and is shown beside it. Each ratio is the median of those of the turns.
+In memory, on SQLite and on PostgreSQL. The older version comes from git, into a temporary folder. Both take
+turns in one run, and each load has a process of its own. The jobs do nothing. Processor time is that of all
+threads of the process; time that passes says more about the machine, and is shown beside it. Each ratio is
+the median of those of the turns.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import median
 
 import msgspec
+import pytest
+
+from tests.servers import PostgreSQL
 
 from .figures import Figure
 from .loads import Load, Took
@@ -57,6 +62,7 @@ def measure() -> Iterator[Figure]:
         yield from measure_alone_beside(both, Path(folder))
         yield from measure_queues(both)
         yield from measure_bursts(both)
+        yield from measure_server(both)
 
 
 def measure_processor_time(both: Mapping[str, Path]) -> Iterator[Figure]:
@@ -144,11 +150,35 @@ def measure_bursts(both: Mapping[str, Path]) -> Iterator[Figure]:
             yield from compare(f"{where}, {BURST:,} runs, {submitters}", in_turns(both, load))
 
 
-def in_turns(both: Mapping[str, Path], load: Load) -> Pair:
-    text = msgspec.json.encode(load).decode()
+def measure_server(both: Mapping[str, Path]) -> Iterator[Figure]:
+    """On PostgreSQL, which has processor time of its own; it never syncs, so that no disk is measured."""
+    try:
+        server = PostgreSQL()
+    except pytest.skip.Exception as error:
+        print(error, file=sys.stderr)
+        return
+    try:
+        server.initialize()
+        server.start()
+        for name, load in (
+            (f"{CLIENTS:,} clients", Load("steady", "", DURABLE_RUNS, CLIENTS, CLIENTS)),
+            (
+                f"{FEW_CLIENTS} clients, a limit of {FEW_SLOTS}",
+                Load("steady", "", DURABLE_RUNS, FEW_CLIENTS, FEW_SLOTS),
+            ),
+            ("one at a time", Load("alone", "", ALONE, limit=100)),
+        ):
+            yield from compare(f"PostgreSQL, {name}", in_turns(both, load, server.fresh_database))
+    finally:
+        server.close()
+
+
+def in_turns(both: Mapping[str, Path], load: Load, database: Callable[[], str] | None = None) -> Pair:
     took: dict[str, list[Took]] = {name: [] for name in both}
     for number in range(ROUNDS):
         for name in both if number % 2 else reversed(both):  # so that none is always the first
+            one_load = load if database is None else msgspec.structs.replace(load, store=database())
+            text = msgspec.json.encode(one_load).decode()
             one = msgspec.json.decode(call(both[name], "loads", text), type=Took)
             assert one.version == str(both[name]), f"{one.version} was measured instead of {both[name]}"
             took[name].append(one)

@@ -33,7 +33,7 @@ class Load(msgspec.Struct, frozen=True):
     before the first of them starts, so many `times`. `alone`: one run at a time."""
 
     kind: Literal["steady", "reused", "bare", "burst", "backlog", "alone"]
-    store: Literal["memory", "sqlite"] = "memory"
+    store: str = "memory"  # or "sqlite", or the address of an empty database
     runs: int = 1
     clients: int = 1
     limit: int = 100
@@ -147,8 +147,8 @@ def main(load: Load) -> Took:
         return beside_channels(load)
     if load.kind == "backlog":
         return drain(load)
-    if load.store == "memory":
-        return trio.run(carry_out, load, "memory:")
+    if load.store != "sqlite":
+        return trio.run(carry_out, load, "memory:" if load.store == "memory" else load.store)
     with tempfile.TemporaryDirectory(prefix="greenroom-") as folder:
         return trio.run(carry_out, load, f"sqlite:///{folder}/engine.db")
 
