@@ -47,7 +47,6 @@ def move(
         # Nothing executes, so the slot is free. Who gets it is started behind this end, by the same commit if
         # possible.
         run.effects.tell("supervisor", "", Left(run.id, run.generation, body_waits=False))
-        run.generation = None
     while True:
         event = RunStateChanged(
             seq=0,

@@ -22,7 +22,7 @@ from greenroom.actors.journal.committer import (
 )
 from greenroom.actors.journal.machine import JournalMachine
 from greenroom.actors.journal.messages import Answer, Look, Mention, NotRead, StoreIsDamaged, WatchEnd
-from greenroom.actors.messages import Forget, NotStored, StoreIsDown, Submission
+from greenroom.actors.messages import Ended, Forget, NotStored, RunsEnded, StoreIsDown, Submission
 from greenroom.persistence.failures import StoreBroken, StoreDown
 from greenroom.protocol.errors import Conflict
 from greenroom.protocol.events import Event
@@ -192,6 +192,46 @@ def test_a_submission_is_marked_when_the_creation_and_the_end_of_its_run_are_com
     assert not created.submission.committed
     desk.turn(Written())
     assert (created.submission.committed, created.submission.over) == (True, False)
+
+
+def test_how_many_changes_are_gathered_counts_while_a_batch_can_begin() -> None:
+    desk = Desk()
+    assert desk.machine.gathered == 0
+    desk.machine.receive(creation("a"))
+    desk.machine.receive(creation("b"))
+    assert desk.machine.gathered == 2
+    desk.turn()
+    desk.turn(creation("c"))
+    assert desk.machine.gathered == 0  # it follows the batch that is being written
+    desk.machine.receive(Written())
+    assert desk.machine.gathered == 1
+
+
+def ending(run: str, *, tells: tuple[Any, ...] = ()) -> Change:
+    change = end(run)
+    change.ended, change.tells, change.tells_run = Ended(run, False), tells, True
+    return change
+
+
+def test_the_supervisor_hears_once_of_all_runs_that_a_commit_ends_and_before_anyone_can_act_upon_it() -> None:
+    desk = Desk(creation("a"), creation("b"), start("a"), start("b"))
+    started = start("c", tells=(("run", "c", "started"),))
+    desk.turn(ending("a"), creation("c"), started, ending("b"))
+    told = desk.turn(Written())
+    assert told[:2] == [
+        ("run", "c", "started"),
+        ("supervisor", "", RunsEnded([Ended("a", False), Ended("b", False)])),
+    ]
+    assert [(kind, name, type(message)) for kind, name, message in told[2:]] == [
+        ("run", "a", Committed),
+        ("run", "b", Committed),
+    ]
+
+
+def test_of_an_end_that_does_not_hold_the_supervisor_hears_nothing() -> None:
+    desk = Desk(creation("a"))
+    [(kind, name, _)] = desk.turn(ending("a"))
+    assert (kind, name) == ("run", "a")
 
 
 # Who waits for the end of a run.
@@ -376,6 +416,22 @@ def test_a_batch_that_was_not_written_is_decided_again_without_its_new_runs() ->
     desk.turn(Written())
     assert (answer(other.reply), answer(next_answer.reply)) == ("other", "next")
     assert [event.run for event in desk.shown[0]] == ["a"]
+
+
+def test_an_end_and_the_start_behind_it_stay_together_where_a_batch_was_not_written() -> None:
+    desk = Desk(creation("a"), creation("b"), start("a"))
+    wanted = new("c")
+    lost = ("supervisor", "", "the slot of b is free")
+    desk.turn(ending("a"), wanted, start("b", else_tells=(lost,)))
+    assert desk.written() == ["a succeeded", "c queued", "b running"]
+    desk.goes_down()
+    told = desk.turn(NotWritten())
+    assert told == [("supervisor", "", NotStored("c")), ("run", "c", Forget())]
+    assert desk.written() == ["a succeeded", "b running"]
+    desk.turn(StoreIsBack())
+    told = desk.turn(Written())
+    assert told[0] == ("supervisor", "", RunsEnded([Ended("a", False)]))
+    assert lost not in told
 
 
 def test_an_answer_that_waits_behind_a_batch_that_was_not_written_is_refused_with_its_run() -> None:

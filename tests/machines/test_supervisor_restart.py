@@ -307,7 +307,7 @@ def test_a_suspect_that_is_cancelled_as_its_wait_ends_is_alone_until_its_body_ha
     assert desk.turn(Left("a", 0, body_waits=True)) == []
     assert desk.asks("a", live_body=True) == ["start a"]
     assert desk.turn(Left("a", None), Cancelling("a"), NotStarted("a", 0)) == []
-    assert desk.turn(Ended("a", False)) == ["start b"]
+    assert desk.turn(RunsEnded([Ended("a", False)])) == ["start b"]
 
 
 def test_a_suspect_that_wants_no_slot_any_more_is_on_trial_until_the_slot_that_it_was_given_is_free() -> None:

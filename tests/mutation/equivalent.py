@@ -37,9 +37,6 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "actors/run/transitions.py": {
         "move: 0 → 1": "the journal gives the event its number and time",
         "move: True → False": _BODY,
-        "move: run.status is Status.SUSPENDED → run.status is not Status.SUSPENDED": (
-            "after a cancel only the end follows, which names no slot"
-        ),
         "_overtaken: return False → return None": _TRUTH,
         "_overtaken: False → True": "without a start, only what was not stored loses, and that gives way",
         ": False → True": "only an end without a body crosses a start; it says itself if it gives way",
