@@ -277,8 +277,8 @@ class Leave(msgspec.Struct, gc=False):
 
 class Left(msgspec.Struct, gc=False):
     """To the supervisor: the run has given back its slot of that generation, or its place in the queue where
-    that is `None`. `body_waits`: its body lives on. From the journal; but from the run where it ends and
-    nothing executes: who gets the slot can then be started by the commit of that end."""
+    that is `None`. `body_waits`: its body lives on. The run itself gives back a slot, together with the
+    change that says so: whoever gets it can then be started by the same commit."""
 
     run: str
     generation: int | None

@@ -43,11 +43,14 @@ def move(
     was decided at the same time doesn't make the transition then."""
     submission = run.submission
     ends = to in ENDED
-    if ends and run.execution is None and run.generation is not None:
-        # Nothing executes, so the slot is free. Who gets it is started behind this end, by the same commit if
-        # possible.
-        run.effects.tell("supervisor", "", Left(run.id, run.generation, body_waits=False))
     while True:
+        tells = _tells(run, to, enters_again, live_body and to is Status.SUSPENDED)
+        if run.generation is not None and to is not Status.CANCELLING:
+            # The slot is free. Who gets it is started behind this change, by the same commit if possible.
+            run.generation = None
+            for kind, name, message in tells:
+                run.effects.tell(kind, name, message)
+            tells = ()
         event = RunStateChanged(
             seq=0,
             at=0,
@@ -71,14 +74,12 @@ def move(
             run=submission.id,
             expect=allowed_from(to, live_body=live_body),
             memos=memos,
-            tells=() if ends else _tells(run, to, enters_again, live_body and to is Status.SUSPENDED),
+            tells=tells,
             ended=Ended(run.id, holds_handle) if ends else None,
             submission=submission if ends else None,
             tells_run=True,
         )
         if outcome.held:
-            if to is not Status.CANCELLING or run.status is Status.SUSPENDED:
-                run.generation = None
             if to is not Status.CANCELLING:
                 run.waiting_for = waiting_for
             run.status = to
@@ -131,6 +132,8 @@ def _tells(
     id = run.id
     if to is Status.CANCELLING and run.status is Status.RUNNING:
         return (("supervisor", "", Cancelling(id)),)  # the body keeps its slot until it has ended
+    if to in ENDED and run.generation is None:
+        return ()  # the journal tells of the end
     left: tuple[Kind, str, object] = ("supervisor", "", Left(id, run.generation, body_waits=waits))
     if to is Status.CANCELLING:
         return (left, ("supervisor", "", Cancelling(id)))

@@ -309,7 +309,7 @@ def test_a_body_that_ignores_its_cancel_is_abandoned_and_keeps_its_handle(caplog
     run.at(10)
     record = run.record
     assert (record.status, record.reason) == (Status.CANCELLED, "abandoned")
-    assert run.supervisor() == [Ended(run.id, True)]
+    assert run.supervisor() == [Left(run.id, 0), Ended(run.id, True)]
     assert run.changed()[-1].holds_handle
     assert run.body.closed == "it ignored its end for too long and was abandoned"
     (line,) = [line for line in caplog.records if line.levelno == logging.ERROR]

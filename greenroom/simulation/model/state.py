@@ -58,7 +58,7 @@ class ModelRun:
         self.submitted_at = self.attempt_at = 0.0  # trio's time
         self.executed = 0.0  # seconds of this attempt, but for its present slot
         self.executes_since: float | None = None
-        self.aged = False  # it has gone through a restart
+        self.aged = False  # its submission was before a restart, or may have been before an outage
         self.statuses: list[tuple[int, Status]] = [(event.seq, event.to)]
 
     @property

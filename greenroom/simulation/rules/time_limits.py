@@ -3,7 +3,8 @@
 `queue_timeout` and `deadline` count from the submission, `run_timeout` from the beginning of each attempt,
 and only while the run has a slot. A body that has to be ended has its grace, and is abandoned after that.
 Nothing is judged while the store is slow or out of order, which takes time of its own; nor is what counts
-from the submission once the run has gone through a restart, for it goes by the clocks on the walls since.
+from the submission once the run has gone through a restart, for it goes by the clocks on the walls since, or
+where it may have been submitted while the store failed, for it was created when the store was back.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from ...protocol.states import Status
 from ..model.state import ModelRun, ModelState
 
 _SLACK = 0.01
+_NOTICED_WITHIN = 6.0
+"""Seconds within which an engine notices that its store is back: its longest pause between two tries, and the
+time that a try takes."""
 
 
 class TimeLimitRules:
@@ -36,7 +40,10 @@ class TimeLimitRules:
 
     def submitted(self, run: ModelRun, terms: Terms) -> None:
         """A run is new."""
-        run.terms, run.submitted_at = terms, self._now()
+        now = self._now()
+        run.terms, run.submitted_at = terms, now
+        if now <= self._model.disturbed + _NOTICED_WITHIN:
+            run.aged = True
 
     def transition(self, event: RunStateChanged, run: ModelRun) -> None:
         """A run is about to change its status."""
