@@ -44,6 +44,14 @@ def say_json(value: Any) -> None:
     click.echo(msgspec.json.encode(value))
 
 
+def say(as_json: bool, value: Any, text: str) -> None:
+    """The value for programs, or the text for people."""
+    if as_json:
+        say_json(value)
+    else:
+        click.echo(text)
+
+
 def table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) -> None:
     """A table without lines around its cells; nothing at all without rows."""
     shown = Table(box=None, pad_edge=False, header_style="bold")

@@ -96,11 +96,7 @@ def runs(server: Server, statuses: tuple[str, ...], **options: Any) -> None:
       greenroom runs --handle alice --status failed --status timed_out
       greenroom runs --json --limit 1000 | jq -r .id
     """
-
-    async def talk(client: Client) -> list[RunRecord]:
-        return await client.list_runs(status=statuses or None, **options)
-
-    found = server.ask(talk)
+    found = server.ask(lambda client: client.list_runs(status=statuses or None, **options))
     if server.as_json:
         for run in found:
             say_json(run)

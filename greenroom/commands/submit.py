@@ -9,11 +9,11 @@ from typing import Any
 import click
 import msgspec
 
-from ..gateway.client import Client
+from ..gateway.client import Client, ClientTicket
 from .connection import Server, for_server
 from .durations import Timeout
 from .exits import end_with
-from .output import brief, parsed, say_json
+from .output import brief, parsed, say, say_json
 
 
 def submission(command: Callable[..., None]) -> Callable[..., None]:
@@ -69,12 +69,7 @@ def submit(
     async def talk(client: Client) -> None:
         ticket = await client.submit(job, params=given, **options)
         if not wait:
-            if server.as_json:
-                say_json({"run_id": ticket.id, "joined": ticket.joined})
-            else:
-                click.echo(ticket.id)
-            if ticket.joined:
-                click.echo("This run was there already.", err=True)
+            say_accepted(ticket, server.as_json)
             return
         if not server.as_json:
             click.echo(brief(await ticket.result()))
@@ -84,6 +79,13 @@ def submit(
         end_with(run)
 
     server.ask(talk)
+
+
+def say_accepted(ticket: ClientTicket, as_json: bool) -> None:
+    """Which run it is, and whether it was there before."""
+    say(as_json, {"run_id": ticket.id, "joined": ticket.joined}, ticket.id)
+    if ticket.joined:
+        click.echo("This run was there already.", err=True)
 
 
 def _params(params: str | None, pairs: tuple[str, ...]) -> Any:

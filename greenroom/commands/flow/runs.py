@@ -15,8 +15,8 @@ from ...protocol.records import RunRecord, Snapshot
 from ...protocol.states import ENDED, Status
 from ..connection import Server, find_last_run, find_run, for_server
 from ..exits import end_with
-from ..output import age, brief, console, fields, moment, parsed, say_json, span, status, table
-from ..submit import json_given, submission
+from ..output import age, brief, console, fields, moment, parsed, say, say_json, span, status, table
+from ..submit import json_given, say_accepted, submission
 from ..watch import (
     WithConnection,
     line,
@@ -63,12 +63,7 @@ def run(server: Server, flow: str, params: str | None, watch: bool, **options: A
         if watch:
             ended = await _watch(client, ticket.id, begin, server.as_json)
             return ended, await all_node_runs(client.flows, ticket.id)
-        if server.as_json:
-            say_json({"run_id": ticket.id, "joined": ticket.joined})
-        else:
-            click.echo(ticket.id)
-        if ticket.joined:
-            click.echo("This run was there already.", err=True)
+        say_accepted(ticket, server.as_json)
         return None
 
     done = server.ask(talk, follow=watch)
@@ -248,7 +243,4 @@ def signal(server: Server, run: str, key: str, value: str) -> None:
         return id
 
     id = server.ask(talk)
-    if server.as_json:
-        say_json({"run_id": id, "key": key})
-    else:
-        click.echo(f"{id} is told.")
+    say(server.as_json, {"run_id": id, "key": key}, f"{id} is told.")
