@@ -15,6 +15,7 @@ import trio
 from ...protocol.errors import Invalid, Unavailable
 from ...protocol.events import Filter
 from ...protocol.validation import check_seconds
+from ..background import background
 from .client import Client
 from .link import Link, OpenStream
 
@@ -59,8 +60,7 @@ async def connect(
         patience=patience,
         random=random or random_module.Random(),
     )
-    error: BaseException | None = None
-    async with trio.open_nursery() as nursery:
+    async with background() as nursery:
         nursery.start_soon(link.run)
         try:
             with trio.move_on_after(patience) as waiting:
@@ -68,13 +68,9 @@ async def connect(
             if waiting.cancelled_caught:
                 raise Unavailable(f"{url} has not told its state within {patience:g} seconds")
             yield Client(link, nursery)
-        except BaseException as raised:  # it is raised again below, not in a group
-            error = raised
-        link.left = True
-        link.close(lambda: Unavailable("the client has been left"))
-        nursery.cancel_scope.cancel()
-    if error is not None:
-        raise error
+        finally:
+            link.left = True
+            link.close(lambda: Unavailable("the client has been left"))
 
 
 def _parse(url: str) -> SplitResult:
