@@ -153,7 +153,7 @@ class Server:
         if disk.files or disk.parts:
             parts = [key for key in disk.parts if key not in disk.undeleted]
             files = {key: file.run for key, file in disk.files.items()}
-            self.judge(self.rules.files, parts, files, at_rest=at_rest, undeleted=disk.undeleted)
+            self.judge(self.rules.observations.files, parts, files, at_rest=at_rest, undeleted=disk.undeleted)
 
     def abandon(self) -> None:
         """The simulation ends: whatever still lives here dies."""
@@ -307,12 +307,12 @@ class Life:
             self._world.check(
                 self.has_disk, f"a body of {run.id} begins, though another engine has the store"
             )
-            self._server.judge(self._server.rules.body_begins, run)
+            self._server.judge(self._server.rules.observations.begins, run)
 
     def body_takes(self, run: Run, messages: Sequence[Any], *, all_: bool) -> None:
         """A body has taken messages; with `all_`, those were all that waited."""
         if not self.dead and self.has_disk:
-            self._server.judge(self._server.rules.body_takes, run.id, messages, all_=all_)
+            self._server.judge(self._server.rules.observations.took, run.id, messages, all_=all_)
 
     def body_ends(self, run: Run, how: str) -> None:
         """A body has taken its last step."""
@@ -320,7 +320,7 @@ class Life:
             self._world.trace.add("body", run.id, f"attempt {run.attempt} {how}")
             if not self.has_disk:
                 return
-            self._server.judge(self._server.rules.body_ends, run.id)
+            self._server.judge(self._server.rules.observations.ends, run.id)
 
     def _ends_with(self, error: BaseException) -> None:
         if self.dead:
