@@ -10,17 +10,17 @@ from __future__ import annotations
 import errno
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
-from typing import NoReturn, Protocol
+from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
 import trio
 
 from ...persistence.failures import StoreDown
-from ...persistence.flows import FlowRunPage, FlowRunQuery, StoredFlow
+from ...persistence.flows import FlowRunPage, StoredFlow
 from ...persistence.leasekeeping import Failed, Told
 from ...persistence.sqlstore import SqlStore
-from ...persistence.store import Batch, Checkpoint, LeaseWatch, Retention, RunQuery, Store, Stored
+from ...persistence.store import Batch, Checkpoint, LeaseWatch, Retention, Store, Stored
 from ...protocol.errors import Conflict
 from ...protocol.events import Event, InterruptClosed
 from ...protocol.flow.records import NodeRun, VersionRow
@@ -29,6 +29,9 @@ from ..rules.rules import Rules
 from .crash import cancelled
 from .disk_backend import DiskBackend, SqliteBackend, Trouble, copied, copied_batch
 from .files import DiskFiles, StoredFile
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Owner(Protocol):
@@ -188,6 +191,20 @@ class SimulatedDisk:
         return StoreDown(f"the simulated store is unavailable: {why}")
 
 
+def _read(
+    method: Callable[Concatenate[Any, P], Awaitable[T]], kind: Any, *, needed: bool = False
+) -> Callable[Concatenate[DiskStore, P], Coroutine[Any, Any, T]]:
+    """The method that reads what the store's own of this name does. `needed`: an engine that can't read this
+    goes no further until it can."""
+
+    async def read(self: DiskStore, /, *arguments: P.args, **options: P.kwargs) -> T:
+        await self._come(stops=needed)
+        found: T = await getattr(self._opened, method.__name__)(*arguments, **options)
+        return copied(found, kind)
+
+    return read
+
+
 class DiskStore:
     """What one engine sees of the store (`persistence.store.Store`)."""
 
@@ -237,65 +254,38 @@ class DiskStore:
     async def _commit(self, batch: Batch) -> None:
         disk = self._disk
         await self._come(stops=True)
-        assert self._store is not None, "it has been opened"
         if disk.full and (batch.events or batch.memos):
             disk._outage = True
             raise disk.refuse("the disk is full")
         batch = copied_batch(batch)
         await disk._backend.commit(
-            self._store, batch, disk.next_trouble(), _Moments(disk, self._owner, batch)
+            self._opened, batch, disk.next_trouble(), _Moments(disk, self._owner, batch)
         )
         await disk.reach(self._owner)
 
     async def committed(self, batch: Batch) -> bool:
-        committed = await (await self._reach()).committed(batch)
+        await self._come()
+        committed = await self._opened.committed(batch)
         if committed:
             self._disk._outage = False
         return committed
 
-    async def run(self, id: str) -> RunRecord | None:
-        found = await (await self._reach()).run(id)
-        return None if found is None else copied(found, RunRecord)
-
-    async def runs(self, query: RunQuery) -> list[RunRecord]:
-        return copied(await (await self._reach()).runs(query), list[RunRecord])
-
-    async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
-        return copied(await (await self._reach()).history(run, after, limit), list[Event])
-
-    async def events(self, after: int, limit: int) -> list[Event]:
-        return copied(await (await self._reach()).events(after, limit), list[Event])
-
-    async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
-        found = await (await self._reach(needed=True)).checkpoint(handle, job)
-        return None if found is None else copied(found, Checkpoint)
-
-    async def closed_interrupt(self, id: str) -> InterruptClosed | None:
-        found = await (await self._reach()).closed_interrupt(id)
-        return None if found is None else copied(found, InterruptClosed)
-
-    async def version(self, id: str) -> VersionRow | None:
-        found = await (await self._reach(needed=True)).version(id)
-        return None if found is None else copied(found, VersionRow)
-
-    async def flow(self, run: str) -> StoredFlow | None:
-        found = await (await self._reach(needed=True)).flow(run)
-        return None if found is None else copied(found, StoredFlow)
-
-    async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
-        return copied(await (await self._reach()).flow_runs(query), FlowRunPage)
-
-    async def versions(self, ids: Sequence[str]) -> list[VersionRow]:
-        return copied(await (await self._reach()).versions(ids), list[VersionRow])
-
-    async def node_runs(self, run: str, after: int = 0, limit: int | None = None) -> list[NodeRun]:
-        return copied(await (await self._reach()).node_runs(run, after, limit), list[NodeRun])
-
-    async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
-        return await (await self._reach()).request_ids(runs)
+    run = _read(Store.run, RunRecord | None)
+    runs = _read(Store.runs, list[RunRecord])
+    history = _read(Store.history, list[Event])
+    events = _read(Store.events, list[Event])
+    checkpoint = _read(Store.checkpoint, Checkpoint | None, needed=True)
+    closed_interrupt = _read(Store.closed_interrupt, InterruptClosed | None)
+    version = _read(Store.version, VersionRow | None, needed=True)
+    flow = _read(Store.flow, StoredFlow | None, needed=True)
+    flow_runs = _read(Store.flow_runs, FlowRunPage)
+    versions = _read(Store.versions, list[VersionRow])
+    node_runs = _read(Store.node_runs, list[NodeRun])
+    request_ids = _read(Store.request_ids, dict[str, str])
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
-        return await (await self._reach()).prune(retention, now, most)
+        await self._come()
+        return await self._opened.prune(retention, now, most)
 
     async def close(self) -> None:
         await self._disk.reach(self._owner)
@@ -304,9 +294,8 @@ class DiskStore:
         if self._disk._holder is self:
             self._disk._holder = None
 
-    async def _reach(self, *, needed: bool = False) -> Store:
-        """`needed`: an engine that can't read this goes no further until it can."""
-        await self._come(stops=needed)
+    @property
+    def _opened(self) -> Store:
         assert self._store is not None, "it has been opened"
         return self._store
 

@@ -257,9 +257,10 @@ def _down(trouble: Trouble) -> StoreDown:
     return StoreDown(f"the simulated store is down: {trouble}", outcome_known=trouble == "refused")
 
 
-def copied(value: T, kind: type[T]) -> T:
-    """A value through the codec: equal, and nothing of it shared."""
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=kind)
+def copied(value: T, kind: Any) -> T:
+    """A value of a type through the codec: equal, and nothing of it shared."""
+    copy: T = msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=kind)
+    return copy
 
 
 def copied_batch(batch: Batch) -> Batch:
