@@ -15,9 +15,8 @@ from .entries import Context, Entry, Fields, Http
 # Flows.
 
 
-async def _signal(context: Context, command: wire.Signal) -> Fields:
+async def _signal(context: Context, command: wire.Signal) -> None:
     await context.engine.signal(command.run_id, command.key, command.value, by=context.by)
-    return {}
 
 
 async def _create(context: Context, command: wire.CreateFlow) -> Fields:
@@ -116,28 +115,25 @@ async def _register(context: Context, command: wire.RegisterWorker) -> Fields:
     return {"worker": worker}
 
 
-async def _heartbeat(context: Context, command: wire.HeartbeatWorker) -> Fields:
+async def _heartbeat(context: Context, command: wire.HeartbeatWorker) -> None:
     check_text("worker_id", command.worker_id)
     await context.engine.workers.heartbeat(command.worker_id, command.load, by=context.by)
-    return {}
 
 
 async def _poll(context: Context, command: wire.PollWork) -> Fields:
     return {"item": await context.engine.workers.poll(command.worker_id, command.services, command.wait)}
 
 
-async def _complete(context: Context, command: wire.CompleteWork) -> Fields:
+async def _complete(context: Context, command: wire.CompleteWork) -> None:
     check_text("item_id", command.item_id)
     await context.engine.workers.complete(
         command.item_id, command.result, command.error, worker_id=command.worker_id
     )
-    return {}
 
 
-async def _extend(context: Context, command: wire.ExtendWork) -> Fields:
+async def _extend(context: Context, command: wire.ExtendWork) -> None:
     check_text("item_id", command.item_id)
     await context.engine.workers.extend(command.item_id, command.worker_id)
-    return {}
 
 
 _VIEWER, _OPERATOR, _WORKER = Role.VIEWER, Role.OPERATOR, Role.WORKER
