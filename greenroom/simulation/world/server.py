@@ -103,8 +103,7 @@ class Server:
         what opening it raises, and `Unavailable` if it dies before it is up."""
         if self._life is not None and not self._life.ending:
             raise RuntimeError(f"{self.name} is running: stop it, or crash it, before you start it again")
-        if self._life is not None:
-            await self._life.gone.wait()
+        await self.ended()
         self.options |= options
         self.failure = None
         self.lives += 1
@@ -119,13 +118,12 @@ class Server:
         that what executes gets no more time."""
         if self._life is not None:
             self._life.leave(at_once)
-            await self._life.gone.wait()
+        await self.ended()
 
     async def crash(self) -> None:
         """Kill the process, and wait until nothing of it is left."""
-        if self._life is not None:
-            self._life.die("killed")
-            await self._life.gone.wait()
+        self.kill("killed")
+        await self.ended()
 
     def kill(self, why: str) -> None:
         """The same, from within: the process dies here and now, and whoever calls this must go no further."""
@@ -154,11 +152,6 @@ class Server:
             parts = [key for key in disk.parts if key not in disk.undeleted]
             files = {key: file.run for key, file in disk.files.items()}
             self.judge(self.rules.observations.files, parts, files, at_rest=at_rest, undeleted=disk.undeleted)
-
-    def abandon(self) -> None:
-        """The simulation ends: whatever still lives here dies."""
-        if self._life is not None:
-            self._life.die("the simulation ends")
 
     async def ended(self) -> None:
         """Wait until the engine has ended, for whatever reason."""
