@@ -272,10 +272,6 @@ def _exec_type(node: Graph) -> str:
     return node.get("exec_type") or ("local" if node.get("func") else "http")
 
 
-def _collected(outcome: Outcome) -> Any:
-    return outcome.value if isinstance(outcome, Ok) else {"error": ErrorText(f"{outcome.code}:")}
-
-
 def _failed(code: str) -> Done:
     return Done(code=code, writes=False)
 
