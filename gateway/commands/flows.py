@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import cast
 
 from ...protocol.flow import commands as wire
-from ...protocol.flow.records import VersionStatus, WorkerKind
+from ...protocol.flow.records import VersionRow, VersionStatus, WorkerKind
 from ...protocol.names import check_name
 from ...protocol.submission import flow_options, from_wire
 from ...protocol.validation import check_text
@@ -24,25 +26,18 @@ async def _create(context: Context, command: wire.CreateFlow) -> Fields:
 
 
 async def _publish(context: Context, command: wire.PublishFlow) -> Fields:
-    version = await context.engine.flows.publish(
-        command.name,
-        command.definition,
-        version=command.version,
-        status=cast(VersionStatus, command.status),  # the engine checks it
-        by=context.by,
-    )
-    return {"version": version}
+    return await _add(partial(context.engine.flows.publish, command.name), command, context.by)
 
 
 async def _add_version(context: Context, command: wire.AddFlowVersion) -> Fields:
-    version = await context.engine.flows.add_version(
-        command.flow,
-        command.definition,
-        version=command.version,
-        status=cast(VersionStatus, command.status),  # the engine checks it
-        by=context.by,
-    )
-    return {"version": version}
+    return await _add(partial(context.engine.flows.add_version, command.flow), command, context.by)
+
+
+async def _add(
+    add: Callable[..., Awaitable[VersionRow]], command: wire.PublishFlow | wire.AddFlowVersion, by: str
+) -> Fields:
+    status = cast(VersionStatus, command.status)  # the engine checks it
+    return {"version": await add(command.definition, version=command.version, status=status, by=by)}
 
 
 async def _check(context: Context, command: wire.CheckFlow) -> Fields:

@@ -12,7 +12,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
-from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import trio
 
@@ -27,23 +27,14 @@ from ...protocol.flow.records import NodeRun, VersionRow
 from ...protocol.records import RunRecord
 from ..rules.rules import Rules
 from .crash import cancelled
-from .disk_backend import DiskBackend, SqliteBackend, Trouble, copied, copied_batch
+from .disk_backend import Backend, SqliteBackend, Trouble, copied, copied_batch
 from .files import DiskFiles, StoredFile
+
+if TYPE_CHECKING:
+    from .server import Life
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Owner(Protocol):
-    """The process that uses the disk."""
-
-    dead: bool
-
-    def die(self, why: str) -> None:
-        """The process dies here and now."""
-
-    def opened(self, stored: Stored) -> None:
-        """It has opened the store, and found this in it."""
 
 
 class SimulatedDisk:
@@ -51,7 +42,7 @@ class SimulatedDisk:
 
     def __init__(
         self,
-        backend: DiskBackend,
+        backend: Backend,
         random: Random,
         rules: Rules,
         committed: Callable[[Batch], None],
@@ -61,7 +52,7 @@ class SimulatedDisk:
         """Nothing can be read or written."""
         self.full = False
         """Nothing can be written."""
-        self.cut_off: set[Owner] = set()
+        self.cut_off: set[Life] = set()
         """The processes that can't reach it."""
         self.no_renewals = False
         """No lease can be renewed, though all else works."""
@@ -114,7 +105,7 @@ class SimulatedDisk:
         """Whether whoever uses it holds a lease that can be lost."""
         return isinstance(self._backend, SqliteBackend) and self._backend.ttl < math.inf
 
-    def is_of(self, owner: Owner) -> bool:
+    def is_of(self, owner: Life) -> bool:
         """Whether the disk is this process's, and no other has taken it since."""
         return self._holder is None or self._holder._owner is owner
 
@@ -123,17 +114,17 @@ class SimulatedDisk:
         """Whether nothing is under way that takes time, and the last commit has not failed."""
         return not (self._under_way or self._outage)
 
-    def store_of(self, owner: Owner) -> DiskStore:
+    def store_of(self, owner: Life) -> DiskStore:
         """The store as one process sees it."""
         return DiskStore(self, owner)
 
-    def files_of(self, owner: Owner) -> DiskFiles:
+    def files_of(self, owner: Life) -> DiskFiles:
         """The files as one process sees them."""
         return DiskFiles(self, owner)
 
     # For the two views.
 
-    async def reach(self, owner: Owner) -> None:
+    async def reach(self, owner: Life) -> None:
         """Come to the disk; a dead process never does."""
         await trio.lowlevel.checkpoint()
         if self.delay is not None and not owner.dead:
@@ -208,7 +199,7 @@ def _read(
 class DiskStore:
     """What one engine sees of the store (`persistence.store.Store`)."""
 
-    def __init__(self, disk: SimulatedDisk, owner: Owner) -> None:
+    def __init__(self, disk: SimulatedDisk, owner: Life) -> None:
         self._disk = disk
         self._owner = owner
         self._store: Store | None = None
@@ -259,7 +250,7 @@ class DiskStore:
             raise disk.refuse("the disk is full")
         batch = copied_batch(batch)
         await disk._backend.commit(
-            self._opened, batch, disk.next_trouble(), _Moments(disk, self._owner, batch)
+            self._opened, batch, disk.next_trouble(), Moments(disk, self._owner, batch)
         )
         await disk.reach(self._owner)
 
@@ -310,7 +301,7 @@ class DiskLease:
     """What one engine sees of its lease (`persistence.store.StoreLease`). Renewals go the way of everything
     else on the disk."""
 
-    def __init__(self, disk: SimulatedDisk, owner: Owner) -> None:
+    def __init__(self, disk: SimulatedDisk, owner: Life) -> None:
         self._disk = disk
         self._owner = owner
         self._store: Store | None = None
@@ -350,10 +341,10 @@ class DiskLease:
         return told
 
 
-class _Moments:
-    """What the disk does at the moments of a commit (`disk_backend.Moments`)."""
+class Moments:
+    """What the disk does at the moments of a commit ."""
 
-    def __init__(self, disk: SimulatedDisk, owner: Owner, batch: Batch) -> None:
+    def __init__(self, disk: SimulatedDisk, owner: Life, batch: Batch) -> None:
         self._disk = disk
         self._owner = owner
         self._batch = batch

@@ -11,7 +11,7 @@ import math
 import sqlite3
 from collections.abc import Iterable
 from random import Random
-from typing import Any, Literal, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import msgspec
 import trio
@@ -28,6 +28,9 @@ from ...persistence.storelease import EngineLease
 from ...protocol.events import Event
 from ...protocol.records import RunRecord
 
+if TYPE_CHECKING:
+    from .disk import Moments
+
 T = TypeVar("T")
 
 Trouble = Literal[
@@ -38,29 +41,6 @@ knows whether it was made (it was not: `lost_request`; it was: `lost_reply`); it
 reason; or the store is broken for good."""
 
 _MOST_STATEMENTS = 6
-
-
-class Moments(Protocol):
-    """What the disk does at the moments of a commit."""
-
-    def made(self) -> None:
-        """It is durable from here on."""
-
-    def dies(self, why: str) -> NoReturn:
-        """The process dies here, and goes no further."""
-
-    def fails(self, why: str) -> None:
-        """An error is about to be raised."""
-
-
-class DiskBackend(Protocol):
-    """One of the two."""
-
-    async def store(self) -> Store:
-        """The store for a process that begins; whoever had it before has died, or has closed it."""
-
-    async def commit(self, store: Store, batch: Batch, trouble: Trouble | None, moments: Moments) -> None:
-        """Commit, with trouble or without."""
 
 
 class MemoryBackend:
@@ -135,6 +115,9 @@ class SqliteBackend:
             await store.commit(batch)
         finally:
             del self._connection.errands[task]
+
+
+Backend = MemoryBackend | SqliteBackend
 
 
 class _LeaseConnection:

@@ -31,7 +31,7 @@ from ..scenarios.flows.workers import Worker
 from .client import Client
 from .crash import bury, cut_off, is_interrupt
 from .disk import SimulatedDisk
-from .disk_backend import DiskBackend, MemoryBackend, SqliteBackend
+from .disk_backend import Backend, MemoryBackend, SqliteBackend
 from .remote_client import RemoteClient, connected
 from .server import Life, Server
 from .trace import Trace
@@ -315,7 +315,7 @@ class World:
                 self.trace.add("event", name, event)
             self.judge(rules, rules.commit, batch)
 
-        backend: DiskBackend = MemoryBackend()
+        backend: Backend = MemoryBackend()
         if self._store == "sqlite" or lease_ttl < math.inf:
             backend = SqliteBackend(self.derived("sqlite", name), lease_ttl)
         return SimulatedDisk(backend, self.derived("disk", name), rules, committed, partial(self.fault, name))
