@@ -58,15 +58,7 @@ class Rules:
         self.observations = ObservationRules(self.model, self.faults.append)
         self.flows = FlowRules(self.model, lambda: self.observations.seen, self.faults.append)
         self.time_limits = TimeLimitRules(self.model, now, self._grace, self.faults.append)
-        self._transitions = TransitionRules(
-            self.model,
-            self.order,
-            self.recovery,
-            self.observations,
-            self.flows,
-            self.time_limits,
-            self.faults.append,
-        )
+        self._transitions = TransitionRules(self)
         self.replays = ReplayRules(self.model, self.faults.append)
         self.cleared: dict[str, bool] = {}
         """Runs that someone has cleared, and whether only if they still wait in their handle."""
