@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from functools import partial
 from typing import Any, Unpack
 
-import msgspec
 import trio
 
 from ...protocol import commands as wire
@@ -37,7 +36,7 @@ from ...protocol.validation import (
 from ...protocol.values import json_value
 from .calls import expected
 from .flows import ClientFlows
-from .iterating import Iterating, still_executing
+from .iterating import Iterating, converted, still_executing
 from .link import Link
 from .ticket import ClientTicket
 from .workers import ClientWorkers
@@ -287,13 +286,9 @@ class Client:
         moved on while there was no connection), a `Snapshot` comes instead, and then the events after it.
         Ends when the client does, and raises what ends it, if the gateway refuses it.
         """
-        if filter is not None and not isinstance(filter, Filter):
-            try:
-                filter = msgspec.convert(filter, Filter)
-            except msgspec.ValidationError as error:
-                raise Invalid(f"filter: {error}") from None
+        wanted = converted(filter)
         start = self.state.seq if after is None else check_seq("after", after)
-        return Iterating(self._link, start, filter)
+        return Iterating(self._link, start, wanted)
 
     async def ended(self, run_id: str) -> RunRecord:
         """Wait for a run's end, however long; its last state."""

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-import msgspec
 import trio
 
 from ...protocol.errors import Invalid, Unavailable
@@ -17,6 +16,7 @@ from ...protocol.events import Filter
 from ...protocol.validation import check_seconds
 from ..background import background
 from .client import Client
+from .iterating import converted
 from .link import Link, OpenStream
 
 _SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
@@ -87,11 +87,7 @@ def _parse(url: str) -> SplitResult:
 
 
 def _filter(filter: Filter | Mapping[str, Any] | None) -> Filter | None:
-    if filter is not None and not isinstance(filter, Filter):
-        try:
-            filter = msgspec.convert(filter, Filter)
-        except msgspec.ValidationError as error:
-            raise Invalid(f"filter: {error}") from None
+    filter = converted(filter)
     if filter is not None and filter.types is not None:
         raise Invalid(
             "filter: without all types there would be no state to keep; give them to events() instead"

@@ -52,17 +52,10 @@ def watch(server: Server, run: str | None, handles: tuple[str, ...], lanes: tupl
         def passes(event: Event) -> bool:
             return wanted.passes(event) and (found is None or getattr(event, "run", None) == found)
 
-        def passes_run(run: RunRecord) -> bool:
-            return (
-                (not handles or run.handle in handles)
-                and (not lanes or run.lane in lanes)
-                and found in (None, run.id)
-            )
-
         if server.as_json:
             return await show_json(client, passes, found)
         if console().is_terminal:
-            return await show_live(client, Board(passes_run), found)
+            return await show_live(client, Board(wanted.sees), found)
         return await show_lines(client, passes, found)
 
     ended = server.ask(talk, follow=True, filter=asked if handles or lanes else None)

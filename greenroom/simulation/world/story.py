@@ -44,11 +44,6 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _ACTORS = ("supervisor", "run", "journal", "body")
 
 
-def tell(entries: Iterable[Entry]) -> str:
-    """The story of these entries, a line for each."""
-    return Storyteller().tell(entries)
-
-
 class Storyteller:
     """Remembers which name each run has been given."""
 

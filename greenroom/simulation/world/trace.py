@@ -19,7 +19,7 @@ from ...gateway.client import ClientTicket
 from ...protocol.events import Event
 from ...protocol.records import RunRecord, Snapshot
 from ..determinism.seeded_run import SimulatedClock
-from .story import tell
+from .story import Storyteller
 
 Kind = Literal["step", "command", "reply", "event", "message", "body", "life", "fault", "note"]
 
@@ -94,7 +94,7 @@ class Trace:
 
     def story(self) -> str:
         """All of it in words, with the messages between actors; what is long is cut."""
-        return tell(self.entries)
+        return Storyteller().tell(self.entries)
 
     def events(self) -> Iterator[Event]:
         """The events, in the order in which they were committed."""
