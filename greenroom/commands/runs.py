@@ -13,9 +13,8 @@ from ..protocol.events import Event, Filter
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
 from .connection import Server, find_last_run, for_server
-from .exits import end_with
 from .live_table import Board
-from .output import age, brief, console, fields, moment, say_json, span, status, table
+from .output import age, brief, console, end_with, fields, moment, say_json, span, status, table
 from .watch import line, show_json, show_lines, show_live
 
 
@@ -60,11 +59,7 @@ def watch(server: Server, run: str | None, handles: tuple[str, ...], lanes: tupl
 
     ended = server.ask(talk, follow=True, filter=asked if handles or lanes else None)
     if ended is not None:
-        if server.as_json:
-            say_json(ended)
-        elif ended.status == Status.SUCCEEDED:
-            click.echo(brief(ended.result))
-        end_with(ended)
+        end_with(ended, server.as_json)
 
 
 @click.command()

@@ -12,8 +12,7 @@ import msgspec
 from ..gateway.client import Client, ClientTicket
 from .connection import Server, for_server
 from .durations import Timeout
-from .exits import end_with
-from .output import brief, parsed, say, say_json
+from .output import end_with, parsed, say
 
 
 def submission(command: Callable[..., None]) -> Callable[..., None]:
@@ -68,15 +67,10 @@ def submit(
 
     async def talk(client: Client) -> None:
         ticket = await client.submit(job, params=given, **options)
-        if not wait:
+        if wait:
+            end_with(await client.ended(ticket.id), server.as_json)
+        else:
             say_accepted(ticket, server.as_json)
-            return
-        if not server.as_json:
-            click.echo(brief(await ticket.result()))
-            return
-        run = await client.ended(ticket.id)
-        say_json(run)
-        end_with(run)
 
     server.ask(talk)
 

@@ -12,10 +12,9 @@ from ...gateway.client import Client
 from ...protocol.events import Event, Filter, RunStateChanged
 from ...protocol.flow.records import FlowRow, FlowTask, NodeRun
 from ...protocol.records import RunRecord, Snapshot
-from ...protocol.states import ENDED, Status
+from ...protocol.states import ENDED
 from ..connection import Server, find_last_run, find_run, for_server
-from ..exits import end_with
-from ..output import age, brief, console, fields, moment, parsed, say, say_json, span, status, table
+from ..output import age, brief, console, end_with, fields, moment, parsed, say, say_json, span, status, table
 from ..submit import json_given, say_accepted, submission
 from ..watch import (
     WithConnection,
@@ -73,12 +72,9 @@ def run(server: Server, flow: str, params: str | None, watch: bool, **options: A
     if server.as_json:
         for row in rows:
             say_json(row)
-        say_json(ended)
     else:
         show_node_runs(rows)
-        if ended.status == Status.SUCCEEDED:
-            click.echo(brief(ended.result))
-    end_with(ended)
+    end_with(ended, server.as_json)
 
 
 async def _watch(client: Client, run_id: str, begin: int, as_json: bool) -> RunRecord:

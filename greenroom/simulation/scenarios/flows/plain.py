@@ -85,13 +85,9 @@ class Walk:
     def _call(self, at: _At, kind: str, name: str, input: Any, branch: str | None = None) -> Outcome:
         return self._facts.call((at.path, at.visit, branch), kind, name, copied(input), at.params)
 
-    def _executor(self, at: _At) -> Done:
-        kind = _exec_type(at.node)
+    def _single(self, at: _At) -> Done:
+        kind = "local" if at.node["kind"] == "local" else _exec_type(at.node)
         outcome = self._call(at, kind, at.node.get("func") or at.node.get("service", ""), at.input)
-        return Done(outcome.value) if isinstance(outcome, Ok) else _failed(outcome.code)
-
-    def _local(self, at: _At) -> Done:
-        outcome = self._call(at, "local", at.node.get("func") or at.node["service"], at.input)
         return Done(outcome.value) if isinstance(outcome, Ok) else _failed(outcome.code)
 
     def _choice(self, at: _At) -> Done:
@@ -255,8 +251,8 @@ class _At:
 
 
 _KINDS: dict[str, Callable[[Walk, _At], Done]] = {
-    "executor": Walk._executor,
-    "local": Walk._local,
+    "executor": Walk._single,
+    "local": Walk._single,
     "choice": Walk._choice,
     "parallel": Walk._parallel,
     "foreach": Walk._foreach,
