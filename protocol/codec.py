@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -18,10 +18,6 @@ from .errors import Invalid
 from .values import shown
 
 _T = TypeVar("_T")
-
-
-class _Decoder(Protocol):
-    def decode(self, data: Any, /) -> Any: ...
 
 
 class Codec:
@@ -33,15 +29,15 @@ class Codec:
         *,
         binary: bool,
         encode: Callable[[Any], bytes],
-        make_decoder: Callable[[Any], _Decoder],
+        decoder_of: Callable[[Any], Callable[[Any], Any]],
     ) -> None:
         self.name = name
         self.subprotocol = f"greenroom.v1.{name}"
         self.binary = binary
         self.encode = encode
         """A Struct or a JSON value as bytes."""
-        self._make_decoder = make_decoder
-        self._decoders: dict[Any, _Decoder] = {}
+        self._decoder_of = decoder_of
+        self._decoders: dict[Any, Callable[[Any], Any]] = {}
 
     def __repr__(self) -> str:
         return f"<Codec {self.subprotocol}>"
@@ -54,13 +50,13 @@ class Codec:
 
     def decode(self, data: bytes | str, type: Any) -> Any:
         """The value of `type` that `data` holds, or `Invalid` with `path` in its details."""
-        decoder = self._decoders.get(type)
-        if decoder is None:
-            decoder = self._decoders[type] = self._make_decoder(type)
+        decode = self._decoders.get(type)
+        if decode is None:
+            decode = self._decoders[type] = self._decoder_of(type)
         if self.binary and isinstance(data, str):
             raise Invalid(f"{self.subprotocol} takes binary messages, and this one is text", path="")
         try:
-            return decoder.decode(data)
+            return decode(data)
         except msgspec.DecodeError as error:
             raise misfit(error, "message") from None
         except UnicodeError as error:
@@ -119,12 +115,12 @@ JSON = Codec(
     "json",
     binary=False,
     encode=msgspec.json.Encoder().encode,
-    make_decoder=msgspec.json.Decoder,
+    decoder_of=lambda type: msgspec.json.Decoder(type).decode,
 )
 MSGPACK = Codec(
     "msgpack",
     binary=True,
     encode=msgspec.msgpack.Encoder().encode,
-    make_decoder=msgspec.msgpack.Decoder,
+    decoder_of=lambda type: msgspec.msgpack.Decoder(type).decode,
 )
 CODECS: dict[str, Codec] = {codec.subprotocol: codec for codec in (JSON, MSGPACK)}

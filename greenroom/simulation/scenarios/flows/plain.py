@@ -1,14 +1,14 @@
 """A plain interpretation of flows: what a definition means, step by step, with nothing that could go wrong.
 
 It is written from the contract, not from the engine: a definition is a JSON value, a step a line or two. What
-it can't know it is told by `Facts`: what services answer, and what people said when.
+it can't know it is told by `Evidence`: what services answer, and what people said when.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -16,14 +16,17 @@ from ....protocol.errors import Invalid
 from ....protocol.flow.expressions import parse_expression
 from ....protocol.flow.paths import Path, Scope, parse_path, parse_source, parse_target
 from ....protocol.values import copied
-from .facts import Done, Facts, Graph, Signal, Visited, Wrong
+from .facts import Done, Graph, Signal, Visited, Wrong
 from .plan import ErrorText, Failed, Ok, Outcome
+
+if TYPE_CHECKING:
+    from .compare import Evidence
 
 
 class Walk:
     """See the module's text."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Evidence) -> None:
         self._facts = facts
         self._visits: Counter[str] = Counter()
         self._levels: list[dict[str, Any]] = []
