@@ -56,7 +56,7 @@ def say(as_json: bool, value: Any, text: str) -> None:
 
 
 def end_with(run: RunRecord, as_json: bool) -> None:
-    """The run, or its result; `Stopped` unless it succeeded."""
+    """Print the run, or its result. Raises `Stopped` unless it succeeded."""
     if run.status != Status.SUCCEEDED:
         if as_json:
             say_json(run)

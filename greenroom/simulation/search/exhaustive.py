@@ -65,7 +65,7 @@ class Walked:
     complete: bool = True
 
     def add(self, execution: _Execution, outcome: str) -> None:
-        """Another one."""
+        """Take in one more execution."""
         self.executions += 1
         self.longest = max(self.longest, len(execution.steps))
         if execution.given_up:

@@ -342,7 +342,7 @@ class DiskLease:
 
 
 class Moments:
-    """What the disk does at the moments of a commit ."""
+    """What the disk does at the moments of a commit."""
 
     def __init__(self, disk: SimulatedDisk, owner: Life, batch: Batch) -> None:
         self._disk = disk

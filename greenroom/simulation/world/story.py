@@ -128,9 +128,8 @@ def _event(event: Event) -> str:
         case HandleChanged():
             return f"handle {event.handle} is freed from the body of run {event.freed}"
         case EngineChanged():
-            return (
-                f"the engine takes {event.max_concurrent} at once{', and drains' if event.draining else ''}"
-            )
+            draining = ", and drains" if event.draining else ""
+            return f"the engine takes {event.max_concurrent} at once{draining}"
 
 
 def _transition(event: RunStateChanged) -> str:
