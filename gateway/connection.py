@@ -22,7 +22,6 @@ from .websocket.wire import Wire
 logger = logging.getLogger("greenroom.gateway")
 
 _VERSION = (("Sec-WebSocket-Version", "13"),)
-_LINGER = 1.0
 _LINGER_BYTES = 1 << 22
 
 _EXPECTED = (
@@ -56,7 +55,7 @@ class Connection:
             try:
                 await self._serve()
                 if self._lingers:
-                    await self._linger()
+                    await self._requests.linger(_LINGER_BYTES)
             except Exception as error:
                 self._contain(error)
             except BaseExceptionGroup as group:
@@ -131,18 +130,6 @@ class Connection:
     async def _refuse(self, response: Response) -> None:
         self._lingers = True
         await self._http.send(response)
-
-    async def _linger(self) -> None:
-        """Let the last words arrive: a stream that is closed with something unread takes them back."""
-        with trio.move_on_after(_LINGER):
-            if isinstance(self._stream, trio.abc.HalfCloseableStream):
-                await self._stream.send_eof()
-            read = 0
-            while read < _LINGER_BYTES:
-                data = await self._stream.receive_some(65_536)
-                if not data:
-                    return
-                read += len(data)
 
     def _contain(self, error: BaseException) -> None:
         """A failure ends the connection; one that no client should be able to cause is logged as what it

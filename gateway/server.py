@@ -18,6 +18,7 @@ from ..actors.engine.api import Engine
 from .accepting import accept_all
 from .auth.access import Access
 from .auth.origins import is_loopback
+from .background import background
 from .config import GatewayConfig
 from .connection import Connection
 from .shared import Shared
@@ -53,18 +54,13 @@ async def open_gateway(
     if listeners is None:
         listeners = await _listen(config)
     gateway = Gateway(shared, listeners, tls)
-    error: BaseException | None = None
-    async with trio.open_nursery() as nursery:
+    async with background() as nursery:
         await gateway._start(nursery, snapshot.seq)
         try:
             yield gateway
-        except BaseException as raised:  # raised again below, when the gateway is closed
-            error = raised
-        with trio.CancelScope(shield=True):
-            await gateway._close()
-        nursery.cancel_scope.cancel()
-    if error is not None:
-        raise error
+        finally:
+            with trio.CancelScope(shield=True):
+                await gateway._close()
 
 
 class Gateway:

@@ -97,33 +97,6 @@ __all__ = [
     "session_handle",
 ]
 
-_ERRORS = (
-    "Compacting",
-    "Conflict",
-    "Draining",
-    "Forbidden",
-    "GreenroomError",
-    "HandleLocked",
-    "Internal",
-    "Invalid",
-    "NoActiveRun",
-    "NotFound",
-    "NotInteractive",
-    "NotStreaming",
-    "OutcomeUnknown",
-    "QueueFull",
-    "RateLimited",
-    "RunAbandoned",
-    "RunCancelled",
-    "RunEnded",
-    "RunFailed",
-    "RunRejected",
-    "RunTimedOut",
-    "TooLarge",
-    "Unauthorized",
-    "Unavailable",
-)
-
 _HOMES = {
     "BlockingRun": ".actors.run.blocking",
     "Client": ".gateway.client",
@@ -141,8 +114,8 @@ _HOMES = {
     "lane_name": ".protocol.names",
     "open_engine": ".actors.engine.open",
     "session_handle": ".protocol.names",
-    **dict.fromkeys(_ERRORS, ".errors"),
 }
+"""Where the names are that are no errors."""
 
 
 def __getattr__(name: str) -> Any:
@@ -150,10 +123,9 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("greenroom")
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(home, __name__), name)
+    found = globals()[name] = getattr(import_module(_HOMES.get(name, ".errors"), __name__), name)
     return found
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from .config.settings import LogsConfig
 
@@ -46,3 +47,9 @@ def begin_logs(config: LogsConfig) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(config.level.upper())
+
+
+def end_process(code: int) -> NoReturn:
+    """End although tasks and threads still run; everything that matters is on the disk."""
+    logging.shutdown()
+    os._exit(code)

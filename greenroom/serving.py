@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from typing import NoReturn
 
 import attrs
 import trio
@@ -26,7 +24,7 @@ from .config.mistakes import ConfigMistakes
 from .config.reading import Read
 from .config.settings import Config, EngineConfig
 from .gateway.server import Gateway, open_gateway
-from .logs import begin_logs
+from .logs import begin_logs, end_process
 from .protocol.errors import GreenroomError
 
 logger = logging.getLogger("greenroom.serve")
@@ -195,13 +193,13 @@ class Server:
             logger.error("the body of run %s can't be ended; the server ends without it", body.run)
         self._engine_ended.set()
         await self._gateway_closed.wait()  # bounded by its `close_timeout`
-        _end_process(self._code() if self._stop.is_set() else Exit.FAILED)
+        end_process(self._code() if self._stop.is_set() else Exit.FAILED)
 
     async def _stop_at_once(self) -> None:
         await trio.sleep(_AT_ONCE)
         for body in self._engine.bodies() if self._engine is not None else ():
             logger.error("the body of run %s has not ended; the server ends without it", body.run)
-        _end_process(self._code())
+        end_process(self._code())
 
     def _code(self) -> int:
         """0 for an end in order; that of the signal, as shells have it, for one that was hurried."""
@@ -216,9 +214,3 @@ def needs_restart(before: Config, after: Config) -> list[str]:
         for name in names
         if getattr(getattr(before, section), name) != getattr(getattr(after, section), name)
     ]
-
-
-def _end_process(code: int) -> NoReturn:
-    """End although tasks and threads still run; everything that matters is on the disk."""
-    logging.shutdown()
-    os._exit(code)

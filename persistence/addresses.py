@@ -159,10 +159,6 @@ def _server(kind: Kind, location: str, query: str) -> Address:
     )
 
 
-def _text(value: str) -> str:
-    return value
-
-
 def _file(value: str) -> str:
     if not os.path.isfile(value):
         raise ValueError
@@ -200,13 +196,13 @@ _PARAMETERS = {
     "ssl_cert": _Parameter(("postgresql", "mysql"), _file, "a file that exists"),
     "ssl_key": _Parameter(("postgresql", "mysql"), _file, "a file that exists"),
     "sslmode": _Parameter(("postgresql",), _one_of(*_SSL_MODES), f"one of {', '.join(_SSL_MODES)}"),
-    "application_name": _Parameter(("postgresql",), _text, "a name"),
+    "application_name": _Parameter(("postgresql",), str, "a name"),
     "command_timeout": _Parameter(("postgresql",), _seconds, "a number of seconds above 0"),
     "call_timeout": _Parameter(("postgresql", "mysql"), _seconds, "a number of seconds above 0"),
     "charset": _Parameter(("mysql",), _one_of("utf8mb4"), "utf8mb4, the only one that holds every text"),
-    "unix_socket": _Parameter(("mysql",), _text, "a path"),
-    "init_command": _Parameter(("mysql",), _text, "a statement"),
-    "program_name": _Parameter(("mysql",), _text, "a name"),
+    "unix_socket": _Parameter(("mysql",), str, "a path"),
+    "init_command": _Parameter(("mysql",), str, "a statement"),
+    "program_name": _Parameter(("mysql",), str, "a name"),
 }
 
 _REFUSED = {

@@ -17,6 +17,7 @@ from ..protocol.errors import Conflict, Invalid
 from . import schema
 from .addresses import Address, parse_addresses
 from .failures import StoreBroken, failure
+from .files import sync_folder
 
 _PROGRAMS = {"postgresql": "pg_dump", "mysql": "mysqldump --single-transaction (or mariadb-dump)"}
 
@@ -41,9 +42,10 @@ def back_up(stores: str | Iterable[str], file: str | os.PathLike[str], *, overwr
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         _copy(address, part)
-        _sync(part)
+        with part.open("rb") as copy:
+            os.fsync(copy.fileno())
         part.replace(target)
-        _sync(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         raise StoreBroken(f"the backup {target} can't be written: {error.strerror or error}") from error
     finally:
@@ -71,11 +73,3 @@ def _copy(address: Address, part: Path) -> None:
                 copy.commit()
     except sqlite3.Error as error:
         raise failure(error, address, committing=False) or error from error
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -86,15 +86,12 @@ class Leases:
         assert found is not None, "its row is there"
         return found
 
-    def acquire(self, cursor: Any, name: str, holder: Holder, ttl: float, address: str | None = None) -> int:
+    def acquire(self, cursor: Any, name: str, holder: Holder, ttl: float) -> int:
         """Take the lease, whoever has it, under the next term, which is returned. Whether it may be taken has
         been decided by a `look` in the same transaction."""
         now = _NOW.get(self._kind, "?")
-        sql = (
-            f"UPDATE leases SET holder = ?, term = term + 1, address = ?, expires_at = {now} + ? "
-            "WHERE name = ?"
-        )
-        self._execute(cursor, sql, (holder.text(), address, *self._now(), ttl, name))
+        sql = f"UPDATE leases SET holder = ?, term = term + 1, expires_at = {now} + ? WHERE name = ?"
+        self._execute(cursor, sql, (holder.text(), *self._now(), ttl, name))
         taken = self.read(cursor, name)
         assert taken is not None, "the row has just been written"
         return taken.term

@@ -18,11 +18,6 @@ from typing import Literal
 import msgspec
 
 
-def margin_of(ttl: float) -> float:
-    """How many seconds before its end a lease is given up that could not be renewed."""
-    return ttl / 5
-
-
 def now() -> float:
     """Seconds by a clock that can't be set, and that counts while the machine is suspended where there is
     one."""
@@ -91,7 +86,7 @@ class Keeping:
         self.why = ""
         """Why the last renewal failed."""
         self.state: State = "held"
-        self._margin = margin_of(ttl)
+        self._margin = ttl / 5  # before its end it is given up, if it could not be renewed
         self._moment = ttl / 15
         self._ends_at = math.inf  # when whatever still executes must end
         self._renew_at = sent + ttl / 3

@@ -17,7 +17,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import trio
 
@@ -34,7 +34,7 @@ class StoreLock:
 
     def __init__(self, stores: str | Iterable[str | Address], *, in_threads: bool = True) -> None:
         addresses = parse_addresses(stores)
-        self._lock: _Lock
+        self._lock: _NoLock | _FileLock | ServerLock
         if addresses[0].in_memory:
             self._lock = _NoLock()
         elif addresses[0].kind == "sqlite":
@@ -76,16 +76,6 @@ class StoreLock:
             return await trio.to_thread.run_sync(function, limiter=self._limiter)
         await trio.lowlevel.checkpoint()
         return function()
-
-
-class _Lock(Protocol):
-    """What `StoreLock` does in its thread."""
-
-    def acquire(self) -> None: ...
-
-    def check(self) -> bool: ...
-
-    def release(self) -> None: ...
 
 
 class _NoLock:

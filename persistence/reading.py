@@ -63,7 +63,7 @@ def read_runs(connection: Connection, query: RunQuery) -> list[RunRecord]:
     return [_record.decode(text) for text in connection.scalars(page)]
 
 
-def read_history(connection: Connection, run: str, after: int, limit: int | None) -> list[Event]:
+def read_history(connection: Connection, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
     """The events of a run after a seq."""
     events = schema.events
     later = (events.c.run == run) & (events.c.seq > after)

@@ -9,21 +9,17 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import trio
 from sqlalchemy import Connection, select, update
 
-from ..protocol.events import Event, InterruptClosed
-from ..protocol.flow.records import NodeRun, VersionRow
-from ..protocol.records import RunRecord
 from . import schema
 from .database import LONG_CALL, Connect, DatabaseManager
 from .drivers import connect
 from .failures import StoreBroken
-from .flows import FlowRunPage, FlowRunQuery, StoredFlow
 from .lease import Wait
 from .locks import StoreLock
 from .pruning import prune
@@ -45,7 +41,7 @@ from .reading_flows import (
     read_versions,
 )
 from .statements import Statements
-from .store import Batch, Checkpoint, Retention, RunQuery, Stored
+from .store import Batch, Retention, Stored
 from .storelease import EngineLease
 from .traces import LockTrace, Trace, Witness, contradiction
 from .versions import migrate_file, require_version
@@ -53,6 +49,9 @@ from .writes import LAST_COMMIT
 from .writing import write_batch
 
 logger = logging.getLogger("greenroom")
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _CHECKED_EVERY = 5.0
 """Seconds after which an idle engine looks whether its SQLite file is still there."""
@@ -62,6 +61,17 @@ _LARGE = 1000
 
 _A_MOMENT = 0.05
 """Seconds that are waited for a lease beyond its expiry, so that it has expired by every clock's reading."""
+
+
+def _reads(
+    function: Callable[Concatenate[Connection, P], T],
+) -> Callable[Concatenate[SqlStore, P], Coroutine[Any, Any, T]]:
+    """The method of a store that reads what a function finds, in a transaction."""
+
+    async def read(self: SqlStore, /, *arguments: P.args, **options: P.kwargs) -> T:
+        return await self._database.read(lambda connection: function(connection, *arguments, **options))
+
+    return read
 
 
 class SqlStore:
@@ -207,41 +217,18 @@ class SqlStore:
         # It waits for a transaction that the server may still have open: its COMMIT may be on the way.
         return await self._database.run(look)
 
-    async def run(self, id: str) -> RunRecord | None:
-        return await self._database.read(lambda connection: read_run(connection, id))
-
-    async def runs(self, query: RunQuery) -> list[RunRecord]:
-        return await self._database.read(lambda connection: read_runs(connection, query))
-
-    async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
-        return await self._database.read(lambda connection: read_history(connection, run, after, limit))
-
-    async def events(self, after: int, limit: int) -> list[Event]:
-        return await self._database.read(lambda connection: read_events(connection, after, limit))
-
-    async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
-        return await self._database.read(lambda connection: read_checkpoint(connection, handle, job))
-
-    async def closed_interrupt(self, id: str) -> InterruptClosed | None:
-        return await self._database.read(lambda connection: read_closed_interrupt(connection, id))
-
-    async def version(self, id: str) -> VersionRow | None:
-        return await self._database.read(lambda connection: read_version(connection, id))
-
-    async def flow(self, run: str) -> StoredFlow | None:
-        return await self._database.read(lambda connection: read_flow(connection, run))
-
-    async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
-        return await self._database.read(lambda connection: read_flow_runs(connection, query))
-
-    async def versions(self, ids: Sequence[str]) -> list[VersionRow]:
-        return await self._database.read(lambda connection: read_versions(connection, ids))
-
-    async def node_runs(self, run: str, after: int = 0, limit: int | None = None) -> list[NodeRun]:
-        return await self._database.read(lambda connection: read_node_runs(connection, run, after, limit))
-
-    async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
-        return await self._database.read(lambda connection: read_request_ids(connection, runs))
+    run = _reads(read_run)
+    runs = _reads(read_runs)
+    history = _reads(read_history)
+    events = _reads(read_events)
+    checkpoint = _reads(read_checkpoint)
+    closed_interrupt = _reads(read_closed_interrupt)
+    version = _reads(read_version)
+    flow = _reads(read_flow)
+    flow_runs = _reads(read_flow_runs)
+    versions = _reads(read_versions)
+    node_runs = _reads(read_node_runs)
+    request_ids = _reads(read_request_ids)
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         return await self._database.run(

@@ -25,8 +25,6 @@ from .leasethread import FileConnection, LeaseConnection, LeaseThread, Renewals,
 from .locks import StoreLock
 from .store import LeaseWatch
 
-Alive = Callable[[Holder], bool | None]
-
 
 class EngineLease:
     """See the module's text (`store.StoreLease`). For simulation, the process's name, who lives, and the

@@ -9,47 +9,38 @@ passed `values.json_value` where it came from outside: JSON would turn NaN into 
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol, TypeVar, overload
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
 
 import msgspec
 
 from .errors import Invalid
-from .events import Event
-from .records import Snapshot
 from .values import shown
 
 _T = TypeVar("_T")
 
 
-class _Encoder(Protocol):
-    def encode(self, obj: Any, /) -> bytes: ...
-
-
-class _Decoder(Protocol):
-    def decode(self, data: Any, /) -> Any: ...
-
-
-class _MakeDecoder(Protocol):
-    def __call__(self, type: Any, /) -> _Decoder: ...
-
-
 class Codec:
     """One of the forms. `binary` says which kind of WebSocket message carries it."""
 
-    def __init__(self, name: str, *, binary: bool, encoder: _Encoder, make_decoder: _MakeDecoder) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        binary: bool,
+        encode: Callable[[Any], bytes],
+        decoder_of: Callable[[Any], Callable[[Any], Any]],
+    ) -> None:
         self.name = name
         self.subprotocol = f"greenroom.v1.{name}"
         self.binary = binary
-        self._encoder = encoder
-        self._make_decoder = make_decoder
-        self._decoders: dict[Any, _Decoder] = {}
+        self.encode = encode
+        """A Struct or a JSON value as bytes."""
+        self._decoder_of = decoder_of
+        self._decoders: dict[Any, Callable[[Any], Any]] = {}
 
     def __repr__(self) -> str:
         return f"<Codec {self.subprotocol}>"
-
-    def encode(self, obj: Any) -> bytes:
-        """`obj`, a Struct or a JSON value, as bytes."""
-        return self._encoder.encode(obj)
 
     @overload
     def decode(self, data: bytes | str, type: type[_T]) -> _T: ...
@@ -59,13 +50,13 @@ class Codec:
 
     def decode(self, data: bytes | str, type: Any) -> Any:
         """The value of `type` that `data` holds, or `Invalid` with `path` in its details."""
-        decoder = self._decoders.get(type)
-        if decoder is None:
-            decoder = self._decoders[type] = self._make_decoder(type)
+        decode = self._decoders.get(type)
+        if decode is None:
+            decode = self._decoders[type] = self._decoder_of(type)
         if self.binary and isinstance(data, str):
             raise Invalid(f"{self.subprotocol} takes binary messages, and this one is text", path="")
         try:
-            return decoder.decode(data)
+            return decode(data)
         except msgspec.DecodeError as error:
             raise misfit(error, "message") from None
         except UnicodeError as error:
@@ -74,15 +65,6 @@ class Codec:
             raise Invalid(f"message: a key is of a wrong type ({error})", path="") from None
         except RecursionError:
             raise Invalid("message: nested too deeply; make it flatter", path="") from None
-
-    def decode_event(self, data: bytes | str) -> Event:
-        """The event that `data` holds, of the class that its `type` names."""
-        event: Event = self.decode(data, Event)
-        return event
-
-    def decode_snapshot(self, data: bytes | str) -> Snapshot:
-        """The snapshot that `data` holds."""
-        return self.decode(data, Snapshot)
 
 
 _PLACE = re.compile(r"(.*) - at (`key` in )?`\$(.*)`", re.DOTALL)
@@ -132,13 +114,13 @@ def misfit(error: Exception, whole: str) -> Invalid:
 JSON = Codec(
     "json",
     binary=False,
-    encoder=msgspec.json.Encoder(),
-    make_decoder=msgspec.json.Decoder,
+    encode=msgspec.json.Encoder().encode,
+    decoder_of=lambda type: msgspec.json.Decoder(type).decode,
 )
 MSGPACK = Codec(
     "msgpack",
     binary=True,
-    encoder=msgspec.msgpack.Encoder(),
-    make_decoder=msgspec.msgpack.Decoder,
+    encode=msgspec.msgpack.Encoder().encode,
+    decoder_of=lambda type: msgspec.msgpack.Decoder(type).decode,
 )
 CODECS: dict[str, Codec] = {codec.subprotocol: codec for codec in (JSON, MSGPACK)}

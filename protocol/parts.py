@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from .records import EngineState, HandleState, LaneState, Snapshot
+from .records import EngineState, LaneState, Snapshot
 
 _IDS = 1000
 """How many ids of a lane's or handle's list stand in one entry; those of runs have 32 characters."""
@@ -57,11 +57,14 @@ def joined(received: Iterable[Snapshot]) -> Snapshot:
     whole = next(several)
     for part in several:
         for name, lane in part.lanes.items():
-            before = whole.lanes.get(name)
-            whole.lanes[name] = lane if before is None else _longer_lane(before, lane)
+            if (before := whole.lanes.get(name)) is not None:
+                executing, queued = before.executing + lane.executing, before.queued + lane.queued
+                lane = replace(before, executing=executing, queued=queued)
+            whole.lanes[name] = lane
         for name, handle in part.handles.items():
-            held = whole.handles.get(name)
-            whole.handles[name] = handle if held is None else _longer_handle(held, handle)
+            if (held := whole.handles.get(name)) is not None:
+                handle = replace(held, waiting=held.waiting + handle.waiting)
+            whole.handles[name] = handle
         whole.interrupts.update(part.interrupts)
         whole.runs.update(part.runs)
     return whole
@@ -88,11 +91,3 @@ def _cut(first: list[str], second: list[str]) -> Iterator[tuple[list[str], list[
     """Both lists in portions; a single one where they are short."""
     for start in range(0, max(len(first), len(second), 1), _IDS):
         yield first[start : start + _IDS], second[start : start + _IDS]
-
-
-def _longer_lane(before: LaneState, lane: LaneState) -> LaneState:
-    return replace(before, executing=before.executing + lane.executing, queued=before.queued + lane.queued)
-
-
-def _longer_handle(before: HandleState, handle: HandleState) -> HandleState:
-    return replace(before, waiting=before.waiting + handle.waiting)

@@ -41,20 +41,20 @@ def check_text(what: str, value: object) -> None:
 
 def check_limit(what: str, limit: object) -> int:
     """A limit: a whole number from 0, that every store and codec can hold."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-        raise Invalid(f"{what} must be a whole number, 0 or more, not {shown(limit)}", value=shown(limit))
-    if limit > _HIGHEST_LIMIT:
-        raise Invalid(f"{what} must be at most {_HIGHEST_LIMIT:,}, not {limit:,}", value=shown(limit))
-    return limit
+    return _whole(what, limit, _HIGHEST_LIMIT)
 
 
 def check_seq(what: str, seq: object) -> int:
     """The number of an event, or 0 for the place before the first one."""
-    if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
-        raise Invalid(f"{what} must be a whole number, 0 or more, not {shown(seq)}", value=shown(seq))
-    if seq > HIGHEST_SEQ:
-        raise Invalid(f"{what} must be at most {HIGHEST_SEQ:,}, not {seq:,}", value=shown(seq))
-    return seq
+    return _whole(what, seq, HIGHEST_SEQ)
+
+
+def _whole(what: str, value: object, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise Invalid(f"{what} must be a whole number, 0 or more, not {shown(value)}", value=shown(value))
+    if value > most:
+        raise Invalid(f"{what} must be at most {most:,}, not {value:,}", value=shown(value))
+    return value
 
 
 def check_page(limit: object, offset: object = 0) -> None:

@@ -24,6 +24,7 @@ from ...protocol.values import copied, shown
 from ..run.context import Body
 from ..run.failures import Failure
 from ..run.pause import Pause, Question
+from ..workers.states import acknowledge, refuse
 from .branches import first_results
 from .node_context import Done, Level, NodeContext, is_cancelled
 from .nodes import KINDS
@@ -217,10 +218,10 @@ class Walk:
         try:
             await self.body.commit((event,), memos)
             if done.outcome is not None:
-                done.outcome.acknowledge()
+                acknowledge(done.outcome)
         finally:
             if done.outcome is not None:
-                done.outcome.refuse()
+                refuse(done.outcome)
 
     def _node_run(
         self, context: NodeContext[Any], done: Done, branch: str | None, action: str | None, *, last: bool

@@ -10,19 +10,11 @@ import msgspec
 from ...protocol.codec import misfit
 from ...protocol.errors import Invalid, TooLarge
 from ...protocol.values import json_value, shown
-from .states import Failing, Work
+from .push import PushFailed
+from .states import Work
 
 _MAX_ERROR = 2000
 _EXCERPT = 200
-
-
-class Unusable(Exception):
-    """What goes to a worker or came from one is not what it should be."""
-
-    def __init__(self, code: Failing, message: str) -> None:
-        super().__init__(message)
-        self.code: Failing = code
-        self.message = message
 
 
 class _Answer(msgspec.Struct):
@@ -37,7 +29,7 @@ def request(work: Work, max_bytes: int) -> tuple[bytes, dict[str, str]]:
     """The body and the headers of a call."""
     body = msgspec.json.encode({"input": work.input, "params": work.params})
     if len(body) > max_bytes:
-        raise Unusable(
+        raise PushFailed(
             "too_large",
             f"input and params have {len(body):,} bytes as JSON, where {max_bytes:,} are sent: "
             "send less, or where it can be found",
@@ -46,22 +38,22 @@ def request(work: Work, max_bytes: int) -> tuple[bytes, dict[str, str]]:
 
 
 def result(status: int, body: bytes, max_bytes: int) -> Any:
-    """What a worker's answer brings. Raises `Unusable` if that isn't a result."""
+    """What a worker's answer brings. Raises `PushFailed` if that isn't a result."""
     if status != 200:
         moved = ", which is not followed" if 300 <= status < 400 else ""
-        raise Unusable("bad_status", f"it answered with status {status}{moved}{_excerpt(body)}")
+        raise PushFailed("bad_status", f"it answered with status {status}{moved}{_excerpt(body)}")
     try:
         answer = _decoder.decode(body)
     except msgspec.ValidationError as error:
         reason = misfit(error, "all of it").message
-        raise Unusable("bad_answer", f'its answer is not {{"result", "error"}}: {reason}') from None
+        raise PushFailed("bad_answer", f'its answer is not {{"result", "error"}}: {reason}') from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise Unusable("bad_json", f"its answer is no JSON: {error}{_excerpt(body)}") from None
+        raise PushFailed("bad_json", f"its answer is no JSON: {error}{_excerpt(body)}") from None
     if answer.error:
-        raise Unusable("service_error", error_text(answer.error))
+        raise PushFailed("service_error", error_text(answer.error))
     if isinstance(answer.result, msgspec.UnsetType):
         if answer.error is None or isinstance(answer.error, msgspec.UnsetType):
-            raise Unusable("bad_answer", f'its answer has neither "result" nor "error"{_excerpt(body)}')
+            raise PushFailed("bad_answer", f'its answer has neither "result" nor "error"{_excerpt(body)}')
         return None
     return _value(answer.result, max_bytes)
 
@@ -75,15 +67,15 @@ def error_text(text: str) -> str:
 def _value(raw: msgspec.Raw, max_bytes: int) -> Any:
     size = len(memoryview(raw))
     if size > max_bytes:  # not even looked at: a small text can stand for very many objects
-        raise Unusable("too_large", f"the result has {size:,} bytes, where {max_bytes:,} are allowed")
+        raise PushFailed("too_large", f"the result has {size:,} bytes, where {max_bytes:,} are allowed")
     try:
         return json_value(msgspec.json.decode(raw), "result", max_bytes)
     except TooLarge as error:
-        raise Unusable("too_large", error.message) from None
+        raise PushFailed("too_large", error.message) from None
     except Invalid as error:
-        raise Unusable("bad_answer", error.message) from None
+        raise PushFailed("bad_answer", error.message) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise Unusable("bad_json", f"its result is no JSON: {error}") from None
+        raise PushFailed("bad_json", f"its result is no JSON: {error}") from None
 
 
 def _excerpt(body: bytes) -> str:

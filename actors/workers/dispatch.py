@@ -13,7 +13,7 @@ from ...protocol.flow.records import WorkerState
 from ...protocol.values import shown
 from ..channel import Reply
 from ..engine.entry_point import EntryPoint
-from .answers import Unusable, request, result
+from .answers import request, result
 from .messages import CallEnded, Choose, Chosen, HasOther, Offer, Withdraw
 from .push import Push, PushFailed
 from .registry import Registry
@@ -110,7 +110,7 @@ class Dispatch:
             with trio.move_on_after(work.timeout):
                 answer = await self._push.post(exec_url(worker.url, work.service), body, headers)
                 return result(*answer, self._entry.max_value_bytes)
-        except (PushFailed, Unusable) as error:
+        except PushFailed as error:
             raise failed(error.code, error.message) from error
         raise failed("timeout", f"no answer within {work.timeout:g} s")
 
@@ -124,5 +124,5 @@ class Dispatch:
 def _sendable(work: Work, max_bytes: int) -> tuple[bytes, dict[str, str]]:
     try:
         return request(work, max_bytes)
-    except Unusable as error:
+    except PushFailed as error:
         raise WorkFailed(error.code, error.message) from None

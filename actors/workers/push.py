@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .networks import Networks
+from .states import Failing
 
 if TYPE_CHECKING:
     from .connections import Connections
 
 
-Unanswered = Literal["unreachable", "overloaded", "reset", "bad_http", "too_large"]
-
-
 class PushFailed(Exception):
-    """There is no answer; `code` says what happened instead."""
+    """There is no answer, or none of any use; `code` says why."""
 
-    def __init__(self, code: Unanswered, message: str) -> None:
+    def __init__(self, code: Failing, message: str) -> None:
         super().__init__(message)
-        self.code = code
+        self.code: Failing = code
         self.message = message
 
 

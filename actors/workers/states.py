@@ -58,14 +58,6 @@ class Worked(msgspec.Struct, frozen=True):
     worker_url: str | None = None
     completion: Reply[None] | None = None
 
-    def acknowledge(self) -> None:
-        """The result is committed."""
-        _acknowledge(self.completion)
-
-    def refuse(self) -> None:
-        """The result is not wanted any more. Does nothing once it has been acknowledged."""
-        _refuse(self.completion)
-
 
 class WorkFailed(Exception):
     """It is not done; `code` names why, and `worker` and `worker_url` who tried, if anyone did. One who took
@@ -86,23 +78,17 @@ class WorkFailed(Exception):
         """Whether another worker may fare better."""
         return self.code in _WORKERS_FAULT
 
-    def acknowledge(self) -> None:
-        """The failure is committed."""
-        _acknowledge(self.completion)
-
-    def refuse(self) -> None:
-        """The failure is not of interest any more. Does nothing once it has been acknowledged."""
-        _refuse(self.completion)
-
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
 
 
-def _acknowledge(completion: Reply[None] | None) -> None:
-    if completion is not None:
-        completion.set(None)
+def acknowledge(outcome: Worked | WorkFailed) -> None:
+    """Let the worker know that what it did, or that it failed, is committed."""
+    if outcome.completion is not None:
+        outcome.completion.set(None)
 
 
-def _refuse(completion: Reply[None] | None) -> None:
-    if completion is not None:
-        completion.fail(Conflict("the run that wanted this goes on without it: drop it"))
+def refuse(outcome: Worked | WorkFailed) -> None:
+    """Let the worker know that it is not wanted any more. Does nothing once it has been acknowledged."""
+    if outcome.completion is not None:
+        outcome.completion.fail(Conflict("the run that wanted this goes on without it: drop it"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import TypeVar
 
 import msgspec
 import trio
@@ -19,6 +20,8 @@ from ...protocol.commands import Error, Ok, Wait
 from ...protocol.errors import GreenroomError, Unavailable
 from ...protocol.submission import SubmitCommand
 from .errors import OutcomeUnknown, raised
+
+T = TypeVar("T")
 
 
 class Call(msgspec.Struct, eq=False):
@@ -35,6 +38,12 @@ class Call(msgspec.Struct, eq=False):
     def name(self) -> str:
         """The command's name on the wire."""
         return str(self.command.__struct_config__.tag)
+
+
+def expected(value: T | None) -> T:
+    """What the `ok` of a command always has."""
+    assert value is not None, "it is what answers this command"
+    return value
 
 
 class Calls:

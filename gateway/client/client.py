@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from functools import partial
 from typing import Any, Unpack
 
-import msgspec
 import trio
 
 from ...protocol import commands as wire
@@ -35,8 +34,9 @@ from ...protocol.validation import (
     check_text,
 )
 from ...protocol.values import json_value
+from .calls import expected
 from .flows import ClientFlows
-from .iterating import Iterating, still_executing
+from .iterating import Iterating, converted, still_executing
 from .link import Link
 from .ticket import ClientTicket
 from .workers import ClientWorkers
@@ -124,12 +124,12 @@ class Client:
         fields["request_id"] = options.request_id or self._link.draw_id()
         before = self._link.following.seq
         ok = await self._link.ask(command(id=self._link.number(), **fields), repeatable=True)
-        assert ok.run_id is not None, "it is what answers these commands"
+        run_id = expected(ok.run_id)
         # A submit that was sent twice joins itself; under an id that nobody else has, that means nothing.
         was_there = bool(ok.joined) and (options.request_id is not None or options.on_conflict == "join")
         if options.on_wait is not None and self._link.follows:
-            self._nursery.start_soon(self._tell_of_wait, ok.run_id, before, options.on_wait)
-        return ClientTicket(ok.run_id, was_there, self)
+            self._nursery.start_soon(self._tell_of_wait, run_id, before, options.on_wait)
+        return ClientTicket(run_id, was_there, self)
 
     async def rerun(self, run_id: str) -> ClientTicket:
         """Submit a run anew, with the same job, handle, lane, kind and parameters."""
@@ -140,7 +140,7 @@ class Client:
         """See `Engine.cancel`."""
         check_text("run_id", run_id)
         ok = await self._link.ask(wire.Cancel(id=self._link.number(), run_id=run_id, files=files))
-        return _run(ok)
+        return expected(ok.run)
 
     async def inject(self, run_or_handle: str, message: Any) -> str:
         """See `Engine.inject`."""
@@ -169,7 +169,7 @@ class Client:
         """See `Engine.get_run`."""
         check_text("run_id", run_id)
         ok = await self._link.ask(wire.GetRun(id=self._link.number(), run_id=run_id), repeatable=True)
-        return _run(ok)
+        return expected(ok.run)
 
     async def list_runs(
         self,
@@ -286,13 +286,9 @@ class Client:
         moved on while there was no connection), a `Snapshot` comes instead, and then the events after it.
         Ends when the client does, and raises what ends it, if the gateway refuses it.
         """
-        if filter is not None and not isinstance(filter, Filter):
-            try:
-                filter = msgspec.convert(filter, Filter)
-            except msgspec.ValidationError as error:
-                raise Invalid(f"filter: {error}") from None
+        wanted = converted(filter)
         start = self.state.seq if after is None else check_seq("after", after)
-        return Iterating(self._link, start, filter)
+        return Iterating(self._link, start, wanted)
 
     async def ended(self, run_id: str) -> RunRecord:
         """Wait for a run's end, however long; its last state."""
@@ -301,7 +297,7 @@ class Client:
             run = None if following.state is None else following.state.runs.get(run_id)
             if run is None:
                 wait = wire.Wait(id=self._link.number(), run_id=run_id, timeout="none")
-                run = _run(await self._link.ask(wait, repeatable=True))
+                run = expected((await self._link.ask(wait, repeatable=True)).run)
             elif not run.ended:
                 run = await following.end(run_id).get()
             if run is not None and run.ended:
@@ -337,8 +333,3 @@ class Client:
             if status is not Status.QUEUED:
                 return None
         return None
-
-
-def _run(ok: wire.Ok) -> RunRecord:
-    assert ok.run is not None, "it is what answers these commands"
-    return ok.run

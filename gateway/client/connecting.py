@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-import msgspec
 import trio
 
 from ...protocol.errors import Invalid, Unavailable
 from ...protocol.events import Filter
 from ...protocol.validation import check_seconds
+from ..background import background
 from .client import Client
+from .iterating import converted
 from .link import Link, OpenStream
 
 _SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
@@ -59,8 +60,7 @@ async def connect(
         patience=patience,
         random=random or random_module.Random(),
     )
-    error: BaseException | None = None
-    async with trio.open_nursery() as nursery:
+    async with background() as nursery:
         nursery.start_soon(link.run)
         try:
             with trio.move_on_after(patience) as waiting:
@@ -68,13 +68,9 @@ async def connect(
             if waiting.cancelled_caught:
                 raise Unavailable(f"{url} has not told its state within {patience:g} seconds")
             yield Client(link, nursery)
-        except BaseException as raised:  # it is raised again below, not in a group
-            error = raised
-        link.left = True
-        link.close(lambda: Unavailable("the client has been left"))
-        nursery.cancel_scope.cancel()
-    if error is not None:
-        raise error
+        finally:
+            link.left = True
+            link.close(lambda: Unavailable("the client has been left"))
 
 
 def _parse(url: str) -> SplitResult:
@@ -91,11 +87,7 @@ def _parse(url: str) -> SplitResult:
 
 
 def _filter(filter: Filter | Mapping[str, Any] | None) -> Filter | None:
-    if filter is not None and not isinstance(filter, Filter):
-        try:
-            filter = msgspec.convert(filter, Filter)
-        except msgspec.ValidationError as error:
-            raise Invalid(f"filter: {error}") from None
+    filter = converted(filter)
     if filter is not None and filter.types is not None:
         raise Invalid(
             "filter: without all types there would be no state to keep; give them to events() instead"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -13,6 +13,7 @@ from ...protocol.names import check_name
 from ...protocol.submission import SubmitKeywords, flow_options
 from ...protocol.validation import check_page, check_statuses, check_text, check_version, check_version_status
 from ...protocol.values import json_value
+from .calls import expected
 from .link import Link
 from .ticket import ClientTicket
 
@@ -48,9 +49,7 @@ class ClientFlows:
         check_text("description", description)
         name = check_name("name", name)
         command = wire.CreateFlow(id=self._link.number(), name=name, description=description)
-        flow = (await self._link.ask(command)).flow
-        assert flow is not None, "it is what answers create_flow"
-        return flow
+        return expected((await self._link.ask(command)).flow)
 
     async def publish(
         self,
@@ -61,17 +60,8 @@ class ClientFlows:
         status: VersionStatus = "published",
     ) -> VersionRow:
         """See `Flows.publish`."""
-        check_version(version)
-        check_version_status(status)
-        return await self._add(
-            wire.PublishFlow(
-                id=self._link.number(),
-                name=check_name("name", name),
-                definition=_definition(definition),
-                version=version,
-                status=status,
-            )
-        )
+        make = partial(wire.PublishFlow, name=check_name("name", name))
+        return await self._add(make, definition, version, status)
 
     async def add_version(
         self,
@@ -83,22 +73,21 @@ class ClientFlows:
     ) -> VersionRow:
         """See `Flows.add_version`."""
         check_text("flow", flow)
+        make = partial(wire.AddFlowVersion, flow=flow)
+        return await self._add(make, definition, version, status)
+
+    async def _add(
+        self,
+        make: Callable[..., wire.PublishFlow | wire.AddFlowVersion],
+        definition: Mapping[str, Any] | str,
+        version: int | None,
+        status: VersionStatus,
+    ) -> VersionRow:
         check_version(version)
         check_version_status(status)
-        return await self._add(
-            wire.AddFlowVersion(
-                id=self._link.number(),
-                flow=flow,
-                definition=_definition(definition),
-                version=version,
-                status=status,
-            )
-        )
-
-    async def _add(self, command: wire.PublishFlow | wire.AddFlowVersion) -> VersionRow:
-        version = (await self._link.ask(command)).version
-        assert version is not None, "it is what answers these commands"
-        return version
+        plain = _definition(definition)
+        command = make(id=self._link.number(), definition=plain, version=version, status=status)
+        return expected((await self._link.ask(command)).version)
 
     async def list(self, limit: int = 20, offset: int = 0) -> tuple[Sequence[FlowRow], int]:
         """See `Flows.list`."""
@@ -121,9 +110,7 @@ class ClientFlows:
         """See `Flows.version`."""
         check_text("id", id)
         command = wire.GetFlowVersion(id=self._link.number(), version_id=id)
-        version = (await self._link.ask(command, repeatable=True)).version
-        assert version is not None, "it is what answers get_flow_version"
-        return version
+        return expected((await self._link.ask(command, repeatable=True)).version)
 
     # Runs of them.
 
@@ -149,8 +136,7 @@ class ClientFlows:
         """See `Flows.task`."""
         check_text("run_id", run_id)
         ok = await self._link.ask(wire.GetTask(id=self._link.number(), run_id=run_id), repeatable=True)
-        assert ok.task is not None, "it is what answers get_task"
-        return ok.task
+        return expected(ok.task)
 
     async def tasks(
         self,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import trio
 
+from ...protocol.errors import Invalid
 from ...protocol.events import Event, Filter, RunChanged, RunStateChanged
 from ...protocol.records import Snapshot
 from ...protocol.states import Status
@@ -77,3 +79,13 @@ def still_executing(executing: Iterable[str], item: Event | Snapshot) -> set[str
         isinstance(item, RunStateChanged) and item.to not in (Status.RUNNING, Status.CANCELLING)
     )
     return {run for run in executing if not (gone and run == item.run)}  # type: ignore[union-attr]
+
+
+def converted(filter: Filter | Mapping[str, Any] | None) -> Filter | None:
+    """A filter that may be given as a mapping."""
+    if filter is None or isinstance(filter, Filter):
+        return filter
+    try:
+        return msgspec.convert(filter, Filter)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"filter: {error}") from None

@@ -30,6 +30,7 @@ from ...protocol.commands import (
 )
 from ...protocol.errors import GreenroomError, Invalid, TooLarge, Unavailable
 from ...protocol.events import Filter
+from ..background import background
 from .calls import Call, Calls
 from .errors import ConnectionLost, NotHere, Refused, refusal
 from .following import Following
@@ -232,8 +233,7 @@ class Link:
 
     async def _serve(self, socket: Socket) -> None:
         """Take up the work on a new connection, and take what comes until it is lost."""
-        lost: Exception | None = None
-        async with trio.open_nursery() as nursery:
+        async with background() as nursery:
             nursery.start_soon(socket.write)
             if self.follows:
                 self._send(socket, self._calls.add(self.following.subscribe(self.number()), repeatable=False))
@@ -246,15 +246,9 @@ class Link:
                     self._send(socket, call)
             if self.following.filter is not None and not self._ready.done:
                 nursery.start_soon(self._tell_when_caught_up)
-            try:
-                while True:
-                    self._take(MSGPACK.decode(await socket.receive(), ServerMessage))
-                    self._tell_when_ready()
-            except (ConnectionLost, Refused, Invalid) as error:  # raised below, not in a group
-                lost = error
-            nursery.cancel_scope.cancel()
-        if lost is not None:
-            raise lost
+            while True:
+                self._take(MSGPACK.decode(await socket.receive(), ServerMessage))
+                self._tell_when_ready()
 
     def _tell_when_ready(self) -> None:
         """The first state is there when all is folded that there was at the welcome."""

@@ -21,6 +21,7 @@ from ...protocol.validation import (
     check_wait,
 )
 from ...protocol.values import json_value, shown
+from .calls import expected
 from .link import Link
 
 
@@ -50,9 +51,7 @@ class ClientWorkers:
             kind=kind,
             load=check_load(load),
         )
-        worker = (await self._link.ask(command, repeatable=True)).worker
-        assert worker is not None, "it is what answers register_worker"
-        return worker
+        return expected((await self._link.ask(command, repeatable=True)).worker)
 
     async def heartbeat(self, id: str, load: float | None = None) -> None:
         """See `Workers.heartbeat`."""

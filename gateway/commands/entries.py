@@ -31,7 +31,8 @@ class Context:
     """What stands for the engine where the caller's token has limits: it refuses what these don't permit."""
 
 
-Call = Callable[[Context, Any], Awaitable[Fields]]
+Call = Callable[[Context, Any], Awaitable[Fields | None]]
+"""What a command does. Where it has nothing to tell, its reply is empty."""
 
 
 @attrs.frozen

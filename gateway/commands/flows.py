@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import cast
 
 from ...protocol.flow import commands as wire
-from ...protocol.flow.records import VersionStatus, WorkerKind
+from ...protocol.flow.records import VersionRow, VersionStatus, WorkerKind
 from ...protocol.names import check_name
 from ...protocol.submission import flow_options, from_wire
 from ...protocol.validation import check_text
@@ -15,9 +17,8 @@ from .entries import Context, Entry, Fields, Http
 # Flows.
 
 
-async def _signal(context: Context, command: wire.Signal) -> Fields:
+async def _signal(context: Context, command: wire.Signal) -> None:
     await context.engine.signal(command.run_id, command.key, command.value, by=context.by)
-    return {}
 
 
 async def _create(context: Context, command: wire.CreateFlow) -> Fields:
@@ -25,25 +26,18 @@ async def _create(context: Context, command: wire.CreateFlow) -> Fields:
 
 
 async def _publish(context: Context, command: wire.PublishFlow) -> Fields:
-    version = await context.engine.flows.publish(
-        command.name,
-        command.definition,
-        version=command.version,
-        status=cast(VersionStatus, command.status),  # the engine checks it
-        by=context.by,
-    )
-    return {"version": version}
+    return await _add(partial(context.engine.flows.publish, command.name), command, context.by)
 
 
 async def _add_version(context: Context, command: wire.AddFlowVersion) -> Fields:
-    version = await context.engine.flows.add_version(
-        command.flow,
-        command.definition,
-        version=command.version,
-        status=cast(VersionStatus, command.status),  # the engine checks it
-        by=context.by,
-    )
-    return {"version": version}
+    return await _add(partial(context.engine.flows.add_version, command.flow), command, context.by)
+
+
+async def _add(
+    add: Callable[..., Awaitable[VersionRow]], command: wire.PublishFlow | wire.AddFlowVersion, by: str
+) -> Fields:
+    status = cast(VersionStatus, command.status)  # the engine checks it
+    return {"version": await add(command.definition, version=command.version, status=status, by=by)}
 
 
 async def _check(context: Context, command: wire.CheckFlow) -> Fields:
@@ -116,28 +110,25 @@ async def _register(context: Context, command: wire.RegisterWorker) -> Fields:
     return {"worker": worker}
 
 
-async def _heartbeat(context: Context, command: wire.HeartbeatWorker) -> Fields:
+async def _heartbeat(context: Context, command: wire.HeartbeatWorker) -> None:
     check_text("worker_id", command.worker_id)
     await context.engine.workers.heartbeat(command.worker_id, command.load, by=context.by)
-    return {}
 
 
 async def _poll(context: Context, command: wire.PollWork) -> Fields:
     return {"item": await context.engine.workers.poll(command.worker_id, command.services, command.wait)}
 
 
-async def _complete(context: Context, command: wire.CompleteWork) -> Fields:
+async def _complete(context: Context, command: wire.CompleteWork) -> None:
     check_text("item_id", command.item_id)
     await context.engine.workers.complete(
         command.item_id, command.result, command.error, worker_id=command.worker_id
     )
-    return {}
 
 
-async def _extend(context: Context, command: wire.ExtendWork) -> Fields:
+async def _extend(context: Context, command: wire.ExtendWork) -> None:
     check_text("item_id", command.item_id)
     await context.engine.workers.extend(command.item_id, command.worker_id)
-    return {}
 
 
 _VIEWER, _OPERATOR, _WORKER = Role.VIEWER, Role.OPERATOR, Role.WORKER

@@ -76,21 +76,18 @@ async def _snapshot(context: Context, command: wire.GetSnapshot) -> Fields:
     return {"snapshot": (await context.snapshots.now()).whole}
 
 
-async def _set_params(context: Context, command: wire.SetParams) -> Fields:
+async def _set_params(context: Context, command: wire.SetParams) -> None:
     await context.engine.set_params(command.handle, command.params, by=context.by)
-    return {}
 
 
-async def _set_concurrency(context: Context, command: wire.SetConcurrency) -> Fields:
+async def _set_concurrency(context: Context, command: wire.SetConcurrency) -> None:
     if command.n is not None:
         check_limit("n", command.n)
     await context.engine.set_concurrency(command.lane, command.n, by=context.by)
-    return {}
 
 
-async def _set_max_concurrent(context: Context, command: wire.SetMaxConcurrent) -> Fields:
+async def _set_max_concurrent(context: Context, command: wire.SetMaxConcurrent) -> None:
     await context.engine.set_max_concurrent(check_limit("n", command.n), by=context.by)
-    return {}
 
 
 async def _clear_lane(context: Context, command: wire.ClearLane) -> Fields:
@@ -105,19 +102,16 @@ async def _release_handle(context: Context, command: wire.ReleaseHandle) -> Fiel
     return {"released": await context.engine.release_handle(command.handle, by=context.by)}
 
 
-async def _reset_lanes(context: Context, command: wire.ResetLanes) -> Fields:
+async def _reset_lanes(context: Context, command: wire.ResetLanes) -> None:
     await context.engine.reset_lanes(by=context.by)
-    return {}
 
 
-async def _drain(context: Context, command: wire.Drain) -> Fields:
+async def _drain(context: Context, command: wire.Drain) -> None:
     await context.engine.drain(by=context.by)
-    return {}
 
 
-async def _resume(context: Context, command: wire.Resume) -> Fields:
+async def _resume(context: Context, command: wire.Resume) -> None:
     await context.engine.resume(by=context.by)
-    return {}
 
 
 _VIEWER, _OPERATOR, _ADMIN = Role.VIEWER, Role.OPERATOR, Role.ADMIN

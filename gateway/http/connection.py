@@ -23,9 +23,6 @@ from .routes import Call, Route, find, says_error
 
 logger = logging.getLogger("greenroom.gateway")
 
-_AHEAD = 1 << 16
-"""So much of its next requests may a client send while it waits; one that sends more isn't watched."""
-
 _FROM_ELSEWHERE = ("origin", "forwarded", "via", "x-real-ip")
 """What pages and proxies send, besides what begins like `X-Forwarded-For`."""
 
@@ -243,16 +240,9 @@ class Http:
 
     async def _see_going(self, gone: trio.Event, scope: trio.CancelScope) -> None:
         """See when the client goes away. What it sends before, if that isn't much, is its next request."""
-        while len(self._machine.trailing_data[0]) < _AHEAD:
-            try:
-                data = await self._stream.receive_some(_AHEAD)
-            except trio.BrokenResourceError:
-                data = b""
-            if not data:
-                gone.set()
-                scope.cancel()
-                return
-            self._machine.receive_data(bytes(data))
+        if await self._requests.until_gone():
+            gone.set()
+            scope.cancel()
 
     def _check_body(self, request: Request, route: Route) -> None:
         """See before it is read whether the body could be taken at all."""

@@ -23,6 +23,9 @@ from ..config import Limits
 from ..limits import Rate
 
 _RECEIVE = 65_536
+_AHEAD = 1 << 16
+"""So much of its next requests may a client send while it waits; one that sends more isn't watched."""
+_LINGER = 1.0
 _AT_ONCE = 64
 
 
@@ -129,6 +132,27 @@ class Requests:
                 else:
                     raise BadRequest(400, "the body of the request is not whole")
         raise BadRequest(408, "the body of the request did not come in time")
+
+    async def until_gone(self) -> bool:
+        """Read on while a request is answered, until the client is gone. What it sends before is its next
+        request; if that is much, this gives up and returns false."""
+        while len(self.machine.trailing_data[0]) < _AHEAD:
+            try:
+                data = await self._stream.receive_some(_RECEIVE)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = b""
+            if not data:
+                return True
+            self.machine.receive_data(bytes(data))
+        return False
+
+    async def linger(self, most: int) -> None:
+        """Let the last words arrive: a stream that is closed with something unread takes them back."""
+        with trio.move_on_after(_LINGER):
+            if isinstance(self._stream, trio.abc.HalfCloseableStream):
+                await self._stream.send_eof()
+            while most > 0 and (data := await self._stream.receive_some(_RECEIVE)):
+                most -= len(data)
 
     async def _next_event(self, scope: trio.CancelScope | None) -> object:
         while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter as Count
 from collections.abc import Sequence
+from functools import partial
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -31,71 +32,43 @@ class Metrics:
         self._seq = engine.stream.last_seq
         self._queued_at: dict[str, float] = {}
         registry = self._registry = CollectorRegistry()
-        self.resyncs = Counter(
-            "greenroom_resyncs", "Snapshots sent to subscribers that had missed events", registry=registry
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self.resyncs = counter("greenroom_resyncs", "Snapshots sent to subscribers that had missed events")
+        self.stalled = counter("greenroom_stalled_clients", "Clients dropped because they took nothing")
+        self.websockets = gauge("greenroom_websockets", "Open WebSocket connections")
+        self.server_sent = gauge("greenroom_event_sources", "Clients that read server-sent events")
+        self._lag = gauge(
+            "greenroom_lag_events", "Events that the subscriber furthest behind has not been sent"
         )
-        self.stalled = Counter(
-            "greenroom_stalled_clients", "Clients dropped because they took nothing", registry=registry
+        self._events = counter("greenroom_events", "Events, by type", ["type"])
+        self._ended = counter("greenroom_runs_ended", "Runs that ended, by status", ["status"])
+        self._waiting = histogram(
+            "greenroom_run_waiting_seconds", "From a run's submission to its first start", buckets=_WAITS
         )
-        self.websockets = Gauge("greenroom_websockets", "Open WebSocket connections", registry=registry)
-        self.server_sent = Gauge(
-            "greenroom_event_sources", "Clients that read server-sent events", registry=registry
+        self._commit_size = histogram("greenroom_commit_events", "Events in a commit", buckets=_SIZES)
+        self._commit_time = histogram("greenroom_commit_seconds", "Time that a commit took", buckets=_COMMITS)
+        self._runs = gauge("greenroom_runs", "Pending runs, by status", ["status"])
+        self._lane_queued = gauge("greenroom_lane_queued", "Runs queued in a lane", ["lane"])
+        self._lane_executing = gauge("greenroom_lane_executing", "Slots that a lane's runs hold", ["lane"])
+        self._lane_limit = gauge("greenroom_lane_limit", "The limit of a lane that has one", ["lane"])
+        self._max_concurrent = gauge("greenroom_max_concurrent", "The global limit")
+        self._draining = gauge("greenroom_draining", "1 while no new runs are taken")
+        self._store_down = gauge("greenroom_store_down", "1 while the store can't be written")
+        self._blocked = counter(
+            "greenroom_loop_blocked", "Times that the event loop stood still for 1 s or longer"
         )
-        self._lag = Gauge(
-            "greenroom_lag_events",
-            "Events that the subscriber furthest behind has not been sent",
-            registry=registry,
-        )
-        self._events = Counter("greenroom_events", "Events, by type", ["type"], registry=registry)
-        self._ended = Counter(
-            "greenroom_runs_ended", "Runs that ended, by status", ["status"], registry=registry
-        )
-        self._waiting = Histogram(
-            "greenroom_run_waiting_seconds",
-            "From a run's submission to its first start",
-            registry=registry,
-            buckets=_WAITS,
-        )
-        self._commit_size = Histogram(
-            "greenroom_commit_events", "Events in a commit", registry=registry, buckets=_SIZES
-        )
-        self._commit_time = Histogram(
-            "greenroom_commit_seconds", "Time that a commit took", registry=registry, buckets=_COMMITS
-        )
-        self._runs = Gauge("greenroom_runs", "Pending runs, by status", ["status"], registry=registry)
-        self._lane_queued = Gauge(
-            "greenroom_lane_queued", "Runs queued in a lane", ["lane"], registry=registry
-        )
-        self._lane_executing = Gauge(
-            "greenroom_lane_executing", "Slots that a lane's runs hold", ["lane"], registry=registry
-        )
-        self._lane_limit = Gauge(
-            "greenroom_lane_limit", "The limit of a lane that has one", ["lane"], registry=registry
-        )
-        self._max_concurrent = Gauge("greenroom_max_concurrent", "The global limit", registry=registry)
-        self._draining = Gauge("greenroom_draining", "1 while no new runs are taken", registry=registry)
-        self._store_down = Gauge(
-            "greenroom_store_down", "1 while the store can't be written", registry=registry
-        )
-        self._blocked = Counter(
-            "greenroom_loop_blocked",
-            "Times that the event loop stood still for 1 s or longer",
-            registry=registry,
-        )
-        self._blocked_time = Counter(
-            "greenroom_loop_blocked_seconds", "How long the event loop stood still then", registry=registry
+        self._blocked_time = counter(
+            "greenroom_loop_blocked_seconds", "How long the event loop stood still then"
         )
         self._blocked_before = engine.blocked
-        self._last_seq = Gauge("greenroom_seq", "The number of the last event", registry=registry)
-        self._node_runs = Counter(
-            "greenroom_node_runs", "Tries of nodes of flows, by status", ["status"], registry=registry
-        )
-        self._workers = Gauge("greenroom_workers", "Workers, by status", ["status"], registry=registry)
-        self._queue_items = Gauge(
+        self._last_seq = gauge("greenroom_seq", "The number of the last event")
+        self._node_runs = counter("greenroom_node_runs", "Tries of nodes of flows, by status", ["status"])
+        self._workers = gauge("greenroom_workers", "Workers, by status", ["status"])
+        self._queue_items = gauge(
             "greenroom_queue_items",
             "Work for workers that fetch it: waiting, or leased to one of them",
             ["state"],
-            registry=registry,
         )
         for status in ENDED:
             self._ended.labels(status)

@@ -71,7 +71,7 @@ async def _command(entry: Entry, call: Call) -> Response:
     assert act is not None, "only what WebSocket connections do themselves has no call"
     command, called = _command_in(entry, call)
     try:
-        fields = await act(call.shared.context(call.caller), command)
+        fields = await act(call.shared.context(call.caller), command) or {}
     except Invalid as error:
         raise _as_called(error, called) from None
     if http.body is not None:

@@ -47,9 +47,7 @@ from .writer import Begin, End, Said, Writer
 logger = logging.getLogger("greenroom.gateway")
 
 GOING_AWAY = 1001
-PROTOCOL_ERROR = 1002
 TOO_BIG = 1009
-INTERNAL_ERROR = 1011
 UNAUTHORIZED = 4401
 IDLE = 4408
 TOO_MUCH = 4429
@@ -249,7 +247,7 @@ class Session:
         assert self._caller is not None, "nothing is read before it is known who speaks"
         assert entry.call is not None, "the others are about the connection"
         try:
-            fields = await entry.call(self._shared.context(self._caller), command)
+            fields = await entry.call(self._shared.context(self._caller), command) or {}
             said = self._reply(command.id, fields, cost)
         except GreenroomError as error:
             self._refuse(command.id, error, cost)

@@ -10,6 +10,7 @@ import click
 
 from ..config.mistakes import ConfigMistakes
 from ..config.reading import SETTINGS, Read, check_together, read_config
+from ..config.settings import Config
 from ..persistence.addresses import parse_addresses
 from .exits import Exit, Stopped, told
 
@@ -21,6 +22,14 @@ file_option = click.option(
     show_envvar=True,
     help="The configuration. [default: greenroom.toml, if there is one here]",
 )
+
+
+def configured() -> Config:
+    """The configuration, for an option that is not given."""
+    try:
+        return read_config().config
+    except ConfigMistakes as error:
+        raise Stopped(error.message, Exit.NOT_UNDERSTOOD) from error
 
 
 @click.group()

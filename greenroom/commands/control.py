@@ -10,7 +10,7 @@ from ..gateway.client import Client
 from ..protocol.records import RunRecord
 from .connection import Server, find_question, find_run, for_server
 from .exits import Exit, Stopped
-from .output import parsed, say_json
+from .output import parsed, say
 
 
 @click.command()
@@ -38,10 +38,7 @@ def cancel(server: Server, run: str, files: Any) -> None:
         return await client.cancel(await find_run(client, run), files)
 
     cancelled = server.ask(talk)
-    if server.as_json:
-        say_json(cancelled)
-    else:
-        click.echo(f"{cancelled.id} is {cancelled.status}.")
+    say(server.as_json, cancelled, f"{cancelled.id} is {cancelled.status}.")
 
 
 @click.command()
@@ -58,11 +55,8 @@ def inject(server: Server, run_or_handle: str, message: str) -> None:
       greenroom inject alice "look at page 7 first"
       greenroom inject alice '{"priority": 3}'
     """
-
-    async def talk(client: Client) -> str:
-        return await client.inject(run_or_handle, parsed(message))
-
-    _say_outcome(server, server.ask(talk))
+    outcome = server.ask(lambda client: client.inject(run_or_handle, parsed(message)))
+    say(server.as_json, {"outcome": outcome}, outcome)
 
 
 @click.command()
@@ -85,15 +79,8 @@ def answer(server: Server, question: str, answer: str) -> None:
         return await client.answer(await find_question(client, question), parsed(answer))
 
     outcome = server.ask(talk)
-    _say_outcome(server, outcome)
+    say(server.as_json, {"outcome": outcome}, outcome)
     if outcome != "resolved":
         unknown = "no interrupt has this id, and no run or handle of this name has one open"
         why = unknown if outcome == "not_found" else "it is not open any more"
         raise Stopped(f"{question}: {why}", Exit.FAILED)
-
-
-def _say_outcome(server: Server, outcome: str) -> None:
-    if server.as_json:
-        say_json({"outcome": outcome})
-    else:
-        click.echo(outcome)

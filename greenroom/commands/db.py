@@ -14,13 +14,12 @@ from typing import Any
 import click
 import trio
 
-from ..config.mistakes import ConfigMistakes
-from ..config.reading import read_config
 from ..persistence import migrating
 from ..persistence.addresses import parse_addresses
 from ..persistence.backup import back_up
 from ..persistence.schema import SCHEMA_VERSION
 from ..persistence.store import Retention
+from .config import configured
 from .durations import Duration
 from .exits import Exit, Stopped, told
 
@@ -29,11 +28,8 @@ def _configured(ctx: click.Context, param: click.Parameter, store: str | None) -
     """The store that is named, or the one of the configuration."""
     if store is not None:
         return store
-    try:
-        configured = read_config().config.engine.store
-    except ConfigMistakes as error:
-        raise Stopped(error.message, Exit.NOT_UNDERSTOOD) from error
-    return configured if isinstance(configured, str) else ",".join(configured)
+    named = configured().engine.store
+    return named if isinstance(named, str) else ",".join(named)
 
 
 _store = click.option(

@@ -9,11 +9,10 @@ import trio
 from rich.text import Text
 
 from ..gateway.client import Client
-from ..protocol.records import Snapshot
 from .connection import Server, for_server
 from .durations import Timeout
 from .exits import Exit, Stopped
-from .output import STYLES, brief, console, fields, say_json, span, status, table
+from .output import STYLES, brief, console, fields, say, say_json, span, status, table
 
 
 @click.command()
@@ -28,11 +27,7 @@ def state(server: Server) -> None:
       greenroom state
       greenroom state --json | jq .engine
     """
-
-    async def talk(client: Client) -> Snapshot:
-        return await client.snapshot()
-
-    found = server.ask(talk)
+    found = server.ask(lambda client: client.snapshot())
     if server.as_json:
         say_json(found)
         return
@@ -121,12 +116,5 @@ def resume(server: Server) -> None:
     Example:
       greenroom resume
     """
-
-    async def talk(client: Client) -> None:
-        await client.resume()
-
-    server.ask(talk)
-    if server.as_json:
-        say_json({"draining": False})
-    else:
-        click.echo("Taking runs again.")
+    server.ask(lambda client: client.resume())
+    say(server.as_json, {"draining": False}, "Taking runs again.")

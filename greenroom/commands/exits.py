@@ -13,8 +13,6 @@ import msgspec
 
 from ..config.mistakes import ConfigMistakes
 from ..protocol.errors import Forbidden, GreenroomError, RunEnded, Unauthorized
-from ..protocol.records import RunRecord
-from ..protocol.states import Status
 
 P = ParamSpec("P")
 
@@ -100,9 +98,3 @@ def _stopped(error: GreenroomError | RunEnded | OSError) -> Stopped:
     elif isinstance(error, Unauthorized | Forbidden):
         code = Exit.NOT_PERMITTED
     return Stopped(error.message, code, error)
-
-
-def end_with(run: RunRecord) -> None:
-    """End the command as the run that it waited for has ended."""
-    if run.status != Status.SUCCEEDED:
-        raise Stopped(str(RunEnded(run)), Exit.RUN_NOT_SUCCEEDED)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 import msgspec
 
-from ..gateway.client import Client
-from ..protocol.records import Snapshot
 from .connection import Server, for_server
 from .exits import Exit, Stopped
-from .output import brief, cancelled, say_json, table
+from .output import brief, cancelled, say, say_json, table
 
 
 @click.group()
@@ -36,11 +32,7 @@ def list_(server: Server) -> None:
       greenroom handles list
       greenroom handles list --json | jq -r 'select(.status == "Failed") | .handle'
     """
-
-    async def talk(client: Client) -> Snapshot:
-        return await client.snapshot()
-
-    state = server.ask(talk)
+    state = server.ask(lambda client: client.snapshot())
     if server.as_json:
         for name, handle in state.handles.items():
             say_json({"handle": name, **msgspec.to_builtins(handle)})
@@ -76,27 +68,16 @@ def params(server: Server, handle: str, params: str | None) -> None:
       greenroom handles params alice null
     """
     if params is None:
-
-        async def talk(client: Client) -> Any:
-            found = (await client.snapshot()).handles.get(handle)
-            return None if found is None else found.params
-
-        kept = server.ask(talk)
-        if server.as_json:
-            say_json(kept)
-        else:
-            click.echo("It keeps none." if kept is None else brief(kept))
+        found = server.ask(lambda client: client.snapshot()).handles.get(handle)
+        kept = None if found is None else found.params
+        say(server.as_json, kept, "It keeps none." if kept is None else brief(kept))
         return
     try:
         value = msgspec.json.decode(params)
     except msgspec.DecodeError as error:
         raise click.UsageError(f"the parameters are no JSON: {error}") from error
-
-    async def change(client: Client) -> None:
-        await client.set_params(handle, value)
-
-    server.ask(change)
-    _say(server, {"handle": handle, "params": value}, f"{handle}: {brief(value)}")
+    server.ask(lambda client: client.set_params(handle, value))
+    say(server.as_json, {"handle": handle, "params": value}, f"{handle}: {brief(value)}")
 
 
 @handles.command()
@@ -109,12 +90,8 @@ def clear(server: Server, handle: str) -> None:
     Example:
       greenroom handles clear alice
     """
-
-    async def talk(client: Client) -> int:
-        return await client.clear_handle(handle)
-
-    count = server.ask(talk)
-    _say(server, {"count": count}, cancelled(count))
+    count = server.ask(lambda client: client.clear_handle(handle))
+    say(server.as_json, {"count": count}, cancelled(count))
 
 
 @handles.command()
@@ -130,21 +107,8 @@ def release(server: Server, handle: str) -> None:
     Example:
       greenroom handles release alice
     """
-
-    async def talk(client: Client) -> bool:
-        return await client.release_handle(handle)
-
-    released = server.ask(talk)
-    if server.as_json:
-        say_json({"released": released})
+    released = server.ask(lambda client: client.release_handle(handle))
+    if released or server.as_json:
+        say(server.as_json, {"released": released}, f"{handle} is free.")
     if not released:
         raise Stopped(f"{handle!r} is not held by an abandoned body", Exit.FAILED)
-    if not server.as_json:
-        click.echo(f"{handle} is free.")
-
-
-def _say(server: Server, value: dict[str, Any], text: str) -> None:
-    if server.as_json:
-        say_json(value)
-    else:
-        click.echo(text)

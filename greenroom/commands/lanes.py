@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
-import msgspec
 
-from ..gateway.client import Client
-from ..protocol.records import Snapshot
 from .connection import Server, for_server
-from .output import cancelled, say_json, table
+from .output import cancelled, say, say_json, table
 
 
 def _limit(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
@@ -44,18 +39,14 @@ def list_(server: Server) -> None:
       greenroom lanes list
       greenroom lanes list --json | jq 'select(.queued > 100)'
     """
-
-    async def talk(client: Client) -> Snapshot:
-        return await client.snapshot()
-
-    state = server.ask(talk)
+    state = server.ask(lambda client: client.snapshot())
     if server.as_json:
         for name, lane in state.lanes.items():
             counts = {"executing": len(lane.executing), "queued": len(lane.queued)}
             say_json({"lane": name, "limit": lane.limit, "generation": lane.generation} | counts)
         return
-    rows = [("all", state.engine.max_concurrent, state.engine.executing, state.engine.queued)]
-    shown = [(str(name), str(limit), str(executing), str(queued)) for name, limit, executing, queued in rows]
+    engine = state.engine
+    shown = [("all", str(engine.max_concurrent), str(engine.executing), str(engine.queued))]
     for name, lane in state.lanes.items():
         limit = "none" if lane.limit is None else str(lane.limit)
         shown.append((name, limit, str(len(lane.executing)), str(len(lane.queued))))
@@ -76,16 +67,9 @@ def set_(server: Server, lane: str, limit: int | None) -> None:
       greenroom lanes set images 4
       greenroom lanes set images none
     """
-
-    async def talk(client: Client) -> None:
-        await client.set_concurrency(lane, limit)
-
-    server.ask(talk)
-    _say(
-        server,
-        {"lane": lane, "limit": limit},
-        f"{lane}: {'no limit of its own' if limit is None else limit}.",
-    )
+    server.ask(lambda client: client.set_concurrency(lane, limit))
+    shown = "no limit of its own" if limit is None else limit
+    say(server.as_json, {"lane": lane, "limit": limit}, f"{lane}: {shown}.")
 
 
 @lanes.command("max-concurrent")
@@ -98,12 +82,8 @@ def max_concurrent(server: Server, limit: int) -> None:
     Example:
       greenroom lanes max-concurrent 10
     """
-
-    async def talk(client: Client) -> None:
-        await client.set_max_concurrent(limit)
-
-    server.ask(talk)
-    _say(server, {"max_concurrent": limit}, f"All lanes together: {limit}.")
+    server.ask(lambda client: client.set_max_concurrent(limit))
+    say(server.as_json, {"max_concurrent": limit}, f"All lanes together: {limit}.")
 
 
 @lanes.command()
@@ -116,12 +96,8 @@ def clear(server: Server, lane: str) -> None:
     Example:
       greenroom lanes clear images
     """
-
-    async def talk(client: Client) -> int:
-        return await client.clear_lane(lane)
-
-    count = server.ask(talk)
-    _say(server, {"count": count}, cancelled(count))
+    count = server.ask(lambda client: client.clear_lane(lane))
+    say(server.as_json, {"count": count}, cancelled(count))
 
 
 @lanes.command()
@@ -135,16 +111,5 @@ def reset(server: Server) -> None:
     Example:
       greenroom lanes reset
     """
-
-    async def talk(client: Client) -> None:
-        await client.reset_lanes()
-
-    server.ask(talk)
-    _say(server, {}, "The lanes have been reset.")
-
-
-def _say(server: Server, value: dict[str, Any], text: str) -> None:
-    if server.as_json:
-        say_json(msgspec.to_builtins(value))
-    else:
-        click.echo(text)
+    server.ask(lambda client: client.reset_lanes())
+    say(server.as_json, {}, "The lanes have been reset.")

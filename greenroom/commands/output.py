@@ -14,7 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..protocol.errors import RunEnded
 from ..protocol.records import RunRecord
+from ..protocol.states import Status
+from .exits import Exit, Stopped
 
 _UNCUT = 10_000
 """The width where there is no terminal: whatever reads it gets all of it."""
@@ -42,6 +45,23 @@ def console() -> Console:
 def say_json(value: Any) -> None:
     """A line of JSON."""
     click.echo(msgspec.json.encode(value))
+
+
+def say(as_json: bool, value: Any, text: str) -> None:
+    """The value for programs, or the text for people."""
+    if as_json:
+        say_json(value)
+    else:
+        click.echo(text)
+
+
+def end_with(run: RunRecord, as_json: bool) -> None:
+    """Print the run, or its result. Raises `Stopped` unless it succeeded."""
+    if run.status != Status.SUCCEEDED:
+        if as_json:
+            say_json(run)
+        raise Stopped(str(RunEnded(run)), Exit.RUN_NOT_SUCCEEDED)
+    say(as_json, run, brief(run.result))
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) -> None:

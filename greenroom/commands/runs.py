@@ -13,9 +13,8 @@ from ..protocol.events import Event, Filter
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
 from .connection import Server, find_last_run, for_server
-from .exits import end_with
 from .live_table import Board
-from .output import age, brief, console, fields, moment, say_json, span, status, table
+from .output import age, brief, console, end_with, fields, moment, say_json, span, status, table
 from .watch import line, show_json, show_lines, show_live
 
 
@@ -52,26 +51,15 @@ def watch(server: Server, run: str | None, handles: tuple[str, ...], lanes: tupl
         def passes(event: Event) -> bool:
             return wanted.passes(event) and (found is None or getattr(event, "run", None) == found)
 
-        def passes_run(run: RunRecord) -> bool:
-            return (
-                (not handles or run.handle in handles)
-                and (not lanes or run.lane in lanes)
-                and found in (None, run.id)
-            )
-
         if server.as_json:
             return await show_json(client, passes, found)
         if console().is_terminal:
-            return await show_live(client, Board(passes_run), found)
+            return await show_live(client, Board(wanted.sees), found)
         return await show_lines(client, passes, found)
 
     ended = server.ask(talk, follow=True, filter=asked if handles or lanes else None)
     if ended is not None:
-        if server.as_json:
-            say_json(ended)
-        elif ended.status == Status.SUCCEEDED:
-            click.echo(brief(ended.result))
-        end_with(ended)
+        end_with(ended, server.as_json)
 
 
 @click.command()
@@ -96,11 +84,7 @@ def runs(server: Server, statuses: tuple[str, ...], **options: Any) -> None:
       greenroom runs --handle alice --status failed --status timed_out
       greenroom runs --json --limit 1000 | jq -r .id
     """
-
-    async def talk(client: Client) -> list[RunRecord]:
-        return await client.list_runs(status=statuses or None, **options)
-
-    found = server.ask(talk)
+    found = server.ask(lambda client: client.list_runs(status=statuses or None, **options))
     if server.as_json:
         for run in found:
             say_json(run)

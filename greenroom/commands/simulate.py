@@ -13,8 +13,7 @@ from ..modulepath import search_current_folder
 from ..simulation.scenarios.by_name import BUILT_IN, NAMED, NoScenario, find
 from ..simulation.search.hunting import Hunt, NotRepeatable, again, quiet, search
 from ..simulation.search.shrinking import shrink
-from ..simulation.simulate import SimulationFailed
-from ..simulation.simulate import simulate as play
+from ..simulation.simulate import Game, SimulationFailed
 from ..simulation.world.story import Storyteller
 from ..simulation.world.world import Figures, Scenario
 from .param_type import ParamType
@@ -42,17 +41,15 @@ class _Wanted:
     """What is to be played."""
 
     name: str
-    scenario: Scenario
-    steps: int | None
-    store: Literal["memory", "sqlite"]
+    game: Game
 
     def again(self, failed: SimulationFailed) -> str:
         """The command that plays it again."""
         words = ["greenroom", "simulate", "--seed", str(failed.seed)]
         words += [] if failed.keep is None else ["--keep", ",".join(map(str, failed.keep))]
         words += [] if NAMED.get(self.name, self.name) == BUILT_IN else ["--scenario", self.name]
-        words += [] if self.steps is None else ["--steps", str(self.steps)]
-        words += [] if self.store == "memory" else ["--store", self.store]
+        words += [] if self.game.steps is None else ["--steps", str(self.game.steps)]
+        words += [] if self.game.store == "memory" else ["--store", self.game.store]
         return shlex.join(words)
 
 
@@ -111,18 +108,18 @@ def simulate(
         )
     if keep is not None and seconds is not None:
         raise click.UsageError("--keep is for one seed: leave --hunt out")
-    wanted = _Wanted(name, _find(name), steps, store)
+    wanted = _Wanted(name, Game(_find(name), steps, store))
     with quiet():
         if seconds is not None:
-            failed = _hunt(wanted, seconds, 1 if seed is None else seed)
+            failed = _hunt(wanted.game, seconds, 1 if seed is None else seed)
         else:
             assert seed is not None, "one of the two was given"
-            failed = _play(wanted, seed, keep)
+            failed = _play(wanted.game, seed, keep)
         if failed is None:
             return
         click.echo(f"Seed {failed.seed} fails: {_cut(failed.invariant)}")
         if keep is None:
-            failed = _shrink(wanted, failed)
+            failed = _shrink(wanted.game, failed)
     storyteller = Storyteller()
     click.echo(f"\n{storyteller.tell(failed.trace.entries)}")
     click.echo(f"Broken: {_cut(storyteller.named(failed.invariant))}")
@@ -140,17 +137,17 @@ def _find(name: str) -> Scenario:
         raise click.UsageError(f"{name} can't be imported: {type(error).__name__}: {error}") from error
 
 
-def _play(wanted: _Wanted, seed: int, keep: frozenset[int] | None) -> SimulationFailed | None:
+def _play(game: Game, seed: int, keep: frozenset[int] | None) -> SimulationFailed | None:
     """Play one seed; returns its failure."""
     try:
-        played = play(seed, wanted.scenario, steps=wanted.steps, keep=keep, store=wanted.store)
+        played = game.play(seed, keep)
     except SimulationFailed as failed:
         return failed
     click.echo(f"Seed {seed} survives: {_told(played.figures)}.")
     return None
 
 
-def _hunt(wanted: _Wanted, seconds: float, first_seed: int) -> SimulationFailed | None:
+def _hunt(game: Game, seconds: float, first_seed: int) -> SimulationFailed | None:
     """Hunt, and play the seed again that has failed."""
     said = 0.0
 
@@ -160,23 +157,20 @@ def _hunt(wanted: _Wanted, seconds: float, first_seed: int) -> SimulationFailed 
             said = hunt.seconds
             click.echo(f"{hunt.seconds:6.0f} s: {hunt.seeds} seeds, {_told(hunt.figures)}")
 
-    steps, store = wanted.steps, wanted.store
-    hunt = search(
-        wanted.scenario, seconds=seconds, first_seed=first_seed, steps=steps, store=store, report=report
-    )
+    hunt = search(game, seconds=seconds, first_seed=first_seed, report=report)
     processes = "one process" if hunt.processes == 1 else f"{hunt.processes} processes"
     click.echo(f"{hunt.seeds} seeds in {hunt.seconds:.0f} s and {processes}: {_told(hunt.figures)}.")
     if hunt.failed is None:
         click.echo("Every rule held.")
         return None
     try:
-        return again(hunt.failed, wanted.scenario, steps, store)
+        return again(hunt.failed, game)
     except NotRepeatable as error:
         raise click.ClickException(str(error)) from error
 
 
-def _shrink(wanted: _Wanted, failed: SimulationFailed) -> SimulationFailed:
-    small = shrink(failed, wanted.scenario, steps=wanted.steps, store=wanted.store)
+def _shrink(game: Game, failed: SimulationFailed) -> SimulationFailed:
+    small = shrink(failed, game)
     needed = small.figures.steps if small.keep is None else len(small.keep)
     click.echo(
         f"Of the {failed.figures.steps} steps that it took until then, {needed} are needed. The story:"

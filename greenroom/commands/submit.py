@@ -9,11 +9,10 @@ from typing import Any
 import click
 import msgspec
 
-from ..gateway.client import Client
+from ..gateway.client import Client, ClientTicket
 from .connection import Server, for_server
 from .durations import Timeout
-from .exits import end_with
-from .output import brief, parsed, say_json
+from .output import end_with, parsed, say
 
 
 def submission(command: Callable[..., None]) -> Callable[..., None]:
@@ -68,22 +67,19 @@ def submit(
 
     async def talk(client: Client) -> None:
         ticket = await client.submit(job, params=given, **options)
-        if not wait:
-            if server.as_json:
-                say_json({"run_id": ticket.id, "joined": ticket.joined})
-            else:
-                click.echo(ticket.id)
-            if ticket.joined:
-                click.echo("This run was there already.", err=True)
-            return
-        if not server.as_json:
-            click.echo(brief(await ticket.result()))
-            return
-        run = await client.ended(ticket.id)
-        say_json(run)
-        end_with(run)
+        if wait:
+            end_with(await client.ended(ticket.id), server.as_json)
+        else:
+            say_accepted(ticket, server.as_json)
 
     server.ask(talk)
+
+
+def say_accepted(ticket: ClientTicket, as_json: bool) -> None:
+    """Which run it is, and whether it was there before."""
+    say(as_json, {"run_id": ticket.id, "joined": ticket.joined}, ticket.id)
+    if ticket.joined:
+        click.echo("This run was there already.", err=True)
 
 
 def _params(params: str | None, pairs: tuple[str, ...]) -> Any:

@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from ..config.mistakes import ConfigMistakes
-from ..config.reading import read_config
 from ..gateway.auth.tokens import Role, Tokens, add_token, remove_token
-from .exits import Exit, Stopped, told
+from .config import configured
+from .exits import told
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,15 +22,12 @@ def _configured(ctx: click.Context, param: click.Parameter, file: str | None) ->
     """The file that is named, or the one of the configuration."""
     if file is not None:
         return Path(file)
-    try:
-        configured = read_config().config.gateway.token_file
-    except ConfigMistakes as error:
-        raise Stopped(error.message, Exit.NOT_UNDERSTOOD) from error
-    if configured is None:
+    named = configured().gateway.token_file
+    if named is None:
         raise click.UsageError(
             "say which file: --tokens FILE, or `token_file` under [gateway] in greenroom.toml"
         )
-    return Path(configured)
+    return Path(named)
 
 
 _file = click.option(

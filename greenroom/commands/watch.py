@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.styled import Styled
 from rich.text import Text
 
+from ..gateway.background import background
 from ..gateway.client import Client
 from ..protocol.events import (
     Event,
@@ -83,7 +84,6 @@ async def live(draw: Callable[[int], RenderableType]) -> AsyncIterator[Callable[
     """
     terminal = console()
     changed = trio.Event()
-    error: Exception | None = None
 
     def news() -> None:
         changed.set()
@@ -105,17 +105,11 @@ async def live(draw: Callable[[int], RenderableType]) -> AsyncIterator[Callable[
                 changed = trio.Event()
 
         try:
-            async with trio.open_nursery() as nursery:
+            async with background() as nursery:
                 nursery.start_soon(keep_drawing)
-                try:
-                    yield news
-                except Exception as raised:  # raised again below, where no nursery puts it into a group
-                    error = raised
-                nursery.cancel_scope.cancel()
+                yield news
         finally:
             show()  # what stays on the screen is how it ended
-    if error is not None:
-        raise error
 
 
 class WithConnection:
@@ -148,7 +142,6 @@ async def told_of_connection(
     client: Client, tell: Callable[[str | None], None], news: Callable[[], None] = lambda: None
 ) -> AsyncIterator[None]:
     """While the block lasts, tell why the connection is lost, and (`None`) when there is one again."""
-    error: Exception | None = None
 
     async def watch() -> None:
         while True:
@@ -158,15 +151,9 @@ async def told_of_connection(
             tell(None)
             news()
 
-    async with trio.open_nursery() as nursery:
+    async with background() as nursery:
         nursery.start_soon(watch)
-        try:
-            yield
-        except Exception as raised:  # raised again below, where no nursery puts it into a group
-            error = raised
-        nursery.cancel_scope.cancel()
-    if error is not None:
-        raise error
+        yield
 
 
 async def show_lines(

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 from rich.text import Text
 
-from ..gateway.client import Client
-from ..protocol.flow.records import WorkerState
 from .connection import Server, for_server
 from .output import age, number, say_json, table
 
@@ -30,11 +26,7 @@ def workers(server: Server, service: str | None) -> None:
       greenroom workers --service transform
       greenroom workers --json | jq -r 'select(.status == "offline").id'
     """
-
-    async def talk(client: Client) -> Sequence[WorkerState]:
-        return await client.workers.list(service)
-
-    found = server.ask(talk)
+    found = server.ask(lambda client: client.workers.list(service))
     if server.as_json:
         for worker in found:
             say_json(worker)

@@ -25,16 +25,12 @@ from .durations import duration
 _NONE = "none"
 
 
-def _as_it_is(text: str) -> Any:
-    return text
-
-
 @attrs.frozen
 class Kind:
     """`read` checks a value as TOML has it; `from_text` says what the text of a variable stands for."""
 
     read: Callable[[Any], Any]
-    from_text: Callable[[str], Any] = _as_it_is
+    from_text: Callable[[str], Any] = str
 
 
 def _number(text: str) -> Any:

@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import trio
 
+from ..gateway.background import background
 from ..gateway.client import Client
 from ..protocol.errors import Unavailable
 from ..protocol.events import NodeWorkerChanged
@@ -22,42 +24,29 @@ WORKERS: Mapping[str, Sequence[str]] = {"push-worker": (), "pull-worker": ("--qu
 
 _STARTING = 60.0
 """Seconds for a process to start and register; on a slow machine Python alone takes some."""
-_ENDING = 5.0
 
 
 @asynccontextmanager
 async def crew(url: str, folder: Path) -> AsyncIterator[None]:
     """Start the workers of a server; what they log goes into files in the folder."""
-    processes: list[trio.Process] = []
-    try:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GREENROOM_")}
+    async with background() as nursery:  # which ends them, when it is cancelled
         for id, how in WORKERS.items():
             async with await trio.open_file(folder / f"{id}.log", "wb") as log:
                 # Without -P, a file `types.py` in the current folder would replace Python's own module.
                 greenroom = [sys.executable, "-P", "-m", "greenroom"]
                 command = [*greenroom, "worker", "--server", url, "--id", id, *how]
-                environ = {
-                    name: value for name, value in os.environ.items() if not name.startswith("GREENROOM_")
-                }
-                processes.append(
-                    await trio.lowlevel.open_process(
-                        command,
-                        env=environ | {"WORKER_URL": "http://127.0.0.1:0"},
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                    )
+                start = partial(
+                    trio.run_process,
+                    command,
+                    env=environ | {"WORKER_URL": "http://127.0.0.1:0"},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    check=False,
                 )
+                await nursery.start(start)
         yield
-    finally:
-        with trio.CancelScope(shield=True):
-            for process in processes:
-                process.terminate()
-            with trio.move_on_after(_ENDING):
-                for process in processes:
-                    await process.wait()
-            for process in processes:
-                process.kill()
-                await process.wait()
 
 
 async def at_hand(client: Client) -> None:

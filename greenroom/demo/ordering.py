@@ -7,7 +7,7 @@ is done through the gateway, as another program would do it.
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from ..protocol.events import Event
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
 from .crew import at_hand, crew
-from .story import command
+from .story import command, end_at_signal
 
 FLOW = """
 start: total
@@ -95,7 +95,7 @@ async def play(folder: Path, *, stays: bool) -> bool | None:
             connect(gateway.url) as client,
             trio.open_nursery() as playing,
         ):
-            playing.start_soon(_end_at_signal, signals, playing.cancel_scope)
+            playing.start_soon(end_at_signal, signals, playing.cancel_scope)
             console().print(f"server  {gateway.url}   store  {folder}", soft_wrap=True)
             fine = await _story(client)
             if stays:
@@ -103,11 +103,6 @@ async def play(folder: Path, *, stays: bool) -> bool | None:
                 await trio.sleep_forever()
             playing.cancel_scope.cancel()
     return fine
-
-
-async def _end_at_signal(signals: AsyncIterator[int], playing: trio.CancelScope) -> None:
-    async for _ in signals:
-        playing.cancel()
 
 
 async def _story(client: Client) -> bool:

@@ -58,7 +58,7 @@ async def play(folder: Path, *, once: bool) -> bool:
                 )
                 story = Story(client, stage, f"http://{_LOOPBACK}:{listener.socket.getsockname()[1]}", data)
                 async with trio.open_nursery() as playing:
-                    playing.start_soon(_end_at_signal, signals, playing.cancel_scope)
+                    playing.start_soon(end_at_signal, signals, playing.cancel_scope)
                     if stage.live:
                         playing.start_soon(show_live, client, stage)
                     if pressed is not None:
@@ -83,7 +83,8 @@ async def _listeners() -> list[trio.SocketListener]:
         return list(await trio.open_tcp_listeners(0, host=_LOOPBACK))
 
 
-async def _end_at_signal(signals: AsyncIterator[int], playing: trio.CancelScope) -> None:
+async def end_at_signal(signals: AsyncIterator[int], playing: trio.CancelScope) -> None:
+    """Cancel what is played at the first signal."""
     async for _ in signals:
         playing.cancel()
 

@@ -93,6 +93,19 @@ def simulate(
     return Simulated(seed, world.trace, world.figures)
 
 
+@attrs.frozen
+class Game:
+    """A scenario, and how it is played whatever the seed; see `simulate`."""
+
+    scenario: Scenario
+    steps: int | None = None
+    store: StoreKind = "memory"
+
+    def play(self, seed: int, keep: Collection[int] | None = None) -> Simulated:
+        """Play one seed."""
+        return simulate(seed, self.scenario, steps=self.steps, keep=keep, store=self.store)
+
+
 async def _guarded_run(world: World, guarding: ExitStack) -> None:
     """Guarded from within: trio itself needs sockets before it begins. A run that is broken off doesn't come
     back here, so whoever has called it sees to the guard's end."""

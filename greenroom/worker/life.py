@@ -7,13 +7,13 @@ one stops at once. A service that can't be ended is named in the log and left be
 from __future__ import annotations
 
 import logging
-import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 import trio
 
+from ..logs import end_process
 from ..protocol.errors import GreenroomError
 from .calls import Calls
 from .presence import Presence
@@ -91,14 +91,8 @@ class Life:
         await trio.sleep(patience + _LAST_WORDS)
         for service in self._calls.services:
             logger.error("service %r has not ended; the worker ends without it", service)
-        _end_process(self._code())
+        end_process(self._code())
 
     def _code(self) -> int:
         """0 for an end in order; that of the signal, as shells have it, for one that was hurried."""
         return 0 if self._signal is None else 128 + self._signal
-
-
-def _end_process(code: int) -> NoReturn:
-    """End although threads still run."""
-    logging.shutdown()
-    os._exit(code)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import trio
 
 from ..protocol.errors import GreenroomError, NotFound, Unavailable
+from ..protocol.flow.records import WorkerKind
 from .calls import Calls
-from .registry import Kind, Registry
+from .registry import Registry
 
 logger = logging.getLogger("greenroom.worker")
 
@@ -30,13 +31,13 @@ class Presence:
     """One worker's. `url` is where the server reaches it; a worker that fetches its work has none."""
 
     def __init__(
-        self, registry: Registry, calls: Calls, services: tuple[str, ...], kind: Kind, url: str = ""
+        self, registry: Registry, calls: Calls, services: tuple[str, ...], kind: WorkerKind, url: str = ""
     ) -> None:
         self.registered = trio.Event()
         self._registry = registry
         self._calls = calls
         self._services = services
-        self._kind: Kind = kind
+        self._kind: WorkerKind = kind
         self._url = url
 
     async def run(self) -> None:

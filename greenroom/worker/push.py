@@ -27,11 +27,7 @@ logger = logging.getLogger("greenroom.worker")
 LIMITS = Limits(max_connections=1_000, max_message_bytes=MAX_BYTES)
 """What one caller, and all of them together, may ask for."""
 
-_LINGER = 1.0
 _PIECE = 1 << 16
-_AHEAD = 1 << 16
-"""So much may a client send while it waits for an answer; of one that sends more, nothing is read then."""
-
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
@@ -131,7 +127,7 @@ class Connection:
         await self._send(response, request)
         if self._machine.our_state is h11.DONE and self._machine.their_state is h11.DONE:
             return not self._finishing
-        await self._linger()
+        await self._requests.linger(4 * MAX_BYTES)
         return False
 
     async def _answer(self, request: Request) -> Response | None:
@@ -181,16 +177,8 @@ class Connection:
         return outcome
 
     async def _until_gone(self, scope: trio.CancelScope) -> None:
-        """Read what comes after the request, to see when nothing can come any more."""
-        while len(self._machine.trailing_data[0]) < _AHEAD:
-            try:
-                data = await self._stream.receive_some(_PIECE)
-            except _GONE:
-                data = b""
-            if not data:
-                scope.cancel()
-                return
-            self._machine.receive_data(bytes(data))
+        if await self._requests.until_gone():
+            scope.cancel()
 
     async def _send(self, response: Response, request: Request | None) -> None:
         machine = self._machine
@@ -210,12 +198,3 @@ class Connection:
                 await self._stream.send_all(data[start : start + _PIECE])
             if patience.cancelled_caught:
                 raise trio.BrokenResourceError("the client takes nothing of what is sent to it")
-
-    async def _linger(self) -> None:
-        """Let the last words arrive: a stream that is closed with something unread takes them back."""
-        with trio.move_on_after(_LINGER):
-            if isinstance(self._stream, trio.abc.HalfCloseableStream):
-                await self._stream.send_eof()
-            read = 0
-            while read < 4 * MAX_BYTES and (data := await self._stream.receive_some(_PIECE)):
-                read += len(data)

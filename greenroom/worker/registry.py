@@ -10,7 +10,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -28,11 +28,11 @@ from ..protocol.errors import (
     Unauthorized,
     Unavailable,
 )
+from ..protocol.flow.records import WorkerKind
 from .calls import Outcome
 
 logger = logging.getLogger("greenroom.worker")
 
-Kind = Literal["http", "queue"]
 
 POLL = 25.0
 """Seconds that the server lets a poll wait for work."""
@@ -106,7 +106,7 @@ class Registry:
         self._client = client
         self._lost = False
 
-    async def register(self, url: str, services: tuple[str, ...], load: int, kind: Kind) -> None:
+    async def register(self, url: str, services: tuple[str, ...], load: int, kind: WorkerKind) -> None:
         """Be a worker from now on; in place of an older one with this id."""
         body = {"id": self.worker, "url": url, "services": services, "load": load, "type": kind}
         await self._ask("/api/workers/register", body, _ANSWER)

@@ -56,7 +56,7 @@ def _from_text(text: str, faults: list[Fault]) -> Any:
     if text.lstrip()[0] not in "{[":
         return read_yaml(text, faults)
     try:
-        return _from_json(text)
+        return json.loads(text, object_pairs_hook=_object, parse_int=integer)
     except RecursionError:
         faults.append(((), f"is nested more than {MAX_DEPTH} deep"))
         raise Unreadable from None
@@ -69,10 +69,6 @@ def _from_text(text: str, faults: list[Fault]) -> Any:
             raise
         faults.extend(of_yaml)
         return value
-
-
-def _from_json(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_object, parse_int=integer)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -137,17 +137,13 @@ def input_map(value: Any) -> dict[str, Source]:
 
 
 def output_map(value: Any) -> tuple[Output, ...]:
-    lines = mapping(value)
-    faults: list[Fault] = []
-    outputs: list[Output] = []
-    for to, field in lines.items():
-        try:
-            outputs.append(Output(to=parse_target(to), field=_field(field)))
-        except Exception as error:  # as above
-            faults.extend(told(error, (to,)))
-    if faults:
-        raise Several(faults)
-    return tuple(outputs)
+    lines = {to: (to, field) for to, field in mapping(value).items()}
+    return tuple(each(_output, lines).values())
+
+
+def _output(line: tuple[Any, Any]) -> Output:
+    to, field = line
+    return Output(to=parse_target(to), field=_field(field))
 
 
 def _field(value: Any) -> Any:

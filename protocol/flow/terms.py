@@ -131,10 +131,6 @@ def _type(value: Any) -> str:
     return "text" if isinstance(value, str) else type(value).__name__
 
 
-def _different(left: Any, right: Any) -> bool:
-    return not same(left, right)
-
-
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def compared(left: Any, right: Any) -> bool:
         kind = _type(left)
@@ -151,18 +147,14 @@ def _contains(whole: Any, part: Any) -> bool:
     return kind in ("object", "text") and isinstance(part, str) and part in whole
 
 
-def _is_in(part: Any, whole: Any) -> bool:
-    return _contains(whole, part)
-
-
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "eq": same,
-    "ne": _different,
+    "ne": lambda left, right: not same(left, right),
     "gt": _ordered(operator.gt),
     "lt": _ordered(operator.lt),
     "ge": _ordered(operator.ge),
     "le": _ordered(operator.le),
-    "in": _is_in,
+    "in": lambda part, whole: _contains(whole, part),
     "contains": _contains,
 }
 

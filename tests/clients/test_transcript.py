@@ -9,7 +9,9 @@ from typing import Any
 from trio.testing import MockClock
 
 from greenroom.protocol.codec import JSON
+from greenroom.protocol.events import Event
 from greenroom.protocol.fold import fold
+from greenroom.protocol.records import Snapshot
 
 from ..test_docs import ROOT
 from .transcript import hold
@@ -48,8 +50,8 @@ async def test_the_conversation_is_what_is_said(autojump_clock: MockClock):
 def test_the_events_that_are_shown_lead_to_the_snapshot_that_is_shown():
     [first] = [message["snapshot"] for message in said(shown(), "S") if message["type"] == "resync"]
     [*_, last] = [message["snapshot"] for message in said(shown(), "S") if "snapshot" in message]
-    events = [JSON.decode_event(json.dumps(event)) for event in told(shown())]
-    assert fold(JSON.decode_snapshot(json.dumps(first)), events) == JSON.decode_snapshot(json.dumps(last))
+    events = [JSON.decode(json.dumps(event), Event) for event in told(shown())]
+    assert fold(JSON.decode(json.dumps(first), Snapshot), events) == JSON.decode(json.dumps(last), Snapshot)
 
 
 def test_no_batch_that_is_shown_leaves_a_gap():

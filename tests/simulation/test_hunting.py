@@ -4,12 +4,14 @@ import logging
 import re
 import sys
 
+import attrs
 import pytest
 
 from greenroom.simulation import SimulationFailed, World, hunt, simulate
 from greenroom.simulation.scenarios.by_name import NoScenario, find, name_of
 from greenroom.simulation.search import hunting
-from greenroom.simulation.search.hunting import Hunt, NotRepeatable, search
+from greenroom.simulation.search.hunting import Hunt, NotRepeatable, Played, search
+from greenroom.simulation.simulate import Game
 from tests.simulation import shop
 
 TWICE = "nobody_is_charged_twice"
@@ -17,7 +19,7 @@ TWICE = "nobody_is_charged_twice"
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_hunt_names_a_seed_that_fails(processes: int):
-    found = search(shop.careless, seconds=60, processes=processes)
+    found = search(Game(shop.careless), seconds=60, processes=processes)
 
     assert found.failed is not None
     assert TWICE in found.failed.invariant
@@ -26,7 +28,7 @@ def test_a_hunt_names_a_seed_that_fails(processes: int):
 
 
 def test_in_one_process_it_is_the_first_seed_that_fails():
-    found = search(shop.careless, seconds=60, processes=1, first_seed=100)
+    found = search(Game(shop.careless), seconds=60, processes=1, first_seed=100)
     assert found.failed is not None
     for seed in range(100, found.failed.seed):
         simulate(seed, shop.careless)
@@ -80,7 +82,7 @@ def test_no_seed_is_played_twice(capfd: pytest.CaptureFixture[str]):
 
 def test_a_seed_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(hunting, "PATIENCE", 2.0)
-    found = search(shop.endless, seconds=1, processes=2, first_seed=7)
+    found = search(Game(shop.endless), seconds=1, processes=2, first_seed=7)
     assert found.failed is not None
     assert found.failed.endless
     assert found.failed.seed in (7, 8)
@@ -100,7 +102,7 @@ def test_a_scenario_that_only_this_program_can_find_is_hunted_here():
     async def scenario(world: World) -> None:
         seeds.append(world.seed)
 
-    found = search(scenario, seconds=0.2, processes=4, first_seed=10)
+    found = search(Game(scenario), seconds=0.2, processes=4, first_seed=10)
     assert found.processes == 1
     assert seeds == list(range(10, 10 + found.seeds))
 
@@ -118,8 +120,8 @@ def test_the_engines_log_is_silent_while_it_hunts(caplog: pytest.LogCaptureFixtu
 def test_a_hunt_counts_what_all_of_its_seeds_did():
     one, two = simulate(1, shop.careful).figures, simulate(2, shop.careful).figures
     together = Hunt(1)
-    together.count(one)
-    together.count(two)
+    together.take(Played(1, attrs.asdict(one)))
+    together.take(Played(2, attrs.asdict(two)))
     assert together.seeds == 2
     assert together.figures.commands == one.commands + two.commands
     assert together.figures.simulated_seconds == one.simulated_seconds + two.simulated_seconds

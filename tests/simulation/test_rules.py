@@ -110,10 +110,10 @@ class Story:
     def begin(self, run: str, **fields: Any) -> None:
         self.move(run, "running", **{"attempt": 1} | fields)
         known = self.rules.model.runs[run]
-        self.rules.body_begins(Body(run, known.handle, known.attempt))
+        self.rules.observations.begins(Body(run, known.handle, known.attempt))
 
     def end(self, run: str, to: str = "succeeded") -> None:
-        self.rules.body_ends(run)
+        self.rules.observations.ends(run)
         self.move(run, to)
 
     def of(self, run: str) -> dict[str, str]:
@@ -173,7 +173,7 @@ def stored_run(run: ModelRun) -> StoredRun:
 def two_bodies_on_one_handle(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
-    story.rules.body_begins(Body("a"))
+    story.rules.observations.begins(Body("a"))
 
 
 def two_admitted_runs_on_one_handle(story: Story) -> None:
@@ -192,7 +192,7 @@ def handle_kept_for_a_body_that_has_ended(story: Story) -> None:
     story.begin("a")
     story.move("a", "cancelling", reason="cancelled")
     story.move("a", "cancelled", reason="abandoned", holds_handle=True)
-    story.rules.body_ends("a")
+    story.rules.observations.ends("a")
     story.pass_time()
 
 
@@ -485,7 +485,7 @@ def an_unfinished_file_that_outlives_its_run(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
     story.end("a")
-    story.rules.files([("h", "x.txt", "a")], {}, at_rest=False)
+    story.rules.observations.files([("h", "x.txt", "a")], {}, at_rest=False)
 
 
 def a_file_that_was_to_be_deleted(story: Story) -> None:
@@ -494,7 +494,7 @@ def a_file_that_was_to_be_deleted(story: Story) -> None:
     story.commit(FileFinished("a", "x.txt"), FilesDoomed("a"))
     story.move("a", "cancelling", reason="cancelled")
     story.end("a", "cancelled")
-    story.rules.files([], {("h", "x.txt"): "a"}, at_rest=False)
+    story.rules.observations.files([], {("h", "x.txt"): "a"}, at_rest=False)
 
 
 def a_file_of_another_run_that_was_deleted(story: Story) -> None:
@@ -502,12 +502,13 @@ def a_file_of_another_run_that_was_deleted(story: Story) -> None:
     story.begin("a")
     story.commit(FileFinished("a", "x.txt"))
     story.end("a")
-    story.rules.files([], {("h", "x.txt"): "a"}, at_rest=False)
-    story.rules.files([], {}, at_rest=False)
+    story.rules.observations.files([], {("h", "x.txt"): "a"}, at_rest=False)
+    story.rules.observations.files([], {}, at_rest=False)
 
 
 def an_event_that_was_shown_too_early(story: Story) -> None:
-    story.rules.shown(EngineChanged(seq=1, at=0.0, by="engine", max_concurrent=2, draining=False))
+    changed = EngineChanged(seq=1, at=0.0, by="engine", max_concurrent=2, draining=False)
+    story.rules.observations.shown(changed)
 
 
 def an_event_that_a_crash_has_lost(story: Story) -> None:
@@ -613,7 +614,7 @@ def a_run_that_times_out_too_early(story: Story) -> None:
     story.rules.time_limits.submitted(story.rules.model.runs["a"], Terms(run_timeout=5))
     story.begin("a")
     story.pass_time()
-    story.rules.body_ends("a")
+    story.rules.observations.ends("a")
     story.move("a", "timed_out", reason="run_timeout")
 
 
@@ -746,7 +747,7 @@ def test_a_story_that_keeps_all_rules_has_no_fault():
     story.draw_place("b", 2)
     story.begin("b")
     story.pass_time()
-    story.rules.body_ends("b")
+    story.rules.observations.ends("b")
     story.move("b", "suspended", reason="retry", waiting_for="retry")
     story.pass_time()
     story.draw_place("b", 3)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from greenroom.simulation import SimulationFailed, World, simulate
 from greenroom.simulation.search.shrinking import minimize, shrink
+from greenroom.simulation.simulate import Game
 
 
 def failure(scenario, seed: int = 1, **options) -> SimulationFailed:
@@ -61,7 +62,7 @@ async def needs_three_and_seven(world: World) -> None:
 
 
 def test_steps_that_a_failure_does_not_need_are_left_out():
-    small = shrink(failure(needs_three_and_seven), needs_three_and_seven)
+    small = shrink(failure(needs_three_and_seven), Game(needs_three_and_seven))
     assert small.keep == (3, 7)
     assert small.seed == 1
 
@@ -72,7 +73,7 @@ def test_a_failure_that_needs_no_step_keeps_none():
             pass
         world.check(False, "it fails in any case")
 
-    assert shrink(failure(scenario), scenario).keep == ()
+    assert shrink(failure(scenario), Game(scenario)).keep == ()
 
 
 def test_a_different_failure_is_not_taken_for_the_same():
@@ -83,7 +84,7 @@ def test_a_different_failure_is_not_taken_for_the_same():
         world.check(5 in seen, "a scenario has to get through its fifth step, or it makes no sense")
         world.check(9 not in seen, "somebody was charged twice")
 
-    small = shrink(failure(scenario), scenario)
+    small = shrink(failure(scenario), Game(scenario))
     assert small.keep == (5, 9)
     assert small.invariant == "somebody was charged twice"
 
@@ -96,18 +97,18 @@ def test_details_may_differ_as_long_as_the_rule_is_the_same():
         told = ", ".join("one two three four five six seven eight nine ten".split()[: len(seen)])
         world.check(4 not in seen, f"a run of ({told}) took what belongs to handle '{told}' [{{{told}}}]")
 
-    small = shrink(failure(scenario), scenario)
+    small = shrink(failure(scenario), Game(scenario))
     assert small.keep == (4,)
 
 
 def test_what_was_kept_before_is_made_smaller_still():
     failed = failure(needs_three_and_seven, keep=[2, 3, 7, 9])
-    assert shrink(failed, needs_three_and_seven).keep == (3, 7)
+    assert shrink(failed, Game(needs_three_and_seven)).keep == (3, 7)
 
 
 def test_without_time_a_failure_stays_as_it_is():
     failed = failure(needs_three_and_seven)
-    assert shrink(failed, needs_three_and_seven, seconds=0) is failed
+    assert shrink(failed, Game(needs_three_and_seven), seconds=0) is failed
 
 
 def test_more_steps_than_the_scenario_asks_for_are_made_smaller_too():
@@ -116,4 +117,4 @@ def test_more_steps_than_the_scenario_asks_for_are_made_smaller_too():
             world.check(step.number != 17, "step 17 is wrong")
 
     failed = failure(scenario, steps=30)
-    assert shrink(failed, scenario, steps=30).keep == (17,)
+    assert shrink(failed, Game(scenario, 30)).keep == (17,)

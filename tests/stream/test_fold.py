@@ -39,7 +39,7 @@ def plain(value: object) -> object:
 
 def as_received(events: Iterable[Event], codec: str) -> list[Event]:
     """Events as a client has them: encoded and decoded again."""
-    return [CODECS[codec].decode_event(CODECS[codec].encode(event)) for event in events]
+    return [CODECS[codec].decode(CODECS[codec].encode(event), Event) for event in events]
 
 
 # Histories.

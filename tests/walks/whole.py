@@ -218,7 +218,8 @@ class Whole:
         self.live.begin(execution)
         self.log.append(f"{name} begins attempt {execution.body.attempt}")
         body, params = execution.body, execution.body.submission.params
-        self.rules.body_begins(Begun(name, body.handle, body.attempt, body.kind, params, body.checkpoint))
+        begun = Begun(name, body.handle, body.attempt, body.kind, params, body.checkpoint)
+        self.rules.observations.begins(begun)
 
     def _do_return(self, name: str) -> None:
         self._end_body(name, Returned("done"))
@@ -229,7 +230,7 @@ class Whole:
         if name in self.begun:
             self.begun.remove(name)
             self.log.append(f"{name} ends")
-            self.rules.body_ends(name)
+            self.rules.observations.ends(name)
         execution.body.tell_actor(BodyEnded(outcome))
 
     def _do_deed(self, name: str) -> None:

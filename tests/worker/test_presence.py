@@ -11,16 +11,17 @@ import pytest
 import trio
 
 from greenroom.errors import Forbidden, Invalid, NotFound, Unauthorized, Unavailable
+from greenroom.protocol.flow.records import WorkerKind
 from greenroom.worker.calls import Calls
 from greenroom.worker.presence import Presence
-from greenroom.worker.registry import Kind, open_registry
+from greenroom.worker.registry import open_registry
 from tests.worker.standin import PATIENCE, Answer, StandIn
 
 URL = "http://127.0.0.1:8081"
 
 
 @asynccontextmanager
-async def present(server: StandIn, kind: Kind = "http") -> AsyncIterator[Calls]:
+async def present(server: StandIn, kind: WorkerKind = "http") -> AsyncIterator[Calls]:
     calls = Calls(10)
     async with open_registry("http://server", "w1", "secret", transport=server.transport) as registry:
         presence = Presence(registry, calls, ("a", "b"), kind, URL if kind == "http" else "")

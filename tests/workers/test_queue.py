@@ -13,7 +13,7 @@ from greenroom import Engine, Jobs, Run
 from greenroom.actors.channel import Reply
 from greenroom.actors.workers.dispatch import Dispatch
 from greenroom.actors.workers.messages import Offer
-from greenroom.actors.workers.states import Worked, WorkFailed
+from greenroom.actors.workers.states import Worked, WorkFailed, acknowledge, refuse
 from greenroom.protocol.errors import Conflict, Invalid, TooLarge, Unavailable
 from greenroom.protocol.flow.records import QueueItem
 from tests.support import open_engine
@@ -49,7 +49,7 @@ class Offers:
                 outcome = failed
             self.outcomes.append(outcome)
             if self._acknowledge:
-                outcome.acknowledge()
+                acknowledge(outcome)
             self._came.set()
 
     async def outcome(self) -> Outcome:
@@ -353,8 +353,8 @@ async def test_a_completion_is_answered_when_it_has_been_acknowledged(autojump_c
         outcome = await offers.outcome()
         await trio.sleep(20)
         assert not answered.is_set()
-        outcome.acknowledge()
-        outcome.refuse()
+        acknowledge(outcome)
+        refuse(outcome)
         await answered.wait()
 
 
@@ -364,10 +364,10 @@ async def test_a_completion_that_is_refused_is_a_conflict(autojump_clock):
         await offers.offer()
         item = await take(engine)
 
-        async def refuse() -> None:
-            (await offers.outcome()).refuse()
+        async def refuse_it() -> None:
+            refuse(await offers.outcome())
 
-        nursery.start_soon(refuse)
+        nursery.start_soon(refuse_it)
         with pytest.raises(Conflict, match="goes on without it"):
             await engine.workers.complete(item.id, None, "failed")
 
@@ -381,7 +381,7 @@ async def test_a_completion_that_isnt_committed_for_30_seconds_is_unavailable(au
         with pytest.raises(Unavailable, match="isn't committed yet"):
             await engine.workers.complete(item.id, 1)
         assert trio.current_time() == began + 30
-        (await offers.outcome()).acknowledge()
+        acknowledge(await offers.outcome())
 
 
 async def test_work_that_isnt_done_in_time_is_taken_back(autojump_clock):
@@ -439,9 +439,9 @@ async def test_when_the_engine_is_left_polls_are_answered_and_the_last_work_is_s
     @jobs.job("adds")
     async def adds(run: Run, params: dict[str, Any]) -> Any:
         first = await dispatch.offer(work(input=1))
-        first.acknowledge()
+        acknowledge(first)
         second = await dispatch.offer(work(input=2))
-        second.acknowledge()
+        acknowledge(second)
         return [first.result, second.result]
 
     answers: list[Any] = []

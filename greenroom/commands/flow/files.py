@@ -9,12 +9,10 @@ from typing import IO
 
 import click
 
-from ...gateway.client import Client
 from ...protocol.errors import Invalid
 from ...protocol.flow.check import Checked
 from ...protocol.flow.check import check as check_definition
 from ...protocol.flow.mermaid import mermaid
-from ...protocol.flow.records import VersionRow
 from ..connection import Server, for_server
 from ..exits import Exit, Stopped, told
 from ..output import say_json
@@ -105,12 +103,8 @@ def publish(server: Server, file: IO[str], name: str | None) -> None:
     found = check_definition(text, allow_scripts=True)  # whether they are, only the server knows
     if found.errors:
         raise _mistaken(file.name, found.errors)
-
-    async def talk(client: Client) -> VersionRow:
-        return await client.flows.publish(flow, text)
-
     try:
-        version = server.ask(talk)
+        version = server.ask(lambda client: client.flows.publish(flow, text))
     except Invalid as error:
         errors = error.details.get("errors")
         if not isinstance(errors, list):

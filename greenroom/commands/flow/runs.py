@@ -12,11 +12,10 @@ from ...gateway.client import Client
 from ...protocol.events import Event, Filter, RunStateChanged
 from ...protocol.flow.records import FlowRow, FlowTask, NodeRun
 from ...protocol.records import RunRecord, Snapshot
-from ...protocol.states import ENDED, Status
+from ...protocol.states import ENDED
 from ..connection import Server, find_last_run, find_run, for_server
-from ..exits import end_with
-from ..output import age, brief, console, fields, moment, parsed, say_json, span, status, table
-from ..submit import json_given, submission
+from ..output import age, brief, console, end_with, fields, moment, parsed, say, say_json, span, status, table
+from ..submit import json_given, say_accepted, submission
 from ..watch import (
     WithConnection,
     line,
@@ -63,12 +62,7 @@ def run(server: Server, flow: str, params: str | None, watch: bool, **options: A
         if watch:
             ended = await _watch(client, ticket.id, begin, server.as_json)
             return ended, await all_node_runs(client.flows, ticket.id)
-        if server.as_json:
-            say_json({"run_id": ticket.id, "joined": ticket.joined})
-        else:
-            click.echo(ticket.id)
-        if ticket.joined:
-            click.echo("This run was there already.", err=True)
+        say_accepted(ticket, server.as_json)
         return None
 
     done = server.ask(talk, follow=watch)
@@ -78,12 +72,9 @@ def run(server: Server, flow: str, params: str | None, watch: bool, **options: A
     if server.as_json:
         for row in rows:
             say_json(row)
-        say_json(ended)
     else:
         show_node_runs(rows)
-        if ended.status == Status.SUCCEEDED:
-            click.echo(brief(ended.result))
-    end_with(ended)
+    end_with(ended, server.as_json)
 
 
 async def _watch(client: Client, run_id: str, begin: int, as_json: bool) -> RunRecord:
@@ -248,7 +239,4 @@ def signal(server: Server, run: str, key: str, value: str) -> None:
         return id
 
     id = server.ask(talk)
-    if server.as_json:
-        say_json({"run_id": id, "key": key})
-    else:
-        click.echo(f"{id} is told.")
+    say(server.as_json, {"run_id": id, "key": key}, f"{id} is told.")

@@ -47,7 +47,7 @@ class RealWorldTouched(RuntimeError):
     """Code under test has left the simulation."""
 
 
-class _Guard:
+class Guard:
     """One simulation's guard. `report` is told what was touched."""
 
     def __init__(self, report: Callable[[str], None], wall_clock: Callable[[], float], dice: Random) -> None:
@@ -101,7 +101,7 @@ def _advice(what: str) -> str:
 
 _HARMLESS = frozenset({":memory:"})
 
-_active: _Guard | None = None
+_active: Guard | None = None
 _hooked = False
 
 
@@ -114,7 +114,7 @@ def guarded(report: Callable[[str], None], wall_clock: Callable[[], float], dice
     if not _hooked:
         sys.addaudithook(_audit)  # it stays for as long as the process lives, and sleeps
         _hooked = True
-    _active = _Guard(report, wall_clock, dice)
+    _active = Guard(report, wall_clock, dice)
     try:
         with exchanged(_active):
             yield

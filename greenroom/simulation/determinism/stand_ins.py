@@ -19,10 +19,13 @@ import types
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio._threads
 from trio._core._thread_cache import start_thread_soon
+
+if TYPE_CHECKING:
+    from .guard import Guard
 
 _TIME = """
     time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns
@@ -42,30 +45,11 @@ _WITH_DICE = frozenset({"wsproto"})
 """Who may draw bytes, which come from the simulation's seed: the masks of WebSocket frames must be random."""
 
 
-class Watcher(Protocol):
-    """Who is told."""
-
-    @property
-    def watches_here(self) -> bool:
-        """Whether whoever calls just now is watched."""
-
-    @property
-    def wall_clock(self) -> Callable[[], float]:
-        """What `time.time` is to say to those who may look at a clock."""
-
-    @property
-    def dice(self) -> random.Random:
-        """What those who may draw bytes draw from."""
-
-    def touched(self, what: str, frame: types.FrameType) -> Exception:
-        """Something was called; returns what to raise."""
-
-
-_watcher: Watcher | None = None
+_watcher: Guard | None = None
 
 
 @contextmanager
-def exchanged(watcher: Watcher) -> Iterator[None]:
+def exchanged(watcher: Guard) -> Iterator[None]:
     """Have the stand-ins in the place of the real functions while the block lasts."""
     global _watcher
     with ExitStack() as undo:
@@ -93,7 +77,7 @@ class _Exchange(NamedTuple):
     put: Callable[[Any], None]
 
 
-def _watches() -> Watcher | None:
+def _watches() -> Guard | None:
     return _watcher if _watcher is not None and _watcher.watches_here else None
 
 

@@ -189,11 +189,13 @@ class ObservationRules:
         self,
         parts: Iterable[tuple[str, str, str]],
         files: Mapping[tuple[str, str], str],
+        *,
         at_rest: bool,
-        undeleted: Container[tuple[str, ...]],
+        undeleted: Container[tuple[str, ...]] = (),
     ) -> None:
-        """What lies on the disk: unfinished files as handle, path and run; finished ones with their run; and
-        which of these may be left because the disk has failed."""
+        """What lies on the disk, just before an instant ends or, `at_rest`, after the engine has ended:
+        unfinished files as handle, path and run; finished ones with their run; and which of these may be left
+        because the disk has failed."""
         for handle, path, id in parts:
             if id in self._model.deleting:
                 continue

@@ -164,7 +164,7 @@ class RecoveryRules:
             ("limit", stored.max_concurrent, model.max_concurrent),
             ("draining", stored.draining, model.draining[-1][1]),
             ("held handles", stored.held, self._held()),
-            ("drafts", stored.drafts, _without_none({n: h.draft for n, h in model.handles.items()})),
+            ("drafts", stored.drafts, {n: h.draft for n, h in model.handles.items() if h.draft is not None}),
         ]
         for name, (limit, generation) in stored.lanes.items():
             lane = model.lane(name)
@@ -207,7 +207,3 @@ def _both(stored: StoredRun, run: ModelRun) -> tuple[tuple[Any, ...], tuple[Any,
         (*is_stored, stored.deaths, stored.tried, stored.files_doomed, dict(stored.messages), questions),
         (*expected, run.deaths, run.tried, run.doomed, run.messages, run.questions),
     )
-
-
-def _without_none(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}

@@ -12,7 +12,7 @@ allow, and no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -36,11 +36,10 @@ from ...protocol.events import (
     LaneChanged,
     RunEvent,
 )
-from ...protocol.records import Snapshot
 from ...protocol.states import Status
 from ..model.state import ModelRun, ModelState
 from ..scenarios.flows.rules import FlowRules
-from .observations import Body, ObservationRules
+from .observations import ObservationRules
 from .order import OrderRules
 from .recovery import RecoveryRules
 from .replays import ReplayRules
@@ -59,15 +58,7 @@ class Rules:
         self.observations = ObservationRules(self.model, self.faults.append)
         self.flows = FlowRules(self.model, lambda: self.observations.seen, self.faults.append)
         self.time_limits = TimeLimitRules(self.model, now, self._grace, self.faults.append)
-        self._transitions = TransitionRules(
-            self.model,
-            self.order,
-            self.recovery,
-            self.observations,
-            self.flows,
-            self.time_limits,
-            self.faults.append,
-        )
+        self._transitions = TransitionRules(self)
         self.replays = ReplayRules(self.model, self.faults.append)
         self.cleared: dict[str, bool] = {}
         """Runs that someone has cleared, and whether only if they still wait in their handle."""
@@ -132,40 +123,6 @@ class Rules:
             return
         if not run.ended and run.status is not Status.CANCELLING and not post_processing:
             self._wrong(f"{run} was to be replaced, and is not being cancelled")
-
-    # What bodies and clients see; see `ObservationRules`.
-
-    def body_begins(self, body: Body) -> None:
-        """A body takes its first step."""
-        self.observations.begins(body)
-
-    def body_takes(self, run: str, messages: Sequence[Any], *, all_: bool) -> None:
-        """A body has taken messages; with `all_`, those were all that waited."""
-        self.observations.took(run, messages, all_=all_)
-
-    def body_ends(self, run: str) -> None:
-        """A body has taken its last step."""
-        self.observations.ends(run)
-
-    def shown(self, event: Event) -> None:
-        """A client was shown an event."""
-        self.observations.shown(event)
-
-    def shown_snapshot(self, snapshot: Snapshot) -> None:
-        """A client was shown a snapshot."""
-        self.observations.shown_snapshot(snapshot)
-
-    def files(
-        self,
-        parts: Iterable[tuple[str, str, str]],
-        files: Mapping[tuple[str, str], str],
-        *,
-        at_rest: bool,
-        undeleted: Container[tuple[str, ...]] = (),
-    ) -> None:
-        """What lies on the disk, just before an instant ends; `at_rest` after the engine has ended. Those
-        files may be left that are `undeleted` because of the disk."""
-        self.observations.files(parts, files, at_rest, undeleted)
 
     # What is committed.
 

@@ -5,7 +5,8 @@ Reads the events of runs, one by one, and notes in the model what they say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from ...protocol.events import (
     EventBase,
@@ -23,36 +24,25 @@ from ...protocol.events import (
 )
 from ...protocol.states import ENDED, Status, allowed_from, rank
 from ...protocol.values import same_json
-from ..model.state import EXECUTES, ModelRun, ModelState
-from ..scenarios.flows.rules import FlowRules
-from .observations import ObservationRules
-from .order import OrderRules
-from .recovery import RecoveryRules
-from .time_limits import TimeLimitRules
+from ..model.state import EXECUTES, ModelRun
+
+if TYPE_CHECKING:
+    from .rules import Rules
 
 _FLAGS = ("interactive", "streaming", "compacting")
 
 
 class TransitionRules:
-    """See the module's text. `fault` is told of what is wrong."""
+    """See the module's text. They judge with all the others of `Rules`."""
 
-    def __init__(
-        self,
-        model: ModelState,
-        order: OrderRules,
-        recovery: RecoveryRules,
-        observations: ObservationRules,
-        flows: FlowRules,
-        time_limits: TimeLimitRules,
-        fault: Callable[[str], None],
-    ) -> None:
-        self.model = model
-        self.order = order
-        self.recovery = recovery
-        self.observations = observations
-        self.flows = flows
-        self.time_limits = time_limits
-        self._tell = fault
+    def __init__(self, rules: Rules) -> None:
+        self.model = rules.model
+        self.order = rules.order
+        self.recovery = rules.recovery
+        self.observations = rules.observations
+        self.flows = rules.flows
+        self.time_limits = rules.time_limits
+        self._tell = rules.faults.append
         self._interrupts: set[str] = set()
         self._last_place = 0
 

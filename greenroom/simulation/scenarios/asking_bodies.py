@@ -46,7 +46,7 @@ class Steady:
                     return run.id
                 body = self._begun[run.id] if changes else 0
                 await getattr(self, f"_{step}")(run, (stage, number, body), *arguments)
-                self._look(run)
+                self._bodies.look(run)
             self._heard.pop(run.id, None)
             await run.save_checkpoint(stage + 1)
         return run.id
@@ -55,11 +55,6 @@ class Steady:
         with trio.move_on_after(params["seconds"]):
             await self._bodies.letting_go.wait()
         return run.id
-
-    def _look(self, run: Run) -> None:
-        rules = self._bodies.rules
-        if rules.model.runs[run.id].status != "suspended" or not run.cancel_requested:
-            rules.observations.goes_on(run.id, run.attempt)
 
     # The steps.
 
@@ -71,11 +66,7 @@ class Steady:
         if key is None:  # a question about a message is another one than that about no message
             where = (*where, self._heard.get(run.id, 0))
         rules.replays.asks(run.id, where)
-        if release_slot:
-            with rules.observations.waiting(run.id, "answer"):
-                answer = await run.interrupt(data, timeout, key, release_slot=True)
-        else:
-            answer = await run.interrupt(data, timeout, key)
+        answer = await self._bodies.interrupt(run, data, timeout, key, release_slot=release_slot)
         if answer is not None and not isinstance(answer, Denial):
             rules.replays.was_answered(run.id, where, answer)
 

@@ -7,6 +7,7 @@ for each of its attempts; the last one goes for all that follow.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from random import Random
 from typing import Any, NoReturn
 
@@ -51,7 +52,7 @@ class Bodies:
             tries: list[Plan] = params.get("tries", [[]])
             for step in tries[min(run.attempt, len(tries)) - 1]:
                 await self._perform(run, *step)
-                self._look(run)
+                self.look(run)
             return run.attempt
 
     async def _perform(self, run: Run, step: str, *arguments: Any) -> None:
@@ -64,12 +65,20 @@ class Bodies:
         if gone and step in ("log", "save", "progress"):
             self.rules.faults.append(f"a body of {known} could {step}")
 
-    def _look(self, run: Run) -> None:
+    def look(self, run: Run) -> None:
+        """Have the rules judge that a body goes on."""
         known = self.rules.model.runs[run.id]
-        if (
-            known.status is not Status.SUSPENDED or not run.cancel_requested
-        ):  # one that is to end needs no slot
+        ends = known.status is Status.SUSPENDED and run.cancel_requested  # without a slot
+        if not ends:
             self.rules.observations.goes_on(run.id, run.attempt)
+
+    async def interrupt(
+        self, run: Run, data: Any, timeout: float | None, key: str | None, *, release_slot: bool
+    ) -> Any:
+        """Ask, and let the rules know who waits without a slot."""
+        waiting = self.rules.observations.waiting(run.id, "answer") if release_slot else nullcontext()
+        with waiting:
+            return await run.interrupt(data, timeout, key, release_slot=release_slot)
 
     # What bodies do.
 
@@ -97,11 +106,7 @@ class Bodies:
 
     async def _ask(self, run: Run, timeout: float | None, release_slot: bool, key: str | None) -> None:
         known = self.rules.model.runs[run.id]
-        if release_slot:
-            with self.rules.observations.waiting(run.id, "answer"):
-                answer = await run.interrupt("?", timeout=timeout, key=key, release_slot=True)
-        else:
-            answer = await run.interrupt("?", timeout=timeout, key=key)
+        answer = await self.interrupt(run, "?", timeout, key, release_slot=release_slot)
         refused = isinstance(answer, dict) and answer.get("approved") is False
         if (
             answer is not None

@@ -9,7 +9,7 @@ followers see in `followers.py`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any
@@ -40,36 +40,28 @@ LONGEST_STEP = 20.0
 async def everything(world: World) -> None:
     """The scenario."""
     play = Play(world)
-    async with play.staged():
-        async for step in world.steps(60):
-            await play.step(step.random)
+    await play.go_through(play.step)
 
 
 async def crowd(world: World) -> None:
     """Short runs in a hurry on many handles, and limits that change under them, much of it in one instant: a
     scenario for the order of places."""
     play = Play(world)
-    async with play.staged():
-        async for step in world.steps(60):
-            await play.hurry(step.random)
+    await play.go_through(play.hurry)
 
 
 async def resumed(world: World) -> None:
     """Bodies that ask and call several times with checkpoints between, and that are stopped everywhere: a
     scenario for what a body that goes on gets again."""
     play = Play(world)
-    async with play.staged():
-        async for step in world.steps(60):
-            await play.interfere(step.random)
+    await play.go_through(play.interfere)
 
 
 async def clinging(world: World) -> None:
     """Bodies that outlive their runs on one handle, which is released under them while they go on: a scenario
     for who holds the handle."""
     play = Play(world)
-    async with play.staged():
-        async for step in world.steps(60):
-            await play.cling(step.random)
+    await play.go_through(play.cling)
 
 
 async def either(world: World) -> None:
@@ -93,6 +85,7 @@ class Play:
         self.max_concurrent = max_concurrent
         self.followers: list[Follower] = []
         self.desk = Desk()
+        self.deeds: Sequence[Sequence[str]] = _DEEDS
         self._callers = 0
         self._jumped = self._resting = False
         self._nursery: trio.Nursery
@@ -111,6 +104,12 @@ class Play:
             await self.let_everything_end()
             followers.cancel_scope.cancel()
 
+    async def go_through(self, step: Callable[[Random], Awaitable[None]], steps: int = 60) -> None:
+        """The whole of it: that many steps, and the end."""
+        async with self.staged():
+            async for taken in self.world.steps(steps):
+                await step(taken.random)
+
     async def begin(self) -> None:
         """Start the server."""
         self.server = await self.world.serve(
@@ -125,7 +124,7 @@ class Play:
         """Let something happen."""
         if random.random() < 0.7:
             await self.start(random)
-        deed = random.choice(random.choice(_DEEDS))
+        deed = random.choice(random.choice(self.deeds))
         await self.do(deed, random, wait=random.random() < 0.2)
         await pause(random)
 

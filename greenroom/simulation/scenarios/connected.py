@@ -21,15 +21,13 @@ from ..world.remote_client import RemoteClient
 from ..world.world import World
 from .bodies import HANDLES, JOBS, LANES, draw_tries
 from .callers import Caller, Deed, Desk
-from .commands import CALLS, CONTROLS, FAULTS, LOOKS, PATIENCE, SUBMITS, TALKS, Play, pause
+from .commands import CALLS, CONTROLS, FAULTS, LOOKS, PATIENCE, SUBMITS, TALKS, Play
 
 
 async def connected(world: World) -> None:
     """The scenario."""
     play = Connected(world)
-    async with play.staged():
-        async for step in world.steps(60):
-            await play.step(step.random)
+    await play.go_through(play.step)
 
 
 class Station:
@@ -107,6 +105,7 @@ class Connected(Play):
     def __init__(self, world: World) -> None:
         super().__init__(world, gateway=draw_gateway(world.random))
         self.far_desk = self.desk = FarDesk()
+        self.deeds = _DEEDS
         self.stations = [Station(name, world) for name in ("ann", "bob", "cleo")]
         self._far: trio.Nursery
 
@@ -121,13 +120,6 @@ class Connected(Play):
         await super().begin()
         for station in self.stations:
             self._far.start_soon(station.run)
-
-    async def step(self, random: Random) -> None:
-        if random.random() < 0.7:
-            await self.start(random)
-        deed = random.choice(random.choice(_DEEDS))
-        await self.do(deed, random, wait=random.random() < 0.2)
-        await pause(random)
 
     async def _do(self, deed: str, random: Random) -> None:
         station = random.choice(self.stations)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from random import Random
+from typing import TypeVar
 
-from ...protocol.errors import (
-    GreenroomError,
-    Unavailable,
-)
+from ...protocol.errors import GreenroomError, Unavailable
 from ...protocol.events import RunProgress
 from ...protocol.records import RunRecord
 from .bodies import HANDLES
 from .callers import Caller
+
+T = TypeVar("T")
 
 
 async def snapshot(caller: Caller, random: Random) -> None:
@@ -20,14 +21,20 @@ async def snapshot(caller: Caller, random: Random) -> None:
 
 async def get_run(caller: Caller, random: Random) -> None:
     id = caller.some_run(random)
+    run = await _unless_unknown(caller, id, caller.client.get_run(id))
+    if run is not None:
+        _check_shown(caller, run)
+
+
+async def _unless_unknown(caller: Caller, id: str, asked: Awaitable[T]) -> T | None:
+    """What was asked of a run; `None` for one that there is not."""
     try:
-        run = await caller.client.get_run(id)
+        return await asked
     except Unavailable:
         raise
     except GreenroomError:
         caller.check(id not in caller.model.runs, f"was told that there is no run {id}")
-        return
-    _check_shown(caller, run)
+        return None
 
 
 def _check_shown(caller: Caller, run: RunRecord) -> None:
@@ -51,12 +58,8 @@ async def list_runs(caller: Caller, random: Random) -> None:
 
 async def history(caller: Caller, random: Random) -> None:
     id = caller.some_run(random)
-    try:
-        shown = await caller.client.history(id)
-    except Unavailable:
-        raise
-    except GreenroomError:
-        caller.check(id not in caller.model.runs, f"was told that there is no run {id}")
+    shown = await _unless_unknown(caller, id, caller.client.history(id))
+    if shown is None:
         return
     kept = [
         event

@@ -38,22 +38,30 @@ async def submit(caller: Caller, random: Random) -> None:
         options[random.choice(("queue_timeout", "run_timeout", "deadline"))] = random.choice((0.5, 2.0, 6.0))
     if random.random() < 0.2:
         options |= {"warn_after": random.choice((0.5, 1.0)), "on_wait": _stumble}
+    ticket = await _submit(caller, job, options)
+    if ticket is not None and random.random() < 0.3:
+        await _wait_for_end(caller, ticket)
+
+
+async def _submit(caller: Caller, job: str, options: dict[str, Any]) -> SimulatedTicket | None:
+    """Submit, and judge what comes of it. Returns the ticket, if there is one; raises `Unavailable`."""
     if "request_id" in options:
         caller.desk.requests[options["request_id"]] += 1
     try:
         ticket = await caller.client.submit(job, **options)
     except Conflict as error:
-        _refused(caller, error, handle, options)
+        _refused(caller, error, options)
     except Draining:
-        _refused_as_draining(caller)
+        drained = True in caller.model.drained_between(caller.since, caller.model.seq)
+        caller.check(drained or not caller.same_life, "was refused by an engine that was not draining")
     except Unavailable:
         raise
     except GreenroomError as error:
         caller.check(options["params"] is None, f"was refused for {error}")
     else:
         _accepted(caller, ticket, job, options)
-        if random.random() < 0.3:
-            await _wait_for_end(caller, ticket)
+        return ticket
+    return None
 
 
 async def submit_short(caller: Caller, random: Random) -> None:
@@ -65,24 +73,14 @@ async def submit_short(caller: Caller, random: Random) -> None:
         "on_conflict": "queue",
         "params": {"tries": [steps]},
     }
-    try:
-        ticket = await caller.client.submit(job, **options)
-    except Draining:
-        _refused_as_draining(caller)
-    else:
-        _accepted(caller, ticket, job, options)
+    await _submit(caller, job, options)
 
 
 async def submit_clinging(caller: Caller, random: Random) -> None:
     """A run on one handle, whose body ignores its end for a while."""
     params = {"tries": [[["ignore", random.choice((0.5, 10.0))]]]}
     options: dict[str, Any] = {"handle": HANDLES[0], "on_conflict": "queue", "params": params}
-    try:
-        ticket = await caller.client.submit("plain", **options)
-    except Draining:
-        _refused_as_draining(caller)
-    else:
-        _accepted(caller, ticket, "plain", options)
+    await _submit(caller, "plain", options)
 
 
 async def submit_together(caller: Caller, random: Random) -> None:
@@ -99,33 +97,20 @@ async def submit_together(caller: Caller, random: Random) -> None:
 
 async def _insist(caller: Caller, job: str, options: dict[str, Any], pause: float) -> None:
     for _ in range(5):
-        caller.desk.requests[options["request_id"]] += 1
         try:
-            ticket = await caller.client.submit(job, **options)
+            await _submit(caller, job, options)
         except Unavailable:
             await trio.sleep(pause)
-        except Conflict as error:
-            _refused(caller, error, options["handle"], options)
-            return
-        except Draining:
-            _refused_as_draining(caller)
-            return
         else:
-            _accepted(caller, ticket, job, options)
             return
 
 
-def _refused_as_draining(caller: Caller) -> None:
-    drained = True in caller.model.drained_between(caller.since, caller.model.seq)
-    caller.check(drained or not caller.same_life, "was refused by an engine that was not draining")
-
-
-def _refused(caller: Caller, error: Conflict, handle: str, options: dict[str, Any]) -> None:
+def _refused(caller: Caller, error: Conflict, options: dict[str, Any]) -> None:
     if "request_id" in options and "active_run" not in error.details:
         known = caller.desk.requests[options["request_id"]] > 1
         caller.check(known, f"was refused for a request id that nobody else has used: {error}")
         return
-    caller.check_holder(handle, error)
+    caller.check_holder(options["handle"], error)
     waits = options["on_conflict"] in ("queue", "replace")
     caller.check(not waits, f"would have waited, and was refused: {error}")
 

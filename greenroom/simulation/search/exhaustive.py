@@ -64,6 +64,16 @@ class Walked:
     longest: int = 0  # steps from the beginning of the race to its end
     complete: bool = True
 
+    def add(self, execution: _Execution, outcome: str) -> None:
+        """Take in one more execution."""
+        self.executions += 1
+        self.longest = max(self.longest, len(execution.steps))
+        if execution.given_up:
+            self.given_up += 1
+        else:
+            self.outcomes[outcome] += 1
+            self.deliveries.add(execution.deliveries())
+
     def __str__(self) -> str:
         outcomes = ", ".join(f"{outcome} {count}" for outcome, count in sorted(self.outcomes.items()))
         return (
@@ -119,13 +129,7 @@ def walk(scenario: Scenario, *, most: int = 20_000, reduced: bool = True) -> Wal
             outcome = execution.run(scenario)
             if reduced:
                 execution.find_races()
-            seen.executions += 1
-            seen.longest = max(seen.longest, len(execution.steps))
-            if execution.given_up:
-                seen.given_up += 1
-            else:
-                seen.outcomes[outcome] += 1
-                seen.deliveries.add(execution.deliveries())
+            seen.add(execution, outcome)
             while path and not path[-1].next():
                 path.pop()
             if not path:
@@ -139,10 +143,7 @@ def sample(scenario: Scenario, count: int) -> Walked:
     with watched(), _deliveries_noted():
         for seed in range(count):
             execution = _Sampled(seed)
-            seen.outcomes[execution.run(scenario)] += 1
-            seen.executions += 1
-            seen.longest = max(seen.longest, len(execution.steps))
-            seen.deliveries.add(execution.deliveries())
+            seen.add(execution, execution.run(scenario))
     return seen
 
 

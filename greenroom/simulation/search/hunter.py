@@ -9,17 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable
-from itertools import count
 
-import attrs
 import msgspec
 
 from ...modulepath import search_also
 from ..scenarios.by_name import find
-from ..simulate import SimulationFailed, simulate
-from .hunting import Failed, Orders, Played, quiet
+from ..simulate import Game
+from .hunting import Orders, play_seeds, quiet
 
 
 def main() -> None:
@@ -28,23 +24,11 @@ def main() -> None:
     orders = msgspec.json.decode(sys.argv[1], type=Orders)
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     sys.stdout = sys.stderr
-    with quiet():
-        _hunt(orders, lambda played: channel.write(msgspec.json.encode(played) + b"\n"))
-
-
-def _hunt(orders: Orders, say: Callable[[Played], object]) -> None:
     search_also(orders.folders)
-    scenario, began = find(orders.scenario), time.monotonic()
-    for seed in count(orders.first, orders.stride):
-        if time.monotonic() - began >= orders.seconds:
-            return
-        say(Played(seed))
-        try:
-            played = simulate(seed, scenario, steps=orders.steps, store=orders.store)
-        except SimulationFailed as failed:
-            say(Played(seed, attrs.asdict(failed.figures), Failed(seed, failed.invariant)))
-            return
-        say(Played(seed, attrs.asdict(played.figures)))
+    game = Game(find(orders.scenario), orders.steps, orders.store)
+    with quiet():
+        for played in play_seeds(game, orders.first, orders.stride, orders.seconds):
+            channel.write(msgspec.json.encode(played) + b"\n")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import msgspec
 import trio
 
 from ..scenarios.by_name import name_of
-from ..simulate import SimulationFailed, simulate
+from ..simulate import Game, SimulationFailed
 from ..world.world import Figures, Scenario, StoreKind
 from .shrinking import shrink
 
@@ -57,12 +57,13 @@ class Hunt:
     figures: Figures = attrs.Factory(Figures)
     failed: Failed | None = None
 
-    def count(self, figures: Figures) -> None:
-        """One more seed has been played."""
-        self.seeds += 1
-        for field in attrs.fields(Figures):
-            total = getattr(self.figures, field.name) + getattr(figures, field.name)
-            setattr(self.figures, field.name, total)
+    def take(self, played: Played) -> None:
+        """A seed has begun, or has been played."""
+        if played.figures is not None:
+            self.seeds += 1
+            for name, value in played.figures.items():
+                setattr(self.figures, name, getattr(self.figures, name) + value)
+        self.failed = self.failed or played.failed
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -103,27 +104,20 @@ def hunt(
 
     `report` is called every second. There are as many processes as cores, unless told otherwise.
     """
-    found = search(
-        scenario,
-        seconds=seconds,
-        first_seed=first_seed,
-        steps=steps,
-        store=store,
-        processes=processes,
-        report=report,
-    )
+    game = Game(scenario, steps, store)
+    found = search(game, seconds=seconds, first_seed=first_seed, processes=processes, report=report)
     if found.failed is not None:
         with quiet():
-            raise shrink(again(found.failed, scenario, steps, store), scenario, steps=steps, store=store)
+            raise shrink(again(found.failed, game), game)
     return found
 
 
-def again(failed: Failed, scenario: Scenario, steps: int | None, store: StoreKind) -> SimulationFailed:
+def again(failed: Failed, game: Game) -> SimulationFailed:
     """Play a seed again that has failed in a hunt."""
     if failed.endless:
         raise NotRepeatable(f"seed {failed.seed}: {failed.invariant}")
     try:
-        simulate(failed.seed, scenario, steps=steps, store=store)
+        game.play(failed.seed)
     except SimulationFailed as error:
         return error
     raise NotRepeatable(
@@ -133,28 +127,42 @@ def again(failed: Failed, scenario: Scenario, steps: int | None, store: StoreKin
 
 
 def search(
-    scenario: Scenario,
+    game: Game,
     *,
     seconds: float,
     first_seed: int = 1,
-    steps: int | None = None,
-    store: StoreKind = "memory",
     processes: int | None = None,
     report: Report | None = None,
 ) -> Hunt:
     """As `hunt`, but a seed that fails is only named, in `Hunt.failed`."""
-    name = name_of(scenario)
+    name = name_of(game.scenario)
     if processes is None:
         processes = cores()
     report = report or (lambda _: None)
     if name is None or processes == 1:
-        return _search_here(scenario, seconds, first_seed, steps, store, report)
+        return _search_here(game, seconds, first_seed, report)
     folders = tuple(folder for folder in sys.path if folder)
     orders = [
-        Orders(name, first_seed + number, processes, seconds, steps, store, folders)
+        Orders(name, first_seed + number, processes, seconds, game.steps, game.store, folders)
         for number in range(processes)
     ]
     return trio.run(_Search(orders, report).run)
+
+
+def play_seeds(game: Game, first: int, stride: int, seconds: float) -> Iterator[Played]:
+    """Play seed after seed, until the time is over or one has failed. Each is told of when it begins, and
+    when it has ended."""
+    began = _now()
+    for seed in count(first, stride):
+        if _now() - began >= seconds:
+            return
+        yield Played(seed)
+        try:
+            played = game.play(seed)
+        except SimulationFailed as failed:
+            yield Played(seed, attrs.asdict(failed.figures), Failed(seed, failed.invariant))
+            return
+        yield Played(seed, attrs.asdict(played.figures))
 
 
 def cores() -> int:
@@ -176,22 +184,12 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _search_here(
-    scenario: Scenario, seconds: float, first_seed: int, steps: int | None, store: StoreKind, report: Report
-) -> Hunt:
+def _search_here(game: Game, seconds: float, first_seed: int, report: Report) -> Hunt:
     hunt, began, reported = Hunt(1), _now(), _now()
     with quiet():
-        for seed in count(first_seed):
-            if _now() - began >= seconds:
-                break
-            try:
-                hunt.count(simulate(seed, scenario, steps=steps, store=store).figures)
-            except SimulationFailed as failed:
-                hunt.count(failed.figures)
-                hunt.failed = Failed(seed, failed.invariant)
-                break
-            finally:
-                hunt.seconds = _now() - began
+        for played in play_seeds(game, first_seed, 1, seconds):
+            hunt.take(played)
+            hunt.seconds = _now() - began
             if _now() - reported >= REPORT_EVERY:
                 reported = _now()
                 report(hunt)
@@ -239,7 +237,8 @@ class _Search:
             process = await nursery.start(start)
             seed = await self._listen(process.stdout, orders.seconds)
             if seed is not None:
-                self._fails(Failed(seed, f"it has not ended {PATIENCE:g} s after the hunt", endless=True))
+                why = f"it has not ended {PATIENCE:g} s after the hunt"
+                self._take(Played(seed, failed=Failed(seed, why, endless=True)))
         if process.returncode:
             raise RuntimeError(f"a process of the hunt ended with {process.returncode}; see above for why")
 
@@ -260,13 +259,6 @@ class _Search:
         return seed if patience.cancelled_caught else None
 
     def _take(self, played: Played) -> None:
-        if played.figures is not None:
-            self._hunt.count(Figures(**played.figures))  # type: ignore[arg-type]
-        if played.failed is not None:
-            self._fails(played.failed)
-
-    def _fails(self, failed: Failed) -> None:
-        """The first failure ends the hunt."""
-        if self._hunt.failed is None:
-            self._hunt.failed = failed
-        self._scope.cancel()
+        self._hunt.take(played)
+        if played.failed is not None:  # the first failure ends the hunt
+            self._scope.cancel()

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from itertools import chain, combinations
 
-from ..simulate import SimulationFailed, simulate
-from ..world.world import Scenario, StoreKind
+from ..simulate import Game, SimulationFailed
 
 SECONDS = 30.0
 """Of real time, which the search takes at most."""
@@ -24,22 +23,15 @@ _DETAILS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|<[^<>]*>|'[^']*'|\"[^
 _now = time.monotonic
 
 
-def shrink(
-    failed: SimulationFailed,
-    scenario: Scenario,
-    *,
-    steps: int | None = None,
-    store: StoreKind = "memory",
-    seconds: float = SECONDS,
-) -> SimulationFailed:
+def shrink(failed: SimulationFailed, game: Game, *, seconds: float = SECONDS) -> SimulationFailed:
     """Play a seed that has failed again and again, with fewer and fewer of the steps that it took, as long as
-    it fails in the same way; returns the smallest failure. `steps` and `store` are as they were."""
+    it fails in the same way; returns the smallest failure."""
     smallest, until, kind = failed, _now() + seconds, _kind(failed.invariant)
 
     def fails(kept: Sequence[int]) -> bool:
         nonlocal smallest
         try:
-            simulate(failed.seed, scenario, keep=kept, steps=steps, store=store)
+            game.play(failed.seed, kept)
         except SimulationFailed as error:
             if _alike(_kind(error.invariant), kind):
                 smallest = error

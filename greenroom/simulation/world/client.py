@@ -6,19 +6,23 @@ is under way when the server dies, and then nobody knows whether it was done.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
-from typing import Any, Unpack
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from ...gateway.client import RunEngine, RunTicket
+from ...gateway.client.interface import RunFlows
 from ...protocol.events import Event, Filter
+from ...protocol.flow.records import NodeRun
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.submission import SubmitKeywords
 from ...protocol.validation import FilesFate
-from ..scenarios.flows.client import FlowsClient
 from .server import Server
 from .trace import Answer, Trace
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _USUAL = {
     "kind": "start",
@@ -28,6 +32,30 @@ _USUAL = {
     "status": "published",
 }
 """What options are when nobody says anything; they are left out of the trace, as `None` is."""
+
+
+def _command(
+    method: Callable[Concatenate[Any, P], Awaitable[T]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """A method that has the engine do what its own method of this name does, in the client's name."""
+
+    async def command(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        done: T = await self.command(method.__name__, *arguments, **options)
+        return done
+
+    return command
+
+
+def _question(
+    method: Callable[Concatenate[Any, P], Awaitable[T]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """A method that asks the engine what its own method of this name tells."""
+
+    async def question(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        found: T = await self.ask(method.__name__, *arguments, **options)
+        return found
+
+    return question
 
 
 class Client:
@@ -52,80 +80,28 @@ class Client:
     async def rerun(self, run_id: str) -> SimulatedTicket:
         return self.ticket(await self.command("rerun", run_id))
 
-    async def cancel(self, run_id: str, files: FilesFate = "keep") -> RunRecord:
-        record: RunRecord = await self.command("cancel", run_id, files)
-        return record
-
-    async def inject(self, run_or_handle: str, message: Any) -> str:
-        accepted: str = await self.command("inject", run_or_handle, message)
-        return accepted
-
-    async def answer(self, interrupt_id: str, data: Any) -> str:
-        outcome: str = await self.command("answer", interrupt_id, data)
-        return outcome
-
-    async def signal(self, run_id: str, key: str, value: Any) -> None:
-        await self.command("signal", run_id, key, value)
-
-    async def set_params(self, handle: str, params: Any) -> None:
-        await self.command("set_params", handle, params)
-
-    async def set_concurrency(self, lane: str, limit: int | None) -> None:
-        await self.command("set_concurrency", lane, limit)
-
-    async def set_max_concurrent(self, limit: int) -> None:
-        await self.command("set_max_concurrent", limit)
-
-    async def clear_lane(self, lane: str) -> int:
-        count: int = await self.command("clear_lane", lane)
-        return count
-
-    async def clear_handle(self, handle: str) -> int:
-        count: int = await self.command("clear_handle", handle)
-        return count
-
-    async def release_handle(self, handle: str) -> bool:
-        released: bool = await self.command("release_handle", handle)
-        return released
-
-    async def reset_lanes(self) -> None:
-        await self.command("reset_lanes")
-
-    async def drain(self) -> None:
-        await self.command("drain")
-
-    async def resume(self) -> None:
-        await self.command("resume")
-
-    async def wait_for_active(self, timeout: float | None = 15) -> bool:
-        drained: bool = await self.ask("wait_for_active", timeout)
-        return drained
+    cancel = _command(RunEngine.cancel)
+    inject = _command(RunEngine.inject)
+    answer = _command(RunEngine.answer)
+    signal = _command(RunEngine.signal)
+    set_params = _command(RunEngine.set_params)
+    set_concurrency = _command(RunEngine.set_concurrency)
+    set_max_concurrent = _command(RunEngine.set_max_concurrent)
+    clear_lane = _command(RunEngine.clear_lane)
+    clear_handle = _command(RunEngine.clear_handle)
+    release_handle = _command(RunEngine.release_handle)
+    reset_lanes = _command(RunEngine.reset_lanes)
+    drain = _command(RunEngine.drain)
+    resume = _command(RunEngine.resume)
+    wait_for_active = _question(RunEngine.wait_for_active)
+    get_run = _question(RunEngine.get_run)
+    list_runs = _question(RunEngine.list_runs)
+    history = _question(RunEngine.history)
 
     async def snapshot(self) -> Snapshot:
         snapshot: Snapshot = await self.ask("snapshot")
-        self.server.judge(self.server.rules.shown_snapshot, snapshot)
+        self.server.judge(self.server.rules.observations.shown_snapshot, snapshot)
         return snapshot
-
-    async def get_run(self, run_id: str) -> RunRecord:
-        run: RunRecord = await self.ask("get_run", run_id)
-        return run
-
-    async def list_runs(
-        self,
-        *,
-        handle: str | None = None,
-        lane: str | None = None,
-        status: str | Iterable[str] | None = None,
-        limit: int = 100,
-        before: str | None = None,
-    ) -> list[RunRecord]:
-        asked = {"handle": handle, "lane": lane, "status": status, "limit": limit, "before": before}
-        runs: list[RunRecord] = await self.ask("list_runs", **asked)
-        return runs
-
-    async def history(self, run_id: str) -> list[Event]:
-        events: list[Event] = await self.ask("history", run_id)
-        return events
 
     def events(
         self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None
@@ -171,6 +147,39 @@ class Client:
         return value
 
 
+class FlowsClient:
+    """What a client says to flows: the methods of `engine.flows`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    create = _command(RunFlows.create)
+    publish = _command(RunFlows.publish)
+    add_version = _command(RunFlows.add_version)
+    task = _question(RunFlows.task)
+    tasks = _question(RunFlows.tasks)
+    versions = _question(RunFlows.versions)
+
+    async def start(self, flow: str, **options: Any) -> SimulatedTicket:
+        """The options are those of `engine.flows.start`."""
+        return self._client.ticket(await self.command("start", flow, **options))
+
+    async def node_runs(self, run_id: str) -> Sequence[NodeRun]:
+        server = self._client.server
+        since = server.rules.flows.shown_until(run_id)
+        rows: Sequence[NodeRun] = await self.ask("node_runs", run_id)
+        server.judge(server.rules.flows.shown, run_id, rows, since)
+        return rows
+
+    async def command(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """See `Client.command`."""
+        return await self._client.command(f"flows.{name}", *arguments, **options)
+
+    async def ask(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """See `Client.ask`."""
+        return await self._client.ask(f"flows.{name}", *arguments, **options)
+
+
 class _Events:
     """The events of one life of a server. What they show is judged."""
 
@@ -188,7 +197,8 @@ class _Events:
             raise StopAsyncIteration
         with server.connection():
             item = await anext(self._events)
-        server.judge(server.rules.shown_snapshot if isinstance(item, Snapshot) else server.rules.shown, item)
+        rules = server.rules.observations
+        server.judge(rules.shown_snapshot if isinstance(item, Snapshot) else rules.shown, item)
         return item
 
 

@@ -10,37 +10,31 @@ from __future__ import annotations
 import errno
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import trio
 
 from ...persistence.failures import StoreDown
-from ...persistence.flows import FlowRunPage, FlowRunQuery, StoredFlow
+from ...persistence.flows import FlowRunPage, StoredFlow
 from ...persistence.leasekeeping import Failed, Told
 from ...persistence.sqlstore import SqlStore
-from ...persistence.store import Batch, Checkpoint, LeaseWatch, Retention, RunQuery, Store, Stored
+from ...persistence.store import Batch, Checkpoint, LeaseWatch, Retention, Store, Stored
 from ...protocol.errors import Conflict
 from ...protocol.events import Event, InterruptClosed
 from ...protocol.flow.records import NodeRun, VersionRow
 from ...protocol.records import RunRecord
 from ..rules.rules import Rules
 from .crash import cancelled
-from .disk_backend import DiskBackend, SqliteBackend, Trouble, copied, copied_batch
+from .disk_backend import Backend, SqliteBackend, Trouble, copied, copied_batch
 from .files import DiskFiles, StoredFile
 
+if TYPE_CHECKING:
+    from .server import Life
 
-class Owner(Protocol):
-    """The process that uses the disk."""
-
-    dead: bool
-
-    def die(self, why: str) -> None:
-        """The process dies here and now."""
-
-    def opened(self, stored: Stored) -> None:
-        """It has opened the store, and found this in it."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class SimulatedDisk:
@@ -48,7 +42,7 @@ class SimulatedDisk:
 
     def __init__(
         self,
-        backend: DiskBackend,
+        backend: Backend,
         random: Random,
         rules: Rules,
         committed: Callable[[Batch], None],
@@ -58,7 +52,7 @@ class SimulatedDisk:
         """Nothing can be read or written."""
         self.full = False
         """Nothing can be written."""
-        self.cut_off: set[Owner] = set()
+        self.cut_off: set[Life] = set()
         """The processes that can't reach it."""
         self.no_renewals = False
         """No lease can be renewed, though all else works."""
@@ -111,7 +105,7 @@ class SimulatedDisk:
         """Whether whoever uses it holds a lease that can be lost."""
         return isinstance(self._backend, SqliteBackend) and self._backend.ttl < math.inf
 
-    def is_of(self, owner: Owner) -> bool:
+    def is_of(self, owner: Life) -> bool:
         """Whether the disk is this process's, and no other has taken it since."""
         return self._holder is None or self._holder._owner is owner
 
@@ -120,17 +114,17 @@ class SimulatedDisk:
         """Whether nothing is under way that takes time, and the last commit has not failed."""
         return not (self._under_way or self._outage)
 
-    def store_of(self, owner: Owner) -> DiskStore:
+    def store_of(self, owner: Life) -> DiskStore:
         """The store as one process sees it."""
         return DiskStore(self, owner)
 
-    def files_of(self, owner: Owner) -> DiskFiles:
+    def files_of(self, owner: Life) -> DiskFiles:
         """The files as one process sees them."""
         return DiskFiles(self, owner)
 
     # For the two views.
 
-    async def reach(self, owner: Owner) -> None:
+    async def reach(self, owner: Life) -> None:
         """Come to the disk; a dead process never does."""
         await trio.lowlevel.checkpoint()
         if self.delay is not None and not owner.dead:
@@ -188,10 +182,24 @@ class SimulatedDisk:
         return StoreDown(f"the simulated store is unavailable: {why}")
 
 
+def _read(
+    method: Callable[Concatenate[Any, P], Awaitable[T]], kind: Any, *, needed: bool = False
+) -> Callable[Concatenate[DiskStore, P], Coroutine[Any, Any, T]]:
+    """The method that reads what the store's own of this name does. `needed`: an engine that can't read this
+    goes no further until it can."""
+
+    async def read(self: DiskStore, /, *arguments: P.args, **options: P.kwargs) -> T:
+        await self._come(stops=needed)
+        found: T = await getattr(self._opened, method.__name__)(*arguments, **options)
+        return copied(found, kind)
+
+    return read
+
+
 class DiskStore:
     """What one engine sees of the store (`persistence.store.Store`)."""
 
-    def __init__(self, disk: SimulatedDisk, owner: Owner) -> None:
+    def __init__(self, disk: SimulatedDisk, owner: Life) -> None:
         self._disk = disk
         self._owner = owner
         self._store: Store | None = None
@@ -237,65 +245,38 @@ class DiskStore:
     async def _commit(self, batch: Batch) -> None:
         disk = self._disk
         await self._come(stops=True)
-        assert self._store is not None, "it has been opened"
         if disk.full and (batch.events or batch.memos):
             disk._outage = True
             raise disk.refuse("the disk is full")
         batch = copied_batch(batch)
         await disk._backend.commit(
-            self._store, batch, disk.next_trouble(), _Moments(disk, self._owner, batch)
+            self._opened, batch, disk.next_trouble(), Moments(disk, self._owner, batch)
         )
         await disk.reach(self._owner)
 
     async def committed(self, batch: Batch) -> bool:
-        committed = await (await self._reach()).committed(batch)
+        await self._come()
+        committed = await self._opened.committed(batch)
         if committed:
             self._disk._outage = False
         return committed
 
-    async def run(self, id: str) -> RunRecord | None:
-        found = await (await self._reach()).run(id)
-        return None if found is None else copied(found, RunRecord)
-
-    async def runs(self, query: RunQuery) -> list[RunRecord]:
-        return copied(await (await self._reach()).runs(query), list[RunRecord])
-
-    async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
-        return copied(await (await self._reach()).history(run, after, limit), list[Event])
-
-    async def events(self, after: int, limit: int) -> list[Event]:
-        return copied(await (await self._reach()).events(after, limit), list[Event])
-
-    async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
-        found = await (await self._reach(needed=True)).checkpoint(handle, job)
-        return None if found is None else copied(found, Checkpoint)
-
-    async def closed_interrupt(self, id: str) -> InterruptClosed | None:
-        found = await (await self._reach()).closed_interrupt(id)
-        return None if found is None else copied(found, InterruptClosed)
-
-    async def version(self, id: str) -> VersionRow | None:
-        found = await (await self._reach(needed=True)).version(id)
-        return None if found is None else copied(found, VersionRow)
-
-    async def flow(self, run: str) -> StoredFlow | None:
-        found = await (await self._reach(needed=True)).flow(run)
-        return None if found is None else copied(found, StoredFlow)
-
-    async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
-        return copied(await (await self._reach()).flow_runs(query), FlowRunPage)
-
-    async def versions(self, ids: Sequence[str]) -> list[VersionRow]:
-        return copied(await (await self._reach()).versions(ids), list[VersionRow])
-
-    async def node_runs(self, run: str, after: int = 0, limit: int | None = None) -> list[NodeRun]:
-        return copied(await (await self._reach()).node_runs(run, after, limit), list[NodeRun])
-
-    async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
-        return await (await self._reach()).request_ids(runs)
+    run = _read(Store.run, RunRecord | None)
+    runs = _read(Store.runs, list[RunRecord])
+    history = _read(Store.history, list[Event])
+    events = _read(Store.events, list[Event])
+    checkpoint = _read(Store.checkpoint, Checkpoint | None, needed=True)
+    closed_interrupt = _read(Store.closed_interrupt, InterruptClosed | None)
+    version = _read(Store.version, VersionRow | None, needed=True)
+    flow = _read(Store.flow, StoredFlow | None, needed=True)
+    flow_runs = _read(Store.flow_runs, FlowRunPage)
+    versions = _read(Store.versions, list[VersionRow])
+    node_runs = _read(Store.node_runs, list[NodeRun])
+    request_ids = _read(Store.request_ids, dict[str, str])
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
-        return await (await self._reach()).prune(retention, now, most)
+        await self._come()
+        return await self._opened.prune(retention, now, most)
 
     async def close(self) -> None:
         await self._disk.reach(self._owner)
@@ -304,9 +285,8 @@ class DiskStore:
         if self._disk._holder is self:
             self._disk._holder = None
 
-    async def _reach(self, *, needed: bool = False) -> Store:
-        """`needed`: an engine that can't read this goes no further until it can."""
-        await self._come(stops=needed)
+    @property
+    def _opened(self) -> Store:
         assert self._store is not None, "it has been opened"
         return self._store
 
@@ -321,7 +301,7 @@ class DiskLease:
     """What one engine sees of its lease (`persistence.store.StoreLease`). Renewals go the way of everything
     else on the disk."""
 
-    def __init__(self, disk: SimulatedDisk, owner: Owner) -> None:
+    def __init__(self, disk: SimulatedDisk, owner: Life) -> None:
         self._disk = disk
         self._owner = owner
         self._store: Store | None = None
@@ -361,10 +341,10 @@ class DiskLease:
         return told
 
 
-class _Moments:
-    """What the disk does at the moments of a commit (`disk_backend.Moments`)."""
+class Moments:
+    """What the disk does at the moments of a commit."""
 
-    def __init__(self, disk: SimulatedDisk, owner: Owner, batch: Batch) -> None:
+    def __init__(self, disk: SimulatedDisk, owner: Life, batch: Batch) -> None:
         self._disk = disk
         self._owner = owner
         self._batch = batch

@@ -11,7 +11,7 @@ import math
 import sqlite3
 from collections.abc import Iterable
 from random import Random
-from typing import Any, Literal, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import msgspec
 import trio
@@ -28,6 +28,9 @@ from ...persistence.storelease import EngineLease
 from ...protocol.events import Event
 from ...protocol.records import RunRecord
 
+if TYPE_CHECKING:
+    from .disk import Moments
+
 T = TypeVar("T")
 
 Trouble = Literal[
@@ -38,29 +41,6 @@ knows whether it was made (it was not: `lost_request`; it was: `lost_reply`); it
 reason; or the store is broken for good."""
 
 _MOST_STATEMENTS = 6
-
-
-class Moments(Protocol):
-    """What the disk does at the moments of a commit."""
-
-    def made(self) -> None:
-        """It is durable from here on."""
-
-    def dies(self, why: str) -> NoReturn:
-        """The process dies here, and goes no further."""
-
-    def fails(self, why: str) -> None:
-        """An error is about to be raised."""
-
-
-class DiskBackend(Protocol):
-    """One of the two."""
-
-    async def store(self) -> Store:
-        """The store for a process that begins; whoever had it before has died, or has closed it."""
-
-    async def commit(self, store: Store, batch: Batch, trouble: Trouble | None, moments: Moments) -> None:
-        """Commit, with trouble or without."""
 
 
 class MemoryBackend:
@@ -135,6 +115,9 @@ class SqliteBackend:
             await store.commit(batch)
         finally:
             del self._connection.errands[task]
+
+
+Backend = MemoryBackend | SqliteBackend
 
 
 class _LeaseConnection:
@@ -257,9 +240,10 @@ def _down(trouble: Trouble) -> StoreDown:
     return StoreDown(f"the simulated store is down: {trouble}", outcome_known=trouble == "refused")
 
 
-def copied(value: T, kind: type[T]) -> T:
-    """A value through the codec: equal, and nothing of it shared."""
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=kind)
+def copied(value: T, kind: Any) -> T:
+    """A value of a type through the codec: equal, and nothing of it shared."""
+    copy: T = msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=kind)
+    return copy
 
 
 def copied_batch(batch: Batch) -> Batch:

@@ -15,7 +15,8 @@ import attrs
 from ...persistence.files import inside
 
 if TYPE_CHECKING:
-    from .disk import Owner, SimulatedDisk
+    from .disk import SimulatedDisk
+    from .server import Life
 
 
 @attrs.define
@@ -29,7 +30,7 @@ class StoredFile:
 class DiskFiles:
     """What one engine sees of the files (`persistence.files.Files`)."""
 
-    def __init__(self, disk: SimulatedDisk, owner: Owner) -> None:
+    def __init__(self, disk: SimulatedDisk, owner: Life) -> None:
         self._disk = disk
         self._owner = owner
 

@@ -13,6 +13,7 @@ import trio
 
 from ...actors.engine.api import Engine
 from ...gateway import Gateway, GatewayConfig, open_gateway
+from ...gateway.background import background
 from .network import Line
 
 
@@ -73,19 +74,16 @@ class Listener:
             line.cut()
 
     async def _run(self, engine: Engine, task_status: trio.TaskStatus[None]) -> None:
-        failure: Exception | None = None
-        async with trio.open_nursery() as self._connections:
-            try:
-                async with open_gateway(engine, self._config, listeners=()) as self._gateway:
-                    task_status.started()
-                    await self.closing.wait()
-                    self._gateway = None
-            except Exception as error:  # raised again below, not in a group
-                failure = error
-            self._connections.cancel_scope.cancel()
-        self._closed.set()
-        if failure is not None:
-            raise failure
+        try:
+            async with (
+                background() as self._connections,
+                open_gateway(engine, self._config, listeners=()) as self._gateway,
+            ):
+                task_status.started()
+                await self.closing.wait()
+                self._gateway = None
+        finally:
+            self._closed.set()
 
     async def _serve(self, gateway: Gateway, line: Line) -> None:
         try:

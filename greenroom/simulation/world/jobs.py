@@ -3,9 +3,9 @@ messages that bodies take are reported."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -13,24 +13,14 @@ from ...actors.jobs import Function, Job, Jobs
 from ...actors.run.api import Run
 from ...protocol.errors import Invalid
 
-
-class Listener(Protocol):
-    """Who hears of bodies."""
-
-    def body_begins(self, run: Run) -> None:
-        """A body takes its first step."""
-
-    def body_takes(self, run: Run, messages: Sequence[Any], *, all_: bool) -> None:
-        """A body has taken messages; with `all_`, those were all that waited."""
-
-    def body_ends(self, run: Run, how: str) -> None:
-        """A body has taken its last step."""
+if TYPE_CHECKING:
+    from .server import Life
 
 
 class ReportingRun(Run):
     """A run that reports the messages that its body takes."""
 
-    def __init__(self, run: Run, listener: Listener) -> None:
+    def __init__(self, run: Run, listener: Life) -> None:
         vars(self).update(vars(run))
         self._listener = listener
 
@@ -48,7 +38,7 @@ class ReportingRun(Run):
 class TracedJobs(Jobs):
     """See the module's text. Jobs that are registered later on are there, too."""
 
-    def __init__(self, jobs: Jobs, listener: Listener) -> None:
+    def __init__(self, jobs: Jobs, listener: Life) -> None:
         super().__init__()
         self._given = jobs
         self._listener = listener

@@ -17,6 +17,7 @@ import msgspec
 import trio
 from msgspec.structs import replace
 
+from ...gateway.background import background
 from ...gateway.client import Client as GatewayClient
 from ...gateway.client import ClientTicket, RunEngine, connect
 from ...protocol.events import Event, Filter
@@ -40,25 +41,18 @@ async def connected(
     if server.gateway is None:
         raise RuntimeError(f"{server.name} has no gateway: serve it with gateway=GatewayConfig()")
     follows, filter = options.get("follow", True), _filter(options.get("filter"))
-    failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
+    async with background() as nursery:
         route = Route(world, name, server, nursery)
-        try:
-            async with connect(_URL, open_stream=route.open_stream, random=route.random, **options) as client:
-                remote = RemoteClient(name, world, server, client, route, follows=follows, filter=filter)
-                world.remotes[remote] = None
-                if follows:
-                    nursery.start_soon(remote.watch)
-                try:
-                    yield remote
-                finally:
-                    route.leave()
-                    del world.remotes[remote]
-        except BaseException as error:  # raised again below, not in a group
-            failure = error
-        nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+        async with connect(_URL, open_stream=route.open_stream, random=route.random, **options) as client:
+            remote = RemoteClient(name, world, server, client, route, follows=follows, filter=filter)
+            world.remotes[remote] = None
+            if follows:
+                nursery.start_soon(remote.watch)
+            try:
+                yield remote
+            finally:
+                route.leave()
+                del world.remotes[remote]
 
 
 class Route:

@@ -103,8 +103,7 @@ class Server:
         what opening it raises, and `Unavailable` if it dies before it is up."""
         if self._life is not None and not self._life.ending:
             raise RuntimeError(f"{self.name} is running: stop it, or crash it, before you start it again")
-        if self._life is not None:
-            await self._life.gone.wait()
+        await self.ended()
         self.options |= options
         self.failure = None
         self.lives += 1
@@ -119,13 +118,12 @@ class Server:
         that what executes gets no more time."""
         if self._life is not None:
             self._life.leave(at_once)
-            await self._life.gone.wait()
+        await self.ended()
 
     async def crash(self) -> None:
         """Kill the process, and wait until nothing of it is left."""
-        if self._life is not None:
-            self._life.die("killed")
-            await self._life.gone.wait()
+        self.kill("killed")
+        await self.ended()
 
     def kill(self, why: str) -> None:
         """The same, from within: the process dies here and now, and whoever calls this must go no further."""
@@ -153,12 +151,7 @@ class Server:
         if disk.files or disk.parts:
             parts = [key for key in disk.parts if key not in disk.undeleted]
             files = {key: file.run for key, file in disk.files.items()}
-            self.judge(self.rules.files, parts, files, at_rest=at_rest, undeleted=disk.undeleted)
-
-    def abandon(self) -> None:
-        """The simulation ends: whatever still lives here dies."""
-        if self._life is not None:
-            self._life.die("the simulation ends")
+            self.judge(self.rules.observations.files, parts, files, at_rest=at_rest, undeleted=disk.undeleted)
 
     async def ended(self) -> None:
         """Wait until the engine has ended, for whatever reason."""
@@ -307,12 +300,12 @@ class Life:
             self._world.check(
                 self.has_disk, f"a body of {run.id} begins, though another engine has the store"
             )
-            self._server.judge(self._server.rules.body_begins, run)
+            self._server.judge(self._server.rules.observations.begins, run)
 
     def body_takes(self, run: Run, messages: Sequence[Any], *, all_: bool) -> None:
         """A body has taken messages; with `all_`, those were all that waited."""
         if not self.dead and self.has_disk:
-            self._server.judge(self._server.rules.body_takes, run.id, messages, all_=all_)
+            self._server.judge(self._server.rules.observations.took, run.id, messages, all_=all_)
 
     def body_ends(self, run: Run, how: str) -> None:
         """A body has taken its last step."""
@@ -320,7 +313,7 @@ class Life:
             self._world.trace.add("body", run.id, f"attempt {run.attempt} {how}")
             if not self.has_disk:
                 return
-            self._server.judge(self._server.rules.body_ends, run.id)
+            self._server.judge(self._server.rules.observations.ends, run.id)
 
     def _ends_with(self, error: BaseException) -> None:
         if self.dead:

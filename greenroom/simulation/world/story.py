@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +16,7 @@ from ...actors.engine.ticket import Ticket
 from ...gateway.client import ClientTicket
 from ...protocol.events import (
     EngineChanged,
+    Event,
     FlowChanged,
     HandleChanged,
     InterruptClosed,
@@ -42,11 +42,6 @@ if TYPE_CHECKING:
 _LONGEST = 160
 _ID = re.compile(r"[0-9a-f]{32}")
 _ACTORS = ("supervisor", "run", "journal", "body")
-
-
-def tell(entries: Iterable[Entry]) -> str:
-    """The story of these entries, a line for each."""
-    return Storyteller().tell(entries)
 
 
 class Storyteller:
@@ -80,7 +75,7 @@ class Storyteller:
                 return self._cut(f"    {_message(who, what)}")
             case "event":
                 by = f" (by {what.by})" if what.by not in ("engine", "body") else ""
-                return self._cut(f"{who} commits {what.seq}: {self._event(what)}") + self.named(by)
+                return self._cut(f"{who} commits {what.seq}: {_event(what)}") + self.named(by)
             case "body":
                 return self._cut(f"body of run {who}: {what}")
             case "fault":
@@ -92,98 +87,71 @@ class Storyteller:
         text = self.named(text)
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
-    # Events in words.
 
-    @singledispatchmethod
-    def _event(self, event: Any) -> str:
-        return type(event).__name__
-
-    @_event.register
-    def _(self, event: RunStateChanged) -> str:
-        run = _about(event)
-        if event.from_ is None:
-            place = "waits in its handle" if event.place is None else f"place {event.place}"
-            return f"{run} is created, {place}: job {event.job}, params {_json(event.params)}"
-        more = [f"attempt {event.attempt}"] if event.attempt else []
-        more += [f"reason {event.reason}"] if event.reason is not None else []
-        more += [f"result {_json(event.result)}"] if event.result is not None else []
-        more += [f"error {event.error!r}"] if event.error is not None else []
-        more += ["its body holds its handle still"] if event.holds_handle else []
-        return f"{run}: {event.from_} -> {event.to}" + (f" ({', '.join(more)})" if more else "")
-
-    @_event.register
-    def _(self, event: RunChanged) -> str:
-        flags = ("place", "detached", "interactive", "streaming", "compacting")
-        changed = {name: getattr(event, name) for name in flags}
-        return f"{_about(event)}: {_options({k: v for k, v in changed.items() if v is not None})}"
-
-    @_event.register
-    def _(self, event: RunProgress) -> str:
-        return f"{_about(event)}: attempt {event.attempt} has come to {event.done} of {event.total}"
-
-    @_event.register
-    def _(self, event: RunLog) -> str:
-        return f"{_about(event)}: attempt {event.attempt} says {event.text!r}"
-
-    @_event.register
-    def _(self, event: RunWaiting) -> str:
-        return (
-            f"{_about(event)}: has waited {event.waited:g} s, behind {', '.join(event.blockers) or 'nobody'}"
-        )
-
-    @_event.register
-    def _(self, event: RunMessage) -> str:
-        return f"{_about(event)}: gets the message {_json(event.message)}"
-
-    @_event.register
-    def _(self, event: InterruptOpened) -> str:
-        return f"{_about(event)}: asks {event.interrupt} under key {event.key!r}"
-
-    @_event.register
-    def _(self, event: InterruptClosed) -> str:
-        return f"{_about(event)}: {event.interrupt} is {event.outcome}: {_json(event.answer)}"
-
-    @_event.register
-    def _(self, event: RunSignal) -> str:
-        return f"{_about(event)}: gets {_json(event.value)} under {event.key!r}"
-
-    @_event.register
-    def _(self, event: NodeStarted) -> str:
-        return f"{_about(event)}: node {event.node} has begun, visit {event.visit}"
-
-    @_event.register
-    def _(self, event: NodeRan) -> str:
-        branch = f" branch {event.branch}" if event.branch is not None else ""
-        worker = f" at {event.worker}" if event.worker is not None else ""
-        more = [f"action {event.action}"] if event.action is not None else []
-        more += [f"try {event.attempt}"] if event.attempt > 1 else []
-        more += [event.error] if event.error is not None else []
-        return (
-            f"{_about(event)}: node {event.node}{branch} has run{worker}: {', '.join([event.status, *more])}"
-        )
-
-    @_event.register
-    def _(self, event: FlowChanged) -> str:
-        version = f" has version {event.version}, {event.status}" if event.version is not None else " is made"
-        return f"flow {event.name}{version}"
-
-    @_event.register
-    def _(self, event: NodeWorkerChanged) -> str:
-        return f"worker {event.worker} is {event.status}{f' at {event.url}' if event.url else ''}"
-
-    @_event.register
-    def _(self, event: LaneChanged) -> str:
-        return f"lane {event.lane} has limit {event.limit}, generation {event.generation}"
-
-    @_event.register
-    def _(self, event: HandleChanged) -> str:
-        if event.freed is not None:
+def _event(event: Event) -> str:
+    match event:
+        case RunStateChanged():
+            return _transition(event)
+        case RunChanged():
+            flags = ("place", "detached", "interactive", "streaming", "compacting")
+            changed = {name: getattr(event, name) for name in flags}
+            return f"{_about(event)}: {_options({k: v for k, v in changed.items() if v is not None})}"
+        case RunProgress():
+            return f"{_about(event)}: attempt {event.attempt} has come to {event.done} of {event.total}"
+        case RunLog():
+            return f"{_about(event)}: attempt {event.attempt} says {event.text!r}"
+        case RunWaiting():
+            behind = ", ".join(event.blockers) or "nobody"
+            return f"{_about(event)}: has waited {event.waited:g} s, behind {behind}"
+        case RunMessage():
+            return f"{_about(event)}: gets the message {_json(event.message)}"
+        case InterruptOpened():
+            return f"{_about(event)}: asks {event.interrupt} under key {event.key!r}"
+        case InterruptClosed():
+            return f"{_about(event)}: {event.interrupt} is {event.outcome}: {_json(event.answer)}"
+        case RunSignal():
+            return f"{_about(event)}: gets {_json(event.value)} under {event.key!r}"
+        case NodeStarted():
+            return f"{_about(event)}: node {event.node} has begun, visit {event.visit}"
+        case NodeRan():
+            return _node_run(event)
+        case FlowChanged(version=None):
+            return f"flow {event.name} is made"
+        case FlowChanged():
+            return f"flow {event.name} has version {event.version}, {event.status}"
+        case NodeWorkerChanged():
+            return f"worker {event.worker} is {event.status}{f' at {event.url}' if event.url else ''}"
+        case LaneChanged():
+            return f"lane {event.lane} has limit {event.limit}, generation {event.generation}"
+        case HandleChanged(freed=None):
+            return f"handle {event.handle} has the draft {_json(event.params)}"
+        case HandleChanged():
             return f"handle {event.handle} is freed from the body of run {event.freed}"
-        return f"handle {event.handle} has the draft {_json(event.params)}"
+        case EngineChanged():
+            draining = ", and drains" if event.draining else ""
+            return f"the engine takes {event.max_concurrent} at once{draining}"
 
-    @_event.register
-    def _(self, event: EngineChanged) -> str:
-        return f"the engine takes {event.max_concurrent} at once{', and drains' if event.draining else ''}"
+
+def _transition(event: RunStateChanged) -> str:
+    run = _about(event)
+    if event.from_ is None:
+        place = "waits in its handle" if event.place is None else f"place {event.place}"
+        return f"{run} is created, {place}: job {event.job}, params {_json(event.params)}"
+    more = [f"attempt {event.attempt}"] if event.attempt else []
+    more += [f"reason {event.reason}"] if event.reason is not None else []
+    more += [f"result {_json(event.result)}"] if event.result is not None else []
+    more += [f"error {event.error!r}"] if event.error is not None else []
+    more += ["its body holds its handle still"] if event.holds_handle else []
+    return f"{run}: {event.from_} -> {event.to}" + (f" ({', '.join(more)})" if more else "")
+
+
+def _node_run(event: NodeRan) -> str:
+    branch = f" branch {event.branch}" if event.branch is not None else ""
+    worker = f" at {event.worker}" if event.worker is not None else ""
+    more = [event.status, *([f"action {event.action}"] if event.action is not None else [])]
+    more += [f"try {event.attempt}"] if event.attempt > 1 else []
+    more += [event.error] if event.error is not None else []
+    return f"{_about(event)}: node {event.node}{branch} has run{worker}: {', '.join(more)}"
 
 
 def _about(event: RunEvent) -> str:

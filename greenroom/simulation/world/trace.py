@@ -8,7 +8,7 @@ same everywhere, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -19,7 +19,7 @@ from ...gateway.client import ClientTicket
 from ...protocol.events import Event
 from ...protocol.records import RunRecord, Snapshot
 from ..determinism.seeded_run import SimulatedClock
-from .story import tell
+from .story import Storyteller
 
 Kind = Literal["step", "command", "reply", "event", "message", "body", "life", "fault", "note"]
 
@@ -94,7 +94,7 @@ class Trace:
 
     def story(self) -> str:
         """All of it in words, with the messages between actors; what is long is cut."""
-        return tell(self.entries)
+        return Storyteller().tell(self.entries)
 
     def events(self) -> Iterator[Event]:
         """The events, in the order in which they were committed."""
@@ -103,36 +103,22 @@ class Trace:
 
 def line(entry: Entry) -> str:
     """An entry as a line of text."""
-    return f"{entry.at:14.6f}  {_WRITERS.get(entry.kind, _other)(entry.who, entry.what)}"
+    return f"{entry.at:14.6f}  {_written(entry.who, entry.kind, entry.what)}"
 
 
-def _command(who: str, what: Command) -> str:
-    return f"{who} #{what.number}: {what.name} {what.arguments.decode()}"
-
-
-def _reply(who: str, what: Answer) -> str:
-    return f"{who} #{what.number} <- {_shown(what.value)}"
-
-
-def _event(who: str, what: Event) -> str:
-    return f"{who} commits {_json(what).decode()}"
-
-
-def _message(who: str, what: Told) -> str:
-    about = f" about {what.run}" if what.run is not None else ""
-    return f"    {what.by} -> {who}: {what.message}{about}"
-
-
-def _other(who: str, what: Any) -> str:
-    return f"{who}: {what}" if who else str(what)
-
-
-_WRITERS: dict[str, Callable[[str, Any], str]] = {
-    "command": _command,
-    "reply": _reply,
-    "event": _event,
-    "message": _message,
-}
+def _written(who: str, kind: Kind, what: Any) -> str:
+    match kind:
+        case "command":
+            return f"{who} #{what.number}: {what.name} {what.arguments.decode()}"
+        case "reply":
+            return f"{who} #{what.number} <- {_shown(what.value)}"
+        case "event":
+            return f"{who} commits {_json(what).decode()}"
+        case "message":
+            about = f" about {what.run}" if what.run is not None else ""
+            return f"    {what.by} -> {who}: {what.message}{about}"
+        case _:
+            return f"{who}: {what}" if who else str(what)
 
 
 def _shown(value: Any) -> str:
@@ -147,12 +133,8 @@ def _shown(value: Any) -> str:
     return _json(value).decode()
 
 
-def _json(value: Any) -> bytes:
-    return _encoder.encode(value)
-
-
 def _stand_in(value: Any) -> str:
     return f"<{getattr(value, '__qualname__', None) or type(value).__qualname__}>"
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_stand_in, order="deterministic")
+_json = msgspec.json.Encoder(enc_hook=_stand_in, order="deterministic").encode

@@ -31,7 +31,7 @@ from ..scenarios.flows.workers import Worker
 from .client import Client
 from .crash import bury, cut_off, is_interrupt
 from .disk import SimulatedDisk
-from .disk_backend import DiskBackend, MemoryBackend, SqliteBackend
+from .disk_backend import Backend, MemoryBackend, SqliteBackend
 from .remote_client import RemoteClient, connected
 from .server import Life, Server
 from .trace import Trace
@@ -271,10 +271,7 @@ class World:
             with self._scope:
                 await self._play_and_stop()
         finally:
-            for worker in self.workers:
-                worker.die()
-            for server in self.servers:
-                server.abandon()
+            self._kill_all()
             self._played.set()
 
     async def _play_and_stop(self) -> None:
@@ -292,11 +289,14 @@ class World:
                 await trio.testing.wait_all_tasks_blocked()  # an engine that crashes may be the reason
                 self.fail(f"the scenario raised {type(error).__name__}: {error}", error)
 
-    def _end_everything(self) -> None:
+    def _kill_all(self) -> None:
         for worker in self.workers:
             worker.die()
         for server in self.servers:
-            server.abandon()
+            server.kill("the simulation ends")
+
+    def _end_everything(self) -> None:
+        self._kill_all()
         if self._task is not None:
             cut_off(self._task, self._scope)
             self.spawn(partial(bury, self._task, self._scope))
@@ -315,7 +315,7 @@ class World:
                 self.trace.add("event", name, event)
             self.judge(rules, rules.commit, batch)
 
-        backend: DiskBackend = MemoryBackend()
+        backend: Backend = MemoryBackend()
         if self._store == "sqlite" or lease_ttl < math.inf:
             backend = SqliteBackend(self.derived("sqlite", name), lease_ttl)
         return SimulatedDisk(backend, self.derived("disk", name), rules, committed, partial(self.fault, name))

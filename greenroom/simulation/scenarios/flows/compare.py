@@ -39,7 +39,7 @@ def compare(rules: Rules, plan: Plan, run: ModelRun) -> str | None:
     for _ in range(_MOST_TRIED):
         if not choices:
             break
-        evidence = _Evidence(rules, plan, run, choices.pop())
+        evidence = Evidence(rules, plan, run, choices.pop())
         wrong = evidence.compare()
         if wrong is None:
             return None
@@ -48,8 +48,8 @@ def compare(rules: Rules, plan: Plan, run: ModelRun) -> str | None:
     return f"run {run.id} is not what a plain interpretation gives: {first}"
 
 
-class _Evidence:
-    """What was committed of one run, as `plain.Facts`."""
+class Evidence:
+    """What was committed of one run: what the interpretation is told."""
 
     def __init__(self, rules: Rules, plan: Plan, run: ModelRun, choices: Sequence[int]) -> None:
         self._rules = rules
@@ -111,6 +111,8 @@ class _Evidence:
     # What the interpretation is told.
 
     def signals(self, *, before_entering: bool) -> list[Signal]:
+        """The signals that are taken before the next node. Those that are taken just before a graph within
+        this one is entered, the rest comes after that."""
         if not self._left:
             self._next_step()
         some = self._choose(len(self._left) + 1) if before_entering else len(self._left)
@@ -135,6 +137,7 @@ class _Evidence:
     def call(
         self, asks: tuple[str, int, str | None], kind: str, name: str, input: Any, params: dict[str, Any]
     ) -> Outcome:
+        """What comes of a call."""
         node, visit, branch = asks
         planned = self._plan.outcome(name, f"{node}:{visit}:{branch or ''}", input, params, kind)
         self._calls[node, visit] = self._calls.get((node, visit), 0) + (branch is not None)
@@ -152,6 +155,7 @@ class _Evidence:
         return planned
 
     def ended(self, node: str, visit: int) -> set[int]:
+        """The branches that had ended when the first failure ended those that were at work beside it."""
         return {
             int(branch)
             for (at, number, branch), row in self._rows.items()
@@ -159,21 +163,25 @@ class _Evidence:
         }
 
     def paused(self) -> bool:
+        """Whether the walk stopped here, to wait."""
         if not self._steps[self._at].waits:
             return False
         self._close()
         return True
 
     def waited_in_vain(self, node: str, visit: int) -> bool:
+        """Whether the time was over before what it waited for had come."""
         row = self._rows.get((node, visit, None))
         return row is not None and row.status == "timeout"
 
     def answer(self, node: str, visit: int) -> Any:
+        """What was answered to the question of an approval: false, if that is null; null, if nobody did."""
         question = f"{node}:{visit}"
         given = self._answers.get(question)
         return False if given is None and question in self._answers else given
 
     def flow(self, name: str, version: int) -> Graph | None:
+        """The graph of another flow."""
         id = self._rules.flows.flows.get(name)
         versions = [row for row in self._rules.flows.versions.values() if row.flow == id]
         if version:
@@ -182,6 +190,7 @@ class _Evidence:
         return _graph(versions[self._choose(len(versions))].definition) if versions else None
 
     def visited(self, step: Visited) -> None:
+        """The walk has made this step."""
         if not self._open:
             self._next_step()
         if self._left:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
-
-from .plan import Outcome
 
 Graph = Mapping[str, Any]
 Signal = tuple[str, Any]
@@ -31,37 +29,6 @@ class Visited:
     visit: int
     done: Done
     action: str
-
-
-class Facts(Protocol):
-    """What the interpretation is told."""
-
-    def signals(self, *, before_entering: bool) -> list[Signal]:
-        """The signals that are taken before the next node. Those that are taken just before a graph within
-        this one is entered, the rest comes after that."""
-
-    def call(
-        self, asks: tuple[str, int, str | None], kind: str, name: str, input: Any, params: dict[str, Any]
-    ) -> Outcome:
-        """What comes of a call."""
-
-    def ended(self, node: str, visit: int) -> set[int]:
-        """The branches that had ended when the first failure ended those that were at work beside it."""
-
-    def paused(self) -> bool:
-        """Whether the walk stopped here, to wait."""
-
-    def waited_in_vain(self, node: str, visit: int) -> bool:
-        """Whether the time was over before what it waited for had come."""
-
-    def answer(self, node: str, visit: int) -> Any:
-        """What was answered to the question of an approval: false, if that is null; null, if nobody did."""
-
-    def flow(self, name: str, version: int) -> Graph | None:
-        """The graph of another flow."""
-
-    def visited(self, step: Visited) -> None:
-        """The walk has made this step."""
 
 
 class Wrong(Exception):

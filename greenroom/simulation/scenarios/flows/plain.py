@@ -1,14 +1,14 @@
 """A plain interpretation of flows: what a definition means, step by step, with nothing that could go wrong.
 
 It is written from the contract, not from the engine: a definition is a JSON value, a step a line or two. What
-it can't know it is told by `Facts`: what services answer, and what people said when.
+it can't know it is told by `Evidence`: what services answer, and what people said when.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -16,14 +16,17 @@ from ....protocol.errors import Invalid
 from ....protocol.flow.expressions import parse_expression
 from ....protocol.flow.paths import Path, Scope, parse_path, parse_source, parse_target
 from ....protocol.values import copied
-from .facts import Done, Facts, Graph, Signal, Visited, Wrong
+from .facts import Done, Graph, Signal, Visited, Wrong
 from .plan import ErrorText, Failed, Ok, Outcome
+
+if TYPE_CHECKING:
+    from .compare import Evidence
 
 
 class Walk:
     """See the module's text."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Evidence) -> None:
         self._facts = facts
         self._visits: Counter[str] = Counter()
         self._levels: list[dict[str, Any]] = []
@@ -85,13 +88,9 @@ class Walk:
     def _call(self, at: _At, kind: str, name: str, input: Any, branch: str | None = None) -> Outcome:
         return self._facts.call((at.path, at.visit, branch), kind, name, copied(input), at.params)
 
-    def _executor(self, at: _At) -> Done:
-        kind = _exec_type(at.node)
+    def _single(self, at: _At) -> Done:
+        kind = "local" if at.node["kind"] == "local" else _exec_type(at.node)
         outcome = self._call(at, kind, at.node.get("func") or at.node.get("service", ""), at.input)
-        return Done(outcome.value) if isinstance(outcome, Ok) else _failed(outcome.code)
-
-    def _local(self, at: _At) -> Done:
-        outcome = self._call(at, "local", at.node.get("func") or at.node["service"], at.input)
         return Done(outcome.value) if isinstance(outcome, Ok) else _failed(outcome.code)
 
     def _choice(self, at: _At) -> Done:
@@ -255,8 +254,8 @@ class _At:
 
 
 _KINDS: dict[str, Callable[[Walk, _At], Done]] = {
-    "executor": Walk._executor,
-    "local": Walk._local,
+    "executor": Walk._single,
+    "local": Walk._single,
     "choice": Walk._choice,
     "parallel": Walk._parallel,
     "foreach": Walk._foreach,
@@ -270,10 +269,6 @@ _KINDS: dict[str, Callable[[Walk, _At], Done]] = {
 
 def _exec_type(node: Graph) -> str:
     return node.get("exec_type") or ("local" if node.get("func") else "http")
-
-
-def _collected(outcome: Outcome) -> Any:
-    return outcome.value if isinstance(outcome, Ok) else {"error": ErrorText(f"{outcome.code}:")}
 
 
 def _failed(code: str) -> Done:

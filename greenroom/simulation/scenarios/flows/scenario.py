@@ -37,9 +37,7 @@ _DEEDS = (*["start_flow"] * 4, *["signal"] * 4, "answer_one", "cancel_flow", "pu
 async def flows(world: World) -> None:
     """The scenario."""
     play = FlowPlay(world)
-    async with play.staged():
-        async for step in world.steps(40):
-            await play.step(step.random)
+    await play.go_through(play.step, 40)
 
 
 class FlowPlay(Play):
