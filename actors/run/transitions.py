@@ -43,11 +43,11 @@ def move(
     was decided at the same time doesn't make the transition then."""
     submission = run.submission
     ends = to in ENDED
-    if ends and run.execution is None and run.generation is not None:
-        # Nothing executes, so the slot is free. Who gets it is started behind this end, by the same commit if
-        # possible.
-        run.effects.tell("supervisor", "", Left(run.id, run.generation, body_waits=False))
     while True:
+        if ends and run.execution is None and run.generation is not None:
+            # Nothing executes, so the slot is free. Who gets it is started behind this end, by the same
+            # commit if possible.
+            run.effects.tell("supervisor", "", Left(run.id, run.generation, body_waits=False))
         event = RunStateChanged(
             seq=0,
             at=0,

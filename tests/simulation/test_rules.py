@@ -563,6 +563,22 @@ def a_recovered_run_behind_others(story: Story) -> None:
     story.pass_time()
 
 
+def one_executes_and_one_waits(story: Story) -> None:
+    story.submit("a", 1, handle="a", lane="side")
+    story.begin("a")
+    story.submit("b", 2, handle="b", lane="side")
+    story.pass_time()
+
+
+def a_lane_passed_over_whose_run_has_ended(story: Story) -> None:
+    one_executes_and_one_waits(story)
+    story.end("a")
+    story.submit("c", 3, handle="c")
+    story.begin("c")
+    story.begin("b")
+    story.pass_time()
+
+
 def a_death_that_is_not_counted(story: Story) -> None:
     story.submit("a", 1, job="resumable")
     story.begin("a")
@@ -710,6 +726,7 @@ BROKEN = {
     an_attempt_that_a_restart_costs: "the attempt was 1",
     an_attempt_that_a_restart_gives: "the attempt was 1",
     a_recovered_run_behind_others: "which comes first",
+    a_lane_passed_over_whose_run_has_ended: "which comes first",
     a_death_that_is_not_counted: "has 0 deaths after a restart, not 1",
     two_suspects_beside_each_other: "are tried beside each other",
     a_suspect_with_two_deaths_beside_another: "it has 2 deaths",
@@ -770,12 +787,25 @@ def test_a_suspect_begins_in_the_commit_by_which_the_one_before_it_is_tried():
 
 def test_a_lane_whose_slot_was_given_back_just_now_may_be_passed_over():
     story = Story()
-    story.submit("a", 1, handle="a", lane="side")
-    story.begin("a")
-    story.submit("b", 2, handle="b", lane="side")
-    story.pass_time()
-    story.end("a")
+    one_executes_and_one_waits(story)
+    story.move("a", "suspended", reason="time", waiting_for="time")
     story.submit("c", 3, handle="c")
+    story.begin("c")
+    story.begin("b")
+    story.pass_time()
+
+    assert not story.rules.faults
+
+
+def test_it_may_also_be_passed_over_if_the_slot_of_a_run_that_has_ended_since_is_given_away():
+    story = Story()
+    one_executes_and_one_waits(story)
+    story.submit("d", 3, handle="d")
+    story.begin("d")
+    story.submit("c", 4, handle="c")
+    story.pass_time()
+    story.move("a", "suspended", reason="time", waiting_for="time")
+    story.end("d")
     story.begin("c")
     story.begin("b")
     story.pass_time()

@@ -8,9 +8,11 @@ An *instant* is what happens at one reading of the clock. The clock of a simulat
 has anything left to do, so at the end of an instant everything that was said in it has had its effect. These
 are the races within one, and all that is accepted of them:
 
-- A slot that is given back is known a moment after its event. A start shows how much was known when it was
-  decided: there was a slot for it then, and room in its lane. What was given back after that may not have
-  been known. So other lanes count only as far as they had room without that.
+- A slot that is given back is known a moment after its event, and in the order of these events. A start shows
+  how much was known when it was decided: there was a slot for it then, and room in its lane. What was given
+  back after that may not have been known. So other lanes count only as far as they had room without that. But
+  the slot of a run that ended while nothing executed is known before its end is committed, and so to each
+  start behind that.
 - A run that was passed over and has left the queue without beginning, because it was cancelled or timed out
   just then, was on its way out. Perhaps it had its slot already, and its start was refused: until the instant
   is over, its lane may have had less room.
@@ -122,7 +124,8 @@ class OrderRules:
         self._lost_grant.add(run.lane)
 
     def gives_back(self, seq: int, run: ModelRun) -> None:
-        """A run gives its slot back; not one that has lost it to a reset or a restart."""
+        """A run gives its slot back, and only its event says so; not one that has lost it to a reset or a
+        restart."""
         self._given_back[run.id] = (seq, run.lane)
 
     def comes_back(self, run: ModelRun) -> None:

@@ -156,7 +156,8 @@ class TransitionRules:
         if to is Status.SUSPENDED:
             run.next_attempts = (run.attempt + (self.recovery.costs_attempt(run, event.reason)),)
         if to is not Status.CANCELLING and to is not Status.RUNNING:
-            if run.holds_slot and not run.restored:
+            known_before = to in ENDED and not event.holds_handle  # nothing executed: it is free from then on
+            if run.holds_slot and not (run.restored or known_before):
                 self.order.gives_back(event.seq, run)
             run.holds_slot = False
         if to in ENDED:
