@@ -163,11 +163,12 @@ class Journal(Actor):
     async def _gather(self) -> None:
         """Take along what actors that can act now are about to send: a commit costs more than some turns."""
         self._carry_out()
-        quiet = 0
-        while quiet < (_QUIET_TURNS if self.machine.gathered > 1 else 1) and self.machine.gathered < _MANY:
+        taken, quiet = self.machine.gathered, 0
+        while quiet < (_QUIET_TURNS if self.machine.gathered > 1 else 1) and taken < _MANY:
             await trio.lowlevel.checkpoint()
             more = self.channel.receive_all_nowait()
             self._receive(more)
+            taken += len(more)  # also what is no change: as much of that as comes would put the commit off
             quiet = 0 if more else quiet + 1
 
     def job_of(self, run: str) -> str | None:

@@ -6,6 +6,7 @@ Nothing is timed here, so it is the same on every machine; `tests/benchmarks` me
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,20 @@ async def test_the_run_that_gets_the_slot_of_another_is_started_by_the_commit_of
     async with open_engine(jobs, store=store, max_concurrent=10) as engine:
         await run_all(engine, "handle")
     assert len(store.commits) <= 1.2 * AT_ONCE / 10 + 5, store.commits
+
+
+async def test_a_commit_is_not_put_off_for_as_long_as_somebody_asks(tmp_path: Path):
+    """What comes in each turn is no change, but is answered with the batch that gathers."""
+    store, turns = CountingFile(tmp_path / "engine.db"), 0
+    async with open_engine(jobs, store=store) as engine, trio.open_nursery() as nursery:
+        before = len(store.commits)
+        for handle in ("one", "another"):
+            nursery.start_soon(partial(engine.submit, "nothing", handle=handle))
+        while len(store.commits) == before and turns < 3000:
+            nursery.start_soon(engine.snapshot)
+            await trio.lowlevel.checkpoint()
+            turns += 1
+    assert turns < 3000
 
 
 async def test_runs_at_once_share_their_commits():

@@ -234,6 +234,32 @@ class Story:
             assert self._stored.get(seq) == expected
         for seq in range(1, self.last_seen + 1):
             assert seq in self._stored or seq in self._events or seq in self._unseen
+        self._check_slots()
+
+    def _check_slots(self) -> None:
+        """In the order of the events, no run starts beyond a limit, nor beside another one of its handle."""
+        limits: dict[str | None, int | None] = {"main": None}
+        slots: dict[str, str] = {}  # the lanes of those that hold one
+        begun: dict[str, str] = {}  # the run of each handle that has begun and not ended
+        for _, event in sorted(self._stored.items()):
+            if event["type"] == "engine_changed":
+                limits[None] = event["max_concurrent"]
+            elif event["type"] == "lane_changed":
+                limits[event["lane"]] = event["limit"]
+            elif event["type"] == "run_changed" and event.get("detached"):
+                slots.pop(event["run"], None)
+            elif event["type"] == "run_state_changed":
+                run, lane, to = event["run"], event["lane"], event["to"]
+                if to == "running":
+                    most, most_in_lane = limits[None], limits.get(lane, 1)
+                    assert most is None or len(slots) < most, event
+                    assert most_in_lane is None or list(slots.values()).count(lane) < most_in_lane, event
+                    slots[run] = lane
+                    assert begun.setdefault(event["handle"], run) == run, event
+                elif to != "cancelling":
+                    slots.pop(run, None)
+                if to in ENDED and begun.get(event["handle"]) == run:
+                    del begun[event["handle"]]
 
     def _check_runs(self, stored: Stored, runs: dict[str, RunRecord]) -> None:
         for id, job in self._submitted.items():

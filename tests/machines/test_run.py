@@ -122,6 +122,15 @@ def test_the_error_of_a_helper_is_raised_in_the_runs_turn() -> None:
 # How a body ends by itself.
 
 
+def test_the_slot_is_given_back_as_the_end_is_sent_and_not_before_the_body_has_ended() -> None:
+    run = executing()
+    run.hold(BodyEnded(Returned(None)))
+    assert run.supervisor() == [Left(run.id, 0)]
+    assert len(run.changes) == 1
+    run.settle()
+    assert run.supervisor() == [Ended(run.id, False)]
+
+
 def test_a_body_that_returns_ends_its_run() -> None:
     run = executing()
     run.returns({"pages": 3})

@@ -659,6 +659,41 @@ def test_a_start_that_comes_while_files_are_deleted_for_a_cancel_executes_nothin
     ]
 
 
+def test_an_end_that_loses_against_a_start_gives_the_slot_back_with_the_change_that_wins() -> None:
+    run = executing("retry")
+    run.body.finished_files = ("one",)
+    run.raises()
+    run.at(5)
+    run.hold(cancelling(run, files="delete"))
+    run.commit()
+    run.help()
+    run.supervisor()
+    run.hold(run.decide_start())
+    run.commit()
+    assert run.supervisor() == []  # it had no slot before
+    run.commit()
+    assert run.status is Status.CANCELLING
+    assert run.supervisor() == [Cancelling(run.id), Left(run.id, 0)]
+    run.commit()
+    assert run.status is Status.CANCELLED
+    assert run.supervisor() == [Ended(run.id, False)]
+    assert len(run.bodies) == 1
+
+
+def test_an_abandoned_body_keeps_the_slot_until_the_end_of_its_run_is_committed() -> None:
+    run = executing()
+    run.cancel()
+    run.now = 10
+    run.hold(TimeHasCome())
+    run.help()
+    run.supervisor()
+    assert len(run.changes) == 1
+    run.hold(BodyEnded(Stopped()))  # put aside
+    assert run.supervisor() == []
+    run.settle()
+    assert run.supervisor() == [Ended(run.id, True), BodyGone(run.id, run.submission.handle)]
+
+
 def test_a_start_that_comes_while_files_are_deleted_for_a_timeout_executes_nothing() -> None:
     run = executing("retry", deadline=6.0)
     run.body.finished_files = ("one",)

@@ -511,6 +511,32 @@ def test_a_slot_that_a_run_was_about_to_get_is_free_when_it_has_ended() -> None:
     assert desk.turn(Left("b", None), RunsEnded([Ended("b", False)])) == ["start c"]
 
 
+def test_the_handle_of_a_run_that_has_given_its_slot_back_is_taken_until_its_end_is_committed() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h"))
+    assert desk.turn(Left("a", 0)) == []
+    assert desk.turn(RunsEnded([Ended("a", False)])) == ["place b 2", "start b"]
+
+
+def test_a_start_that_loses_frees_its_slot_also_where_its_run_ended_by_the_same_commit() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b", "c")
+    desk.turn(Left("a", 0))
+    assert desk.turn(NotStarted("b", 0), RunsEnded([Ended("a", False), Ended("b", False)])) == ["start c"]
+    assert list(desk.machine.order.executing) == ["c"]
+
+
+def test_a_new_run_that_had_the_slot_of_an_end_and_could_not_be_stored_frees_it_again() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a")
+    desk.turn(Left("a", 0), desk.submit("b"))
+    assert desk.turn(StoreIsDown(True), NotStored("b"), desk.submit("c")) == []
+    assert desk.machine.order.executing == {}
+    desk.turn(StoreIsDown(False), RunsEnded([Ended("a", False)]))
+    assert desk.submits("d") == ["create d, start d"]
+
+
 def test_a_queued_run_that_could_not_be_stored_leaves_its_lane() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b", "c")
@@ -698,6 +724,24 @@ def test_a_reset_answers_whoever_waits_for_what_executes() -> None:
     assert desk.answers() == []
 
 
+def test_a_run_whose_slot_is_free_before_its_end_is_committed_is_not_detached_by_a_reset() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b", "c")
+    assert desk.turn(Left("a", 0)) == ["start b"]
+    assert desk.turn(ResetLanes("ann", Reply())) == ["lane_changed main", "run_changed b", "start c"]
+    assert [change.generation for change in desk.changes()] == [None, None, 1]
+    assert desk.turn(RunsEnded([Ended("a", False)])) == []
+    assert list(desk.machine.order.executing) == ["c"]
+
+
+def test_a_slot_of_before_a_reset_that_is_given_back_as_its_run_ends_frees_nothing() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b", "c")
+    assert desk.turn(ResetLanes("ann", Reply()), Left("a", 0))[-1] == "start b"
+    assert desk.turn(RunsEnded([Ended("a", False)])) == []
+    assert desk.ends("b", generation=1) == ["start c"]
+
+
 # Waiting for what executes.
 
 
@@ -713,6 +757,17 @@ def test_whoever_waits_for_what_executes_is_answered_when_it_has_ended() -> None
     desk.waits("b")
     assert desk.answer(reply) is True
     assert desk.machine.waiters == 0
+
+
+def test_whoever_waits_is_answered_behind_the_end_that_gave_the_slot_back() -> None:
+    desk = Desk(limit=1)
+    desk.submits("a", "b")
+    reply: Reply[bool] = Reply()
+    desk.turn(WaitForActive(reply))
+    assert desk.turn(Left("a", 0)) == ["start b"]
+    assert desk.answer(reply) is True  # through the journal, which has the end of a already
+    assert desk.turn(RunsEnded([Ended("a", False)])) == []
+    assert desk.answers() == []
 
 
 def test_where_nothing_executes_nobody_waits() -> None:

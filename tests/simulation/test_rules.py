@@ -564,6 +564,22 @@ def a_recovered_run_behind_others(story: Story) -> None:
     story.pass_time()
 
 
+def one_executes_and_one_waits(story: Story) -> None:
+    story.submit("a", 1, handle="a", lane="side")
+    story.begin("a")
+    story.submit("b", 2, handle="b", lane="side")
+    story.pass_time()
+
+
+def a_lane_passed_over_whose_run_has_ended(story: Story) -> None:
+    one_executes_and_one_waits(story)
+    story.end("a")
+    story.submit("c", 3, handle="c")
+    story.begin("c")
+    story.begin("b")
+    story.pass_time()
+
+
 def a_death_that_is_not_counted(story: Story) -> None:
     story.submit("a", 1, job="resumable")
     story.begin("a")
@@ -711,6 +727,7 @@ BROKEN = {
     an_attempt_that_a_restart_costs: "the attempt was 1",
     an_attempt_that_a_restart_gives: "the attempt was 1",
     a_recovered_run_behind_others: "which comes first",
+    a_lane_passed_over_whose_run_has_ended: "which comes first",
     a_death_that_is_not_counted: "has 0 deaths after a restart, not 1",
     two_suspects_beside_each_other: "are tried beside each other",
     a_suspect_with_two_deaths_beside_another: "it has 2 deaths",
@@ -769,16 +786,18 @@ def test_a_suspect_begins_in_the_commit_by_which_the_one_before_it_is_tried():
     assert not story.rules.faults
 
 
-def test_a_lane_whose_slot_was_given_back_just_now_may_be_passed_over():
+@pytest.mark.parametrize("frees", ["it waits", "it ends"])
+def test_a_lane_whose_slot_was_given_back_just_now_is_not_passed_over(frees: str):
     story = Story()
-    story.submit("a", 1, handle="a", lane="side")
-    story.begin("a")
-    story.submit("b", 2, handle="b", lane="side")
-    story.pass_time()
-    story.end("a")
+    one_executes_and_one_waits(story)
+    if frees == "it waits":
+        story.move("a", "suspended", reason="time", waiting_for="time")
+    else:
+        story.end("a")
     story.submit("c", 3, handle="c")
     story.begin("c")
     story.begin("b")
     story.pass_time()
 
-    assert not story.rules.faults
+    (fault,) = story.rules.faults
+    assert "began before run b" in fault

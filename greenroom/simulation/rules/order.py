@@ -1,16 +1,14 @@
 """Rules 2 and 3 (and of 7, that no slot is lost): limits at the grant, and the order of places.
 
 Whoever gives the slots commits each start, each creation, each new place and each change of a limit in the
-order in which it has decided them. So limits, generations and draining are compared at each start as they
-stand before it, and a queued run with a lower place that is there has been passed over.
+order in which it has decided them, and hears of each slot that is given back before any start that is
+committed behind that. So slots, limits, generations and draining are compared at each start as they stand
+before it, and a queued run with a lower place that is there has been passed over.
 
 An *instant* is what happens at one reading of the clock. The clock of a simulation moves on only when no task
 has anything left to do, so at the end of an instant everything that was said in it has had its effect. These
 are the races within one, and all that is accepted of them:
 
-- A slot that is given back is known a moment after its event. A start shows how much was known when it was
-  decided: there was a slot for it then, and room in its lane. What was given back after that may not have
-  been known. So other lanes count only as far as they had room without that.
 - A run that was passed over and has left the queue without beginning, because it was cancelled or timed out
   just then, was on its way out. Perhaps it had its slot already, and its start was refused: until the instant
   is over, its lane may have had less room.
@@ -56,10 +54,6 @@ class OrderRules:
         self._tried_one = False  # whether a suspect has had a body in this instant
         self._let_go: set[str] = set()  # suspects with bodies that a reset has allowed others beside
         self._awake: set[str] = set()  # runs whose waits were over when the instant began
-        self._given_back: dict[str, tuple[int, str]] = {}  # slots, in this instant: by run, seq and lane
-        self._known = (
-            0  # the seq up to which a start of this instant shows that what was given back was known
-        )
         self._lost_grant: set[str] = set()  # lanes that a run left that may have been granted a slot
         self._just_back: set[str] = set()  # runs that gave their slot back in this instant and want another
 
@@ -80,7 +74,6 @@ class OrderRules:
         draining = model.draining[-1][1]
         if draining and not _privileged(run):
             return "the engine is draining"
-        self._note_what_was_known(run, model.max_concurrent - len(holders), limit, len(in_lane))
         for other in model.pending.values():
             if self._is_passed_over(other, run, draining=draining):
                 same_lane = other.lane == run.lane
@@ -94,17 +87,6 @@ class OrderRules:
         self._begun[run.id] = event.seq
         return None
 
-    def _note_what_was_known(self, run: ModelRun, free: int, limit: int | None, in_lane: int) -> None:
-        """A run begins: from its own slot to those that were needed for it, what was given back is known."""
-        own = self._given_back.pop(run.id, None)
-        if own is not None:
-            self._known = max(self._known, own[0])
-        seqs = [seq for seq, _ in self._given_back.values()]
-        self._known = max(self._known, _needed(seqs, free))
-        if limit is not None:
-            seqs = [seq for seq, lane in self._given_back.values() if lane == run.lane]
-            self._known = max(self._known, _needed(seqs, limit - in_lane))
-
     def _is_passed_over(self, other: ModelRun, run: ModelRun, *, draining: bool) -> bool:
         stands = other.stands_in_queue or (other.status is Status.SUSPENDED and other.id in self._awake)
         if not stands or other is run or (other.place or 0) > (run.place or 0):
@@ -114,16 +96,11 @@ class OrderRules:
         limit = self._model.lane(other.lane).limit
         if other.lane == run.lane or limit is None:
             return True
-        unknown = sum(seq > self._known for seq, lane in self._given_back.values() if lane == other.lane)
-        return len(self._model.holders(other.lane)) + unknown < limit
+        return len(self._model.holders(other.lane)) < limit
 
     def left_queue(self, run: ModelRun) -> None:
         """A run left its lane's queue without beginning, or what it waited for without asking for a slot."""
         self._lost_grant.add(run.lane)
-
-    def gives_back(self, seq: int, run: ModelRun) -> None:
-        """A run gives its slot back; not one that has lost it to a reset or a restart."""
-        self._given_back[run.id] = (seq, run.lane)
 
     def comes_back(self, run: ModelRun) -> None:
         """A run gave its slot back, and wants another one."""
@@ -132,8 +109,6 @@ class OrderRules:
     def lane_changed(self, event: LaneChanged, generation: int) -> None:
         """A lane is about to get another limit, or was reset: nobody need give back its slots any more."""
         if event.generation != generation:
-            given_back = self._given_back.items()
-            self._given_back = {run: (seq, lane) for run, (seq, lane) in given_back if lane != event.lane}
             self._let_go |= {run.id for run in self._on_trial()}
 
     def _suspects(self) -> list[ModelRun]:
@@ -193,15 +168,8 @@ class OrderRules:
         self._begun.clear()
         self._passed_over.clear()
         self._tried_one = bool(self._suspects())
-        self._given_back.clear()
-        self._known = self._model.seq
         self._lost_grant.clear()
         self._just_back.clear()
-
-
-def _needed(given_back: list[int], free: int) -> int:
-    """The seq up to which what was given back must be known, for there to be a free slot among so many."""
-    return given_back[-free] if 0 < free <= len(given_back) else 0
 
 
 def _privileged(run: ModelRun) -> bool:

@@ -146,8 +146,6 @@ class TransitionRules:
         if to is Status.SUSPENDED:
             run.next_attempts = (run.attempt + (self.recovery.costs_attempt(run, event.reason)),)
         if to is not Status.CANCELLING and to is not Status.RUNNING:
-            if run.holds_slot and not run.restored:
-                self.order.gives_back(event.seq, run)
             run.holds_slot = False
         if to in ENDED:
             self._ended(event, run)

@@ -37,6 +37,7 @@ class Bodies:
         self.rules: Rules  # of the server; set when there is one
         self.kill: Callable[[str], None]  # the server's process; likewise
         self.letting_go = trio.Event()  # what takes long in a body ends when this is set
+        self.first: Plan = []  # what each does before its plan
         self._register("plain")
         self._register("retried", max_attempts=3, backoff=1.0)
         self._register("polite", cancel="cooperative", max_attempts=2, backoff=0.0)
@@ -50,7 +51,7 @@ class Bodies:
         @self.jobs.job(name, grace=GRACE, **options)
         async def body(run: Run, params: dict[str, Any]) -> int:
             tries: list[Plan] = params.get("tries", [[]])
-            for step in tries[min(run.attempt, len(tries)) - 1]:
+            for step in (*self.first, *tries[min(run.attempt, len(tries)) - 1]):
                 await self._perform(run, *step)
                 self.look(run)
             return run.attempt

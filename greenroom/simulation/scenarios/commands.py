@@ -119,6 +119,8 @@ class Play:
         self.bodies.kill = self.server.kill
         if self.world.derived("deletes").random() < 0.3:  # on this machine they take their time
             self.server.disk.delete_delay = (0.0, 4.0)
+        if self.world.derived("files").random() < 0.25:  # so that cancels have something to delete
+            self.bodies.first = [["write", "first.txt", 0.0, True]]
 
     async def step(self, random: Random) -> None:
         """Let something happen."""
