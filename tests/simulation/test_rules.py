@@ -811,3 +811,20 @@ def test_it_may_also_be_passed_over_if_the_slot_of_a_run_that_has_ended_since_is
     story.pass_time()
 
     assert not story.rules.faults
+
+
+def test_a_file_is_gone_where_a_later_run_has_replaced_and_deleted_it_in_one_instant():
+    story = Story()
+    story.submit("a", 1)
+    story.begin("a")
+    story.commit(FileFinished("a", "x.txt"))
+    story.end("a")
+    story.rules.files([], {("h", "x.txt"): "a"}, at_rest=False)
+    story.submit("b", 2)
+    story.begin("b")
+    story.commit(FileFinished("b", "x.txt"), FilesDoomed("b"))
+    story.move("b", "cancelling")
+    story.end("b", "cancelled")
+    story.rules.files([], {}, at_rest=False)
+
+    assert not story.rules.faults

@@ -205,13 +205,24 @@ class ObservationRules:
             if (id, path) not in self._model.recorded:
                 self._fault(f"{path} of handle {handle} has its name, which {id} has not recorded")
         for (handle, path), id in self._files.items():
-            if (handle, path) not in files and not self._is_deleted(id):
+            if (handle, path) not in files and not (self._is_deleted(id) or self._is_replaced(id, path)):
                 self._fault(f"{path} of handle {handle} is gone, which {self._model.runs[id]} had finished")
         self._files = dict(files)
 
     def _is_deleted(self, id: str) -> bool:
         run = self._model.runs[id]
         return run.doomed and run.ended and run.status is not Status.SUCCEEDED
+
+    def _is_replaced(self, id: str, path: str) -> bool:
+        """Whether a later run of the handle has put its own file there and deleted that, perhaps just now."""
+        run = self._model.runs[id]
+        later = (self._model.runs[other] for other, name in self._model.recorded if name == path)
+        return any(
+            other.handle == run.handle
+            and (other.place or 0) > (run.place or 0)
+            and self._is_deleted(other.id)
+            for other in later
+        )
 
     # Clients.
 
