@@ -828,3 +828,33 @@ def test_a_file_is_gone_where_a_later_run_has_replaced_and_deleted_it_in_one_ins
     story.rules.files([], {}, at_rest=False)
 
     assert not story.rules.faults
+
+
+def test_the_files_of_a_run_may_be_gone_before_its_end():
+    story = Story()
+    story.submit("a", 1)
+    story.begin("a")
+    story.commit(FileFinished("a", "x.txt"))
+    story.rules.files([], {("h", "x.txt"): "a"}, at_rest=False)
+    story.commit(FilesDoomed("a"))
+    story.move("a", "cancelling")
+    story.rules.files([], {}, at_rest=False)
+    assert not story.rules.faults
+
+    story.end("a")  # but then it has kept its files
+    story.rules.files([], {}, at_rest=False)
+    assert "is gone" in story.rules.faults[0]
+
+
+def test_a_run_that_had_crossed_its_cancel_is_being_cancelled_first_after_a_restart():
+    story = Story()
+    story.submit("a", 1, job="resumable")
+    story.commit(FilesDoomed("a"))
+    story.begin("a")
+    story.pass_time()
+    story.restart()
+    story.move("a", "cancelling")
+    story.move("a", "cancelled")
+    story.pass_time()
+
+    assert not story.rules.faults
