@@ -801,3 +801,50 @@ def test_a_lane_whose_slot_was_given_back_just_now_is_not_passed_over(frees: str
 
     (fault,) = story.rules.faults
     assert "began before run b" in fault
+
+
+def test_a_file_is_gone_where_a_later_run_has_replaced_and_deleted_it_in_one_instant():
+    story = Story()
+    story.submit("a", 1)
+    story.begin("a")
+    story.commit(FileFinished("a", "x.txt"))
+    story.end("a")
+    story.rules.files([], {("h", "x.txt"): "a"}, at_rest=False)
+    story.submit("b", 2)
+    story.begin("b")
+    story.commit(FileFinished("b", "x.txt"), FilesDoomed("b"))
+    story.move("b", "cancelling")
+    story.end("b", "cancelled")
+    story.rules.files([], {}, at_rest=False)
+
+    assert not story.rules.faults
+
+
+def test_the_files_of_a_run_may_be_gone_before_its_end():
+    story = Story()
+    story.submit("a", 1)
+    story.begin("a")
+    story.commit(FileFinished("a", "x.txt"))
+    story.rules.files([], {("h", "x.txt"): "a"}, at_rest=False)
+    story.commit(FilesDoomed("a"))
+    story.move("a", "cancelling")
+    story.rules.files([], {}, at_rest=False)
+    assert not story.rules.faults
+
+    story.end("a")  # but then it has kept its files
+    story.rules.files([], {}, at_rest=False)
+    assert "is gone" in story.rules.faults[0]
+
+
+def test_a_run_that_had_crossed_its_cancel_is_being_cancelled_first_after_a_restart():
+    story = Story()
+    story.submit("a", 1, job="resumable")
+    story.commit(FilesDoomed("a"))
+    story.begin("a")
+    story.pass_time()
+    story.restart()
+    story.move("a", "cancelling")
+    story.move("a", "cancelled")
+    story.pass_time()
+
+    assert not story.rules.faults

@@ -206,14 +206,28 @@ class ObservationRules:
                 self._fault(f"{path} of handle {handle} is left, but {self._model.runs[id]} was to delete it")
             if (id, path) not in self._model.recorded:
                 self._fault(f"{path} of handle {handle} has its name, which {id} has not recorded")
+        unjudged: dict[tuple[str, str], str] = {}
         for (handle, path), id in self._files.items():
-            if (handle, path) not in files and not self._is_deleted(id):
-                self._fault(f"{path} of handle {handle} is gone, which {self._model.runs[id]} had finished")
-        self._files = dict(files)
+            run = self._model.runs[id]
+            if (handle, path) in files or self._is_deleted(id) or self._is_replaced(run, path):
+                continue
+            if run.doomed and not run.ended:  # its files go first, and a crash may come before its end
+                unjudged[handle, path] = id
+            else:
+                self._fault(f"{path} of handle {handle} is gone, which {run} had finished")
+        self._files = unjudged | dict(files)
 
     def _is_deleted(self, id: str) -> bool:
         run = self._model.runs[id]
         return run.doomed and run.ended and run.status is not Status.SUCCEEDED
+
+    def _is_replaced(self, run: ModelRun, path: str) -> bool:
+        """Whether a later run of the handle has put its own file there and deleted that, perhaps just now."""
+        later = (self._model.runs[id] for id, name in self._model.recorded if name == path)
+        return any(
+            other.handle == run.handle and (other.place or 0) > (run.place or 0) and other.doomed
+            for other in later
+        )
 
     # Clients.
 

@@ -122,8 +122,9 @@ class OrderRules:
         suspects = [run for run in self._suspects() if run.id not in self._let_go]
         return [run for run in suspects if run.deaths > 1 or run in holders]
 
-    def end_instant(self, awake: set[str], *, leaving: bool) -> None:
-        """The clock moves on. `awake` are suspended runs whose waits are over."""
+    def end_instant(self, awake: set[str], about_to_end: set[str], *, leaving: bool) -> None:
+        """The clock moves on. `awake` are suspended runs whose waits are over; who is `about_to_end` gets no
+        slot any more."""
         model = self._model
         for id in awake:
             model.pending[id].waits_for_slot = True
@@ -131,24 +132,28 @@ class OrderRules:
         if len(on_trial) > 1:
             self._fault(f"after {model.seq}, {on_trial} are tried beside each other, after a death")
         if not leaving:
-            self._judge_order()
-            self._judge_free_slots(on_trial)
+            self._judge_order(about_to_end)
+            self._judge_free_slots(on_trial, about_to_end)
         for id in awake:
             model.pending[id].waits_for_slot = False
         self._awake = awake
         self._new_instant()
 
-    def _judge_order(self) -> None:
+    def _judge_order(self, about_to_end: set[str]) -> None:
         for passed in self._passed_over:
             run = passed.run
-            if run.id in self._model.deleting or (passed.suspect and self._tried_one):
+            if (
+                run.id in self._model.deleting
+                or run.id in about_to_end
+                or (passed.suspect and self._tried_one)
+            ):
                 continue
             if not passed.same_lane and run.lane in self._lost_grant:
                 continue
             if run.stands_in_queue or self._begun.get(run.id, 0) > passed.seq:
                 self._fault(f"at {passed.seq}, {passed.begun} began before {run}, which comes first")
 
-    def _judge_free_slots(self, on_trial: list[ModelRun]) -> None:
+    def _judge_free_slots(self, on_trial: list[ModelRun], about_to_end: set[str]) -> None:
         model, suspects = self._model, self._suspects()
         if len(model.holders()) >= model.max_concurrent:
             return
@@ -159,7 +164,11 @@ class OrderRules:
                 continue
             for run in queue:
                 before = suspects if run.deaths > 1 else on_trial
-                held_up = run.id in model.deleting or (run.is_suspect and any(o is not run for o in before))
+                held_up = (
+                    run.id in model.deleting
+                    or run.id in about_to_end
+                    or (run.is_suspect and any(o is not run for o in before))
+                )
                 if not held_up and (not draining or _privileged(run)):
                     self._fault(f"after {model.seq}, a slot is free, yet {run} is left waiting")
                     break

@@ -138,6 +138,8 @@ class RecoveryRules:
         registered = self.job(run).registered
         if run.status is Status.QUEUED:
             return None if registered else {(Status.REJECTED, "rejected"), *_OTHER_ENDS}
+        if run.status is Status.RUNNING and run.doomed:  # its start had crossed the cancel
+            return {(Status.CANCELLING, run.reason)}
         if run.status is Status.CANCELLING or run.doomed:
             return {(Status.CANCELLED, run.reason)}
         if run.status is Status.SUSPENDED and not registered:

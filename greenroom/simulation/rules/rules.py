@@ -97,7 +97,8 @@ class Rules:
         if not self.recovery.settled:
             self.recovery.settle(now)
         may_rest = self.is_left or self.recovery.patient
-        self.order.end_instant(self.observations.awake(now) | self.flows.awake(), leaving=may_rest)
+        awake = self.observations.awake(now) | self.flows.awake()
+        self.order.end_instant(awake, self.time_limits.about_to_end(), leaving=may_rest)
         if not self.is_left:
             self.flows.end_instant()
             self.time_limits.end_instant()

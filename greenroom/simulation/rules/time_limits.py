@@ -17,6 +17,7 @@ from ...protocol.events import RunStateChanged
 from ...protocol.states import Status
 from ..model.state import ModelRun, ModelState
 
+_AT_ONCE = 0.001
 _SLACK = 0.01
 _NOTICED_WITHIN = 6.0
 """Seconds within which an engine notices that its store is back: its longest pause between two tries, and the
@@ -79,6 +80,12 @@ class TimeLimitRules:
             if not run.aged and run.status is Status.QUEUED:
                 self._judge_late(run, "queue_timeout", run.submitted_at, now - run.submitted_at)
 
+    def about_to_end(self) -> set[str]:
+        """Runs that get no slot any more, because their time is over within a moment."""
+        soon = self._now() + _AT_ONCE
+        known = [run for run in self._model.pending.values() if not run.aged]
+        return {run.id for run in known if _ends_by(run, soon - run.submitted_at)}
+
     def _executed(self, run: ModelRun, now: float) -> float:
         if run.status is not Status.RUNNING or run.executes_since is None or run.restored:
             return 0.0
@@ -94,3 +101,8 @@ class TimeLimitRules:
 
 def _seconds(limit: float | None) -> float:
     return math.inf if limit is None else limit
+
+
+def _ends_by(run: ModelRun, waited: float) -> bool:
+    queue_timeout = run.terms.queue_timeout if run.status is Status.QUEUED else None
+    return _seconds(run.terms.deadline) <= waited or _seconds(queue_timeout) <= waited

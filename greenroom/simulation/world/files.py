@@ -56,7 +56,7 @@ class DiskFiles:
         """The same, and remember what of these runs could not be deleted, which the engine can't be blamed
         for."""
         try:
-            if not self._owner.dead:
+            if runs and not self._owner.dead:  # what is gone already takes no time
                 await self._disk.take_time_to_delete(runs)
             await self.reach(what)
         except BaseException:
