@@ -809,13 +809,13 @@ def test_a_file_is_gone_where_a_later_run_has_replaced_and_deleted_it_in_one_ins
     story.begin("a")
     story.commit(FileFinished("a", "x.txt"))
     story.end("a")
-    story.rules.files([], {("h", "x.txt"): "a"}, at_rest=False)
+    story.rules.observations.files([], {("h", "x.txt"): "a"}, at_rest=False, undeleted=())
     story.submit("b", 2)
     story.begin("b")
     story.commit(FileFinished("b", "x.txt"), FilesDoomed("b"))
     story.move("b", "cancelling")
     story.end("b", "cancelled")
-    story.rules.files([], {}, at_rest=False)
+    story.rules.observations.files([], {}, at_rest=False, undeleted=())
 
     assert not story.rules.faults
 
@@ -825,14 +825,14 @@ def test_the_files_of_a_run_may_be_gone_before_its_end():
     story.submit("a", 1)
     story.begin("a")
     story.commit(FileFinished("a", "x.txt"))
-    story.rules.files([], {("h", "x.txt"): "a"}, at_rest=False)
+    story.rules.observations.files([], {("h", "x.txt"): "a"}, at_rest=False, undeleted=())
     story.commit(FilesDoomed("a"))
     story.move("a", "cancelling")
-    story.rules.files([], {}, at_rest=False)
+    story.rules.observations.files([], {}, at_rest=False, undeleted=())
     assert not story.rules.faults
 
     story.end("a")  # but then it has kept its files
-    story.rules.files([], {}, at_rest=False)
+    story.rules.observations.files([], {}, at_rest=False, undeleted=())
     assert "is gone" in story.rules.faults[0]
 
 
