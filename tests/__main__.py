@@ -31,7 +31,7 @@ def main() -> None:
         os.environ["PYTHONPYCACHEPREFIX"] = str(python.parent.parent / "compiled")
     os.chdir(ROOT)
     workers = 2 * (os.cpu_count() or 1)  # many tests wait for servers, disks and real time
-    os.execv(python, [str(python), "-m", "pytest", "-n", str(workers), *sys.argv[1:]])
+    os.execv(python, [str(python), "-m", "pytest", "-n", str(workers), "--dist", "worksteal", *sys.argv[1:]])
 
 
 def install_programs() -> None:
