@@ -1,8 +1,7 @@
 """One load on an engine of whichever version is imported: `python -m tests.benchmarks.loads LOAD`.
 
 The load is JSON, and so is what it took. A process of its own for each, so that none inherits the memory of
-another, and versions can take turns. Only the public names of the package are used: older versions have them,
-too.
+another, and versions can take turns. Only names are used that older versions have, too.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import trio
 
 import greenroom
 from greenroom import Engine, Ticket, open_engine
+from greenroom.persistence.migrating import upgrade
 
 from . import memory
 from .memory import garbage_collections, jobs
@@ -147,8 +147,11 @@ def main(load: Load) -> Took:
         return beside_channels(load)
     if load.kind == "backlog":
         return drain(load)
+    if load.store == "memory":
+        return trio.run(carry_out, load, "memory:")
     if load.store != "sqlite":
-        return trio.run(carry_out, load, "memory:" if load.store == "memory" else load.store)
+        trio.run(upgrade, load.store)
+        return trio.run(carry_out, load, load.store)
     with tempfile.TemporaryDirectory(prefix="greenroom-") as folder:
         return trio.run(carry_out, load, f"sqlite:///{folder}/engine.db")
 
