@@ -6,7 +6,7 @@ Every command is one message and one reply; what an answer says is committed.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 import trio
@@ -16,6 +16,7 @@ from ...protocol.codec import JSON, place_and_reason
 from ...protocol.errors import Conflict, Draining, Invalid, NoActiveRun, NotFound, Unavailable
 from ...protocol.events import Event, Filter
 from ...protocol.fold import Projection
+from ...protocol.jobs import AnyJob, JobFunction, typed_job
 from ...protocol.names import check_name, lane_name
 from ...protocol.patterns import Within
 from ...protocol.records import RunRecord, Snapshot
@@ -59,6 +60,8 @@ from .entry_point import Caller, EntryPoint
 from .ticket import Ticket
 from .watchdog import Watch
 
+P = TypeVar("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 _PAGE_BYTES = 1 << 22
@@ -93,6 +96,7 @@ class Engine:
         self._watch = watch
         self._settled = settled
 
+    @overload
     async def submit(
         self,
         job: str,
@@ -101,18 +105,40 @@ class Engine:
         params: Any = None,
         by: str = "app",
         **options: Unpack[SubmitKeywords],
-    ) -> Ticket:
-        """Submit a run of a job; returns when it is committed."""
-        submitted = SubmitOptions(job=job, handle=handle, params=params, **options)
-        accepted, ended = await self._entry.submit(submitted, Caller(by))
-        return Ticket(accepted.run, accepted.joined, ended, self)
+    ) -> Ticket[Any]: ...
 
-    async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket:
+    @overload
+    async def submit(
+        self,
+        job: JobFunction[P, R, ..., Any],
+        *,
+        handle: str,
+        params: P | None = None,
+        by: str = "app",
+        **options: Unpack[SubmitKeywords],
+    ) -> Ticket[R]: ...
+
+    async def submit(
+        self,
+        job: str | AnyJob,
+        *,
+        handle: str,
+        params: Any = None,
+        by: str = "app",
+        **options: Unpack[SubmitKeywords],
+    ) -> Ticket[Any]:
+        """Submit a run of a job, given by its name or its function; returns when it is committed."""
+        name = self._entry.name_of(job)
+        submitted = SubmitOptions(job=name, handle=handle, params=params, **options)
+        accepted, ended = await self._entry.submit(submitted, Caller(by))
+        return Ticket(accepted.run, accepted.joined, ended, self, typed_job(job))
+
+    async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket[Any]:
         """The same, for flows and the gateway."""
         accepted, ended = await self._entry.submit(options, Caller(by))
         return Ticket(accepted.run, accepted.joined, ended, self)
 
-    async def rerun(self, run_id: str, *, by: str = "app") -> Ticket:
+    async def rerun(self, run_id: str, *, by: str = "app") -> Ticket[Any]:
         """Submit a run anew, with the same job, handle, lane, kind and parameters."""
         run = await self.get_run(run_id)
         return await self.submit(

@@ -16,6 +16,7 @@ import trio
 from ...persistence.store import Memo, Terms
 from ...protocol.errors import Conflict, Unavailable
 from ...protocol.fold import Projection
+from ...protocol.jobs import AnyJob
 from ...protocol.names import check_name, lane_name
 from ...protocol.parameters import plain_params
 from ...protocol.records import RunRecord
@@ -111,6 +112,10 @@ class EntryPoint:
                 return found
         await trio.lowlevel.checkpoint()
         return self._journal.look_now(read)
+
+    def name_of(self, job: str | AnyJob) -> str:
+        """See `Jobs.name_of`."""
+        return self._jobs.name_of(job)
 
     def lane_of(self, job: str) -> str:
         """The lane of a job's runs for which none is named."""

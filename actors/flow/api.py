@@ -191,7 +191,7 @@ class Flows:
         handle: str | None = None,
         by: str = "app",
         **options: Unpack[SubmitKeywords],
-    ) -> Ticket:
+    ) -> Ticket[Any]:
         """Submit a run of a flow, given by its name or id. Without a handle it gets one of its own, which is
         `task:` and its id."""
         return await self._engine.submit_options(

@@ -87,7 +87,7 @@ class LimitedEngine(_Denied):
 
     # New runs.
 
-    async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket:
+    async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket[Any]:
         self._scope.check_handle("task:" if options.handle is None else options.handle)
         self._check_new(options)
         async with told_within(self._scope):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 import trio
@@ -18,6 +18,7 @@ from ...protocol.errors import GreenroomError, Invalid, Unavailable
 from ...protocol.events import Event, Filter, RunStateChanged, RunWaiting
 from ...protocol.flow.commands import Signal
 from ...protocol.fold import Projection
+from ...protocol.jobs import AnyJob, JobFunction, job_name, typed_job
 from ...protocol.names import check_name
 from ...protocol.parameters import plain_params
 from ...protocol.parts import joined
@@ -40,6 +41,9 @@ from .iterating import Iterating, still_executing
 from .link import Link
 from .ticket import ClientTicket
 from .workers import ClientWorkers
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 logger = logging.getLogger("greenroom.client")
 
@@ -95,6 +99,7 @@ class Client:
 
     # Runs.
 
+    @overload
     async def submit(
         self,
         job: str,
@@ -102,22 +107,46 @@ class Client:
         handle: str,
         params: Any = None,
         **options: Unpack[SubmitKeywords],
-    ) -> ClientTicket:
-        """Submit a run of a job; returns when it is committed.
+    ) -> ClientTicket[Any]: ...
+
+    @overload
+    async def submit(
+        self,
+        job: JobFunction[P, R, ..., Any],
+        *,
+        handle: str,
+        params: P | None = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> ClientTicket[R]: ...
+
+    async def submit(
+        self,
+        job: str | AnyJob,
+        *,
+        handle: str,
+        params: Any = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> ClientTicket[Any]:
+        """Submit a run of a job, given by its name or its function; returns when it is committed.
 
         It is sent again if the connection is lost, and still happens once: without a `request_id`, one is
         drawn. `on_wait` is called when the gateway tells that the run waits for long.
         """
-        check_name("job", job)
+        name = check_name("job", job_name(job))
         check_name("handle", handle)
         if params is not None:
             params = json_value(plain_params(params, None), "params", None)
-        given = SubmitOptions(job=job, handle=handle, params=params, **options)
-        return await self.send_submission(given, partial(wire.Submit, job=job, params=params))
+        given = SubmitOptions(job=name, handle=handle, params=params, **options)
+        return await self.send_submission(
+            given, partial(wire.Submit, job=name, params=params), typed_job(job)
+        )
 
     async def send_submission(
-        self, options: SubmitOptions, command: Callable[..., SubmitCommand]
-    ) -> ClientTicket:
+        self,
+        options: SubmitOptions,
+        command: Callable[..., SubmitCommand],
+        job: AnyJob | None = None,
+    ) -> ClientTicket[Any]:
         """The same, as this command; for flows."""
         options.check()
         fields = to_wire(options)
@@ -129,9 +158,9 @@ class Client:
         was_there = bool(ok.joined) and (options.request_id is not None or options.on_conflict == "join")
         if options.on_wait is not None and self._link.follows:
             self._nursery.start_soon(self._tell_of_wait, ok.run_id, before, options.on_wait)
-        return ClientTicket(ok.run_id, was_there, self)
+        return ClientTicket(ok.run_id, was_there, self, job)
 
-    async def rerun(self, run_id: str) -> ClientTicket:
+    async def rerun(self, run_id: str) -> ClientTicket[Any]:
         """Submit a run anew, with the same job, handle, lane, kind and parameters."""
         run = await self.get_run(run_id)
         return await self.submit(run.job, handle=run.handle, params=run.params, kind=run.kind, lane=run.lane)

@@ -67,15 +67,26 @@ def make_jobs() -> Jobs:
     return jobs
 
 
+JOBS = make_jobs()
+
+
+@JOBS.job
+async def move(run: Run, params: Point) -> Point:
+    return Point(params.x + 1)
+
+
+async def undecorated(run: Run) -> None: ...
+
+
 @pytest.fixture(params=["embedded", "client", "client that doesn't follow"])
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[RunEngine]:
     if request.param == "embedded":
-        async with open_engine(make_jobs()) as embedded:
+        async with open_engine(JOBS) as embedded:
             yield embedded
             await embedded.reset_lanes()
             await end_all(embedded)
     else:
-        async with network(make_jobs()) as (net, _), net.client(follow=request.param == "client") as client:
+        async with network(JOBS) as (net, _), net.client(follow=request.param == "client") as client:
             yield client
             await end_all(client)
 
@@ -105,6 +116,13 @@ async def test_parameters_may_be_an_instance_of_the_jobs_class(
 ):
     ticket = await engine.submit(job, handle="alice", params=params)
     assert await ticket.result() == 3
+
+
+async def test_a_job_may_be_given_as_its_function(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit(move, handle="alice", params=Point(x=3))
+    assert await ticket.result() == Point(x=4)
+    by_name = await engine.submit("move", handle="alice", params={"x": 3})
+    assert await by_name.result() == {"x": 4}
 
 
 async def test_the_same_request_id_twice_is_one_run(autojump_clock: MockClock, engine: RunEngine):
@@ -336,7 +354,9 @@ Refusal = Callable[[RunEngine, RunTicket, str], Awaitable[Any]]
 
 REFUSED: dict[str, Refusal] = {
     "unknown job": lambda e, t, o: e.submit("nope", handle="x", params={}),
-    "job is no text": lambda e, t, o: e.submit(5, handle="x", params={}),  # type: ignore[arg-type]
+    "job is no text": lambda e, t, o: e.submit(5, handle="x", params={}),  # type: ignore[call-overload]
+    "job is another function": lambda e, t, o: e.submit(undecorated, handle="x"),  # type: ignore[call-overload]
+    "wrong parameters of a function": lambda e, t, o: e.submit(move, handle="x", params={"y": 3}),  # type: ignore[misc]
     "empty handle": lambda e, t, o: e.submit("add", handle=" ", params={"a": 1}),
     "handle is no text": lambda e, t, o: e.submit("add", handle=5, params={"a": 1}),  # type: ignore[arg-type]
     "wrong parameters": lambda e, t, o: e.submit("add", handle="x", params={"a": "one"}),
@@ -388,9 +408,9 @@ REFUSED: dict[str, Refusal] = {
 
 @pytest.mark.parametrize("refusal", REFUSED.values(), ids=REFUSED)
 async def test_what_the_engine_refuses_the_client_refuses_alike(refusal: Refusal, autojump_clock: MockClock):
-    async with open_engine(make_jobs()) as embedded:
+    async with open_engine(JOBS) as embedded:
         expected = await refused(embedded, refusal)
-    async with network(make_jobs()) as (net, _), net.client() as client:
+    async with network(JOBS) as (net, _), net.client() as client:
         got = await refused(client, refusal)
     assert type(got) is type(expected)
     assert got.code == expected.code

@@ -15,7 +15,7 @@ FILES = {
     if file.stem != "__init__" and not file.stem.startswith("test_")
 }
 LOGGER = logging.getLogger("greenroom")
-REAL_TIME = ("mirror", "threads")  # sockets and threads know nothing of a mock clock
+REAL_TIME = ("mirror", "threads", "typed_jobs")  # sockets and threads know nothing of a mock clock
 
 
 @pytest.fixture(autouse=True)
