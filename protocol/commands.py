@@ -52,7 +52,8 @@ class Submit(SubmitCommand, frozen=True, kw_only=True, tag="submit"):
 
 
 class Cancel(CommandBase, frozen=True, kw_only=True, tag="cancel"):
-    """End a run; `files` says whether those that it has finished stay: `keep` or `delete`."""
+    """End a run, or the active run of a handle; `files` says whether those that it has finished stay: `keep`
+    or `delete`."""
 
     run_id: str
     files: str = "keep"
@@ -66,21 +67,26 @@ class Inject(CommandBase, frozen=True, kw_only=True, tag="inject"):
 
 
 class Answer(CommandBase, frozen=True, kw_only=True, tag="answer"):
-    """Answer the question of a body."""
+    """Answer the question of a body.
+
+    `interrupt_id` may also name the run or the handle that asks: `key` then says which of its open questions
+    is meant, where it asks several.
+    """
 
     interrupt_id: str
     data: Any
+    key: str | None = None
 
 
 class Wait(CommandBase, frozen=True, kw_only=True, tag="wait"):
-    """Wait until a run has ended, for 15 seconds unless told otherwise."""
+    """Wait until a run, or the active run of a handle, has ended, for 15 seconds unless told otherwise."""
 
     run_id: str
     timeout: Timeout = None
 
 
 class GetRun(CommandBase, frozen=True, kw_only=True, tag="get_run"):
-    """One run, pending or ended."""
+    """One run, pending or ended, or the active run of a handle."""
 
     run_id: str
 
@@ -96,7 +102,8 @@ class ListRuns(CommandBase, frozen=True, kw_only=True, tag="list_runs"):
 
 
 class History(CommandBase, frozen=True, kw_only=True, tag="history"):
-    """The events of a run, in pages: those after the number `after`, and no more than `limit` (1000).
+    """The events of a run, or of the active run of a handle, in pages: those after the number `after`, and
+    no more than `limit` (1000).
 
     Where there are more, the answer has `next`, which is the `after` of the next page.
     """

@@ -131,6 +131,10 @@ class EntryPoint:
         run, fingerprint, parent = found
         return Found(run, fingerprint == _fingerprint(options, lane, plain), parent)
 
+    async def active_run(self, handle: str) -> str | None:
+        """The run that holds a handle."""
+        return await self.look(lambda committed: committed.active_run(handle))
+
     async def end_of(self, run: str) -> None:
         """Wait until a run has ended."""
         await self.ask(WatchEnd(run, Reply()), self._journal)

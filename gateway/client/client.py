@@ -180,11 +180,15 @@ class Client:
         )
         return ok.outcome or ""
 
-    async def answer(self, interrupt_id: str, data: Any) -> str:
+    async def answer(self, interrupt_id: str, data: Any, *, key: str | None = None) -> str:
         """See `Engine.answer`."""
         check_text("interrupt_id", interrupt_id)
+        if key is not None:
+            check_text("key", key)
         plain = json_value(data, "data", None)
-        ok = await self._link.ask(wire.Answer(id=self._link.number(), interrupt_id=interrupt_id, data=plain))
+        ok = await self._link.ask(
+            wire.Answer(id=self._link.number(), interrupt_id=interrupt_id, data=plain, key=key)
+        )
         return ok.outcome or ""
 
     async def signal(self, run_id: str, key: str, value: Any) -> None:
@@ -199,6 +203,14 @@ class Client:
         check_text("run_id", run_id)
         ok = await self._link.ask(wire.GetRun(id=self._link.number(), run_id=run_id), repeatable=True)
         return _run(ok)
+
+    async def wait(self, run_id: str, timeout: float | None = 15) -> RunRecord:
+        """See `Engine.wait`."""
+        seconds = check_seconds("timeout", timeout, 15)
+        run = await self.get_run(run_id)
+        with trio.move_on_after(seconds):
+            return await self.ended(run.id)
+        return await self.get_run(run.id)
 
     async def list_runs(
         self,

@@ -36,13 +36,13 @@ async def _inject(context: Context, command: wire.Inject) -> Fields:
 
 
 async def _answer(context: Context, command: wire.Answer) -> Fields:
-    return {"outcome": await context.engine.answer(command.interrupt_id, command.data, by=context.by)}
+    outcome = await context.engine.answer(command.interrupt_id, command.data, key=command.key, by=context.by)
+    return {"outcome": outcome}
 
 
 async def _wait(context: Context, command: wire.Wait) -> Fields:
-    if context.limited is not None:
-        await context.limited.get_run(command.run_id)
-    run = await context.endings.wait(command.run_id, timeout_from_wire(command.timeout))
+    found = await context.engine.get_run(command.run_id)
+    run = await context.endings.wait(found.id, timeout_from_wire(command.timeout))
     return {"run": run, "ended": run.ended}
 
 

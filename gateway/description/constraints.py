@@ -106,6 +106,7 @@ _FIELDS: dict[str, Json] = {
 }
 _OF_VERSIONS: dict[str, Json] = {"status": _words("draft", "published")}
 _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
+    wire.Answer: {"key": NAME},
     wire.ListRuns: {"handle": TEXT, "lane": TEXT, "status": _STATUSES},
     flow_wire.NodeRuns: {"after": LIMIT},
     flow_wire.ListTasks: {"version": TEXT, "status": _STATUSES},

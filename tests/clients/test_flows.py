@@ -106,6 +106,20 @@ async def test_a_signal_lets_a_flow_go_on(autojump_clock: MockClock, engine: Run
     assert await ticket.result() == {"flag": {"by": "bob"}, "got": {"by": "bob"}}
 
 
+async def test_a_flows_run_may_be_given_as_its_handle(autojump_clock: MockClock, engine: RunEngine):
+    await engine.flows.publish("order", WAITS)
+    ticket = await engine.flows.start("order", handle="alice")
+    await trio.sleep(1)
+    assert (await engine.flows.task("alice")).run.id == ticket.id
+    assert await engine.flows.node_runs("alice") == await engine.flows.node_runs(ticket.id)
+    await engine.signal("alice", "flag", 1)
+    assert (await ticket.result())["got"] == 1
+    with pytest.raises(errors.NoActiveRun):
+        await engine.signal("alice", "flag", 1)
+    with pytest.raises(errors.NotFound, match='no run of a flow has the id "alice"'):
+        await engine.flows.task("alice")
+
+
 async def test_a_flow_that_waits_for_a_slot_is_told_of_like_any_run(
     autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
 ):

@@ -51,6 +51,18 @@ def make_jobs() -> Jobs:
     async def ask(run: Run, params: dict[str, Any]) -> Any:
         return await run.interrupt({"may": "I?"}, timeout=None)
 
+    @jobs.job("ask twice")
+    async def ask_twice(run: Run, params: dict[str, Any]) -> Any:
+        answers = {}
+
+        async def ask_about(key: str) -> None:
+            answers[key] = await run.interrupt({"about": key}, key=key)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask_about, "a")
+            nursery.start_soon(ask_about, "b")
+        return answers
+
     @jobs.job("fail")
     async def fail(run: Run, params: dict[str, Any]) -> None:
         raise ValueError("as it should")
@@ -187,6 +199,51 @@ async def test_questions_are_answered_once(autojump_clock: MockClock, engine: Ru
     assert await ticket.result() == "yes"
     assert await engine.answer(interrupt, "no") == "already_resolved"
     assert await engine.answer("nobody.1", "no") == "not_found"
+
+
+async def test_a_run_may_be_given_as_its_handle(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("wait", handle="alice", params={})
+    await running(engine, ticket)
+    assert (await engine.get_run("alice")).id == ticket.id
+    assert (await engine.wait("alice", timeout=1)).status == "running"
+    assert await engine.history("alice") == await engine.history(ticket.id)
+    assert (await engine.cancel("alice")).id == ticket.id
+    with pytest.raises(errors.RunCancelled):
+        await ticket.result()
+    assert (await engine.wait(ticket.id)).status == "cancelled"
+
+
+async def test_a_handle_whose_runs_have_ended_has_no_active_run(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("add", handle="alice", params={"a": 1})
+    await ticket.result()
+    refused: dict[str, Callable[[], Awaitable[Any]]] = {
+        "get_run": lambda: engine.get_run("alice"),
+        "wait": lambda: engine.wait("alice"),
+        "history": lambda: engine.history("alice"),
+        "cancel": lambda: engine.cancel("alice"),
+        "signal": lambda: engine.signal("alice", "a", 1),
+    }
+    for act in refused.values():
+        with pytest.raises(
+            errors.NoActiveRun, match=f'"alice" has no .* last one, {ticket.id}, is succeeded'
+        ):
+            await act()
+    with pytest.raises(errors.NoActiveRun, match='"alice" is no pending run, nor a handle'):
+        await engine.inject("alice", "hello")
+    with pytest.raises(errors.NoActiveRun, match='"alice" is no pending run, nor a handle'):
+        await engine.answer("alice", "yes", key="a")
+    assert await engine.answer("alice", "yes") == "not_found"
+
+
+async def test_a_question_may_be_given_by_its_run_and_key(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("ask twice", handle="alice", params={})
+    await running(engine, ticket)
+    with pytest.raises(errors.Invalid, match='"alice" asks 2 questions: give the key of one: '):
+        await engine.answer("alice", "yes")
+    assert await engine.answer("alice", "for c", key="c") == "not_found"
+    assert await engine.answer("alice", "for b", key="b") == "resolved"
+    assert await engine.answer(ticket.id, "for a") == "resolved"
+    assert await ticket.result() == {"a": "for a", "b": "for b"}
 
 
 async def test_rerun_is_a_new_run_of_the_same(autojump_clock: MockClock, engine: RunEngine):
@@ -381,6 +438,12 @@ REFUSED: dict[str, Refusal] = {
     "cancel an ended run": lambda e, t, o: e.cancel(o),
     "cancel with strange files": lambda e, t, o: t.cancel("burn"),  # type: ignore[arg-type]
     "get nobody": lambda e, t, o: e.get_run("nobody"),
+    "wait for nobody": lambda e, t, o: e.wait("nobody"),
+    "wait for a run for a negative time": lambda e, t, o: e.wait(o, -1),
+    "answer nobody by key": lambda e, t, o: e.answer("nobody", "yes", key="a"),
+    "answer by no key": lambda e, t, o: e.answer("busy", "yes", key=5),  # type: ignore[arg-type]
+    "answer an unknown run": lambda e, t, o: e.answer(o, "yes", key="a"),
+    "cancel a handle without a run": lambda e, t, o: e.cancel("old"),
     "get no text": lambda e, t, o: e.get_run(7),  # type: ignore[arg-type]
     "history of nobody": lambda e, t, o: e.history("nobody"),
     "rerun nobody": lambda e, t, o: e.rerun("nobody"),

@@ -157,6 +157,35 @@ async def test_answer_resolves_a_question(both):
     assert (await command("answer", interrupt_id="x.1", data=1))["outcome"] == "not_found"
 
 
+async def test_a_handle_stands_for_its_active_run(both):
+    home, command = both
+    ticket = await home.engine.submit("ask", handle="team/alice", params={})
+    [question] = (await until(home.engine, lambda now: now.interrupts)).interrupts.values()
+    assert (await command("get_run", run_id="team/alice"))["run"]["id"] == ticket.id
+    assert (await command("history", run_id="team/alice"))["events"][0]["run"] == ticket.id
+    said = await command("answer", interrupt_id="team/alice", data="no", key="another")
+    assert said["outcome"] == "not_found"
+    said = await command("answer", interrupt_id="team/alice", data="yes", key=question.key)
+    assert said["outcome"] == "resolved"
+    assert await ticket.result() == "yes"
+    for type, fields in (
+        ("get_run", {}),
+        ("history", {}),
+        ("cancel", {}),
+        ("signal", {"key": "k", "value": 1}),
+    ):
+        with pytest.raises(Refused) as refused:
+            await command(type, run_id="team/alice", **fields)
+        assert (refused.value.code, refused.value.details) == ("no_active_run", {})
+    assert (await command("answer", interrupt_id="team/alice", data=1))["outcome"] == "not_found"
+
+
+async def test_cancel_takes_a_handle(both):
+    home, command = both
+    ticket = await home.engine.submit("wait", handle="alice", params={})
+    assert (await command("cancel", run_id="alice"))["run"]["id"] == ticket.id
+
+
 async def test_list_runs_filters_and_pages(both):
     home, command = both
     runs = [await home.engine.submit("wait", handle=f"h{n}", params={}) for n in range(5)]
@@ -307,6 +336,18 @@ async def test_wait_answers_when_the_run_has_ended():
         said = await talk.reply(waiting)
         assert (said["ended"], said["run"]["status"]) == (True, "succeeded")
         assert (await talk.call("wait", run_id=ticket.id, timeout="none"))["ended"] is True
+
+
+async def test_wait_takes_a_handle_and_keeps_to_the_run_that_was_active():
+    async with house() as home, home.socket() as talk:
+        ticket = await home.engine.submit("wait", handle="alice", params={})
+        queued = await home.engine.submit("wait", handle="alice", params={}, on_conflict="queue")
+        waiting = await talk.post("wait", run_id="alice", timeout=1000)
+        await talk.call("snapshot")
+        home.bodies.end(ticket)
+        said = await talk.reply(waiting)
+        assert (said["run"]["id"], said["run"]["status"]) == (ticket.id, "succeeded")
+        assert (await talk.call("wait", run_id="alice", timeout=0))["run"]["id"] == queued.id
 
 
 async def test_wait_gives_up_after_its_timeout(autojump_clock):
