@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import msgspec
 
 from .commandbase import CommandBase, Id, Timeout
+from .errors import Invalid
 from .events import Event, Filter
 from .flow.commands import (
     AddFlowVersion,
@@ -142,17 +143,38 @@ class SetParams(CommandBase, frozen=True, kw_only=True, tag="set_params"):
     params: Any
 
 
+Limit = Annotated[int, msgspec.Meta(ge=0)]
+
+OLD_NAMES = {"n": "limit"}
+"""What fields of `LIMITING` were called before: still taken, unless the field comes under its name, too."""
+
+_NOT_GIVEN = -1  # which no command that is read can say
+
+
 class SetConcurrency(CommandBase, frozen=True, kw_only=True, tag="set_concurrency"):
     """Limit a lane: 0 pauses it, null leaves it to the global limit."""
 
     lane: str
-    n: Annotated[int, msgspec.Meta(ge=0)] | None
+    limit: Limit | None = _NOT_GIVEN
+    n: Limit | None = _NOT_GIVEN
 
 
 class SetMaxConcurrent(CommandBase, frozen=True, kw_only=True, tag="set_max_concurrent"):
     """Set the global limit."""
 
-    n: Annotated[int, msgspec.Meta(ge=0)]
+    limit: Limit = _NOT_GIVEN
+    n: Limit = _NOT_GIVEN
+
+
+LIMITING = (SetConcurrency, SetMaxConcurrent)
+
+
+def limit_in(command: SetConcurrency | SetMaxConcurrent) -> tuple[str, int | None]:
+    """The limit that a command sets, after the name under which it came. Raises `Invalid` without one."""
+    for name, limit in (("limit", command.limit), ("n", command.n)):
+        if limit != _NOT_GIVEN:
+            return name, limit
+    raise Invalid("message: object missing required field limit", path="")
 
 
 class ClearLane(CommandBase, frozen=True, kw_only=True, tag="clear_lane"):

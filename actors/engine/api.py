@@ -251,7 +251,7 @@ class Engine:
 
     async def set_max_concurrent(self, limit: int, *, by: str = "app") -> None:
         """Set the global limit."""
-        await self._entry.ask(SetMaxConcurrent(check_limit("max_concurrent", limit), by, Reply()))
+        await self._entry.ask(SetMaxConcurrent(check_limit("limit", limit), by, Reply()))
 
     async def clear_lane(self, lane: str, *, by: str = "app") -> int:
         """Cancel what is queued in a lane or waits in handles for it; returns how many."""

@@ -261,13 +261,14 @@ class Client:
     async def set_concurrency(self, lane: str, limit: int | None) -> None:
         """See `Engine.set_concurrency`."""
         check_text("lane", lane)
-        n = None if limit is None else check_limit("limit", limit)
-        await self._link.ask(wire.SetConcurrency(id=self._link.number(), lane=lane, n=n))
+        if limit is not None:
+            check_limit("limit", limit)
+        await self._link.ask(wire.SetConcurrency(id=self._link.number(), lane=lane, limit=limit))
 
     async def set_max_concurrent(self, limit: int) -> None:
         """See `Engine.set_max_concurrent`."""
-        n = check_limit("max_concurrent", limit)
-        await self._link.ask(wire.SetMaxConcurrent(id=self._link.number(), n=n))
+        check_limit("limit", limit)
+        await self._link.ask(wire.SetMaxConcurrent(id=self._link.number(), limit=limit))
 
     async def clear_lane(self, lane: str) -> int:
         """See `Engine.clear_lane`."""

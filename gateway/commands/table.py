@@ -9,6 +9,7 @@ from typing import cast
 
 from ...protocol import commands as wire
 from ...protocol.commandbase import timeout_from_wire
+from ...protocol.names import check_name, lane_name
 from ...protocol.submission import SubmitOptions, from_wire
 from ...protocol.validation import FilesFate, check_limit
 from ..auth.tokens import Role
@@ -82,14 +83,16 @@ async def _set_params(context: Context, command: wire.SetParams) -> Fields:
 
 
 async def _set_concurrency(context: Context, command: wire.SetConcurrency) -> Fields:
-    if command.n is not None:
-        check_limit("n", command.n)
-    await context.engine.set_concurrency(command.lane, command.n, by=context.by)
+    check_name("lane", lane_name(command.lane))
+    name, limit = wire.limit_in(command)
+    if limit is not None:
+        check_limit(name, limit)
+    await context.engine.set_concurrency(command.lane, limit, by=context.by)
     return {}
 
 
 async def _set_max_concurrent(context: Context, command: wire.SetMaxConcurrent) -> Fields:
-    await context.engine.set_max_concurrent(check_limit("n", command.n), by=context.by)
+    await context.engine.set_max_concurrent(check_limit(*wire.limit_in(command)), by=context.by)
     return {}
 
 
@@ -135,17 +138,12 @@ TABLE: tuple[Entry, ...] = (
     Entry(wire.Subscribe, _VIEWER),
     Entry(wire.Unsubscribe, _VIEWER),
     Entry(wire.SetParams, _OPERATOR, _set_params, Http("PUT", "/api/handles/{handle}/params")),
-    Entry(
-        wire.SetConcurrency,
-        _ADMIN,
-        _set_concurrency,
-        Http("PUT", "/api/lanes/{lane}", also={"limit": "n"}),
-    ),
+    Entry(wire.SetConcurrency, _ADMIN, _set_concurrency, Http("PUT", "/api/lanes/{lane}")),
     Entry(
         wire.SetMaxConcurrent,
         _ADMIN,
         _set_max_concurrent,
-        Http("PUT", "/api/max_concurrent", also={"max_concurrent": "n"}),
+        Http("PUT", "/api/max_concurrent", also={"max_concurrent": "limit"}),
     ),
     Entry(wire.ClearLane, _OPERATOR, _clear_lane, Http("POST", "/api/lanes/{lane}/clear")),
     Entry(wire.ClearHandle, _OPERATOR, _clear_handle, Http("POST", "/api/handles/{handle}/clear")),

@@ -702,12 +702,12 @@ export class Client {
     await this.#ask({ type: "set_params", handle, params });
   }
 
-  async setConcurrency(lane, n) {
-    await this.#ask({ type: "set_concurrency", lane, n });
+  async setConcurrency(lane, limit) {
+    await this.#ask({ type: "set_concurrency", lane, limit });
   }
 
-  async setMaxConcurrent(n) {
-    await this.#ask({ type: "set_max_concurrent", n });
+  async setMaxConcurrent(limit) {
+    await this.#ask({ type: "set_max_concurrent", limit });
   }
 
   async clearLane(lane) {

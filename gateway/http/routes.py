@@ -88,9 +88,10 @@ def _command_in(entry: Entry, call: Call) -> tuple[Any, dict[str, str]]:
     given = _query(call.request, entry) if reads else _object(call.body)
     called: dict[str, str] = {}
     for name, meant in http.also.items():
-        if name in given and meant not in given:
-            given[meant] = given.pop(name)
-            called[meant] = name
+        if name in given:
+            value = given.pop(name)
+            if given.setdefault(meant, value) is value:
+                called[meant] = name
     if not reads:
         _make_whole(given, entry)
     for name, value in call.names.items():

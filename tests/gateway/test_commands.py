@@ -265,11 +265,11 @@ async def test_a_locked_draft_is_refused(both):
 
 async def test_limits_are_set(both):
     home, command = both
-    await command("set_concurrency", lane="slow", n=4)
-    await command("set_max_concurrent", n=7)
+    await command("set_concurrency", lane="slow", limit=4)
+    await command("set_max_concurrent", limit=7)
     now = await home.engine.snapshot()
     assert (now.lanes["slow"].limit, now.engine.max_concurrent) == (4, 7)
-    await command("set_concurrency", lane="slow", n=None)
+    await command("set_concurrency", lane="slow", limit=None)
     assert (await home.engine.snapshot()).lanes["slow"].limit is None
 
 
@@ -322,6 +322,24 @@ async def test_every_reply_of_a_command_says_how_far_the_engine_is(both):
     home, command = both
     said = await command("set_max_concurrent", n=5)
     assert said["seq"] == home.engine.stream.last_seq == 1
+
+
+async def test_limits_are_also_taken_under_their_old_name(both):
+    home, command = both
+    await command("set_concurrency", lane="slow", n=4)
+    await command("set_max_concurrent", n=7)
+    snapshot = await home.engine.snapshot()
+    assert (snapshot.lanes["slow"].limit, snapshot.engine.max_concurrent) == (4, 7)
+    await command("set_concurrency", lane="slow", n=5, limit=2)
+    await command("set_max_concurrent", limit=3, n=7)
+    snapshot = await home.engine.snapshot()
+    assert (snapshot.lanes["slow"].limit, snapshot.engine.max_concurrent) == (2, 3)
+    for type, fields in (("set_max_concurrent", {}), ("set_concurrency", {"lane": "slow"})):
+        with pytest.raises(Refused, match="message: object missing required field limit"):
+            await command(type, **fields)
+    for name in ("n", "limit"):
+        with pytest.raises(Refused, match=f"{name} must be at most"):
+            await command("set_max_concurrent", **{name: 2**40})
 
 
 # `wait`, which only WebSocket has.
