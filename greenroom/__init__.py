@@ -1,6 +1,7 @@
 """Greenroom: an actor-model run engine on trio.
 
-To begin, `Jobs`, `Run`, `open_engine` and `connect` are enough. The errors are those of `greenroom.errors`.
+To begin, `Jobs`, `Run`, `open_engine` and `connect` are enough; programs without trio take `sync.connect`. The
+errors are those of `greenroom.errors`.
 
 Each name is imported when it is first asked for, so that a command that only talks to a server starts without
 the engine and its store.
@@ -12,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import sync as sync
     from .actors.engine.api import Engine
     from .actors.engine.open import open_engine
     from .actors.engine.retention import Keep
@@ -150,6 +152,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("greenroom")
+    if name == "sync":
+        return import_module(".sync", __name__)
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,7 +3,7 @@ mypy says of it; of all others it says nothing."""
 
 import msgspec
 
-from greenroom import BlockingRun, Client, Engine, Jobs, Run, Ticket
+from greenroom import BlockingRun, Client, Engine, Jobs, Run, Ticket, sync
 from greenroom.gateway.client import ClientTicket, RunEngine, RunTicket
 
 jobs = Jobs()
@@ -89,6 +89,21 @@ async def client_gives(client: Client, either: RunEngine) -> None:
     any_ticket: RunTicket[Summary] = await either.submit(mirror, handle="a", params=Mirror(""))
     await either.submit(tidy, handle="a", params=3)  # error: Cannot infer value
     print(wrong, any_ticket)
+
+
+def synchronous_client_gives(client: sync.Client) -> None:
+    ticket: sync.Ticket[Summary] = client.submit(mirror, handle="a", params=Mirror(""))
+    wrong: int = ticket.result(timeout=3)  # error: Incompatible types in assignment
+    client.submit(mirror, handle="a", params=3)  # error: Cannot infer value
+    client.submit("mirror", handle="a", patience=3)  # error: Unexpected keyword argument "patience"
+    client.cancel("a", files="burn")  # error: Argument "files" has
+    client.get_run(5)  # error: Argument 1
+    client.list_runs(page=3)  # error: Unexpected keyword argument "page"
+    client.flows.start("order", patience=3)  # error: Unexpected keyword argument "patience"
+    runs: list[int] = client.list_runs(handle="a", limit=3)  # error: Incompatible types in assignment
+    anything: bytes = client.flows.start("order", handle="a", lane="x").result()
+    [first] = sync.as_completed([ticket])
+    print(wrong, runs, anything, first.result().pages)
 
 
 async def body_calls(run: Run) -> None:
