@@ -1,7 +1,7 @@
 """Greenroom: an actor-model run engine on trio.
 
-To begin, `Jobs`, `Run`, `open_engine` and `connect` are enough; programs without trio take `sync.connect`. The
-errors are those of `greenroom.errors`.
+To begin, `Jobs`, `Run`, `open_engine` and `connect` are enough; programs without trio take `sync.connect`.
+The errors are those of `greenroom.errors`.
 
 Each name is imported when it is first asked for, so that a command that only talks to a server starts without
 the engine and its store.
@@ -9,6 +9,7 @@ the engine and its store.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -145,6 +146,18 @@ _HOMES = {
     "session_handle": ".protocol.names",
     **dict.fromkeys(_ERRORS, ".errors"),
 }
+
+
+def _add_siblings() -> None:
+    """In a checkout the sub-packages lie beside this folder, where programs in the checkout find it first,
+    even if another Greenroom is installed."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    beside = os.path.dirname(here)
+    if not os.path.isdir(os.path.join(here, "actors")) and os.path.isdir(os.path.join(beside, "actors")):
+        __path__.append(beside)
+
+
+_add_siblings()
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Generic, cast
 
 import trio
 
@@ -10,18 +10,10 @@ from ...protocol.jobs import AnyJob
 from ...protocol.records import RunRecord
 from ...protocol.results import raise_unless_succeeded
 from ...protocol.validation import FilesFate, check_seconds
-from ..channel import Reply
+from ..channel import Reply, Result_co
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # type checkers have it, and at run time it isn't needed
-
     from .api import Engine
-
-    Result_co = TypeVar("Result_co", covariant=True, default=Any)
-else:
-    from typing import TypeVar
-
-    Result_co = TypeVar("Result_co", covariant=True)
 
 
 class Ticket(Generic[Result_co]):

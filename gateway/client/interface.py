@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, overload
 
-from ...actors.engine.ticket import Result_co
+from ...actors.channel import Result_co
 from ...protocol.events import Event, Filter
 from ...protocol.flow.records import (
     FlowRow,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Generic, cast
 
 import trio
 
-from ...actors.engine.ticket import Result_co
+from ...actors.channel import Result_co
 from ...protocol.jobs import AnyJob
 from ...protocol.records import RunRecord
 from ...protocol.results import raise_unless_succeeded

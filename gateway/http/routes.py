@@ -97,13 +97,14 @@ def _command_in(entry: Entry, call: Call) -> tuple[Any, dict[str, str]]:
     for name, value in call.names.items():
         if given.setdefault(name, value) != value:
             raise Invalid(f"{name}: {shown(value)} in the path, and something else beside it", path=name)
+    whole = "query" if reads else "message"
     for name in ("id", "type"):
         if name in given:
-            raise Invalid(f"message: object contains unknown field {name}", path=name)
+            raise Invalid(f"{whole}: object contains unknown field {name}", path=name)
     try:
         return msgspec.convert({"id": 0, **given}, entry.wire, strict=not reads), called
     except msgspec.ValidationError as error:
-        raise _as_called(misfit(error, "message"), called) from None
+        raise _as_called(misfit(error, whole), called) from None
 
 
 def _as_called(error: Invalid, called: dict[str, str]) -> Invalid:

@@ -342,6 +342,14 @@ async def test_limits_are_also_taken_under_their_old_name(both):
             await command("set_max_concurrent", **{name: 2**40})
 
 
+async def test_an_unknown_field_of_a_query_is_said_to_be_in_the_query():
+    async with house() as home:
+        for path, name in (("/api/runs", "job"), ("/api/state", "job"), ("/api/runs", "id")):
+            answer = await home.http("GET", f"{path}?{name}=x")
+            assert answer.status == 400
+            assert answer.json["message"] == f"query: object contains unknown field {name}"
+
+
 # `wait`, which only WebSocket has.
 
 
