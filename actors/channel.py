@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 import trio
 
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    import typing_extensions  # type checkers have it, and at run time it isn't needed
+
+    Result_co = typing_extensions.TypeVar("Result_co", covariant=True, default=Any)
+else:
+    Result_co = TypeVar("Result_co", covariant=True)
+"""What the run of a ticket returns; anything, where nobody says."""
 
 
 class ChannelStatistics(msgspec.Struct, frozen=True, gc=False):

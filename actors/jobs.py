@@ -6,7 +6,7 @@ import inspect
 import math
 import typing
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 import attrs
 import msgspec
@@ -14,16 +14,21 @@ import msgspec
 from ..persistence.store import Memo
 from ..protocol.errors import Invalid
 from ..protocol.events import Event
+from ..protocol.jobs import AnyJob, JobFunction, function_name, job_name
 from ..protocol.names import FLOW, check_name, lane_name
-from ..protocol.parameters import check_params
+from ..protocol.parameters import check_params, convertible
 from ..protocol.states import Status
 from ..protocol.validation import check_seconds
 from ..protocol.values import shown
 
 if TYPE_CHECKING:
     from .messages import Submission
+    from .run.api import Run
+    from .run.blocking import BlockingRun
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = TypeVar("P")
+R = TypeVar("R")
 Backoff = float | Callable[[int], float]
 
 
@@ -77,6 +82,7 @@ class Job:
     accepts: Literal["interactive", "streaming"]
     registered: bool = True  # false for one that only a stored run remembers
     special: Special | None = None  # for a job of the engine's own
+    declared: AnyJob | None = None  # what the decorator has returned
 
     def check(self, params: Any) -> None:
         """Raise `Invalid`, with all mistakes at once, if the parameters don't fit."""
@@ -88,6 +94,28 @@ class Job:
         """How long to wait after this attempt has failed. What a function gives is checked like a number."""
         seconds = self.backoff(attempt) if callable(self.backoff) else self.backoff
         return check_seconds("backoff", seconds, 0)
+
+
+class Register(Protocol):
+    """Registers a function as a job; what it returns stands for the job, and has its types."""
+
+    @overload
+    def __call__(
+        self, function: Callable[[Run, P], Awaitable[R]], /
+    ) -> JobFunction[P, R, [Run, P], Awaitable[R]]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[[Run], Awaitable[R]], /
+    ) -> JobFunction[None, R, [Run], Awaitable[R]]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[[BlockingRun, P], R], /
+    ) -> JobFunction[P, R, [BlockingRun, P], R]: ...
+
+    @overload
+    def __call__(self, function: Callable[[BlockingRun], R], /) -> JobFunction[None, R, [BlockingRun], R]: ...
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -106,9 +134,22 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._functions: dict[str, Function] = {}
 
+    @overload
+    def job(self, name: Callable[[Run, P], Awaitable[R]], /) -> JobFunction[P, R, [Run, P], Awaitable[R]]: ...
+
+    @overload
+    def job(self, name: Callable[[Run], Awaitable[R]], /) -> JobFunction[None, R, [Run], Awaitable[R]]: ...
+
+    @overload
+    def job(self, name: Callable[[BlockingRun, P], R], /) -> JobFunction[P, R, [BlockingRun, P], R]: ...
+
+    @overload
+    def job(self, name: Callable[[BlockingRun], R], /) -> JobFunction[None, R, [BlockingRun], R]: ...
+
+    @overload
     def job(
         self,
-        name: str,
+        name: str | None = None,
         *,
         lane: str = "main",
         max_attempts: int = 1,
@@ -120,18 +161,41 @@ class Jobs:
         grace: float = 10,
         cancel: Literal["immediate", "cooperative"] = "immediate",
         accepts: Literal["interactive", "streaming"] = "interactive",
-    ) -> Callable[[F], F]:
-        """Register the function below as a job.
+    ) -> Register: ...
+
+    def job(
+        self,
+        name: Any = None,
+        *,
+        lane: str = "main",
+        max_attempts: int = 1,
+        backoff: Backoff = exponential,
+        resumable: bool = False,
+        run_timeout: float | None = 1800,
+        queue_timeout: float | None = None,
+        deadline: float | None = None,
+        grace: float = 10,
+        cancel: Literal["immediate", "cooperative"] = "immediate",
+        accepts: Literal["interactive", "streaming"] = "interactive",
+    ) -> Any:
+        """Register the function below as a job, under its own name unless another is given.
 
         It is called with a `Run` and, if it has a second parameter, with the run's parameters as an instance
-        of that parameter's annotation. A plain `def` runs in a thread and gets a `BlockingRun`.
+        of that parameter's annotation. A plain `def` runs in a thread and gets a `BlockingRun`. What stands
+        for the function from here on can be called like it, and be submitted in place of the job's name.
         """
+        if callable(name):  # `@jobs.job` without parentheses; the caller's types are found below
+            bare, name = name, None
+        else:
+            bare = None
         frame = inspect.currentframe()
         caller = frame.f_back if frame is not None else None
         names = dict(caller.f_locals) if caller is not None else {}  # types that are local to the caller
 
-        def register(function: F) -> F:
-            check_name("job", name)
+        def register(function: Callable[..., Any]) -> AnyJob:
+            if isinstance(function, JobFunction):
+                function = function.function  # it is registered under another name, too
+            name = check_name("job", _own_name(function) if given is None else given)
             if name == FLOW:
                 raise Invalid(f"job {name!r} is the engine's own, which walks flows: give yours another name")
             if name in self._jobs:
@@ -144,6 +208,7 @@ class Jobs:
                 raise Invalid(f"job {name!r}: accepts must be 'interactive' or 'streaming', not {accepts!r}")
             if not callable(backoff):
                 check_seconds("backoff", backoff, 0)
+            declared: AnyJob = JobFunction(name, function, _result_type(function, names))
             self._jobs[name] = Job(
                 name=name,
                 function=function,
@@ -159,10 +224,12 @@ class Jobs:
                 grace=check_seconds("grace", grace, 10),
                 cancel=cancel,
                 accepts=accepts,
+                declared=declared,
             )
-            return function
+            return declared
 
-        return register
+        given = name
+        return register if bare is None else register(bare)
 
     def function(self, name: str) -> Callable[[F], F]:
         """Register the function below for nodes of flows (`kind: local`, `func: name`).
@@ -172,13 +239,14 @@ class Jobs:
         """
 
         def register(function: F) -> F:
+            called = function.function if isinstance(function, JobFunction) else function
             check_name("function", name)
             if name in self._functions:
                 raise Invalid(f"function {name!r} is registered already: give one of the two another name")
-            count = len(inspect.signature(function).parameters)
+            count = len(inspect.signature(called).parameters)
             if count not in (1, 2):
                 raise Invalid(f"function {name!r} must take the input, and the parameters if it wants them")
-            self._functions[name] = Function(name, function, count == 2, not _is_async(function))
+            self._functions[name] = Function(name, called, count == 2, not _is_async(called))
             return function
 
         return register
@@ -198,6 +266,23 @@ class Jobs:
             known = ", ".join(sorted(self._jobs)) or "none"
             raise Invalid(f"no job is named {shown(name)}; registered are: {known}", value=shown(name))
         return job
+
+    def name_of(self, job: str | AnyJob) -> str:
+        """The name of a job of these that is given by its name or its function; `Invalid` for a function that
+        is registered elsewhere, or nowhere."""
+        name = job_name(job)
+        if isinstance(job, JobFunction) and not self._declares(job):
+            function = function_name(job.function)
+            raise Invalid(
+                f"function {function} is registered as job {shown(name)} of other Jobs than this engine's: "
+                "register it with this engine's, or open the engine with those",
+                value=function,
+            )
+        return name
+
+    def _declares(self, job: AnyJob) -> bool:
+        found = self._jobs.get(job.name)
+        return found is not None and found.declared is job
 
     def recall(self, name: str) -> Job:
         """The job of a stored run; a stand-in, which can't be executed, if nobody registers it any more."""
@@ -221,6 +306,9 @@ class EngineJobs(Jobs):
 
     def recall(self, name: str) -> Job:
         return self._own if name == self._own.name else self._given.recall(name)
+
+    def _declares(self, job: AnyJob) -> bool:
+        return self._given._declares(job)
 
     def find_function(self, name: str) -> Function | None:
         return self._given.find_function(name)
@@ -269,3 +357,23 @@ def _params_type(name: str, function: Callable[..., Any], names: dict[str, Any])
         return None
     hints = typing.get_type_hints(function, localns=names, include_extras=True)
     return hints.get(parameters[1].name, dict)
+
+
+def _own_name(function: Callable[..., Any]) -> str:
+    """The name that a function was defined with."""
+    name = getattr(function, "__name__", "<lambda>")
+    if name == "<lambda>":
+        raise Invalid(f'{function_name(function)} has no name of its own: name the job, @jobs.job("…")')
+    return str(name)
+
+
+def _result_type(function: Callable[..., Any], names: dict[str, Any]) -> Any:
+    """What results can be converted to: the return annotation; `None` without one, or one that can't be
+    read."""
+    try:
+        kind = typing.get_type_hints(function, localns=names, include_extras=True).get("return")
+    except Exception:  # it names what is imported for type checkers only, say
+        return None
+    if kind in (None, type(None), Any) or not convertible(kind):
+        return None
+    return kind

@@ -1,6 +1,7 @@
 """Greenroom: an actor-model run engine on trio.
 
-To begin, `Jobs`, `Run`, `open_engine` and `connect` are enough. The errors are those of `greenroom.errors`.
+To begin, `Jobs`, `Run`, `open_engine` and `connect` are enough; programs without trio take `sync.connect`.
+The errors are those of `greenroom.errors`.
 
 Each name is imported when it is first asked for, so that a command that only talks to a server starts without
 the engine and its store.
@@ -8,10 +9,12 @@ the engine and its store.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import sync as sync
     from .actors.engine.api import Engine
     from .actors.engine.open import open_engine
     from .actors.engine.retention import Keep
@@ -118,11 +121,25 @@ _HOMES = {
 """Where the names are that are no errors."""
 
 
+def _add_siblings() -> None:
+    """In a checkout the sub-packages lie beside this folder, where programs in the checkout find it first,
+    even if another Greenroom is installed."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    beside = os.path.dirname(here)
+    if not os.path.isdir(os.path.join(here, "actors")) and os.path.isdir(os.path.join(beside, "actors")):
+        __path__.append(beside)
+
+
+_add_siblings()
+
+
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
         return version("greenroom")
+    if name == "sync":
+        return import_module(".sync", __name__)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_HOMES.get(name, ".errors"), __name__), name)

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import msgspec
 
 from .commandbase import CommandBase, Id, Timeout
+from .errors import Invalid
 from .events import Event, Filter
 from .flow.commands import (
     AddFlowVersion,
@@ -52,7 +53,8 @@ class Submit(SubmitCommand, frozen=True, kw_only=True, tag="submit"):
 
 
 class Cancel(CommandBase, frozen=True, kw_only=True, tag="cancel"):
-    """End a run; `files` says whether those that it has finished stay: `keep` or `delete`."""
+    """End a run, or the active run of a handle; `files` says whether those that it has finished stay: `keep`
+    or `delete`."""
 
     run_id: str
     files: str = "keep"
@@ -66,21 +68,26 @@ class Inject(CommandBase, frozen=True, kw_only=True, tag="inject"):
 
 
 class Answer(CommandBase, frozen=True, kw_only=True, tag="answer"):
-    """Answer the question of a body."""
+    """Answer the question of a body.
+
+    `interrupt_id` may also name the run or the handle that asks: `key` then says which of its open questions
+    is meant, where it asks several.
+    """
 
     interrupt_id: str
     data: Any
+    key: str | None = None
 
 
 class Wait(CommandBase, frozen=True, kw_only=True, tag="wait"):
-    """Wait until a run has ended, for 15 seconds unless told otherwise."""
+    """Wait until a run, or the active run of a handle, has ended, for 15 seconds unless told otherwise."""
 
     run_id: str
     timeout: Timeout = None
 
 
 class GetRun(CommandBase, frozen=True, kw_only=True, tag="get_run"):
-    """One run, pending or ended."""
+    """One run, pending or ended, or the active run of a handle."""
 
     run_id: str
 
@@ -96,7 +103,8 @@ class ListRuns(CommandBase, frozen=True, kw_only=True, tag="list_runs"):
 
 
 class History(CommandBase, frozen=True, kw_only=True, tag="history"):
-    """The events of a run, in pages: those after the number `after`, and no more than `limit` (1000).
+    """The events of a run, or of the active run of a handle, in pages: those after the number `after`, and
+    no more than `limit` (1000).
 
     Where there are more, the answer has `next`, which is the `after` of the next page.
     """
@@ -135,17 +143,38 @@ class SetParams(CommandBase, frozen=True, kw_only=True, tag="set_params"):
     params: Any
 
 
+Limit = Annotated[int, msgspec.Meta(ge=0)]
+
+OLD_NAMES = {"n": "limit"}
+"""What fields of `LIMITING` were called before: still taken, unless the field comes under its name, too."""
+
+_NOT_GIVEN = -1  # which no command that is read can say
+
+
 class SetConcurrency(CommandBase, frozen=True, kw_only=True, tag="set_concurrency"):
     """Limit a lane: 0 pauses it, null leaves it to the global limit."""
 
     lane: str
-    n: Annotated[int, msgspec.Meta(ge=0)] | None
+    limit: Limit | None = _NOT_GIVEN
+    n: Limit | None = _NOT_GIVEN
 
 
 class SetMaxConcurrent(CommandBase, frozen=True, kw_only=True, tag="set_max_concurrent"):
     """Set the global limit."""
 
-    n: Annotated[int, msgspec.Meta(ge=0)]
+    limit: Limit = _NOT_GIVEN
+    n: Limit = _NOT_GIVEN
+
+
+LIMITING = (SetConcurrency, SetMaxConcurrent)
+
+
+def limit_in(command: SetConcurrency | SetMaxConcurrent) -> tuple[str, int | None]:
+    """The limit that a command sets, after the name under which it came. Raises `Invalid` without one."""
+    for name, limit in (("limit", command.limit), ("n", command.n)):
+        if limit != _NOT_GIVEN:
+            return name, limit
+    raise Invalid("message: object missing required field limit", path="")
 
 
 class ClearLane(CommandBase, frozen=True, kw_only=True, tag="clear_lane"):

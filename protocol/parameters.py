@@ -3,7 +3,8 @@
 A job declares what it takes by the annotation of its second parameter, here called `kind`: a msgspec Struct,
 an attrs class, a dataclass, a TypedDict, a dict, `Any`, or `None` for a job that takes nothing. The engine
 keeps and shows parameters as plain JSON values, so they pass here three times: `plain_params` as a caller
-gives them, `check_params` before they are accepted, and `convert_params` when a body gets them.
+gives them, `check_params` before they are accepted, and `convert_params` when a body gets them. Results pass
+twice: `plain_result` as a body returns them, `convert_result` when a caller who knows the type gets them.
 
 msgspec decides what fits, strictly (a str is no int). It stops at the first mistake, and lets unknown keys
 pass, though each is most likely a misspelt one; so what doesn't fit is walked through, part by part.
@@ -25,7 +26,7 @@ from msgspec.inspect import DataclassType, StructType, TypedDictType, type_info
 
 from .codec import place_and_reason
 from .errors import Invalid
-from .values import child_path, json_value, shown
+from .values import child_path, copied, json_value, shown
 
 _MAX_MISTAKES = 100
 _MAPPINGS = (dict, abc.Mapping, abc.MutableMapping)
@@ -75,6 +76,42 @@ def plain_params(value: Any, kind: Any) -> Any:
         return _plain(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"params: give an object, not {shown(value)} ({error})", path="params") from None
+
+
+def plain_result(value: Any) -> Any:
+    """What a body returns, with instances of Structs, attrs classes and dataclasses as objects; all else is
+    left as it is."""
+    if type(value) in (dict, list, tuple):
+        if isinstance(value, dict):
+            return {key: plain_result(item) for key, item in value.items()}
+        return [plain_result(item) for item in value]
+    if isinstance(value, type) or _shape(type(value)) is None:
+        return value
+    try:
+        return _plain(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"result: {shown(value)} is not a JSON value ({error})", path="result") from None
+
+
+def convert_result(value: Any, kind: Any) -> Any:
+    """A run's result, a JSON value, as an instance of `kind`; `Invalid` if it doesn't fit."""
+    copy = copied(value)
+    try:
+        return _convert(copy, kind)
+    except Exception as error:  # a class may raise what it likes when it is built
+        mistakes = list(islice(_misfits(value, kind, "result"), _MAX_MISTAKES)) or [f"result: {error}"]
+        raise Invalid("; ".join(mistakes), mistakes=mistakes) from None
+
+
+def convertible(kind: Any) -> bool:
+    """Whether there is anything that msgspec can convert to `kind`."""
+    try:
+        _convert(None, kind)
+    except msgspec.ValidationError:
+        return True
+    except Exception:  # it cannot read this type
+        return False
+    return True
 
 
 def _convert(value: Any, kind: Any) -> Any:

@@ -6,7 +6,7 @@ Every command is one message and one reply; what an answer says is committed.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 import trio
@@ -16,6 +16,7 @@ from ...protocol.codec import JSON, place_and_reason
 from ...protocol.errors import Conflict, Draining, Invalid, NoActiveRun, NotFound, Unavailable
 from ...protocol.events import Event, Filter
 from ...protocol.fold import Projection
+from ...protocol.jobs import AnyJob, JobFunction, typed_job
 from ...protocol.names import check_name, lane_name
 from ...protocol.patterns import Within
 from ...protocol.records import RunRecord, Snapshot
@@ -59,6 +60,8 @@ from .entry_point import Caller, EntryPoint
 from .ticket import Ticket
 from .watchdog import Watch
 
+P = TypeVar("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 _PAGE_BYTES = 1 << 22
@@ -93,6 +96,7 @@ class Engine:
         self._watch = watch
         self._settled = settled
 
+    @overload
     async def submit(
         self,
         job: str,
@@ -101,18 +105,40 @@ class Engine:
         params: Any = None,
         by: str = "app",
         **options: Unpack[SubmitKeywords],
-    ) -> Ticket:
-        """Submit a run of a job; returns when it is committed."""
-        submitted = SubmitOptions(job=job, handle=handle, params=params, **options)
-        accepted, ended = await self._entry.submit(submitted, Caller(by))
-        return Ticket(accepted.run, accepted.joined, ended, self)
+    ) -> Ticket[Any]: ...
 
-    async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket:
+    @overload
+    async def submit(
+        self,
+        job: JobFunction[P, R, ..., Any],
+        *,
+        handle: str,
+        params: P | None = None,
+        by: str = "app",
+        **options: Unpack[SubmitKeywords],
+    ) -> Ticket[R]: ...
+
+    async def submit(
+        self,
+        job: str | AnyJob,
+        *,
+        handle: str,
+        params: Any = None,
+        by: str = "app",
+        **options: Unpack[SubmitKeywords],
+    ) -> Ticket[Any]:
+        """Submit a run of a job, given by its name or its function; returns when it is committed."""
+        name = self._entry.name_of(job)
+        submitted = SubmitOptions(job=name, handle=handle, params=params, **options)
+        accepted, ended = await self._entry.submit(submitted, Caller(by))
+        return Ticket(accepted.run, accepted.joined, ended, self, typed_job(job))
+
+    async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket[Any]:
         """The same, for flows and the gateway."""
         accepted, ended = await self._entry.submit(options, Caller(by))
         return Ticket(accepted.run, accepted.joined, ended, self)
 
-    async def rerun(self, run_id: str, *, by: str = "app") -> Ticket:
+    async def rerun(self, run_id: str, *, by: str = "app") -> Ticket[Any]:
         """Submit a run anew, with the same job, handle, lane, kind and parameters."""
         run = await self.get_run(run_id)
         return await self.submit(
@@ -120,7 +146,8 @@ class Engine:
         )
 
     async def cancel(self, run_id: str, files: FilesFate = "keep", *, by: str = "app") -> RunRecord:
-        """Cancel a run: a queued one ends at once, an executing one is `cancelling` until its body has ended.
+        """Cancel a run, or the active run of a handle: a queued one ends at once, an executing one is
+        `cancelling` until its body has ended.
 
         `files` decides about the files it has finished. A run that has ended or is being cancelled already
         is a `Conflict` with the run as it is.
@@ -131,6 +158,8 @@ class Engine:
         if cancelled is not None:
             return cancelled
         run = await self.get_run(run_id)
+        if run.id != run_id:  # it is a handle's
+            return await self.cancel(run.id, files, by=by)
         if not run.ended:
             raise Unavailable(f"the engine is being left, and run {run_id} goes on at its next start")
         raise Conflict(f"run {run_id} is {run.status} and can't be cancelled", run=run)
@@ -142,10 +171,43 @@ class Engine:
         accepted: str = await self._entry.ask(Inject(run_or_handle, plain, by, Reply()))
         return accepted
 
-    async def answer(self, interrupt_id: str, data: Any, *, by: str = "app") -> str:
-        """Answer a question: `resolved`, `already_resolved` or `not_found`."""
+    async def answer(self, interrupt_id: str, data: Any, *, key: str | None = None, by: str = "app") -> str:
+        """Answer a question: `resolved`, `already_resolved` or `not_found`.
+
+        In place of its id, the run or the handle that asks may be given; with `key`, the question that is
+        open under this key is answered, and without it the only one that is open.
+        """
         check_text("interrupt_id", interrupt_id)
         plain = json_value(data, "data", self._entry.max_value_bytes)
+        outcome = await self._answer(interrupt_id, plain, by) if key is None else "not_found"
+        if outcome != "not_found":
+            return outcome
+        question = await self._question_of(interrupt_id, key)
+        return outcome if question is None else await self._answer(question, plain, by)
+
+    async def _question_of(self, run_or_handle: str, key: str | None) -> str | None:
+        """The open question that a run asks under a key, or the only one; `None` if there is none."""
+        if key is not None:
+            check_text("key", key)
+
+        def read(committed: Projection) -> dict[str, str] | None:
+            run = run_or_handle
+            if run not in committed.runs or committed.runs[run].ended:
+                run = committed.active_run(run_or_handle) or ""
+            asked = {question.key: id for id, question in committed.interrupts.items() if question.run == run}
+            return asked if run else None
+
+        asked = await self._entry.look(read)
+        if asked is None and key is not None:
+            raise NoActiveRun(f"{shown(run_or_handle)} is no pending run, nor a handle that has one")
+        if not asked or key is not None:
+            return (asked or {}).get(key or "")
+        if len(asked) > 1:
+            keys = ", ".join(map(shown, asked))
+            raise Invalid(f"{shown(run_or_handle)} asks {len(asked)} questions: give the key of one: {keys}")
+        return next(iter(asked.values()))
+
+    async def _answer(self, interrupt_id: str, plain: Any, by: str) -> str:
         run = interrupt_id.rpartition(".")[0]
         outcome: str | None = await self._entry.ask(AnswerInterrupt(run, interrupt_id, plain, by, Reply()))
         if outcome is not None:
@@ -158,15 +220,18 @@ class Engine:
         return "not_found"
 
     async def signal(self, run_id: str, key: str, value: Any, *, by: str = "app") -> None:
-        """Put a value into what a flow's run shares, under `key` (`$shared.a.b`, or `a.b`). What waits for it
-        goes on; it is kept until the run has taken it. A run that has ended is `NoActiveRun`."""
+        """Put a value into what a flow's run shares, or a handle's active run, under `key` (`$shared.a.b`, or
+        `a.b`). What waits for it goes on; it is kept until the run has taken it. A run that has ended is
+        `NoActiveRun`."""
         check_text("run_id", run_id)
         target = check_target(key)
         plain = json_value(value, "value", self._entry.max_value_bytes)
         sent: bool | None = await self._entry.ask(SendSignal(run_id, target.text, plain, by, Reply()))
         if sent:
-            return
+            return None
         run = await self.get_run(run_id)
+        if run.id != run_id:  # it is a handle's
+            return await self.signal(run.id, key, value, by=by)
         if not run.ended:
             raise Unavailable(f"the engine is being left, and run {run_id} goes on at its next start")
         raise NoActiveRun(f"run {run_id} is {run.status}: nothing waits for a signal any more")
@@ -186,7 +251,7 @@ class Engine:
 
     async def set_max_concurrent(self, limit: int, *, by: str = "app") -> None:
         """Set the global limit."""
-        await self._entry.ask(SetMaxConcurrent(check_limit("max_concurrent", limit), by, Reply()))
+        await self._entry.ask(SetMaxConcurrent(check_limit("limit", limit), by, Reply()))
 
     async def clear_lane(self, lane: str, *, by: str = "app") -> int:
         """Cancel what is queued in a lane or waits in handles for it; returns how many."""
@@ -237,13 +302,25 @@ class Engine:
         return await self._entry.look(lambda committed: committed.snapshot())
 
     async def get_run(self, run_id: str) -> RunRecord:
-        """One run, however long ago it ended."""
+        """One run, however long ago it ended; or the active run of a handle."""
         check_text("run_id", run_id)
-        run = await self._entry.look(lambda committed: committed.runs.get(run_id))
+        run = await self._entry.look(lambda committed: _run_of(committed, run_id))
         run = run or await self._store.run(run_id)
-        if run is None:
-            raise NotFound(f"no run has the id {shown(run_id)}", value=run_id)
-        return run
+        if run is not None:
+            return run
+        for last in await self._store.runs(RunQuery(handle=run_id, limit=1)):
+            raise NoActiveRun(
+                f"handle {shown(run_id)} has no active run; its last one, {last.id}, is {last.status}"
+            )
+        raise NotFound(f"no run has the id {shown(run_id)}", value=run_id)
+
+    async def wait(self, run_id: str, timeout: float | None = 15) -> RunRecord:
+        """A run, or the active run of a handle, once it has ended, or as it is after `timeout` seconds."""
+        seconds = check_seconds("timeout", timeout, 15)
+        run = await self.get_run(run_id)
+        with trio.move_on_after(seconds):
+            await self._entry.end_of(run.id)
+        return await self.get_run(run.id)
 
     async def list_runs(
         self,
@@ -266,20 +343,20 @@ class Engine:
         return await self._store.runs(RunQuery(handle, lane, statuses, limit, before, within))
 
     async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
-        """The stored events of a run, in order: all of them, or a page of at most `limit`. For the next page,
-        `after` is the `seq` of the last one."""
+        """The stored events of a run, or of a handle's active run, in order: all of them, or a page of at
+        most `limit`. For the next page, `after` is the `seq` of the last one."""
         check_seq("after", after)
         if limit is not None:
             check_page(limit)
-        await self.get_run(run_id)
-        return await self._store.history(run_id, after, limit)
+        run = await self.get_run(run_id)
+        return await self._store.history(run.id, after, limit)
 
     async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
         """A page of at most `limit` events and some megabytes, and the `after` of the next one, if there is
         one; for the gateway."""
         check_seq("after", after)
         check_page(limit)
-        await self.get_run(run_id)
+        run_id = (await self.get_run(run_id)).id
         events: list[Event] = []
         size = 0
         while len(events) < limit and size < _PAGE_BYTES:
@@ -364,6 +441,15 @@ class Engine:
     def report(self) -> list[dict[str, Any]]:
         """What every awake actor is doing, to ask a stuck engine why."""
         return self._directory.reports()
+
+
+def _run_of(committed: Projection, run_or_handle: str) -> RunRecord | None:
+    """The run that is meant, if it is in memory."""
+    run = committed.runs.get(run_or_handle)
+    if run is None:
+        active = committed.active_run(run_or_handle)
+        run = None if active is None else committed.runs.get(active)
+    return run
 
 
 class _Events:

@@ -16,6 +16,7 @@ import trio
 from ...persistence.store import Memo, Terms
 from ...protocol.errors import Conflict, Unavailable
 from ...protocol.fold import Projection
+from ...protocol.jobs import AnyJob
 from ...protocol.names import check_name, lane_name
 from ...protocol.parameters import plain_params
 from ...protocol.records import RunRecord
@@ -112,6 +113,10 @@ class EntryPoint:
         await trio.lowlevel.checkpoint()
         return self._journal.look_now(read)
 
+    def name_of(self, job: str | AnyJob) -> str:
+        """See `Jobs.name_of`."""
+        return self._jobs.name_of(job)
+
     def lane_of(self, job: str) -> str:
         """The lane of a job's runs for which none is named."""
         return self._jobs.get(job).lane
@@ -125,6 +130,10 @@ class EntryPoint:
             return None
         run, fingerprint, parent = found
         return Found(run, fingerprint == _fingerprint(options, lane, plain), parent)
+
+    async def active_run(self, handle: str) -> str | None:
+        """The run that holds a handle."""
+        return await self.look(lambda committed: committed.active_run(handle))
 
     async def end_of(self, run: str) -> None:
         """Wait until a run has ended."""

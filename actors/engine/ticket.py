@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, cast
 
 import trio
 
+from ...protocol.jobs import AnyJob
 from ...protocol.records import RunRecord
 from ...protocol.results import raise_unless_succeeded
 from ...protocol.validation import FilesFate, check_seconds
-from ..channel import Reply
+from ..channel import Reply, Result_co
 
 if TYPE_CHECKING:
     from .api import Engine
 
 
-class Ticket:
+class Ticket(Generic[Result_co]):
     """`id` is the run's; `joined` says that the run was there before."""
 
-    def __init__(self, id: str, joined: bool, ended: Reply[RunRecord | None], engine: Engine) -> None:
+    def __init__(
+        self,
+        id: str,
+        joined: bool,
+        ended: Reply[RunRecord | None],
+        engine: Engine,
+        job: AnyJob | None = None,
+    ) -> None:
         self.id = id
         self.joined = joined
         self._ended = ended
         self._engine = engine
+        self._job = job
 
-    async def result(self) -> Any:
+    async def result(self) -> Result_co:
         """Wait for the end; return the result, or raise `RunFailed`, `RunCancelled`, `RunTimedOut` or
-        `RunRejected`, each with the run's last state."""
+        `RunRejected`, each with the run's last state.
+
+        The result is a JSON value; if the job was submitted as its function, it is converted to the
+        function's return annotation, and `Invalid` if it doesn't fit.
+        """
         run = await self._ended.get()
-        return raise_unless_succeeded(run or await self._engine.get_run(self.id))
+        run = run or await self._engine.get_run(self.id)
+        return cast(Result_co, raise_unless_succeeded(run, self._job))
 
     async def wait(self, timeout: float | None = 15) -> bool:
         """Whether the run ends within `timeout` seconds."""

@@ -191,7 +191,7 @@ class Flows:
         handle: str | None = None,
         by: str = "app",
         **options: Unpack[SubmitKeywords],
-    ) -> Ticket:
+    ) -> Ticket[Any]:
         """Submit a run of a flow, given by its name or id. Without a handle it gets one of its own, which is
         `task:` and its id."""
         return await self._engine.submit_options(
@@ -199,10 +199,12 @@ class Flows:
         )
 
     async def task(self, run_id: str) -> FlowTask:
-        """One run of a flow, with what its nodes share as of now."""
+        """One run of a flow, or the active run of a handle, with what its nodes share as of now."""
         check_text("run_id", run_id)
         self._entry.check_open()
         record, stored = await self._store.run(run_id), await self._store.flow(run_id)
+        if record is None and (active := await self._entry.active_run(run_id)) is not None:
+            return await self.task(active)
         if record is None or stored is None:
             raise NotFound(f"no run of a flow has the id {shown(run_id)}", value=run_id)
         requests = await self._store.request_ids([run_id])
@@ -233,14 +235,17 @@ class Flows:
         return tasks, page.total
 
     async def node_runs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[NodeRun]:
-        """The tries of the nodes of a run, in order: those with a higher number than `after`. Not more than
-        `limit`, or than together have 16 MiB; for the next ones, `after` is the number of the last."""
+        """The tries of the nodes of a run, or of a handle's active run, in order: those with a higher number
+        than `after`. Not more than `limit`, or than together have 16 MiB; for the next ones, `after` is the
+        number of the last."""
         check_text("run_id", run_id)
         check_page(limit)
         check_limit("after", after)
         self._entry.check_open()
         rows = await self._store.node_runs(run_id, after, limit)
         if not rows and await self._store.flow(run_id) is None:
+            if (active := await self._entry.active_run(run_id)) is not None and active != run_id:
+                return await self.node_runs(active, after=after, limit=limit)
             raise NotFound(f"no run of a flow has the id {shown(run_id)}", value=run_id)
         return rows
 

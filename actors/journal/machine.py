@@ -252,7 +252,10 @@ class JournalMachine:
             if run is None or run.ended:
                 message.reply.set(run)
             else:
-                self._watchers.setdefault(message.run, []).append(message.reply)
+                watchers = self._watchers.setdefault(message.run, [])
+                if len(watchers) & (len(watchers) - 1) == 0:  # now and then: who waits no more is left out
+                    watchers[:] = [reply for reply in watchers if not reply.done]
+                watchers.append(message.reply)
         elif kind is Look:
             self._look(message)
         elif kind is NotRead:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack, overload
 
 import trio
 
@@ -18,7 +18,9 @@ from ...persistence.store import FileFinished
 from ...protocol.answers import approves, with_truth
 from ...protocol.errors import Invalid
 from ...protocol.events import RunLog
+from ...protocol.jobs import AnyJob, JobFunction, typed_job
 from ...protocol.names import check_name
+from ...protocol.records import RunRecord
 from ...protocol.results import raise_unless_succeeded
 from ...protocol.submission import SubmitKeywords, SubmitOptions
 from ...protocol.validation import check_seconds
@@ -29,6 +31,9 @@ from ..journal.change import Change, Outcome, ProgressReport
 from .body_messages import Ask, Flag, Save, Taken, Unask, cancel_child
 from .children import Children
 from .context import Body
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 
 class RunFile:
@@ -224,26 +229,42 @@ class Run:
             await self._body.nap(wakes_at)
         await self._body.look_up()
 
+    @overload
+    async def call(
+        self, job: str, *, handle: str, params: Any = None, **options: Unpack[SubmitKeywords]
+    ) -> Any: ...
+
+    @overload
     async def call(
         self,
-        job: str,
+        job: JobFunction[P, R, ..., Any],
+        *,
+        handle: str,
+        params: P | None = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> R: ...
+
+    async def call(
+        self,
+        job: str | AnyJob,
         *,
         handle: str,
         params: Any = None,
         **options: Unpack[SubmitKeywords],
     ) -> Any:
-        """Have another run done and return its result; it raises what `Ticket.result` does.
+        """Have another run done and return its result; it converts and raises as `Ticket.result` does.
 
         The child is cancelled with this run. It waits for its handle by default; a handle that is held by
         this run, or by one that waits for this run, is a conflict.
         """
         await self._body.check_open()
         options.setdefault("on_conflict", "queue")
-        child = SubmitOptions(job=job, handle=handle, params=params, **options)
+        name = self._body.services.entry.name_of(job)
+        child = SubmitOptions(job=name, handle=handle, params=params, **options)
         position = self._body.calls.begin()
         over = True
         try:
-            return await self._result_of_child(position, child)
+            return raise_unless_succeeded(await self._end_of_child(position, child), typed_job(job))
         except trio.Cancelled:
             over = not self._body.goes_on_later  # else the next body calls it again
             raise
@@ -251,7 +272,7 @@ class Run:
             if over:
                 self._body.calls.end(position)
 
-    async def _result_of_child(self, position: int, options: SubmitOptions) -> Any:
+    async def _end_of_child(self, position: int, options: SubmitOptions) -> RunRecord | None:
         # Made for each call: kept, it would be a cycle, and the run would wait for the garbage collector.
         ancestors = (*self._body.submission.terms.ancestors, self.handle)
         calls = Children(
@@ -275,7 +296,7 @@ class Run:
         finally:
             self._body.children.pop(accepted.run, None)
         await self._body.look_up()
-        return raise_unless_succeeded(child)
+        return child
 
     @asynccontextmanager
     async def open_file(self, path: str, *, overwrite: bool = False) -> AsyncIterator[RunFile]:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import trio
 
+from ...protocol.jobs import JobFunction
+from ...protocol.submission import SubmitKeywords
 from .api import body_of
 
 if TYPE_CHECKING:
     from .api import Run, RunFile
 
+P = TypeVar("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -85,7 +89,22 @@ class BlockingRun:
         """See `Run.sleep`."""
         self._call(partial(self._run.sleep, seconds, release_slot))
 
-    def call(self, job: str, **options: Any) -> Any:
+    @overload
+    def call(
+        self, job: str, *, handle: str, params: Any = None, **options: Unpack[SubmitKeywords]
+    ) -> Any: ...
+
+    @overload
+    def call(
+        self,
+        job: JobFunction[P, R, ..., Any],
+        *,
+        handle: str,
+        params: P | None = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> R: ...
+
+    def call(self, job: Any, **options: Any) -> Any:
         """See `Run.call`."""
         return self._call(partial(self._run.call, job, **options))
 

@@ -18,8 +18,9 @@ import trio
 from ...persistence.files import Files, PartFile
 from ...persistence.flows import FlowState
 from ...persistence.store import Checkpoint, FileGivenUp, Memo
-from ...protocol.errors import RunAbandoned
+from ...protocol.errors import Invalid, RunAbandoned
 from ...protocol.events import Event
+from ...protocol.parameters import plain_result
 from ...protocol.values import copied, json_value
 from ..actor import Delivery
 from ..channel import Reply
@@ -209,7 +210,11 @@ class Body:
 
     def as_result(self, value: Any) -> Any:
         """What the body returned, as it goes into the run's record."""
-        return self.value(value, "result")
+        try:
+            return self.value(value, "result")
+        except Invalid:
+            plain = plain_result(value)  # looked at only here: nearly all results are JSON values already
+            return self.value(plain, "result")
 
     def deliver(self, message: Any) -> None:
         """A message or a signal was accepted and committed."""

@@ -7,7 +7,7 @@ is added to the table is out of reach of limited tokens until somebody decides w
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...protocol.errors import GreenroomError, NoActiveRun, NotFound
@@ -50,44 +50,58 @@ class LimitedEngine(_Denied):
 
     async def get_run(self, run_id: str) -> RunRecord:
         """One run; `NotFound` also where it is somebody else's."""
-        run = await self._engine.get_run(run_id)
+        unknown = NotFound(f"no run has the id {shown(run_id)}", value=run_id)
+        try:
+            run = await self._engine.get_run(run_id)
+        except NoActiveRun:  # of a handle that is perhaps somebody else's
+            if self._scope.handles is None or run_id not in self._scope.handles:
+                raise unknown from None
+            raise
         if not self._scope.sees(run):
-            raise NotFound(f"no run has the id {shown(run_id)}", value=run_id)
+            raise unknown
         return run
 
     async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
-        await self.get_run(run_id)
-        return await self._engine.history_page(run_id, after, limit)
+        run = await self.get_run(run_id)
+        return await self._engine.history_page(run.id, after, limit)
 
     async def cancel(self, run_id: str, files: FilesFate = "keep", *, by: str = "app") -> RunRecord:
-        await self.get_run(run_id)
-        return await self._engine.cancel(run_id, files, by=by)
+        run = await self.get_run(run_id)
+        return await self._engine.cancel(run.id, files, by=by)
 
     async def signal(self, run_id: str, key: str, value: Any, *, by: str = "app") -> None:
-        await self.get_run(run_id)
-        await self._engine.signal(run_id, key, value, by=by)
+        run = await self.get_run(run_id)
+        await self._engine.signal(run.id, key, value, by=by)
 
     async def inject(self, run_or_handle: str, message: Any, *, by: str = "app") -> str:
         try:
             run = await self._engine.get_run(run_or_handle)
-        except NotFound:
-            self._scope.check_whole_handle(run_or_handle)  # by a handle it goes to whichever run is there
+        except (NotFound, NoActiveRun):
+            self._scope.check_whole_handle(run_or_handle)
         else:
-            if not self._scope.sees(run):
+            if run.id != run_or_handle:
+                self._scope.check_whole_handle(run_or_handle)  # it goes to whichever run is there then
+            elif not self._scope.sees(run):
                 self._scope.check_whole_handle(run_or_handle)
                 raise NoActiveRun(f"{shown(run_or_handle)} is no pending run, nor a handle that has one")
         return await self._engine.inject(run_or_handle, message, by=by)
 
-    async def answer(self, interrupt_id: str, data: Any, *, by: str = "app") -> str:
+    async def answer(self, interrupt_id: str, data: Any, *, key: str | None = None, by: str = "app") -> str:
+        if key is None:
+            with suppress(NotFound, NoActiveRun):
+                await self.get_run(interrupt_id.rpartition(".")[0])
+                return await self._engine.answer(interrupt_id, data, by=by)
         try:
-            await self.get_run(interrupt_id.rpartition(".")[0])
-        except NotFound:
-            return "not_found"
-        return await self._engine.answer(interrupt_id, data, by=by)
+            run = await self.get_run(interrupt_id)
+        except (NotFound, NoActiveRun):
+            if key is None:
+                return "not_found"
+            raise NoActiveRun(f"{shown(interrupt_id)} is no pending run, nor a handle that has one") from None
+        return await self._engine.answer(run.id, data, key=key, by=by)
 
     # New runs.
 
-    async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket:
+    async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket[Any]:
         self._scope.check_handle("task:" if options.handle is None else options.handle)
         self._check_new(options)
         async with told_within(self._scope):
@@ -184,21 +198,20 @@ class _LimitedFlows(_Denied):
         return await self._engine.flows.version(id)
 
     async def task(self, run_id: str) -> FlowTask:
-        await self._check_task(run_id)
-        return await self._engine.flows.task(run_id)
+        return await self._engine.flows.task(await self._seen(run_id))
 
     async def node_runs(self, run_id: str, *arguments: Any, **more: Any) -> Sequence[NodeRun]:
-        await self._check_task(run_id)
-        return await self._engine.flows.node_runs(run_id, *arguments, **more)
+        return await self._engine.flows.node_runs(await self._seen(run_id), *arguments, **more)
 
     async def tasks(self, **query: Any) -> tuple[Sequence[FlowTask], int]:
         self._scope.check_job(FLOW)
         return await self._engine.flows.tasks(**query, within=self._scope)
 
-    async def _check_task(self, run_id: str) -> None:
+    async def _seen(self, run_id: str) -> str:
+        """The id of a run that the caller may see."""
         try:
-            await self._limited.get_run(run_id)
-        except NotFound:
+            return (await self._limited.get_run(run_id)).id
+        except (NotFound, NoActiveRun):
             raise NotFound(f"no run of a flow has the id {shown(run_id)}", value=run_id) from None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack, overload
 
 import trio
 
@@ -17,6 +17,7 @@ from ...protocol.errors import GreenroomError, Invalid, Unavailable
 from ...protocol.events import Event, Filter, RunStateChanged, RunWaiting
 from ...protocol.flow.commands import Signal
 from ...protocol.fold import Projection
+from ...protocol.jobs import AnyJob, JobFunction, job_name, typed_job
 from ...protocol.names import check_name
 from ...protocol.parameters import plain_params
 from ...protocol.parts import joined
@@ -40,6 +41,9 @@ from .iterating import Iterating, converted, still_executing
 from .link import Link
 from .ticket import ClientTicket
 from .workers import ClientWorkers
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 logger = logging.getLogger("greenroom.client")
 
@@ -95,6 +99,7 @@ class Client:
 
     # Runs.
 
+    @overload
     async def submit(
         self,
         job: str,
@@ -102,22 +107,46 @@ class Client:
         handle: str,
         params: Any = None,
         **options: Unpack[SubmitKeywords],
-    ) -> ClientTicket:
-        """Submit a run of a job; returns when it is committed.
+    ) -> ClientTicket[Any]: ...
+
+    @overload
+    async def submit(
+        self,
+        job: JobFunction[P, R, ..., Any],
+        *,
+        handle: str,
+        params: P | None = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> ClientTicket[R]: ...
+
+    async def submit(
+        self,
+        job: str | AnyJob,
+        *,
+        handle: str,
+        params: Any = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> ClientTicket[Any]:
+        """Submit a run of a job, given by its name or its function; returns when it is committed.
 
         It is sent again if the connection is lost, and still happens once: without a `request_id`, one is
         drawn. `on_wait` is called when the gateway tells that the run waits for long.
         """
-        check_name("job", job)
+        name = check_name("job", job_name(job))
         check_name("handle", handle)
         if params is not None:
             params = json_value(plain_params(params, None), "params", None)
-        given = SubmitOptions(job=job, handle=handle, params=params, **options)
-        return await self.send_submission(given, partial(wire.Submit, job=job, params=params))
+        given = SubmitOptions(job=name, handle=handle, params=params, **options)
+        return await self.send_submission(
+            given, partial(wire.Submit, job=name, params=params), typed_job(job)
+        )
 
     async def send_submission(
-        self, options: SubmitOptions, command: Callable[..., SubmitCommand]
-    ) -> ClientTicket:
+        self,
+        options: SubmitOptions,
+        command: Callable[..., SubmitCommand],
+        job: AnyJob | None = None,
+    ) -> ClientTicket[Any]:
         """The same, as this command; for flows."""
         options.check()
         fields = to_wire(options)
@@ -129,9 +158,9 @@ class Client:
         was_there = bool(ok.joined) and (options.request_id is not None or options.on_conflict == "join")
         if options.on_wait is not None and self._link.follows:
             self._nursery.start_soon(self._tell_of_wait, run_id, before, options.on_wait)
-        return ClientTicket(run_id, was_there, self)
+        return ClientTicket(run_id, was_there, self, job)
 
-    async def rerun(self, run_id: str) -> ClientTicket:
+    async def rerun(self, run_id: str) -> ClientTicket[Any]:
         """Submit a run anew, with the same job, handle, lane, kind and parameters."""
         run = await self.get_run(run_id)
         return await self.submit(run.job, handle=run.handle, params=run.params, kind=run.kind, lane=run.lane)
@@ -151,11 +180,15 @@ class Client:
         )
         return ok.outcome or ""
 
-    async def answer(self, interrupt_id: str, data: Any) -> str:
+    async def answer(self, interrupt_id: str, data: Any, *, key: str | None = None) -> str:
         """See `Engine.answer`."""
         check_text("interrupt_id", interrupt_id)
+        if key is not None:
+            check_text("key", key)
         plain = json_value(data, "data", None)
-        ok = await self._link.ask(wire.Answer(id=self._link.number(), interrupt_id=interrupt_id, data=plain))
+        ok = await self._link.ask(
+            wire.Answer(id=self._link.number(), interrupt_id=interrupt_id, data=plain, key=key)
+        )
         return ok.outcome or ""
 
     async def signal(self, run_id: str, key: str, value: Any) -> None:
@@ -170,6 +203,14 @@ class Client:
         check_text("run_id", run_id)
         ok = await self._link.ask(wire.GetRun(id=self._link.number(), run_id=run_id), repeatable=True)
         return expected(ok.run)
+
+    async def wait(self, run_id: str, timeout: float | None = 15) -> RunRecord:
+        """See `Engine.wait`."""
+        seconds = check_seconds("timeout", timeout, 15)
+        run = await self.get_run(run_id)
+        with trio.move_on_after(seconds):
+            return await self.ended(run.id)
+        return await self.get_run(run.id)
 
     async def list_runs(
         self,
@@ -220,13 +261,14 @@ class Client:
     async def set_concurrency(self, lane: str, limit: int | None) -> None:
         """See `Engine.set_concurrency`."""
         check_text("lane", lane)
-        n = None if limit is None else check_limit("limit", limit)
-        await self._link.ask(wire.SetConcurrency(id=self._link.number(), lane=lane, n=n))
+        if limit is not None:
+            check_limit("limit", limit)
+        await self._link.ask(wire.SetConcurrency(id=self._link.number(), lane=lane, limit=limit))
 
     async def set_max_concurrent(self, limit: int) -> None:
         """See `Engine.set_max_concurrent`."""
-        n = check_limit("max_concurrent", limit)
-        await self._link.ask(wire.SetMaxConcurrent(id=self._link.number(), n=n))
+        check_limit("limit", limit)
+        await self._link.ask(wire.SetMaxConcurrent(id=self._link.number(), limit=limit))
 
     async def clear_lane(self, lane: str) -> int:
         """See `Engine.clear_lane`."""

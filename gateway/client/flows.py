@@ -122,7 +122,7 @@ class ClientFlows:
         params: Mapping[str, Any] | None = None,
         handle: str | None = None,
         **options: Unpack[SubmitKeywords],
-    ) -> ClientTicket:
+    ) -> ClientTicket[Any]:
         """See `Flows.start`. It is sent again if the connection is lost, and still happens once: without a
         `request_id`, one is drawn."""
         check_text("flow", flow)

@@ -6,8 +6,9 @@ The engine's methods also take `by`, who asks; a gateway knows that from the tok
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, overload
 
+from ...actors.channel import Result_co
 from ...protocol.events import Event, Filter
 from ...protocol.flow.records import (
     FlowRow,
@@ -18,6 +19,7 @@ from ...protocol.flow.records import (
     VersionStatus,
     WorkerState,
 )
+from ...protocol.jobs import JobFunction
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.submission import SubmitKeywords
 from ...protocol.validation import FilesFate
@@ -28,7 +30,11 @@ if TYPE_CHECKING:
     from .client import Client
 
 
-class RunTicket(Protocol):
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class RunTicket(Protocol[Result_co]):
     """See `Ticket`."""
 
     @property
@@ -37,7 +43,7 @@ class RunTicket(Protocol):
     @property
     def joined(self) -> bool: ...
 
-    async def result(self) -> Any: ...
+    async def result(self) -> Result_co: ...
 
     async def wait(self, timeout: float | None = 15) -> bool: ...
 
@@ -83,7 +89,7 @@ class RunFlows(Protocol):
         params: Mapping[str, Any] | None = None,
         handle: str | None = None,
         **options: Unpack[SubmitKeywords],
-    ) -> RunTicket: ...
+    ) -> RunTicket[Any]: ...
 
     async def task(self, run_id: str) -> FlowTask: ...
 
@@ -136,6 +142,7 @@ class RunEngine(Protocol):
     @property
     def workers(self) -> EngineWorkers: ...
 
+    @overload
     async def submit(
         self,
         job: str,
@@ -143,15 +150,25 @@ class RunEngine(Protocol):
         handle: str,
         params: Any = None,
         **options: Unpack[SubmitKeywords],
-    ) -> RunTicket: ...
+    ) -> RunTicket[Any]: ...
 
-    async def rerun(self, run_id: str) -> RunTicket: ...
+    @overload
+    async def submit(
+        self,
+        job: JobFunction[P, R, ..., Any],
+        *,
+        handle: str,
+        params: P | None = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> RunTicket[R]: ...
+
+    async def rerun(self, run_id: str) -> RunTicket[Any]: ...
 
     async def cancel(self, run_id: str, files: FilesFate = "keep") -> RunRecord: ...
 
     async def inject(self, run_or_handle: str, message: Any) -> str: ...
 
-    async def answer(self, interrupt_id: str, data: Any) -> str: ...
+    async def answer(self, interrupt_id: str, data: Any, *, key: str | None = None) -> str: ...
 
     async def signal(self, run_id: str, key: str, value: Any) -> None: ...
 
@@ -178,6 +195,8 @@ class RunEngine(Protocol):
     async def snapshot(self) -> Snapshot: ...
 
     async def get_run(self, run_id: str) -> RunRecord: ...
+
+    async def wait(self, run_id: str, timeout: float | None = 15) -> RunRecord: ...
 
     async def list_runs(
         self,

@@ -46,7 +46,7 @@ class Http:
     """The field of the reply that is the whole body of the answer, where it isn't all of them."""
     status: int = 200
     also: dict[str, str] = attrs.field(factory=dict)
-    """Other names that fields of the request have in HTTP, after what they are called in a GET."""
+    """Old names that fields of the request had in HTTP; still taken, unless the field has its name, too."""
 
 
 @attrs.frozen

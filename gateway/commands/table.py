@@ -9,6 +9,7 @@ from typing import cast
 
 from ...protocol import commands as wire
 from ...protocol.commandbase import timeout_from_wire
+from ...protocol.names import check_name, lane_name
 from ...protocol.submission import SubmitOptions, from_wire
 from ...protocol.validation import FilesFate, check_limit
 from ..auth.tokens import Role
@@ -36,13 +37,13 @@ async def _inject(context: Context, command: wire.Inject) -> Fields:
 
 
 async def _answer(context: Context, command: wire.Answer) -> Fields:
-    return {"outcome": await context.engine.answer(command.interrupt_id, command.data, by=context.by)}
+    outcome = await context.engine.answer(command.interrupt_id, command.data, key=command.key, by=context.by)
+    return {"outcome": outcome}
 
 
 async def _wait(context: Context, command: wire.Wait) -> Fields:
-    if context.limited is not None:
-        await context.limited.get_run(command.run_id)
-    run = await context.endings.wait(command.run_id, timeout_from_wire(command.timeout))
+    found = await context.engine.get_run(command.run_id)
+    run = await context.endings.wait(found.id, timeout_from_wire(command.timeout))
     return {"run": run, "ended": run.ended}
 
 
@@ -81,13 +82,15 @@ async def _set_params(context: Context, command: wire.SetParams) -> None:
 
 
 async def _set_concurrency(context: Context, command: wire.SetConcurrency) -> None:
-    if command.n is not None:
-        check_limit("n", command.n)
-    await context.engine.set_concurrency(command.lane, command.n, by=context.by)
+    check_name("lane", lane_name(command.lane))
+    name, limit = wire.limit_in(command)
+    if limit is not None:
+        check_limit(name, limit)
+    await context.engine.set_concurrency(command.lane, limit, by=context.by)
 
 
 async def _set_max_concurrent(context: Context, command: wire.SetMaxConcurrent) -> None:
-    await context.engine.set_max_concurrent(check_limit("n", command.n), by=context.by)
+    await context.engine.set_max_concurrent(check_limit(*wire.limit_in(command)), by=context.by)
 
 
 async def _clear_lane(context: Context, command: wire.ClearLane) -> Fields:
@@ -129,17 +132,12 @@ TABLE: tuple[Entry, ...] = (
     Entry(wire.Subscribe, _VIEWER),
     Entry(wire.Unsubscribe, _VIEWER),
     Entry(wire.SetParams, _OPERATOR, _set_params, Http("PUT", "/api/handles/{handle}/params")),
-    Entry(
-        wire.SetConcurrency,
-        _ADMIN,
-        _set_concurrency,
-        Http("PUT", "/api/lanes/{lane}", also={"limit": "n"}),
-    ),
+    Entry(wire.SetConcurrency, _ADMIN, _set_concurrency, Http("PUT", "/api/lanes/{lane}")),
     Entry(
         wire.SetMaxConcurrent,
         _ADMIN,
         _set_max_concurrent,
-        Http("PUT", "/api/max_concurrent", also={"max_concurrent": "n"}),
+        Http("PUT", "/api/max_concurrent", also={"max_concurrent": "limit"}),
     ),
     Entry(wire.ClearLane, _OPERATOR, _clear_lane, Http("POST", "/api/lanes/{lane}/clear")),
     Entry(wire.ClearHandle, _OPERATOR, _clear_handle, Http("POST", "/api/handles/{handle}/clear")),

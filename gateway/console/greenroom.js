@@ -643,6 +643,8 @@ export class Client {
     return this.submit(job, { handle, params, kind, lane });
   }
 
+  // Whatever takes a run takes a handle too: the run that is active in it.
+
   async cancel(runId, files = "keep") {
     return (await this.#ask({ type: "cancel", run_id: runId, files })).run;
   }
@@ -651,8 +653,9 @@ export class Client {
     return (await this.#ask({ type: "inject", run_or_handle: runOrHandle, message })).outcome;
   }
 
-  async answer(interruptId, data) {
-    return (await this.#ask({ type: "answer", interrupt_id: interruptId, data })).outcome;
+  /** Answer a question, by its id; or by the run or the handle that asks, and the `key` where it asks several. */
+  async answer(interruptId, data, { key = null } = {}) {
+    return (await this.#ask({ type: "answer", interrupt_id: interruptId, data, ...(isGiven(key) && { key }) })).outcome;
   }
 
   /** Put a value into what a flow's run shares; what waits for it goes on. */
@@ -662,6 +665,14 @@ export class Client {
 
   async getRun(runId) {
     return (await this.#ask({ type: "get_run", run_id: runId }, true)).run;
+  }
+
+  /** A run once it has ended, or as it is after `timeout` seconds. */
+  async wait(runId, timeout = 15) {
+    const { id } = await this.getRun(runId);
+    const ticket = new Ticket(id, false, this);
+    await ticket.wait(timeout);
+    return this.getRun(id);
   }
 
   /** Runs, newest first; the query has `handle`, `lane`, `status`, `limit` and `before`. */
@@ -691,12 +702,12 @@ export class Client {
     await this.#ask({ type: "set_params", handle, params });
   }
 
-  async setConcurrency(lane, n) {
-    await this.#ask({ type: "set_concurrency", lane, n });
+  async setConcurrency(lane, limit) {
+    await this.#ask({ type: "set_concurrency", lane, limit });
   }
 
-  async setMaxConcurrent(n) {
-    await this.#ask({ type: "set_max_concurrent", n });
+  async setMaxConcurrent(limit) {
+    await this.#ask({ type: "set_max_concurrent", limit });
   }
 
   async clearLane(lane) {

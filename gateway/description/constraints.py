@@ -86,7 +86,6 @@ _FIELDS: dict[str, Json] = {
     "limit": PAGE,
     "load": {"type": "number", "minimum": 0, "maximum": 1e15},
     "message": VALUE,
-    "n": LIMIT,
     "name": NAME,
     "offset": LIMIT,
     "on_conflict": _words(*get_args(OnConflict)),
@@ -106,6 +105,9 @@ _FIELDS: dict[str, Json] = {
 }
 _OF_VERSIONS: dict[str, Json] = {"status": _words("draft", "published")}
 _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
+    wire.Answer: {"key": NAME},
+    wire.SetConcurrency: {"limit": LIMIT},
+    wire.SetMaxConcurrent: {"limit": LIMIT},
     wire.ListRuns: {"handle": TEXT, "lane": TEXT, "status": _STATUSES},
     flow_wire.NodeRuns: {"after": LIMIT},
     flow_wire.ListTasks: {"version": TEXT, "status": _STATUSES},

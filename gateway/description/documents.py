@@ -259,7 +259,6 @@ def _named_discriminators(part: Any) -> Any:
 def _request(entry: Entry, http: Http) -> Json:
     """One command as a request."""
     in_path = re.findall(r"{(\w+)}", http.path)
-    renamed = {meant: name for name, meant in http.also.items()}
     own = arguments(entry.wire)
     parameters = [parameter(name, "path", in_text(own.pop(name)[0]), required=True) for name in in_path]
     request: Json = {
@@ -267,14 +266,13 @@ def _request(entry: Entry, http: Http) -> Json:
         "summary": cleandoc(entry.wire.__doc__ or "").replace("\n", " "),
         "description": f"Needs the role {entry.role}.",
     }
-    given = {renamed.get(name, name): (schema, required) for name, (schema, required) in own.items()}
     if http.method == "GET":
-        parameters += [parameter(name, "query", in_text(of), needed) for name, (of, needed) in given.items()]
-    elif given:
-        required = [name for name in given if given[name][1]]
+        parameters += [parameter(name, "query", in_text(of), needed) for name, (of, needed) in own.items()]
+    elif own:
+        required = [name for name in own if own[name][1]]
         schema: Json = {
             "type": "object",
-            "properties": {name: given[name][0] for name in given},
+            "properties": {name: own[name][0] for name in own},
             "additionalProperties": False,
         }
         if required:

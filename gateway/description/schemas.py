@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from ...protocol.commands import LIMITING, OLD_NAMES
+
 Json = dict[str, Any]
 
 JSON_TYPE = "application/json"
@@ -99,4 +101,11 @@ def tag(kind: type[msgspec.Struct]) -> str:
 
 
 def _components(kinds: Iterable[Any]) -> tuple[tuple[Json, ...], Json]:
-    return msgspec.json.schema_components(list(kinds), ref_template=_REF)
+    types, found = msgspec.json.schema_components(list(kinds), ref_template=_REF)
+    for command in LIMITING:  # they also take what no schema says: the names that fields had before
+        if (schema := found.get(command.__name__)) is not None:
+            for old, name in OLD_NAMES.items():
+                del schema["properties"][old]
+                del schema["properties"][name]["default"]
+                schema["required"].append(name)
+    return types, found

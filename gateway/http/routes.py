@@ -88,21 +88,23 @@ def _command_in(entry: Entry, call: Call) -> tuple[Any, dict[str, str]]:
     given = _query(call.request, entry) if reads else _object(call.body)
     called: dict[str, str] = {}
     for name, meant in http.also.items():
-        if name in given and meant not in given:
-            given[meant] = given.pop(name)
-            called[meant] = name
+        if name in given:
+            value = given.pop(name)
+            if given.setdefault(meant, value) is value:
+                called[meant] = name
     if not reads:
         _make_whole(given, entry)
     for name, value in call.names.items():
         if given.setdefault(name, value) != value:
             raise Invalid(f"{name}: {shown(value)} in the path, and something else beside it", path=name)
+    whole = "query" if reads else "message"
     for name in ("id", "type"):
         if name in given:
-            raise Invalid(f"message: object contains unknown field {name}", path=name)
+            raise Invalid(f"{whole}: object contains unknown field {name}", path=name)
     try:
         return msgspec.convert({"id": 0, **given}, entry.wire, strict=not reads), called
     except msgspec.ValidationError as error:
-        raise _as_called(misfit(error, "message"), called) from None
+        raise _as_called(misfit(error, whole), called) from None
 
 
 def _as_called(error: Invalid, called: dict[str, str]) -> Invalid:

@@ -13,7 +13,7 @@ import click
 import trio
 
 from ..gateway.client import Client, connect
-from ..protocol.errors import Invalid, NotFound, Unauthorized, Unavailable
+from ..protocol.errors import Invalid, NoActiveRun, Unauthorized, Unavailable
 from ..protocol.events import Filter
 from .exits import Exit, Stopped, told
 
@@ -93,42 +93,13 @@ def read_token(file: str | None) -> str | None:
         raise Stopped(f"the token can't be read: {error}", Exit.FAILED) from error
 
 
-async def find_run(client: Client, run_or_handle: str) -> str:
-    """The id of a run, which is given as that, or as the handle whose active run it is."""
-    snapshot = await client.snapshot()
-    handle = snapshot.handles.get(run_or_handle)
-    if handle is not None and handle.active_run is not None:
-        return handle.active_run
-    if run_or_handle in snapshot.runs:
-        return run_or_handle
-    if handle is not None:
-        raise NotFound(f"the handle {run_or_handle!r} has no active run")
-    return (await client.get_run(run_or_handle)).id
-
-
 async def find_last_run(client: Client, run_or_handle: str) -> str:
-    """The same, for those who only look: of a handle without an active run, its last one."""
+    """The id of a run, which is given as that, or as the handle whose active run it is; for those who only
+    look, of a handle without an active run its last one."""
     try:
-        return await find_run(client, run_or_handle)
-    except NotFound:
+        return (await client.get_run(run_or_handle)).id
+    except NoActiveRun:
         latest = await client.list_runs(handle=run_or_handle, limit=1)
         if not latest:
             raise
         return latest[0].id
-
-
-async def find_question(client: Client, named: str) -> str:
-    """The id of an open question, which is given as that, or as the run or the handle that asks it."""
-    snapshot = await client.snapshot()
-    if named in snapshot.interrupts:
-        return named
-    open_ones = [
-        id
-        for id, question in snapshot.interrupts.items()
-        if named in (question.run, snapshot.runs[question.run].handle)
-    ]
-    if len(open_ones) > 1:
-        raise Invalid(
-            f"{named!r} asks {len(open_ones)} questions: give the id of one: {', '.join(open_ones)}"
-        )
-    return open_ones[0] if open_ones else named

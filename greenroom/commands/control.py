@@ -8,7 +8,7 @@ import click
 
 from ..gateway.client import Client
 from ..protocol.records import RunRecord
-from .connection import Server, find_question, find_run, for_server
+from .connection import Server, for_server
 from .exits import Exit, Stopped
 from .output import parsed, say
 
@@ -35,7 +35,7 @@ def cancel(server: Server, run: str, files: Any) -> None:
     """
 
     async def talk(client: Client) -> RunRecord:
-        return await client.cancel(await find_run(client, run), files)
+        return await client.cancel(run, files)
 
     cancelled = server.ask(talk)
     say(server.as_json, cancelled, f"{cancelled.id} is {cancelled.status}.")
@@ -62,8 +62,11 @@ def inject(server: Server, run_or_handle: str, message: str) -> None:
 @click.command()
 @click.argument("question")
 @click.argument("answer")
+@click.option(
+    "--key", metavar="KEY", help="Which question is meant, where the run or the handle asks several."
+)
 @for_server
-def answer(server: Server, question: str, answer: str) -> None:
+def answer(server: Server, question: str, answer: str, key: str | None) -> None:
     """Answer the question of a body.
 
     QUESTION is its id, or the run or the handle that asks. ANSWER is JSON; what isn't, is taken as a text.
@@ -72,11 +75,12 @@ def answer(server: Server, question: str, answer: str) -> None:
     \b
     Examples:
       greenroom answer alice true
+      greenroom answer alice true --key deploy
       greenroom answer 01985a3c5f9d7f0e8a6d2b4c6e8f0a1b.1 '{"approved": true}'
     """
 
     async def talk(client: Client) -> str:
-        return await client.answer(await find_question(client, question), parsed(answer))
+        return await client.answer(question, parsed(answer), key=key)
 
     outcome = server.ask(talk)
     say(server.as_json, {"outcome": outcome}, outcome)

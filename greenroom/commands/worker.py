@@ -39,7 +39,7 @@ logger = logging.getLogger("greenroom.worker")
 @click.option(
     "--server",
     metavar="URL",
-    envvar="REGISTRY_URL",
+    envvar=["GREENROOM_URL", "REGISTRY_URL"],
     default=DEFAULT_URL,
     show_default=True,
     show_envvar=True,
@@ -87,9 +87,9 @@ def worker(
     are served: `transform`, `sum` and `route`.
 
     It registers at the server, which may come later, and then the server calls it. So the server must reach
-    it: at the URL in WORKER_URL, by default http://127.0.0.1:8080, or at another port of the same host if
-    that one is taken. Whoever can reach it can call its services: it asks for no token. With --queue it
-    listens nowhere, and asks the server for work.
+    it: at the URL in GREENROOM_WORKER_URL, by default http://127.0.0.1:8080, or at another port of the same
+    host if that one is taken. Whoever can reach it can call its services: it asks for no token. With
+    --queue it listens nowhere, and asks the server for work.
 
     SIGTERM or Ctrl-C takes nothing more, gives what is in progress 30 seconds, and ends with 0; a second one
     stops at once and ends with 128 and the signal's number. Logs go to standard error.
@@ -98,7 +98,7 @@ def worker(
     Examples:
       greenroom worker
       greenroom worker app.services:services --server https://runs.example --token-file worker.token
-      WORKER_URL=http://10.0.0.7:8080 greenroom worker app.services:services
+      GREENROOM_WORKER_URL=http://10.0.0.7:8080 greenroom worker app.services:services
       greenroom worker app.services:services --queue --concurrency 4
     """
     if services is not None and not re.fullmatch(r"[\w.]+:[\w.]+", services):
@@ -110,13 +110,20 @@ def worker(
         services=served,
         server=server,
         id=check_name("id", f"{socket.gethostname()}-{os.getpid()}" if id_ is None else id_),
-        url=None if queue else os.environ.get("WORKER_URL") or DEFAULT_WORKER_URL,
+        url=None if queue else _own_url(),
         concurrency=concurrency or (10 if queue else 100),
         token=read_token(token_file),
     )
     begin_logs(LogsConfig(format=log_format, level=log_level))
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs each request
     sys.exit(trio.run(_work, settings))
+
+
+def _own_url() -> str:
+    """Where the worker is called. The second variable is that of earlier versions, and of workers that were
+    written for the same calls."""
+    given = (os.environ.get(name) for name in ("GREENROOM_WORKER_URL", "WORKER_URL"))
+    return next(filter(None, given), DEFAULT_WORKER_URL)
 
 
 @attrs.frozen

@@ -29,7 +29,9 @@ from .sources import PREFIX, Path_, Unreadable, Written, find_file, read_file, v
 
 T = TypeVar("T")
 
-OTHER_VARIABLES = frozenset({"GREENROOM_CONFIG", "GREENROOM_URL", "GREENROOM_TOKEN", "GREENROOM_TOKEN_FILE"})
+OTHER_VARIABLES = frozenset(
+    f"{PREFIX}{name}" for name in ("CONFIG", "URL", "TOKEN", "TOKEN_FILE", "WORKER_URL")
+)
 """Variables that are no settings: those of the commands."""
 
 _SPECIAL: dict[type, dict[str, Kind]] = {

@@ -39,7 +39,7 @@ async def crew(url: str, folder: Path) -> AsyncIterator[None]:
                 start = partial(
                     trio.run_process,
                     command,
-                    env=environ | {"WORKER_URL": "http://127.0.0.1:0"},
+                    env=environ | {"GREENROOM_WORKER_URL": "http://127.0.0.1:0"},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -15,7 +15,7 @@ Definition = str | dict[str, Any]
 
 
 class Signal(CommandBase, frozen=True, kw_only=True, tag="signal"):
-    """Put a value into what a flow's run shares; what waits for it goes on."""
+    """Put a value into what a flow's run shares, or the active run of a handle; what waits for it goes on."""
 
     run_id: str
     key: str

@@ -149,6 +149,15 @@ def test_a_question_is_shown_and_answered_by_its_id_or_by_who_asks(handle: str):
     assert "no interrupt has this id" in refusal("answer", "nothing.1", "yes")
 
 
+def test_a_question_is_answered_by_its_key(handle: str):
+    run = said("submit", "asks", "-H", handle)
+    _until_asked(run)
+    assert "no run or handle of this name has one open" in refusal("answer", handle, "1", "--key", "another")
+    assert as_json("answer", handle, "true", "--key", "1") == {"outcome": "resolved"}
+    assert said("watch", run) == "true"
+    assert "nor a handle that has one" in refusal("answer", handle, "1", "--key", "1")
+
+
 def _until_asked(run: str) -> list[str]:
     """What `show` says once the run has asked; the events tell when that is."""
     command = [sys.executable, "-m", "greenroom", "watch", "--json"]

@@ -67,6 +67,17 @@ async def test_every_command_does_what_the_engine_does(which: str):
         const [interrupt] = client.state.interrupts.keys();
         told.answered = await client.answer(interrupt, "yes");
         told.answer = await ask.result();
+        const asks = await client.submit("ask", { handle: "carol", params: {} });
+        while (client.state.interrupts.size === 0) await client.snapshot();
+        const [{ key }] = client.state.interrupts.values();
+        told.byHandle = [
+          (await client.getRun("carol")).id === asks.id,
+          (await client.wait("carol", 0.01)).status,
+          await client.answer("carol", "no", { key: "another" }),
+          await client.answer("carol", "no", { key }),
+          (await client.wait(asks.id)).result,
+          await client.cancel("carol").catch((error) => error.code),
+        ];
         await client.setConcurrency("side", 0);
         const queued = await client.submit("add", { handle: "dave", lane: "side", params: {} });
         told.cleared = await client.clearLane("side");
@@ -104,6 +115,7 @@ async def test_every_command_does_what_the_engine_does(which: str):
         "message": {"hello": "✓"},
         "answered": "resolved",
         "answer": "yes",
+        "byHandle": [True, "running", "not_found", "resolved", "no", "no_active_run"],
         "cleared": 1,
         "how": ["RunEnded", "lane_cleared"],
         "draft": 11,

@@ -19,6 +19,7 @@ from greenroom.protocol.fold import fold
 from greenroom.protocol.records import Snapshot
 
 from ..support import open_engine
+from .blocking import SYNCHRONOUS, Awaited, clock_for, synchronous_client
 from .network import network
 
 
@@ -51,6 +52,18 @@ def make_jobs() -> Jobs:
     async def ask(run: Run, params: dict[str, Any]) -> Any:
         return await run.interrupt({"may": "I?"}, timeout=None)
 
+    @jobs.job("ask twice")
+    async def ask_twice(run: Run, params: dict[str, Any]) -> Any:
+        answers = {}
+
+        async def ask_about(key: str) -> None:
+            answers[key] = await run.interrupt({"about": key}, key=key)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask_about, "a")
+            nursery.start_soon(ask_about, "b")
+        return answers
+
     @jobs.job("fail")
     async def fail(run: Run, params: dict[str, Any]) -> None:
         raise ValueError("as it should")
@@ -67,15 +80,35 @@ def make_jobs() -> Jobs:
     return jobs
 
 
-@pytest.fixture(params=["embedded", "client", "client that doesn't follow"])
+JOBS = make_jobs()
+
+
+@JOBS.job
+async def move(run: Run, params: Point) -> Point:
+    return Point(params.x + 1)
+
+
+async def undecorated(run: Run) -> None: ...
+
+
+@pytest.fixture
+def autojump_clock(request: pytest.FixtureRequest) -> MockClock:
+    return clock_for(request.node.name)
+
+
+@pytest.fixture(params=["embedded", "client", "client that doesn't follow", SYNCHRONOUS])
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[RunEngine]:
     if request.param == "embedded":
-        async with open_engine(make_jobs()) as embedded:
+        async with open_engine(JOBS) as embedded:
             yield embedded
             await embedded.reset_lanes()
             await end_all(embedded)
+    elif request.param == SYNCHRONOUS:
+        async with synchronous_client(JOBS) as client:
+            yield client
+            await end_all(client)
     else:
-        async with network(make_jobs()) as (net, _), net.client(follow=request.param == "client") as client:
+        async with network(JOBS) as (net, _), net.client(follow=request.param == "client") as client:
             yield client
             await end_all(client)
 
@@ -105,6 +138,13 @@ async def test_parameters_may_be_an_instance_of_the_jobs_class(
 ):
     ticket = await engine.submit(job, handle="alice", params=params)
     assert await ticket.result() == 3
+
+
+async def test_a_job_may_be_given_as_its_function(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit(move, handle="alice", params=Point(x=3))
+    assert await ticket.result() == Point(x=4)
+    by_name = await engine.submit("move", handle="alice", params={"x": 3})
+    assert await by_name.result() == {"x": 4}
 
 
 async def test_the_same_request_id_twice_is_one_run(autojump_clock: MockClock, engine: RunEngine):
@@ -151,7 +191,8 @@ async def test_a_run_that_comes_too_late_is_timed_out(autojump_clock: MockClock,
 
 async def test_an_infinite_time_out_is_none(autojump_clock: MockClock, engine: RunEngine):
     ticket = await engine.submit("wait", handle="alice", params={}, run_timeout=math.inf, warn_after=math.inf)
-    assert not await ticket.wait(timeout=5000)
+    time_jumps = not isinstance(ticket, Awaited)
+    assert not await ticket.wait(timeout=5000 if time_jumps else 5)
 
 
 async def test_messages_reach_the_body(autojump_clock: MockClock, engine: RunEngine):
@@ -169,6 +210,51 @@ async def test_questions_are_answered_once(autojump_clock: MockClock, engine: Ru
     assert await ticket.result() == "yes"
     assert await engine.answer(interrupt, "no") == "already_resolved"
     assert await engine.answer("nobody.1", "no") == "not_found"
+
+
+async def test_a_run_may_be_given_as_its_handle(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("wait", handle="alice", params={})
+    await running(engine, ticket)
+    assert (await engine.get_run("alice")).id == ticket.id
+    assert (await engine.wait("alice", timeout=1)).status == "running"
+    assert await engine.history("alice") == await engine.history(ticket.id)
+    assert (await engine.cancel("alice")).id == ticket.id
+    with pytest.raises(errors.RunCancelled):
+        await ticket.result()
+    assert (await engine.wait(ticket.id)).status == "cancelled"
+
+
+async def test_a_handle_whose_runs_have_ended_has_no_active_run(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("add", handle="alice", params={"a": 1})
+    await ticket.result()
+    refused: dict[str, Callable[[], Awaitable[Any]]] = {
+        "get_run": lambda: engine.get_run("alice"),
+        "wait": lambda: engine.wait("alice"),
+        "history": lambda: engine.history("alice"),
+        "cancel": lambda: engine.cancel("alice"),
+        "signal": lambda: engine.signal("alice", "a", 1),
+    }
+    for act in refused.values():
+        with pytest.raises(
+            errors.NoActiveRun, match=f'"alice" has no .* last one, {ticket.id}, is succeeded'
+        ):
+            await act()
+    with pytest.raises(errors.NoActiveRun, match='"alice" is no pending run, nor a handle'):
+        await engine.inject("alice", "hello")
+    with pytest.raises(errors.NoActiveRun, match='"alice" is no pending run, nor a handle'):
+        await engine.answer("alice", "yes", key="a")
+    assert await engine.answer("alice", "yes") == "not_found"
+
+
+async def test_a_question_may_be_given_by_its_run_and_key(autojump_clock: MockClock, engine: RunEngine):
+    ticket = await engine.submit("ask twice", handle="alice", params={})
+    await running(engine, ticket)
+    with pytest.raises(errors.Invalid, match='"alice" asks 2 questions: give the key of one: '):
+        await engine.answer("alice", "yes")
+    assert await engine.answer("alice", "for c", key="c") == "not_found"
+    assert await engine.answer("alice", "for b", key="b") == "resolved"
+    assert await engine.answer(ticket.id, "for a") == "resolved"
+    assert await ticket.result() == {"a": "for a", "b": "for b"}
 
 
 async def test_rerun_is_a_new_run_of_the_same(autojump_clock: MockClock, engine: RunEngine):
@@ -336,7 +422,9 @@ Refusal = Callable[[RunEngine, RunTicket, str], Awaitable[Any]]
 
 REFUSED: dict[str, Refusal] = {
     "unknown job": lambda e, t, o: e.submit("nope", handle="x", params={}),
-    "job is no text": lambda e, t, o: e.submit(5, handle="x", params={}),  # type: ignore[arg-type]
+    "job is no text": lambda e, t, o: e.submit(5, handle="x", params={}),  # type: ignore[call-overload]
+    "job is another function": lambda e, t, o: e.submit(undecorated, handle="x"),  # type: ignore[call-overload]
+    "wrong parameters of a function": lambda e, t, o: e.submit(move, handle="x", params={"y": 3}),  # type: ignore[misc]
     "empty handle": lambda e, t, o: e.submit("add", handle=" ", params={"a": 1}),
     "handle is no text": lambda e, t, o: e.submit("add", handle=5, params={"a": 1}),  # type: ignore[arg-type]
     "wrong parameters": lambda e, t, o: e.submit("add", handle="x", params={"a": "one"}),
@@ -361,6 +449,12 @@ REFUSED: dict[str, Refusal] = {
     "cancel an ended run": lambda e, t, o: e.cancel(o),
     "cancel with strange files": lambda e, t, o: t.cancel("burn"),  # type: ignore[arg-type]
     "get nobody": lambda e, t, o: e.get_run("nobody"),
+    "wait for nobody": lambda e, t, o: e.wait("nobody"),
+    "wait for a run for a negative time": lambda e, t, o: e.wait(o, -1),
+    "answer nobody by key": lambda e, t, o: e.answer("nobody", "yes", key="a"),
+    "answer by no key": lambda e, t, o: e.answer("busy", "yes", key=5),  # type: ignore[arg-type]
+    "answer an unknown run": lambda e, t, o: e.answer(o, "yes", key="a"),
+    "cancel a handle without a run": lambda e, t, o: e.cancel("old"),
     "get no text": lambda e, t, o: e.get_run(7),  # type: ignore[arg-type]
     "history of nobody": lambda e, t, o: e.history("nobody"),
     "rerun nobody": lambda e, t, o: e.rerun("nobody"),
@@ -386,12 +480,19 @@ REFUSED: dict[str, Refusal] = {
 }
 
 
+@pytest.mark.parametrize("client", ["client", SYNCHRONOUS])
 @pytest.mark.parametrize("refusal", REFUSED.values(), ids=REFUSED)
-async def test_what_the_engine_refuses_the_client_refuses_alike(refusal: Refusal, autojump_clock: MockClock):
-    async with open_engine(make_jobs()) as embedded:
+async def test_what_the_engine_refuses_the_client_refuses_alike(
+    refusal: Refusal, client: str, autojump_clock: MockClock
+):
+    async with open_engine(JOBS) as embedded:
         expected = await refused(embedded, refusal)
-    async with network(make_jobs()) as (net, _), net.client() as client:
-        got = await refused(client, refusal)
+    if client == SYNCHRONOUS:
+        async with synchronous_client(JOBS) as blocking:
+            got = await refused(blocking, refusal)
+    else:
+        async with network(JOBS) as (net, _), net.client() as remote:
+            got = await refused(remote, refusal)
     assert type(got) is type(expected)
     assert got.code == expected.code
     assert set(got.details) == set(expected.details)

@@ -1,6 +1,10 @@
 """Each example runs, and prints what it says that it prints."""
 
+import asyncio
+import contextlib
 import inspect
+import io
+import json
 import logging
 import runpy
 from pathlib import Path
@@ -9,13 +13,17 @@ import pytest
 import trio
 import trio.testing
 
+from greenroom import Jobs, Run, open_engine
+from greenroom.gateway import GatewayConfig, open_gateway
+
 FILES = {
     file.stem: file
     for file in Path(__file__).parent.glob("*.py")
     if file.stem != "__init__" and not file.stem.startswith("test_")
 }
+NOTEBOOK = Path(__file__).parent / "notebook.ipynb"
 LOGGER = logging.getLogger("greenroom")
-REAL_TIME = ("mirror", "threads")  # sockets and threads know nothing of a mock clock
+REAL_TIME = ("mirror", "threads", "typed_jobs")  # sockets and threads know nothing of a mock clock
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +45,39 @@ def test_an_example_prints_what_it_says(
     else:
         main()  # it runs trio itself
     assert capsys.readouterr().out == said(FILES[name])
+
+
+def test_a_notebook_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch):
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    jobs = Jobs()
+
+    @jobs.job
+    async def square(run: Run, params: dict[str, int]) -> int:
+        return params["n"] ** 2
+
+    def run_cells() -> None:
+        asyncio.run(execute())
+
+    async def execute() -> None:
+        """As in a kernel: each cell is executed where an asyncio loop is running."""
+        names: dict[str, object] = {}
+        for cell in cells:
+            if cell["cell_type"] == "code":
+                with contextlib.redirect_stdout(io.StringIO()) as printed:
+                    exec("".join(cell["source"]), names)
+                assert printed.getvalue() == "".join(
+                    line for output in cell["outputs"] for line in output["text"]
+                )
+
+    async def main() -> None:
+        async with (
+            open_engine(jobs, "memory:") as engine,
+            open_gateway(engine, GatewayConfig(port=0)) as gateway,
+        ):
+            monkeypatch.setenv("GREENROOM_URL", gateway.url)
+            await trio.to_thread.run_sync(run_cells)
+
+    trio.run(main)
 
 
 def said(file: Path) -> str:

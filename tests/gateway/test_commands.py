@@ -157,6 +157,35 @@ async def test_answer_resolves_a_question(both):
     assert (await command("answer", interrupt_id="x.1", data=1))["outcome"] == "not_found"
 
 
+async def test_a_handle_stands_for_its_active_run(both):
+    home, command = both
+    ticket = await home.engine.submit("ask", handle="team/alice", params={})
+    [question] = (await until(home.engine, lambda now: now.interrupts)).interrupts.values()
+    assert (await command("get_run", run_id="team/alice"))["run"]["id"] == ticket.id
+    assert (await command("history", run_id="team/alice"))["events"][0]["run"] == ticket.id
+    said = await command("answer", interrupt_id="team/alice", data="no", key="another")
+    assert said["outcome"] == "not_found"
+    said = await command("answer", interrupt_id="team/alice", data="yes", key=question.key)
+    assert said["outcome"] == "resolved"
+    assert await ticket.result() == "yes"
+    for type, fields in (
+        ("get_run", {}),
+        ("history", {}),
+        ("cancel", {}),
+        ("signal", {"key": "k", "value": 1}),
+    ):
+        with pytest.raises(Refused) as refused:
+            await command(type, run_id="team/alice", **fields)
+        assert (refused.value.code, refused.value.details) == ("no_active_run", {})
+    assert (await command("answer", interrupt_id="team/alice", data=1))["outcome"] == "not_found"
+
+
+async def test_cancel_takes_a_handle(both):
+    home, command = both
+    ticket = await home.engine.submit("wait", handle="alice", params={})
+    assert (await command("cancel", run_id="alice"))["run"]["id"] == ticket.id
+
+
 async def test_list_runs_filters_and_pages(both):
     home, command = both
     runs = [await home.engine.submit("wait", handle=f"h{n}", params={}) for n in range(5)]
@@ -236,11 +265,11 @@ async def test_a_locked_draft_is_refused(both):
 
 async def test_limits_are_set(both):
     home, command = both
-    await command("set_concurrency", lane="slow", n=4)
-    await command("set_max_concurrent", n=7)
+    await command("set_concurrency", lane="slow", limit=4)
+    await command("set_max_concurrent", limit=7)
     now = await home.engine.snapshot()
     assert (now.lanes["slow"].limit, now.engine.max_concurrent) == (4, 7)
-    await command("set_concurrency", lane="slow", n=None)
+    await command("set_concurrency", lane="slow", limit=None)
     assert (await home.engine.snapshot()).lanes["slow"].limit is None
 
 
@@ -295,6 +324,32 @@ async def test_every_reply_of_a_command_says_how_far_the_engine_is(both):
     assert said["seq"] == home.engine.stream.last_seq == 1
 
 
+async def test_limits_are_also_taken_under_their_old_name(both):
+    home, command = both
+    await command("set_concurrency", lane="slow", n=4)
+    await command("set_max_concurrent", n=7)
+    snapshot = await home.engine.snapshot()
+    assert (snapshot.lanes["slow"].limit, snapshot.engine.max_concurrent) == (4, 7)
+    await command("set_concurrency", lane="slow", n=5, limit=2)
+    await command("set_max_concurrent", limit=3, n=7)
+    snapshot = await home.engine.snapshot()
+    assert (snapshot.lanes["slow"].limit, snapshot.engine.max_concurrent) == (2, 3)
+    for type, fields in (("set_max_concurrent", {}), ("set_concurrency", {"lane": "slow"})):
+        with pytest.raises(Refused, match="message: object missing required field limit"):
+            await command(type, **fields)
+    for name in ("n", "limit"):
+        with pytest.raises(Refused, match=f"{name} must be at most"):
+            await command("set_max_concurrent", **{name: 2**40})
+
+
+async def test_an_unknown_field_of_a_query_is_said_to_be_in_the_query():
+    async with house() as home:
+        for path, name in (("/api/runs", "job"), ("/api/state", "job"), ("/api/runs", "id")):
+            answer = await home.http("GET", f"{path}?{name}=x")
+            assert answer.status == 400
+            assert answer.json["message"] == f"query: object contains unknown field {name}"
+
+
 # `wait`, which only WebSocket has.
 
 
@@ -307,6 +362,18 @@ async def test_wait_answers_when_the_run_has_ended():
         said = await talk.reply(waiting)
         assert (said["ended"], said["run"]["status"]) == (True, "succeeded")
         assert (await talk.call("wait", run_id=ticket.id, timeout="none"))["ended"] is True
+
+
+async def test_wait_takes_a_handle_and_keeps_to_the_run_that_was_active():
+    async with house() as home, home.socket() as talk:
+        ticket = await home.engine.submit("wait", handle="alice", params={})
+        queued = await home.engine.submit("wait", handle="alice", params={}, on_conflict="queue")
+        waiting = await talk.post("wait", run_id="alice", timeout=1000)
+        await talk.call("snapshot")
+        home.bodies.end(ticket)
+        said = await talk.reply(waiting)
+        assert (said["run"]["id"], said["run"]["status"]) == (ticket.id, "succeeded")
+        assert (await talk.call("wait", run_id="alice", timeout=0))["run"]["id"] == queued.id
 
 
 async def test_wait_gives_up_after_its_timeout(autojump_clock):

@@ -16,6 +16,7 @@ from greenroom import Run
 from greenroom.gateway.commands.entries import Entry
 from greenroom.gateway.commands.table import TABLE
 from greenroom.gateway.tasks.calls import TABLE as TASK_CALLS
+from greenroom.protocol.commands import LIMITING, OLD_NAMES
 from greenroom.protocol.records import default_limit
 from tests.support import Bodies
 from tests.texts import WRONG, paths_of, python_in, replaced
@@ -37,7 +38,7 @@ GOOD: dict[str, Any] = {
     "message": 1,
     "data": 1,
     "params": {},
-    "n": 3,
+    "limit": 3,
     "key": "k",
     "value": 1,
     "name": "f",
@@ -75,6 +76,8 @@ def fields(entry: Entry) -> list[str]:
 
 def arguments(entry: Entry, field: str, bad: Any) -> dict[str, Any]:
     required = {one.name for one in msgspec.structs.fields(entry.wire) if one.required} - {"id"}
+    if entry.wire in LIMITING and field not in OLD_NAMES:
+        required.add("limit")  # which may also come under its old name
     return {name: GOOD[name] for name in required} | {field: bad}
 
 

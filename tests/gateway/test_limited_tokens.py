@@ -149,6 +149,35 @@ async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens)
     assert (run.status, len((await home.engine.snapshot()).interrupts)) == ("running", 1)
 
 
+async def test_runs_of_other_handles_are_not_found_by_their_handles_either(home, tokens):
+    theirs = await home.engine.submit("ask", handle="bob/1", params={})
+    await until(home.engine, lambda now: now.interrupts)
+    ended = await home.engine.submit("quick", handle="bob/2", params={})
+    await ended.result()
+    async with home.socket(headers=header(tokens, "alice")) as talk:
+        for handle in ("bob/1", "bob/2", "bob/3"):
+            for type in ("get_run", "history", "cancel", "wait"):
+                assert await refusal(talk, type, run_id=handle) == f'not_found: no run has the id "{handle}"'
+            assert (await talk.call("answer", interrupt_id=handle, data=1))["outcome"] == "not_found"
+            refused = await refusal(talk, "answer", interrupt_id=handle, data=1, key="1")
+            assert refused == f'no_active_run: "{handle}" is no pending run, nor a handle that has one'
+        assert await refusal(talk, "get_task", run_id="bob/1") == (
+            'not_found: no run of a flow has the id "bob/1"'
+        )
+    assert (await home.engine.get_run(theirs.id)).status == "running"
+
+
+async def test_own_runs_may_be_given_by_their_handles(home, tokens):
+    ours = await home.engine.submit("ask", handle="alice/1", params={})
+    [key] = [one.key for one in (await until(home.engine, lambda now: now.interrupts)).interrupts.values()]
+    async with home.socket(headers=header(tokens, "alice")) as talk:
+        assert (await talk.call("get_run", run_id="alice/1"))["run"]["id"] == ours.id
+        said = await talk.call("answer", interrupt_id="alice/1", data=1, key=key)
+        assert said["outcome"] == "resolved"
+        await ours.result()
+        assert "has no active run" in await refusal(talk, "cancel", run_id="alice/1")
+
+
 async def test_what_the_caller_names_himself_is_forbidden_with_what_the_token_lacks(home, tokens):
     async with home.socket(headers=header(tokens, "alice")) as talk:
         lacks = 'forbidden: this token is limited to the handles alice, alice/*, and "bob/1" is none of them'

@@ -173,7 +173,7 @@ def test_what_the_engine_checks_stands_in_the_schemas() -> None:
     assert submit["on_conflict"]["enum"] == ["reject", "queue", "replace", "join"]
     assert submit["kind"] == {"type": "string", "enum": ["start", "continue"], "default": "start"}
     assert body("/api/runs/{run_id}/cancel")["files"]["enum"] == ["keep", "delete"]
-    assert body("/api/max_concurrent", "put")["max_concurrent"]["maximum"] == 2**31 - 1
+    assert body("/api/max_concurrent", "put")["limit"]["maximum"] == 2**31 - 1
     [limit] = [one for one in paths["/api/runs"]["get"]["parameters"] if one["name"] == "limit"]
     assert (limit["schema"]["minimum"], limit["schema"]["maximum"]) == (1, 1000)
     assert "null" not in json.dumps(paths["/api/runs"]["get"]["parameters"])

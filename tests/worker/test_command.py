@@ -20,6 +20,7 @@ import pytest
 import trio
 
 from greenroom.cli import main
+from greenroom.commands.worker import _own_url
 from tests.cli.runner import runner
 from tests.worker.standin import StandIn
 
@@ -246,7 +247,8 @@ async def test_it_waits_for_its_server_and_can_be_ended_meanwhile(tmp_path: Path
         assert await worker.ends() == 0
 
 
-async def test_a_server_that_does_not_let_it_in_ends_it_with_4(tmp_path: Path):
+@pytest.mark.parametrize("variable", ["GREENROOM_URL", "REGISTRY_URL"])
+async def test_a_server_that_does_not_let_it_in_ends_it_with_4(variable: str, tmp_path: Path):
     server = StandIn()
     server.instead = lambda *_: (401, {"code": "unauthorized", "message": "a token is needed", "details": {}})
     async with server.listening() as url:
@@ -255,7 +257,7 @@ async def test_a_server_that_does_not_let_it_in_ends_it_with_4(tmp_path: Path):
         ended = await trio.run_process(
             command,
             cwd=tmp_path,
-            env=os.environ | {"WORKER_URL": "http://127.0.0.1:0", "REGISTRY_URL": url},
+            env=os.environ | {"GREENROOM_WORKER_URL": "http://127.0.0.1:0", variable: url},
             capture_stderr=True,
             check=False,
         )
@@ -312,4 +314,26 @@ def test_what_can_not_be_meant_is_refused(
 
 def test_its_help_names_what_it_needs_to_be_told():
     help = runner().invoke(main, ["worker", "--help"]).stdout
-    assert all(word in help for word in ("REGISTRY_URL", "WORKER_URL", "--queue", "SIGTERM"))
+    assert all(word in help for word in ("GREENROOM_URL", "REGISTRY_URL", "GREENROOM_WORKER_URL", "SIGTERM"))
+
+
+@pytest.mark.parametrize(
+    ("variables", "url"),
+    [
+        ({}, "http://127.0.0.1:8080"),
+        ({"WORKER_URL": "http://10.0.0.7:1"}, "http://10.0.0.7:1"),
+        ({"GREENROOM_WORKER_URL": "", "WORKER_URL": "http://10.0.0.7:1"}, "http://10.0.0.7:1"),
+        (
+            {"GREENROOM_WORKER_URL": "http://10.0.0.7:2", "WORKER_URL": "http://10.0.0.7:1"},
+            "http://10.0.0.7:2",
+        ),
+    ],
+)
+def test_its_own_url_stands_in_a_variable_that_has_an_older_name(
+    variables: dict[str, str], url: str, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("GREENROOM_WORKER_URL", "WORKER_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert _own_url() == url

@@ -13,7 +13,7 @@ from ...protocol.events import Event, Filter, RunStateChanged
 from ...protocol.flow.records import FlowRow, FlowTask, NodeRun
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.states import ENDED
-from ..connection import Server, find_last_run, find_run, for_server
+from ..connection import Server, find_last_run, for_server
 from ..output import age, brief, console, end_with, fields, moment, parsed, say, say_json, span, status, table
 from ..submit import json_given, say_accepted, submission
 from ..watch import (
@@ -234,7 +234,7 @@ def signal(server: Server, run: str, key: str, value: str) -> None:
     """
 
     async def talk(client: Client) -> str:
-        id = await find_run(client, run)
+        id = (await client.get_run(run)).id
         await client.signal(id, key, parsed(value))
         return id
 

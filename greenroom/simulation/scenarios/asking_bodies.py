@@ -32,7 +32,7 @@ class Steady:
         self._taken: Counter[str] = Counter()
         self._heard: dict[str, int] = {}  # by run: the last message taken since the last checkpoint, counted
         for name, options in {"steady": {"max_attempts": 3, "backoff": 0.5}, "still": {}}.items():
-            bodies.jobs.job(name, grace=GRACE, resumable=True, **options)(self._body)  # type: ignore[arg-type]
+            bodies.jobs.job(name, grace=GRACE, resumable=True, **options)(self._body)  # type: ignore[call-overload]
         for name, resumable in {"charge": False, "settle": True}.items():
             bodies.jobs.job(name, grace=GRACE, resumable=resumable)(self._child)
 

@@ -1,0 +1,121 @@
+"""What a type checker says of programs that submit jobs as functions. Each line that is wrong ends with what
+mypy says of it; of all others it says nothing."""
+
+import msgspec
+
+from greenroom import BlockingRun, Client, Engine, Jobs, Run, Ticket, sync
+from greenroom.gateway.client import ClientTicket, RunEngine, RunTicket
+
+jobs = Jobs()
+
+
+class Mirror(msgspec.Struct):
+    url: str
+    pages: int = 10
+
+
+class Summary(msgspec.Struct):
+    pages: int
+
+
+@jobs.job("mirror", resumable=True)
+async def mirror(run: Run, params: Mirror) -> Summary:
+    return Summary(params.pages)
+
+
+@jobs.job()
+async def tidy(run: Run) -> list[str]:
+    return []
+
+
+@jobs.job
+async def greet(run: Run, params: Mirror) -> str:
+    return params.url
+
+
+@jobs.job(max_attempts=2)
+def count(run: BlockingRun, params: dict[str, int]) -> int:
+    return run.call(mirror, handle="b", params=Mirror("")).pages
+
+
+@jobs.job
+def sweep(run: BlockingRun) -> None:
+    run.call(tidy, handle="b", params=Mirror(""))  # error: Cannot infer value
+
+
+async def plain(run: Run, params: Mirror) -> Summary:
+    return Summary(1)
+
+
+@jobs.job("odd")  # error: Argument 1 to "__call__" of "Register"
+async def odd(run: Run, params: Mirror, more: int) -> None: ...
+
+
+@jobs.job("odd", max_attempts="2")  # error: No overload variant
+async def odd_option(run: Run) -> None: ...
+
+
+async def engine_gives(engine: Engine) -> None:
+    ticket = await engine.submit(mirror, handle="a", params=Mirror("https://example.org"))
+    summary: Summary = await ticket.result()
+    print((await ticket.result()).page)  # error: has no attribute "page"
+    typed: Ticket[Summary] = ticket
+    number: Ticket[int] = ticket  # error: Incompatible types in assignment
+    names: list[str] = await (await engine.submit(tidy, handle="a")).result()
+    words: str = await (await engine.submit(greet, handle="a")).result()
+    total: int = await (await engine.submit(count, handle="a", params={"a": 1})).result()
+    text: str = await (await engine.submit(count, handle="a")).result()  # error: Incompatible types
+    print(summary, typed, number, names, words, total, text)
+
+
+async def engine_takes(engine: Engine) -> None:
+    await engine.submit(mirror, handle="a", params={"url": ""})  # error: Cannot infer value
+    await engine.submit(mirror, handle="a", params=Summary(1))  # error: Cannot infer value
+    await engine.submit(tidy, handle="a", params=Mirror(""))  # error: Cannot infer value
+    await engine.submit(mirror, handle="a", on_conflict="fight")  # error: No overload variant
+    await engine.submit(mirror, handle="a", patience=3)  # error: Unexpected keyword argument "patience"
+    await engine.submit(plain, handle="a")  # error: No overload variant
+    await engine.submit(mirror)  # error: No overload variant
+    unknown = await engine.submit("mirror", handle="a", params={"url": ""})
+    anything: bytes = await unknown.result()
+    bare: Ticket = unknown
+    print(anything, bare)
+
+
+async def client_gives(client: Client, either: RunEngine) -> None:
+    ticket: ClientTicket[Summary] = await client.submit(mirror, handle="a", params=Mirror(""))
+    wrong: int = await ticket.result()  # error: Incompatible types in assignment
+    await client.submit(mirror, handle="a", params=3)  # error: Cannot infer value
+    any_ticket: RunTicket[Summary] = await either.submit(mirror, handle="a", params=Mirror(""))
+    await either.submit(tidy, handle="a", params=3)  # error: Cannot infer value
+    print(wrong, any_ticket)
+
+
+def synchronous_client_gives(client: sync.Client) -> None:
+    ticket: sync.Ticket[Summary] = client.submit(mirror, handle="a", params=Mirror(""))
+    wrong: int = ticket.result(timeout=3)  # error: Incompatible types in assignment
+    client.submit(mirror, handle="a", params=3)  # error: Cannot infer value
+    client.submit("mirror", handle="a", patience=3)  # error: Unexpected keyword argument "patience"
+    client.cancel("a", files="burn")  # error: Argument "files" has
+    client.get_run(5)  # error: Argument 1
+    client.list_runs(page=3)  # error: Unexpected keyword argument "page"
+    client.flows.start("order", patience=3)  # error: Unexpected keyword argument "patience"
+    runs: list[int] = client.list_runs(handle="a", limit=3)  # error: Incompatible types in assignment
+    anything: bytes = client.flows.start("order", handle="a", lane="x").result()
+    [first] = sync.as_completed([ticket])
+    print(wrong, runs, anything, first.result().pages)
+
+
+async def body_calls(run: Run) -> None:
+    pages: int = (await run.call(mirror, handle="b", params=Mirror(""))).pages
+    await run.call(mirror, handle="b", params="b")  # error: Cannot infer value
+    words: bytes = await run.call(greet, handle="b")  # error: Argument 1 to "call"
+    print(pages, words)
+
+
+async def called_as_a_function(run: Run, blocking: BlockingRun) -> None:
+    summary: Summary = await mirror(run, Mirror(""))
+    number: int = count(blocking, {})
+    await mirror(run, "a")  # error: Argument 2
+    await tidy(run, Mirror(""))  # error: Too many arguments
+    print(summary, number)
