@@ -65,6 +65,7 @@ class Job:
     function: Callable[..., Any]
     params_type: Any  # `None` when the function takes no parameters
     in_thread: bool
+    loop: Literal["trio", "asyncio"]
     lane: str
     max_attempts: int
     backoff: Backoff
@@ -120,11 +121,13 @@ class Jobs:
         grace: float = 10,
         cancel: Literal["immediate", "cooperative"] = "immediate",
         accepts: Literal["interactive", "streaming"] = "interactive",
+        loop: Literal["trio", "asyncio"] = "trio",
     ) -> Callable[[F], F]:
         """Register the function below as a job.
 
         It is called with a `Run` and, if it has a second parameter, with the run's parameters as an instance
-        of that parameter's annotation. A plain `def` runs in a thread and gets a `BlockingRun`.
+        of that parameter's annotation. A plain `def` runs in a thread and gets a `BlockingRun`. With
+        `loop="asyncio"` the function is awaited in an asyncio loop and gets a `greenroom.aio.Run`.
         """
         frame = inspect.currentframe()
         caller = frame.f_back if frame is not None else None
@@ -142,6 +145,12 @@ class Jobs:
                 raise Invalid(f"job {name!r}: cancel must be 'immediate' or 'cooperative', not {cancel!r}")
             if accepts not in ("interactive", "streaming"):
                 raise Invalid(f"job {name!r}: accepts must be 'interactive' or 'streaming', not {accepts!r}")
+            if loop not in ("trio", "asyncio"):
+                raise Invalid(f"job {name!r}: loop must be 'trio' or 'asyncio', not {loop!r}")
+            if loop == "asyncio" and not _is_async(function):
+                raise Invalid(
+                    f"job {name!r}: loop='asyncio' needs an async def; without it, a def runs in a thread"
+                )
             if not callable(backoff):
                 check_seconds("backoff", backoff, 0)
             self._jobs[name] = Job(
@@ -149,6 +158,7 @@ class Jobs:
                 function=function,
                 params_type=_params_type(name, function, names),
                 in_thread=not _is_async(function),
+                loop=loop,
                 lane=check_name("lane", lane_name(lane)),
                 max_attempts=max_attempts,
                 backoff=backoff,
@@ -240,6 +250,7 @@ def _stand_in(name: str) -> Job:
         function=lambda run: None,
         params_type=None,
         in_thread=False,
+        loop="trio",
         lane="main",
         max_attempts=1,
         backoff=exponential,
