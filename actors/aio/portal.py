@@ -67,10 +67,12 @@ class Portal:
             await self.call(enter)
             yield entered[0]
         except BaseException as error:
-            # A cancel may come when the manager has been entered already.
-            if entered and await self.call(partial(leave, error)):
-                return
-            raise
+            swallowed = False
+            if entered:  # maybe by a call that was cancelled too late
+                swallowed = bool(await self.call(partial(leave, error)))
+            if not swallowed:
+                raise
+            return
         await self.call(partial(leave, None))
 
     async def aclose(self) -> None:

@@ -25,8 +25,8 @@ class AsyncioFile(Facade[RunFile]):
 
 
 class AsyncioRun(Facade[Run]):
-    """The run that a body in asyncio executes for. Each call does what that of `Run` does. A cancel of the run
-    raises `asyncio.CancelledError` where the body awaits."""
+    """The run that a body in asyncio executes for. Each call does what that of `Run` does. A cancel of the
+    run raises `asyncio.CancelledError` where the body awaits."""
 
     def __init__(self, run: Run, portal: Portal) -> None:
         super().__init__(run, portal)

@@ -48,8 +48,8 @@ async def in_thread(
     what: str,
     clock: trio.abc.Clock | None = None,
 ) -> AsyncIterator[U]:
-    """Open it in trio for as long as the block lasts. Leaving the block leaves it in trio and waits for that. A
-    cancel of the block, or while it is being left, is a cancel there."""
+    """Open it in trio for as long as the block lasts. Leaving the block leaves it in trio and waits for that.
+    A cancel of the block, or while it is being left, is a cancel there."""
     block = _Block(open, what, clock)
     error: BaseException | None = None
     try:
@@ -103,8 +103,8 @@ class _Block(Generic[T]):
         return self._opened
 
     async def end(self, error: BaseException | None) -> BaseException | None:
-        """Leave the block and wait until the thread has ended. Returns what comes out, as in trio: a failure of
-        what was open, or else what ended this block."""
+        """Leave the block and wait until the thread has ended. Returns what comes out, as in trio: a failure
+        of what was open, or else what ended this block."""
         self._left = True
         self.leave(at_once=isinstance(error, asyncio.CancelledError))
         while not self._ended:

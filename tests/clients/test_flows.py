@@ -1,10 +1,12 @@
-"""Flows and workers through the client: the same as through the embedded engine, and over a bad network."""
+"""Flows and workers through the client and in asyncio: the same as through the embedded engine in trio.
+
+And over a bad network."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,9 +16,10 @@ from trio.testing import MockClock
 
 from greenroom import Jobs, errors
 from greenroom.gateway.client import RunEngine
+from greenroom.protocol.flow.check import check
 
 from ..gateway.flowing import DOUBLES, QUEUED, WAITS
-from ..support import open_engine
+from .everywhere import KINDS, everywhere, now, sleep
 from .network import network
 
 
@@ -30,17 +33,11 @@ def make_jobs() -> Jobs:
     return jobs
 
 
-@pytest.fixture(params=["embedded", "client", "client that doesn't follow"])
-async def engine(request: pytest.FixtureRequest) -> AsyncIterator[RunEngine]:
-    if request.param == "embedded":
-        async with open_engine(make_jobs()) as embedded:
-            yield embedded
-    else:
-        async with network(make_jobs()) as (net, _), net.client(follow=request.param == "client") as client:
-            yield client
+on_each = everywhere(make_jobs)
 
 
-async def test_a_flow_is_checked_published_and_shown(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_flow_is_checked_published_and_shown(engine: RunEngine):
     flows = engine.flows
     checked = await flows.check(DOUBLES)
     assert checked.graph is not None
@@ -61,6 +58,7 @@ async def test_a_flow_is_checked_published_and_shown(autojump_clock: MockClock, 
     assert ([row.name for row in listed], total) == (["other"], 2)
 
 
+@on_each
 @pytest.mark.parametrize(
     "definition",
     [
@@ -73,9 +71,8 @@ async def test_a_flow_is_checked_published_and_shown(autojump_clock: MockClock, 
         {"start": "\ud800", "nodes": {}},
     ],
 )
-async def test_all_mistakes_are_told_at_once(autojump_clock: MockClock, engine: RunEngine, definition: Any):
-    async with open_engine(make_jobs()) as embedded:
-        expected = await embedded.flows.check(definition)
+async def test_all_mistakes_are_told_at_once(engine: RunEngine, definition: Any):
+    expected = check(definition)
     checked = await engine.flows.check(definition)
     assert (checked.graph, checked.errors) == (None, expected.errors)
     for publish in (engine.flows.publish, engine.flows.add_version):
@@ -84,7 +81,8 @@ async def test_all_mistakes_are_told_at_once(autojump_clock: MockClock, engine: 
         assert caught.value.details["errors"] == expected.errors
 
 
-async def test_a_flow_runs(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_flow_runs(engine: RunEngine):
     await engine.flows.publish("order", DOUBLES)
     ticket = await engine.flows.start("order", params={"n": 4}, request_id="once", run_timeout=math.inf)
     again = await engine.flows.start("order", params={"n": 4}, request_id="once", run_timeout=math.inf)
@@ -98,30 +96,31 @@ async def test_a_flow_runs(autojump_clock: MockClock, engine: RunEngine):
     assert (row.run, row.node, row.status, row.output) == (ticket.id, "a", "ok", 8)
 
 
-async def test_a_signal_lets_a_flow_go_on(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_signal_lets_a_flow_go_on(engine: RunEngine):
     await engine.flows.publish("order", WAITS)
     ticket = await engine.flows.start("order", handle="alice", lane="side")
-    await trio.sleep(1)
+    await sleep(1)
     await engine.signal(ticket.id, "$shared.flag", {"by": "bob"})
     assert await ticket.result() == {"flag": {"by": "bob"}, "got": {"by": "bob"}}
 
 
-async def test_a_flow_that_waits_for_a_slot_is_told_of_like_any_run(
-    autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
-):
-    if "follow]" in request.node.name:
+@on_each
+async def test_a_flow_that_waits_for_a_slot_is_told_of_like_any_run(engine: RunEngine, follows: bool):
+    if not follows:
         return  # nobody tells this client
     waits: list[float] = []
     await engine.flows.publish("order", DOUBLES)
     await engine.set_max_concurrent(0)
     await engine.flows.start("order", warn_after=5, on_wait=lambda waited, *_: waits.append(waited))
-    await trio.sleep(4)
+    await sleep(4)
     assert waits == []
-    await trio.sleep(2)
+    await sleep(2)
     assert len(waits) == 1
 
 
-async def test_workers_register_and_are_found(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_workers_register_and_are_found(engine: RunEngine):
     workers = engine.workers
     state = await workers.register("a", "http://127.0.0.1:9/", ["sum", "sum"], load=2)
     assert (state.url, state.services, state.kind, state.status) == (
@@ -135,9 +134,9 @@ async def test_workers_register_and_are_found(autojump_clock: MockClock, engine:
     assert best is not None
     assert best.id == "b"
     assert await workers.allocate("route") is None
-    await trio.sleep(10)
+    await sleep(10)
     await workers.heartbeat("a", 0.5)
-    await trio.sleep(10)
+    await sleep(10)
     assert [(worker.id, worker.status) for worker in await workers.list("sum")] == [
         ("a", "online"),
         ("b", "offline"),
@@ -145,29 +144,29 @@ async def test_workers_register_and_are_found(autojump_clock: MockClock, engine:
     assert [worker.id for worker in await workers.list(ttl=12)] == ["a"]
 
 
-async def test_work_is_fetched_and_done(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_work_is_fetched_and_done(engine: RunEngine):
     await engine.flows.publish("order", QUEUED)
     workers = engine.workers
-    began = trio.current_time()
+    began = await now()
     assert await workers.poll("w", ["slow"], wait=3) is None
-    assert trio.current_time() - began == pytest.approx(3, abs=0.5)
+    assert await now() - began == pytest.approx(3, abs=0.5)
     ticket = await engine.flows.start("order", params={"n": 1})
     item = await workers.poll("w", ["slow"])
     assert item is not None
     assert (item.run, item.node, item.input, item.params) == (ticket.id, "q", 1, {"by": 3, "n": 1})
-    await trio.sleep(50)
+    await sleep(50)
     await workers.extend(item.id, "w")
-    await trio.sleep(50)
+    await sleep(50)
     await workers.complete(item.id, [1, 2], worker_id="w")
     assert await ticket.result() == {"out": [1, 2]}
     with pytest.raises(errors.Conflict):
         await workers.complete(item.id, [1, 2])
 
 
+@on_each
 @pytest.mark.parametrize("result", [{1, 2}, math.nan, "x" * (3 << 20)], ids=["a set", "NaN", "too large"])
-async def test_a_result_that_can_not_be_taken_fails_the_work(
-    autojump_clock: MockClock, engine: RunEngine, result: Any
-):
+async def test_a_result_that_can_not_be_taken_fails_the_work(engine: RunEngine, result: Any):
     await engine.flows.publish("order", QUEUED)
     ticket = await engine.flows.start("order", params={"n": 1})
     item = await engine.workers.poll("w", ["slow"])
@@ -178,7 +177,8 @@ async def test_a_result_that_can_not_be_taken_fails_the_work(
         await ticket.result()
 
 
-async def test_work_that_failed_says_why(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_work_that_failed_says_why(engine: RunEngine):
     await engine.flows.publish("order", QUEUED)
     ticket = await engine.flows.start("order", params={"n": 1})
     item = await engine.workers.poll("w", ["slow"])
@@ -238,16 +238,24 @@ REFUSED: dict[str, Refusal] = {
 }
 
 
+@pytest.mark.parametrize("kind", ["client", "asyncio, embedded", "asyncio, client"])
 @pytest.mark.parametrize("refusal", REFUSED.values(), ids=REFUSED)
-async def test_what_the_engine_refuses_the_client_refuses_alike(refusal: Refusal, autojump_clock: MockClock):
-    async with open_engine(make_jobs()) as embedded:
-        expected = await refused(embedded, refusal)
-    async with network(make_jobs()) as (net, _), net.client() as client:
-        got = await refused(client, refusal)
+def test_what_the_engine_refuses_all_refuse_alike(refusal: Refusal, kind: str):
+    expected, got = (refusal_of(each, refusal) for each in ("embedded", kind))
     assert type(got) is type(expected)
     assert {name: type(value) for name, value in got.details.items()} == {
         name: type(value) for name, value in expected.details.items()
     }
+
+
+def refusal_of(kind: str, refusal: Refusal) -> errors.GreenroomError:
+    caught: list[errors.GreenroomError] = []
+
+    async def test(engine: RunEngine) -> None:
+        caught.append(await refused(engine, refusal))
+
+    KINDS[kind](make_jobs(), test)
+    return caught[0]
 
 
 async def refused(engine: RunEngine, refusal: Refusal) -> errors.GreenroomError:
