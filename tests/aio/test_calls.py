@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -21,8 +20,6 @@ from greenroom.aio.thread import in_thread
 from greenroom.errors import Unavailable
 
 from .support import in_asyncio
-
-LONG = os.environ.get("GREENROOM_AIO") == "long"
 
 
 @asynccontextmanager
@@ -234,10 +231,10 @@ async def test_an_iterator_gives_all_in_order_also_where_waits_for_it_are_given_
         assert given_up
 
 
+@pytest.mark.parametrize("calls", [5_000, pytest.param(100_000, marks=pytest.mark.long("GREENROOM_AIO"))])
 @in_asyncio
-async def test_no_wake_up_is_lost():
-    """100,000 calls in the long form, from 50 tasks, with cancels among them."""
-    calls = 100_000 if LONG else 5_000
+async def test_no_wake_up_is_lost(calls: int):
+    """Calls of 50 tasks, one in 20 of them cancelled."""
     answered = cancelled = 0
 
     async def caller(portal: Portal, number: int) -> None:
