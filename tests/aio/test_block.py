@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,19 @@ async def test_an_engine_may_be_used_from_another_loop():
             return result
 
         assert await asyncio.to_thread(lambda: asyncio.run(elsewhere())) == "slept"
+
+
+@in_asyncio
+async def test_the_engine_goes_on_while_the_loop_is_blocked():
+    async with open_engine(make_jobs()) as engine:
+        ticket = await engine.submit("nap", handle="a")
+        await until(engine, ticket.id, "running")
+        time.sleep(0.5)  # noqa: ASYNC251  # what a handler of a request ought not to do
+        unblocked = time.time()
+        await ticket.result()
+        ended_at = (await engine.get_run(ticket.id)).ended_at
+        assert ended_at is not None
+        assert ended_at < unblocked
 
 
 @in_asyncio
