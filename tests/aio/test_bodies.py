@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import trio
 
 import greenroom
 from greenroom import Engine, Jobs, errors
@@ -363,12 +364,14 @@ async def test_each_body_has_context_variables_of_its_own():
 async def test_a_task_that_a_body_leaves_behind_is_refused_and_ended_with_the_engine():
     raised: list[BaseException] = []
     left_behind: list[asyncio.Task[None]] = []
+    refused = threading.Event()
 
     async def goes_on(run: Run) -> None:
         try:
             await run.next_message()
         except RunAbandoned as error:
             raised.append(error)
+            refused.set()
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError as error:
@@ -380,9 +383,12 @@ async def test_a_task_that_a_body_leaves_behind_is_refused_and_ended_with_the_en
         await asyncio.sleep(0.01)
         return "done"
 
-    assert await result_of(body) == "done"
-    refused, cancelled = raised
-    assert "its body has ended" in str(refused)
+    async with greenroom.open_engine(one_job(body), "memory:") as engine:
+        ticket = await engine.submit("job", handle="a")
+        assert await ticket.result() == "done"
+        await trio.to_thread.run_sync(refused.wait)
+    abandoned, cancelled = raised
+    assert "its body has ended" in str(abandoned)
     assert isinstance(cancelled, asyncio.CancelledError)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -139,22 +139,28 @@ class _Jumps(trio.abc.Instrument):
         self._loop = loop
         self._token = trio.lowlevel.current_trio_token()
         self._asking = False
+        self._steps = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if "run_sync_soon" not in task.name:  # the task of trio that calls `_jump`
+            self._steps += 1
 
     def before_io_wait(self, timeout: float) -> None:
         if timeout > 0 and not self._asking and _next_deadline() < float("inf"):
             self._asking = True
-            self._loop.call_soon_threadsafe(self._let_asyncio_go_on, _TURNS)
+            self._loop.call_soon_threadsafe(self._let_asyncio_go_on, _TURNS, self._steps)
 
-    def _let_asyncio_go_on(self, turns: int) -> None:
+    def _let_asyncio_go_on(self, turns: int, steps: int) -> None:
         if turns:
-            self._loop.call_soon(self._let_asyncio_go_on, turns - 1)
-        else:
-            self._token.run_sync_soon(self._jump)
+            self._loop.call_soon(self._let_asyncio_go_on, turns - 1, steps)
+            return
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._jump, steps)
 
-    def _jump(self) -> None:
+    def _jump(self, steps: int) -> None:
         self._asking = False
         statistics = trio.lowlevel.current_statistics()
-        if not statistics.tasks_runnable and not statistics.run_sync_soon_queue_size:
+        if self._steps == steps and not statistics.tasks_runnable and not statistics.run_sync_soon_queue_size:
             seconds = statistics.seconds_to_next_deadline
             if 0 < seconds < float("inf"):
                 self._clock.jump(seconds)
