@@ -7,7 +7,6 @@ the wait goes on until the task has ended, however long that takes.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import threading
 from collections.abc import Callable, Coroutine
@@ -101,7 +100,7 @@ class _LoopThread:
             while not self._ending:
                 try:
                     self._loop.run_forever()
-                except BaseException as error:  # sys.exit() in a task that a body has begun
+                except BaseException as error:  # sys.exit() in any task: asyncio lets it out
                     self._token.run_sync_soon(self._interrupt, error)
             self._runner.close()
         finally:
@@ -128,17 +127,14 @@ class _Task:
 
     async def run(self) -> Any:
         """Begin it, and wait for its end."""
-        self._loop.call_soon_threadsafe(self._begin, contextvars.copy_context())
+        self._loop.call_soon_threadsafe(self._begin)
         await trio.lowlevel.wait_task_rescheduled(self._abort)
         assert self._task is not None, "it has ended"
         if self._task.cancelled():
             if self._raise_cancel is not None:
                 self._raise_cancel()
             raise RuntimeError("the body raised asyncio.CancelledError, but its run was not cancelled")
-        value, error = self._task.result()
-        if error is not None:
-            raise error
-        return value
+        return self._task.result()
 
     def _abort(self, raise_cancel: Callable[[], Any]) -> trio.lowlevel.Abort:
         self._raise_cancel = raise_cancel
@@ -147,9 +143,12 @@ class _Task:
 
     # In the loop.
 
-    def _begin(self, context: contextvars.Context) -> None:
-        self._task = self._loop.create_task(_contained(self._function, self._arguments), context=context)
+    def _begin(self) -> None:  # with the context variables of the task in trio, as asyncio passes them on
+        self._task = self._loop.create_task(self._body())
         self._task.add_done_callback(self._end)
+
+    async def _body(self) -> Any:
+        return await self._function(*self._arguments)  # here, so that a call that fails fails the run
 
     def _cancel(self) -> None:
         assert self._task is not None, "it was begun before"
@@ -157,11 +156,3 @@ class _Task:
 
     def _end(self, _: asyncio.Task[Any]) -> None:
         self._token.run_sync_soon(trio.lowlevel.reschedule, self._waits)
-
-
-async def _contained(function: Function, arguments: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
-    """What it returns, or what asyncio would let out of the loop of all bodies."""
-    try:
-        return await function(*arguments), None
-    except (KeyboardInterrupt, SystemExit) as error:
-        return None, error

@@ -201,6 +201,7 @@ async def test_an_iterator_gives_all_in_order_also_where_waits_for_it_are_given_
 
         def __init__(self) -> None:
             self.last = 0
+            self.portions = 0
 
         async def __anext__(self) -> int:
             await trio.sleep(0.001 if self.last % 10 == 0 else 0)
@@ -210,6 +211,7 @@ async def test_an_iterator_gives_all_in_order_also_where_waits_for_it_are_given_
             return self.last
 
         def at_hand(self) -> list[int]:
+            self.portions += 1
             count = min(self.last % 5, 300 - self.last)
             self.last += count
             return list(range(self.last - count + 1, self.last + 1))
@@ -217,7 +219,8 @@ async def test_an_iterator_gives_all_in_order_also_where_waits_for_it_are_given_
     from greenroom.actors.aio.methods import Items
 
     async with open_portal() as portal:
-        items = Items(Numbers(), portal)
+        numbers = Numbers()
+        items = Items(numbers, portal)
         seen: list[int] = []
         given_up = 0
         while True:
@@ -229,6 +232,7 @@ async def test_an_iterator_gives_all_in_order_also_where_waits_for_it_are_given_
                 break
         assert seen == list(range(1, 301))
         assert given_up
+        assert 0 < numbers.portions < 300
 
 
 @pytest.mark.parametrize("calls", [5_000, pytest.param(100_000, marks=pytest.mark.long("GREENROOM_AIO"))])
