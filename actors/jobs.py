@@ -6,7 +6,7 @@ import inspect
 import math
 import typing
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
 import attrs
 import msgspec
@@ -22,6 +22,7 @@ from ..protocol.validation import check_seconds
 from ..protocol.values import shown
 
 if TYPE_CHECKING:
+    from .aio.run import AsyncioRun
     from .messages import Submission
     from .run.api import Run
     from .run.blocking import BlockingRun
@@ -70,6 +71,7 @@ class Job:
     function: Callable[..., Any]
     params_type: Any  # `None` when the function takes no parameters
     in_thread: bool
+    loop: Literal["trio", "asyncio"]
     lane: str
     max_attempts: int
     backoff: Backoff
@@ -118,6 +120,39 @@ class Register(Protocol):
     def __call__(self, function: Callable[[BlockingRun], R], /) -> JobFunction[None, R, [BlockingRun], R]: ...
 
 
+class RegisterForAsyncio(Protocol):
+    """The same for functions that are awaited in an asyncio loop."""
+
+    @overload
+    def __call__(
+        self, function: Callable[[AsyncioRun, P], Awaitable[R]], /
+    ) -> JobFunction[P, R, [AsyncioRun, P], Awaitable[R]]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[[AsyncioRun], Awaitable[R]], /
+    ) -> JobFunction[None, R, [AsyncioRun], Awaitable[R]]: ...
+
+
+class JobKeywords(TypedDict, total=False):
+    """What `Jobs.job` takes beside the name and the loop, for type checkers.
+
+    A function that passes options on takes these, too: from options of any type, a type checker can't tell
+    which loop is meant.
+    """
+
+    lane: str
+    max_attempts: int
+    backoff: Backoff
+    resumable: bool
+    run_timeout: float | None
+    queue_timeout: float | None
+    deadline: float | None
+    grace: float
+    cancel: Literal["immediate", "cooperative"]
+    accepts: Literal["interactive", "streaming"]
+
+
 class Function(msgspec.Struct, frozen=True):
     """A function that nodes of flows call: with the node's input and, if it takes two, its parameters."""
 
@@ -151,17 +186,18 @@ class Jobs:
         self,
         name: str | None = None,
         *,
-        lane: str = "main",
-        max_attempts: int = 1,
-        backoff: Backoff = exponential,
-        resumable: bool = False,
-        run_timeout: float | None = 1800,
-        queue_timeout: float | None = None,
-        deadline: float | None = None,
-        grace: float = 10,
-        cancel: Literal["immediate", "cooperative"] = "immediate",
-        accepts: Literal["interactive", "streaming"] = "interactive",
+        loop: Literal["trio"] = "trio",
+        **options: Unpack[JobKeywords],
     ) -> Register: ...
+
+    @overload
+    def job(
+        self,
+        name: str | None = None,
+        *,
+        loop: Literal["asyncio"],
+        **options: Unpack[JobKeywords],
+    ) -> RegisterForAsyncio: ...
 
     def job(
         self,
@@ -177,12 +213,15 @@ class Jobs:
         grace: float = 10,
         cancel: Literal["immediate", "cooperative"] = "immediate",
         accepts: Literal["interactive", "streaming"] = "interactive",
+        loop: Literal["trio", "asyncio"] = "trio",
     ) -> Any:
         """Register the function below as a job, under its own name unless another is given.
 
         It is called with a `Run` and, if it has a second parameter, with the run's parameters as an instance
-        of that parameter's annotation. A plain `def` runs in a thread and gets a `BlockingRun`. What stands
-        for the function from here on can be called like it, and be submitted in place of the job's name.
+        of that parameter's annotation. A plain `def` runs in a thread and gets a `BlockingRun`. With
+        `loop="asyncio"` the function is awaited in an asyncio loop and gets a `greenroom.aio.Run`. What
+        stands for the function from here on can be called like it, and be submitted in place of the job's
+        name.
         """
         if callable(name):  # `@jobs.job` without parentheses; the caller's types are found below
             bare, name = name, None
@@ -206,6 +245,12 @@ class Jobs:
                 raise Invalid(f"job {name!r}: cancel must be 'immediate' or 'cooperative', not {cancel!r}")
             if accepts not in ("interactive", "streaming"):
                 raise Invalid(f"job {name!r}: accepts must be 'interactive' or 'streaming', not {accepts!r}")
+            if loop not in ("trio", "asyncio"):
+                raise Invalid(f"job {name!r}: loop must be 'trio' or 'asyncio', not {loop!r}")
+            if loop == "asyncio" and not _is_async(function):
+                raise Invalid(
+                    f"job {name!r}: loop='asyncio' needs an async def; without it, a def runs in a thread"
+                )
             if not callable(backoff):
                 check_seconds("backoff", backoff, 0)
             declared: AnyJob = JobFunction(name, function, _result_type(function, names))
@@ -214,6 +259,7 @@ class Jobs:
                 function=function,
                 params_type=_params_type(name, function, names),
                 in_thread=not _is_async(function),
+                loop=loop,
                 lane=check_name("lane", lane_name(lane)),
                 max_attempts=max_attempts,
                 backoff=backoff,
@@ -328,6 +374,7 @@ def _stand_in(name: str) -> Job:
         function=lambda run: None,
         params_type=None,
         in_thread=False,
+        loop="trio",
         lane="main",
         max_attempts=1,
         backoff=exponential,

@@ -1,6 +1,7 @@
 """Greenroom: an actor-model run engine on trio.
 
-To begin, `Jobs`, `Run`, `open_engine` and `connect` are enough; programs without trio take `sync.connect`.
+To begin, `Jobs`, `Run`, `open_engine` and `connect` are enough. Programs for asyncio take those of `aio`,
+programs whose calls block `sync.connect`.
 The errors are those of `greenroom.errors`.
 
 Each name is imported when it is first asked for, so that a command that only talks to a server starts without
@@ -14,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import aio as aio
     from . import sync as sync
     from .actors.engine.api import Engine
     from .actors.engine.open import open_engine
@@ -138,8 +140,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("greenroom")
-    if name == "sync":
-        return import_module(".sync", __name__)
+    if name in ("aio", "sync"):
+        return import_module(f".{name}", __name__)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_HOMES.get(name, ".errors"), __name__), name)

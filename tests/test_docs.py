@@ -108,12 +108,12 @@ def test_the_map_names_every_page_and_every_example():
 
 
 def programs() -> list[tuple[str, str]]:
-    """The blocks of Python in README and tutorial that are whole programs."""
+    """The blocks of Python in the documentation that are whole programs."""
     return [
         (page, block)
-        for page in ("README.md", "docs/tutorial.md")
+        for page in ("README.md", "docs/tutorial.md", "docs/asyncio.md")
         for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
-        if "trio.run(main)" in block
+        if "trio.run(main)" in block or "asyncio.run(main())" in block
     ]
 
 

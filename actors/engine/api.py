@@ -483,3 +483,9 @@ class _Events:
             if not self._taken:
                 raise StopAsyncIteration
             self._taken.reverse()
+
+    def at_hand(self) -> list[Event]:
+        """What would come next without waiting; for those who fetch several at once."""
+        taken, self._taken = self._taken, []
+        events = (published.event for published in reversed(taken))
+        return [event for event in events if self._filter is None or self._filter.passes(event)]

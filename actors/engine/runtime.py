@@ -17,6 +17,7 @@ from ...persistence.files import Files
 from ...persistence.runs_dir import RunFiles
 from ...persistence.store import Retention, Store
 from ..actor import Actor, Directory
+from ..aio.bodies import AsyncioBodies
 from ..alarms import Alarms
 from ..channel import Reply
 from ..flow.catalog import Catalog
@@ -124,7 +125,8 @@ class Runtime:
         flow_job = FlowJob(store, clock, max_value_bytes)
         self._jobs = jobs = EngineJobs(jobs, flow_job.job())
         entry = self._entry = EntryPoint(jobs, self._supervisor, self._journal, ids, max_value_bytes)
-        self._services = Services(entry, self._journal, files, clock, self._directory)
+        self._asyncio_bodies = AsyncioBodies(self.interrupt)
+        self._services = Services(entry, self._journal, files, clock, self._directory, self._asyncio_bodies)
         self._http = HttpPush(networks)
         self._registry = Registry(self._journal, clock)
         self._queue = WorkQueue(ids)
@@ -325,6 +327,7 @@ class Runtime:
         """Let go of what is outside: nobody uses it any more."""
         self._watch.end()
         try:
+            await self._asyncio_bodies.aclose()
             await self._http.aclose()
         finally:
             await self._store.close()

@@ -60,6 +60,7 @@ class FlowJob:
             function=self._body,
             params_type=FlowParams,
             in_thread=False,
+            loop="trio",
             lane="main",
             max_attempts=1,
             backoff=exponential,

@@ -77,7 +77,7 @@ class Run:
         self._body.saw_cancel_request = self._body.cancel_requested
         return self._body.cancel_requested
 
-    async def progress(self, done: float | None = None, total: float | None = None, **stats: Any) -> None:
+    async def progress(self, /, done: float | None = None, total: float | None = None, **stats: Any) -> None:
         """Say how far the body has come. Doesn't wait for the commit; only the latest counts."""
         await self._body.check_open()
         for name, number in (("done", done), ("total", total)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import trio
@@ -34,6 +34,9 @@ from .interrupts import Kept
 from .pause import Signal
 from .positions import Positions
 
+if TYPE_CHECKING:
+    from ..aio.bodies import AsyncioBodies
+
 logger = logging.getLogger("greenroom")
 
 _CLEANUP = 5.0
@@ -48,6 +51,7 @@ class Services(msgspec.Struct):
     files: Files
     wall_clock: Callable[[], float]
     delivery: Delivery
+    asyncio_bodies: AsyncioBodies
 
 
 class Body:

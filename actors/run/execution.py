@@ -177,6 +177,8 @@ class Execution:
         if job.params_type is not None:
             run.params = convert_params(self._params, job.params_type)
         arguments = (run.params,) if job.params_type is not None else ()
+        if job.loop == "asyncio":
+            return await self.body.services.asyncio_bodies.execute(job.function, run, *arguments)
         if not job.in_thread:
             return await job.function(run, *arguments)
         return await trio.to_thread.run_sync(job.function, BlockingRun(run), *arguments, limiter=_UNLIMITED)

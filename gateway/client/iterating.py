@@ -60,6 +60,13 @@ class Iterating:
                 raise StopAsyncIteration
             await self._ring.news()
 
+    def at_hand(self) -> list[Event]:
+        """What would come next without waiting; for those who fetch several at once."""
+        events, self._taken = self._taken[::-1], []
+        if events:
+            self._seq = events[-1].seq
+        return [event for event in events if self._filter is None or self._filter.passes(event)]
+
     def _snapshot(self) -> Snapshot:
         """Begin again from the state as it is."""
         following = self._link.following

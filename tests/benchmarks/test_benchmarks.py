@@ -12,7 +12,7 @@ import trio
 from greenroom import open_engine
 from greenroom.protocol.states import Status
 
-from . import before, flows, gateway, memory, store
+from . import aio, before, flows, gateway, memory, store
 from .bare import Floor, RecordingStore, fill, statements_of
 from .figures import Figure, as_json, as_lines
 from .versions import NoHistory, lay_out_commit
@@ -39,6 +39,8 @@ FLOWS = {
     "SIGNALS": 3,
     "BUSY": 1,
 }
+
+AIO = {"SUBMITS": 5, "EVENTS": 30, "ROUNDS": 1}
 
 BEFORE = {
     "RUNS": 20,
@@ -107,6 +109,13 @@ def test_the_flows_benchmark_tells_the_same_to_people_and_to_programs(monkeypatc
     figures = figures_in_small(flows, FLOWS, monkeypatch)
     tell_the_same("flows", figures)
     assert sum(figure.passed is not None for figure in figures) == 3
+
+
+@pytest.mark.usefixtures("_level")
+def test_the_aio_benchmark_tells_the_same_to_people_and_to_programs(monkeypatch: pytest.MonkeyPatch):
+    figures = figures_in_small(aio, AIO, monkeypatch)
+    tell_the_same("aio", figures)
+    assert sum(figure.passed is not None for figure in figures) == 4
 
 
 @pytest.mark.usefixtures("_level")

@@ -54,6 +54,24 @@ def test_a_client_needs_neither_an_engine_nor_a_store():
     assert not loaded & {"sqlalchemy", "sqlite3"}
 
 
+def test_a_client_for_asyncio_needs_neither_an_engine_nor_a_store():
+    program = "import sys; from greenroom.aio import connect; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name for name in ended.stdout.split() if name.startswith("greenroom.")}
+    assert {name for name in loaded if name.startswith(("greenroom.actors.", "greenroom.persistence"))} == {
+        "greenroom.actors.aio",
+        "greenroom.actors.aio.methods",
+        "greenroom.actors.aio.portal",
+        "greenroom.actors.channel",
+    }
+
+
+def test_the_programs_without_trio_are_found_under_the_package():
+    program = "import greenroom; print(greenroom.aio.connect.__name__, greenroom.sync.connect.__name__)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout == "connect connect\n"
+
+
 def test_what_the_list_says_of_a_command_is_how_its_help_begins():
     for name, listed in main.commands.items():
         assert isinstance(listed, LazyCommand)

@@ -18,21 +18,17 @@ from greenroom.gateway.client import RunEngine
 
 from ..support import open_engine
 
-SYNCHRONOUS = "synchronous client"
-
 RATE = 10
 """So many times as fast as the real one the clock goes where threads wait, who know nothing of mock time."""
 
 
-def clock_for(name: str) -> MockClock:
-    """The clock of a test of this name."""
-    return MockClock(rate=RATE) if SYNCHRONOUS in name else MockClock(autojump_threshold=0)
-
-
 @asynccontextmanager
 async def synchronous_client(jobs: Jobs) -> AsyncIterator[RunEngine]:
-    """One, of an engine with these jobs."""
-    async with open_engine(jobs) as engine, open_gateway(engine, GatewayConfig(port=0)) as gateway:
+    """One, of an engine with these jobs, which waits for none of their bodies when it is left."""
+    async with (
+        open_engine(jobs, shutdown_timeout=0) as engine,
+        open_gateway(engine, GatewayConfig(port=0)) as gateway,
+    ):
         connect = partial(sync.connect, gateway.url, patience=math.inf, clock=MockClock(rate=RATE))
         client = await trio.to_thread.run_sync(connect)
         try:

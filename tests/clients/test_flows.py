@@ -1,10 +1,12 @@
-"""Flows and workers through the client: the same as through the embedded engine, and over a bad network."""
+"""Flows and workers through the client and in asyncio: the same as through the embedded engine in trio.
+
+And over a bad network."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,43 +16,24 @@ from trio.testing import MockClock
 
 from greenroom import Jobs, errors
 from greenroom.gateway.client import RunEngine
+from greenroom.protocol.flow.check import check
 from greenroom.protocol.validation import LONGEST_POLL
 
 from ..gateway.flowing import DOUBLES, QUEUED, WAITS
-from ..support import open_engine
-from .blocking import SYNCHRONOUS, Awaited, clock_for, synchronous_client
+from .everywhere import everywhere, now, outcome, sleep
 from .network import network
 
-
-def make_jobs() -> Jobs:
-    jobs = Jobs()
-
-    @jobs.function("double")
-    async def double(input: Any) -> Any:
-        return input * 2
-
-    return jobs
+JOBS = Jobs()
+on_each = everywhere(JOBS)
 
 
-@pytest.fixture
-def autojump_clock(request: pytest.FixtureRequest) -> MockClock:
-    return clock_for(request.node.name)
+@JOBS.function("double")
+async def double(input: Any) -> Any:
+    return input * 2
 
 
-@pytest.fixture(params=["embedded", "client", "client that doesn't follow", SYNCHRONOUS])
-async def engine(request: pytest.FixtureRequest) -> AsyncIterator[RunEngine]:
-    if request.param == "embedded":
-        async with open_engine(make_jobs()) as embedded:
-            yield embedded
-    elif request.param == SYNCHRONOUS:
-        async with synchronous_client(make_jobs()) as client:
-            yield client
-    else:
-        async with network(make_jobs()) as (net, _), net.client(follow=request.param == "client") as client:
-            yield client
-
-
-async def test_a_flow_is_checked_published_and_shown(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_flow_is_checked_published_and_shown(engine: RunEngine):
     flows = engine.flows
     checked = await flows.check(DOUBLES)
     assert checked.graph is not None
@@ -71,6 +54,7 @@ async def test_a_flow_is_checked_published_and_shown(autojump_clock: MockClock, 
     assert ([row.name for row in listed], total) == (["other"], 2)
 
 
+@on_each
 @pytest.mark.parametrize(
     "definition",
     [
@@ -83,9 +67,8 @@ async def test_a_flow_is_checked_published_and_shown(autojump_clock: MockClock, 
         {"start": "\ud800", "nodes": {}},
     ],
 )
-async def test_all_mistakes_are_told_at_once(autojump_clock: MockClock, engine: RunEngine, definition: Any):
-    async with open_engine(make_jobs()) as embedded:
-        expected = await embedded.flows.check(definition)
+async def test_all_mistakes_are_told_at_once(engine: RunEngine, definition: Any):
+    expected = check(definition)
     checked = await engine.flows.check(definition)
     assert (checked.graph, checked.errors) == (None, expected.errors)
     for publish in (engine.flows.publish, engine.flows.add_version):
@@ -94,7 +77,8 @@ async def test_all_mistakes_are_told_at_once(autojump_clock: MockClock, engine: 
         assert caught.value.details["errors"] == expected.errors
 
 
-async def test_a_flow_runs(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_flow_runs(engine: RunEngine):
     await engine.flows.publish("order", DOUBLES)
     ticket = await engine.flows.start("order", params={"n": 4}, request_id="once", run_timeout=math.inf)
     again = await engine.flows.start("order", params={"n": 4}, request_id="once", run_timeout=math.inf)
@@ -108,18 +92,20 @@ async def test_a_flow_runs(autojump_clock: MockClock, engine: RunEngine):
     assert (row.run, row.node, row.status, row.output) == (ticket.id, "a", "ok", 8)
 
 
-async def test_a_signal_lets_a_flow_go_on(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_signal_lets_a_flow_go_on(engine: RunEngine):
     await engine.flows.publish("order", WAITS)
     ticket = await engine.flows.start("order", handle="alice", lane="side")
-    await trio.sleep(1)
+    await sleep(1)
     await engine.signal(ticket.id, "$shared.flag", {"by": "bob"})
     assert await ticket.result() == {"flag": {"by": "bob"}, "got": {"by": "bob"}}
 
 
-async def test_a_flows_run_may_be_given_as_its_handle(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_flows_run_may_be_given_as_its_handle(engine: RunEngine):
     await engine.flows.publish("order", WAITS)
     ticket = await engine.flows.start("order", handle="alice")
-    await trio.sleep(1)
+    await sleep(1)
     assert (await engine.flows.task("alice")).run.id == ticket.id
     assert await engine.flows.node_runs("alice") == await engine.flows.node_runs(ticket.id)
     await engine.signal("alice", "flag", 1)
@@ -130,22 +116,22 @@ async def test_a_flows_run_may_be_given_as_its_handle(autojump_clock: MockClock,
         await engine.flows.task("alice")
 
 
-async def test_a_flow_that_waits_for_a_slot_is_told_of_like_any_run(
-    autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
-):
-    if "follow]" in request.node.name:
+@on_each
+async def test_a_flow_that_waits_for_a_slot_is_told_of_like_any_run(engine: RunEngine, follows: bool):
+    if not follows:
         return  # nobody tells this client
     waits: list[float] = []
     await engine.flows.publish("order", DOUBLES)
     await engine.set_max_concurrent(0)
     await engine.flows.start("order", warn_after=5, on_wait=lambda waited, *_: waits.append(waited))
-    await trio.sleep(4)
+    await sleep(4)
     assert waits == []
-    await trio.sleep(2)
+    await sleep(2)
     assert len(waits) == 1
 
 
-async def test_workers_register_and_are_found(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_workers_register_and_are_found(engine: RunEngine):
     workers = engine.workers
     state = await workers.register("a", "http://127.0.0.1:9/", ["sum", "sum"], load=2)
     assert (state.url, state.services, state.kind, state.status) == (
@@ -159,9 +145,9 @@ async def test_workers_register_and_are_found(autojump_clock: MockClock, engine:
     assert best is not None
     assert best.id == "b"
     assert await workers.allocate("route") is None
-    await trio.sleep(10)
+    await sleep(10)
     await workers.heartbeat("a", 0.5)
-    await trio.sleep(10)
+    await sleep(10)
     assert [(worker.id, worker.status) for worker in await workers.list("sum")] == [
         ("a", "online"),
         ("b", "offline"),
@@ -169,30 +155,30 @@ async def test_workers_register_and_are_found(autojump_clock: MockClock, engine:
     assert [worker.id for worker in await workers.list(ttl=12)] == ["a"]
 
 
-async def test_work_is_fetched_and_done(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_work_is_fetched_and_done(engine: RunEngine, time_jumps: bool):
     await engine.flows.publish("order", QUEUED)
     workers = engine.workers
-    began = trio.current_time()
+    began = await now()
     assert await workers.poll("w", ["slow"], wait=3) is None
-    assert 3 - 0.5 <= trio.current_time() - began < LONGEST_POLL
+    assert 3 - 0.5 <= await now() - began < LONGEST_POLL
     ticket = await engine.flows.start("order", params={"n": 1})
     item = await workers.poll("w", ["slow"])
     assert item is not None
     assert (item.run, item.node, item.input, item.params) == (ticket.id, "q", 1, {"by": 3, "n": 1})
-    pause = 5 if isinstance(engine, Awaited) else 50  # two of them are longer than a claim lasts
-    await trio.sleep(pause)
+    pause = 50 if time_jumps else 5  # twice 50 is longer than a claim lasts
+    await sleep(pause)
     await workers.extend(item.id, "w")
-    await trio.sleep(pause)
+    await sleep(pause)
     await workers.complete(item.id, [1, 2], worker_id="w")
     assert await ticket.result() == {"out": [1, 2]}
     with pytest.raises(errors.Conflict):
         await workers.complete(item.id, [1, 2])
 
 
+@on_each
 @pytest.mark.parametrize("result", [{1, 2}, math.nan, "x" * (3 << 20)], ids=["a set", "NaN", "too large"])
-async def test_a_result_that_can_not_be_taken_fails_the_work(
-    autojump_clock: MockClock, engine: RunEngine, result: Any
-):
+async def test_a_result_that_can_not_be_taken_fails_the_work(engine: RunEngine, result: Any):
     await engine.flows.publish("order", QUEUED)
     ticket = await engine.flows.start("order", params={"n": 1})
     item = await engine.workers.poll("w", ["slow"])
@@ -203,7 +189,8 @@ async def test_a_result_that_can_not_be_taken_fails_the_work(
         await ticket.result()
 
 
-async def test_work_that_failed_says_why(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_work_that_failed_says_why(engine: RunEngine):
     await engine.flows.publish("order", QUEUED)
     ticket = await engine.flows.start("order", params={"n": 1})
     item = await engine.workers.poll("w", ["slow"])
@@ -263,12 +250,12 @@ REFUSED: dict[str, Refusal] = {
 }
 
 
+@pytest.mark.parametrize("kind", ["client", "asyncio, embedded", "asyncio, client"])
 @pytest.mark.parametrize("refusal", REFUSED.values(), ids=REFUSED)
-async def test_what_the_engine_refuses_the_client_refuses_alike(refusal: Refusal, autojump_clock: MockClock):
-    async with open_engine(make_jobs()) as embedded:
-        expected = await refused(embedded, refusal)
-    async with network(make_jobs()) as (net, _), net.client() as client:
-        got = await refused(client, refusal)
+def test_what_the_engine_refuses_all_refuse_alike(refusal: Refusal, kind: str):
+    expected, got = (
+        outcome(each, JOBS, lambda engine: refused(engine, refusal)) for each in ("embedded", kind)
+    )
     assert type(got) is type(expected)
     assert {name: type(value) for name, value in got.details.items()} == {
         name: type(value) for name, value in expected.details.items()
@@ -287,7 +274,7 @@ async def refused(engine: RunEngine, refusal: Refusal) -> errors.GreenroomError:
 
 
 async def test_a_start_whose_answer_is_lost_is_sent_again_and_happens_once(autojump_clock: MockClock):
-    async with network(make_jobs()) as (net, engine), net.client() as client:
+    async with network(JOBS) as (net, engine), net.client() as client:
         await client.flows.publish("order", DOUBLES)
         net.deafen()
         async with trio.open_nursery() as nursery:
@@ -303,7 +290,7 @@ async def test_a_start_whose_answer_is_lost_is_sent_again_and_happens_once(autoj
 
 
 async def test_a_poll_goes_on_over_a_lost_connection(autojump_clock: MockClock):
-    async with network(make_jobs()) as (net, engine), net.client() as client:
+    async with network(JOBS) as (net, engine), net.client() as client:
         await engine.flows.publish("order", QUEUED)
         async with trio.open_nursery() as nursery:
 
@@ -321,7 +308,7 @@ async def test_a_poll_goes_on_over_a_lost_connection(autojump_clock: MockClock):
 
 
 async def test_what_became_of_a_completion_whose_answer_is_lost_is_not_known(autojump_clock: MockClock):
-    async with network(make_jobs()) as (net, engine), net.client() as client:
+    async with network(JOBS) as (net, engine), net.client() as client:
         await engine.flows.publish("order", QUEUED)
         ticket = await engine.flows.start("order", params={"n": 1})
         item = await client.workers.poll("w", ["slow"])

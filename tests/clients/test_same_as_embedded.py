@@ -1,16 +1,17 @@
-"""The client is the embedded engine at a distance: the same methods, results and refusals."""
+"""The client is the embedded engine at a distance, and both are the same in asyncio: the same methods,
+results and refusals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 import attrs
 import msgspec
 import pytest
 import trio
-from trio.testing import MockClock
 
 from greenroom import Jobs, Run, errors
 from greenroom.gateway.client import RunEngine, RunTicket
@@ -18,9 +19,7 @@ from greenroom.protocol.events import Event
 from greenroom.protocol.fold import fold
 from greenroom.protocol.records import Snapshot
 
-from ..support import open_engine
-from .blocking import SYNCHRONOUS, Awaited, clock_for, synchronous_client
-from .network import network
+from .everywhere import SYNCHRONOUS, everywhere, outcome, sleep
 
 
 class Add(msgspec.Struct):
@@ -81,6 +80,7 @@ def make_jobs() -> Jobs:
 
 
 JOBS = make_jobs()
+on_each = everywhere(JOBS)
 
 
 @JOBS.job
@@ -91,81 +91,52 @@ async def move(run: Run, params: Point) -> Point:
 async def undecorated(run: Run) -> None: ...
 
 
-@pytest.fixture
-def autojump_clock(request: pytest.FixtureRequest) -> MockClock:
-    return clock_for(request.node.name)
-
-
-@pytest.fixture(params=["embedded", "client", "client that doesn't follow", SYNCHRONOUS])
-async def engine(request: pytest.FixtureRequest) -> AsyncIterator[RunEngine]:
-    if request.param == "embedded":
-        async with open_engine(JOBS) as embedded:
-            yield embedded
-            await embedded.reset_lanes()
-            await end_all(embedded)
-    elif request.param == SYNCHRONOUS:
-        async with synchronous_client(JOBS) as client:
-            yield client
-            await end_all(client)
-    else:
-        async with network(JOBS) as (net, _), net.client(follow=request.param == "client") as client:
-            yield client
-            await end_all(client)
-
-
-async def end_all(engine: RunEngine) -> None:
-    for run in await engine.list_runs(status=["queued", "running", "suspended"]):
-        try:
-            await engine.cancel(run.id)
-        except errors.Conflict:
-            continue  # cancelled with its handle's other runs
-
-
-def follows(request: pytest.FixtureRequest) -> bool:
-    return "doesn't follow" not in request.node.name
-
-
-async def test_a_ticket_gives_the_result(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_ticket_gives_the_result(engine: RunEngine):
     ticket = await engine.submit("add", handle="alice", params={"a": 1, "b": 2})
     assert await ticket.result() == 3
     assert not ticket.joined
     assert await ticket.wait()
 
 
+@on_each
 @pytest.mark.parametrize(("job", "params"), [("add", Add(a=3)), ("point", Point(x=3)), ("add", {"a": 3})])
-async def test_parameters_may_be_an_instance_of_the_jobs_class(
-    autojump_clock: MockClock, engine: RunEngine, job: str, params: Any
-):
+async def test_parameters_may_be_an_instance_of_the_jobs_class(engine: RunEngine, job: str, params: Any):
     ticket = await engine.submit(job, handle="alice", params=params)
     assert await ticket.result() == 3
 
 
-async def test_a_job_may_be_given_as_its_function(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_job_may_be_given_as_its_function(engine: RunEngine):
     ticket = await engine.submit(move, handle="alice", params=Point(x=3))
     assert await ticket.result() == Point(x=4)
     by_name = await engine.submit("move", handle="alice", params={"x": 3})
     assert await by_name.result() == {"x": 4}
 
 
-async def test_the_same_request_id_twice_is_one_run(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_the_same_request_id_twice_is_one_run(engine: RunEngine):
     first = await engine.submit("add", handle="alice", params={"a": 1}, request_id="once")
     again = await engine.submit("add", handle="alice", params={"a": 1}, request_id="once")
     assert again.id == first.id
     assert again.joined
 
 
-async def test_join_gives_the_run_that_is_there(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_join_gives_the_run_that_is_there(engine: RunEngine):
     first = await engine.submit("wait", handle="alice", params={})
     joined = await engine.submit("wait", handle="alice", params={}, on_conflict="join")
     assert (joined.id, joined.joined) == (first.id, True)
 
 
-async def test_a_ticket_waits_no_longer_than_it_is_told(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_ticket_waits_no_longer_than_it_is_told(engine: RunEngine):
     ticket = await engine.submit("wait", handle="alice", params={})
     assert not await ticket.wait(timeout=5)
 
 
-async def test_a_cancelled_run_raises_that_with_its_last_state(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_cancelled_run_raises_that_with_its_last_state(engine: RunEngine):
     ticket = await engine.submit("wait", handle="alice", params={})
     await running(engine, ticket)
     cancelling = await ticket.cancel()
@@ -175,34 +146,38 @@ async def test_a_cancelled_run_raises_that_with_its_last_state(autojump_clock: M
     assert caught.value.run.status == "cancelled"
 
 
-async def test_a_failed_run_raises_that_with_its_error(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_failed_run_raises_that_with_its_error(engine: RunEngine):
     ticket = await engine.submit("fail", handle="alice", params={})
     with pytest.raises(errors.RunFailed, match="as it should") as caught:
         await ticket.result()
     assert "ValueError" in (caught.value.run.error or "")
 
 
-async def test_a_run_that_comes_too_late_is_timed_out(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_run_that_comes_too_late_is_timed_out(engine: RunEngine):
     await engine.set_max_concurrent(0)
     ticket = await engine.submit("add", handle="alice", params={"a": 1}, queue_timeout=3)
     with pytest.raises(errors.RunTimedOut):
         await ticket.result()
 
 
-async def test_an_infinite_time_out_is_none(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_an_infinite_time_out_is_none(engine: RunEngine, time_jumps: bool):
     ticket = await engine.submit("wait", handle="alice", params={}, run_timeout=math.inf, warn_after=math.inf)
-    time_jumps = not isinstance(ticket, Awaited)
     assert not await ticket.wait(timeout=5000 if time_jumps else 5)
 
 
-async def test_messages_reach_the_body(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_messages_reach_the_body(engine: RunEngine):
     ticket = await engine.submit("wait", handle="alice", params={})
     await running(engine, ticket)
     assert await engine.inject("alice", {"say": "hello"}) == "accepted"
     assert await ticket.result() == {"say": "hello"}
 
 
-async def test_questions_are_answered_once(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_questions_are_answered_once(engine: RunEngine):
     ticket = await engine.submit("ask", handle="alice", params={})
     await running(engine, ticket)
     [interrupt] = (await engine.snapshot()).interrupts
@@ -212,7 +187,8 @@ async def test_questions_are_answered_once(autojump_clock: MockClock, engine: Ru
     assert await engine.answer("nobody.1", "no") == "not_found"
 
 
-async def test_a_run_may_be_given_as_its_handle(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_run_may_be_given_as_its_handle(engine: RunEngine):
     ticket = await engine.submit("wait", handle="alice", params={})
     await running(engine, ticket)
     assert (await engine.get_run("alice")).id == ticket.id
@@ -224,7 +200,8 @@ async def test_a_run_may_be_given_as_its_handle(autojump_clock: MockClock, engin
     assert (await engine.wait(ticket.id)).status == "cancelled"
 
 
-async def test_a_handle_whose_runs_have_ended_has_no_active_run(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_handle_whose_runs_have_ended_has_no_active_run(engine: RunEngine):
     ticket = await engine.submit("add", handle="alice", params={"a": 1})
     await ticket.result()
     refused: dict[str, Callable[[], Awaitable[Any]]] = {
@@ -246,7 +223,8 @@ async def test_a_handle_whose_runs_have_ended_has_no_active_run(autojump_clock: 
     assert await engine.answer("alice", "yes") == "not_found"
 
 
-async def test_a_question_may_be_given_by_its_run_and_key(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_a_question_may_be_given_by_its_run_and_key(engine: RunEngine):
     ticket = await engine.submit("ask twice", handle="alice", params={})
     await running(engine, ticket)
     with pytest.raises(errors.Invalid, match='"alice" asks 2 questions: give the key of one: '):
@@ -257,7 +235,8 @@ async def test_a_question_may_be_given_by_its_run_and_key(autojump_clock: MockCl
     assert await ticket.result() == {"a": "for a", "b": "for b"}
 
 
-async def test_rerun_is_a_new_run_of_the_same(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_rerun_is_a_new_run_of_the_same(engine: RunEngine):
     first = await engine.submit("add", handle="alice", params={"a": 4})
     await first.result()
     second = await engine.rerun(first.id)
@@ -265,15 +244,15 @@ async def test_rerun_is_a_new_run_of_the_same(autojump_clock: MockClock, engine:
     assert await second.result() == 4
 
 
-async def test_a_handles_draft_is_taken_where_no_parameters_are_given(
-    autojump_clock: MockClock, engine: RunEngine
-):
+@on_each
+async def test_a_handles_draft_is_taken_where_no_parameters_are_given(engine: RunEngine):
     await engine.set_params("alice", {"a": 7})
     ticket = await engine.submit("add", handle="alice")
     assert await ticket.result() == 7
 
 
-async def test_limits_and_clears_hold_at_once(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_limits_and_clears_hold_at_once(engine: RunEngine):
     await engine.set_concurrency("waiting", 0)
     tickets = [await engine.submit("wait", handle=f"h{n}", params={}) for n in range(3)]
     assert await engine.clear_lane("waiting") == 3
@@ -289,7 +268,8 @@ async def test_limits_and_clears_hold_at_once(autojump_clock: MockClock, engine:
     assert await engine.release_handle("h0") is False
 
 
-async def test_draining_refuses_until_resumed(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_draining_refuses_until_resumed(engine: RunEngine):
     await engine.drain()
     with pytest.raises(errors.Draining):
         await engine.submit("add", handle="alice", params={"a": 1})
@@ -297,7 +277,8 @@ async def test_draining_refuses_until_resumed(autojump_clock: MockClock, engine:
     assert await (await engine.submit("add", handle="alice", params={"a": 1})).result() == 1
 
 
-async def test_runs_are_listed_the_newest_first(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_runs_are_listed_the_newest_first(engine: RunEngine):
     ids = []
     for number in range(5):
         ticket = await engine.submit("add", handle=f"h{number % 2}", params={"a": number})
@@ -311,16 +292,16 @@ async def test_runs_are_listed_the_newest_first(autojump_clock: MockClock, engin
     assert (await engine.get_run(ids[0])).result == 0
 
 
-async def test_history_tells_all_of_a_run(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_history_tells_all_of_a_run(engine: RunEngine):
     ticket = await engine.submit("add", handle="alice", params={"a": 1})
     await ticket.result()
     assert [event.to for event in await engine.history(ticket.id)] == ["queued", "running", "succeeded"]  # type: ignore[union-attr]
 
 
-async def test_the_events_after_a_snapshot_lead_to_the_next(
-    autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
-):
-    if not follows(request):
+@on_each
+async def test_the_events_after_a_snapshot_lead_to_the_next(engine: RunEngine, follows: bool):
+    if not follows:
         with pytest.raises(errors.Invalid, match="follow"):
             engine.events()
         return
@@ -337,10 +318,9 @@ async def test_the_events_after_a_snapshot_lead_to_the_next(
     assert fold(start, seen) == end
 
 
-async def test_only_wanted_events_are_given(
-    autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
-):
-    if not follows(request):
+@on_each
+async def test_only_wanted_events_are_given(engine: RunEngine, follows: bool):
+    if not follows:
         return
     start = (await engine.snapshot()).seq
     events = engine.events(after=start, filter={"handles": ["b"], "types": ["run_state_changed"]})
@@ -354,41 +334,38 @@ async def test_only_wanted_events_are_given(
     ]
 
 
-async def test_waiting_for_what_executes(
-    autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
-):
-    if not follows(request):
+@on_each
+async def test_waiting_for_what_executes(engine: RunEngine, follows: bool):
+    if not follows:
         return
     assert await engine.wait_for_active(timeout=1)
     ticket = await engine.submit("wait", handle="alice", params={})
     await running(engine, ticket)
     assert not await engine.wait_for_active(timeout=1)
-    async with trio.open_nursery() as nursery:
+    async with anyio.create_task_group() as nursery:
         nursery.start_soon(later, 2, lambda: engine.inject("alice", 1))
         later_one = await engine.submit("wait", handle="bob", params={})
         assert await engine.wait_for_active(timeout=10)
     assert not (await engine.get_run(later_one.id)).ended
 
 
-async def test_a_reset_ends_waiting_for_what_executes(
-    autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
-):
-    if not follows(request):
+@on_each
+async def test_a_reset_ends_waiting_for_what_executes(engine: RunEngine, follows: bool):
+    if not follows:
         return
     ticket = await engine.submit("wait", handle="alice", params={})
     await running(engine, ticket)
-    async with trio.open_nursery() as nursery:
+    async with anyio.create_task_group() as nursery:
         nursery.start_soon(later, 2, engine.reset_lanes)
         assert await engine.wait_for_active(timeout=10)
     await engine.inject("alice", 1)
 
 
-async def test_a_long_wait_is_told(
-    autojump_clock: MockClock, engine: RunEngine, request: pytest.FixtureRequest
-):
-    if not follows(request):
+@on_each
+async def test_a_long_wait_is_told(engine: RunEngine, follows: bool):
+    if not follows:
         return
-    told = trio.Event()
+    told = anyio.Event()
     heard: list[tuple[float, int, list[str]]] = []
 
     def on_wait(waited: float, ahead: int, blockers: list[str]) -> None:
@@ -398,17 +375,16 @@ async def test_a_long_wait_is_told(
     first = await engine.submit("wait", handle="alice", params={})
     await running(engine, first)
     await engine.submit("wait", handle="bob", params={}, on_wait=on_wait, warn_after=3)
-    with trio.fail_after(10):
+    with anyio.fail_after(10):
         await told.wait()
     [(waited, ahead, blockers)] = heard
     assert waited >= 3
     assert (ahead, blockers) == (0, [first.id])
 
 
+@on_each
 @pytest.mark.parametrize("keyword", ["handel", "parent", "job_name"])
-async def test_a_keyword_that_does_not_exist_is_named(
-    autojump_clock: MockClock, engine: RunEngine, keyword: str
-):
+async def test_a_keyword_that_does_not_exist_is_named(engine: RunEngine, keyword: str):
     mistyped: dict[str, Any] = {keyword: "x"}
     with pytest.raises(TypeError, match=f"nexpected keyword argument '{keyword}'"):
         await engine.submit("add", handle="alice", params={"a": 1}, **mistyped)
@@ -480,19 +456,12 @@ REFUSED: dict[str, Refusal] = {
 }
 
 
-@pytest.mark.parametrize("client", ["client", SYNCHRONOUS])
+@pytest.mark.parametrize("kind", ["client", SYNCHRONOUS, "asyncio, embedded", "asyncio, client"])
 @pytest.mark.parametrize("refusal", REFUSED.values(), ids=REFUSED)
-async def test_what_the_engine_refuses_the_client_refuses_alike(
-    refusal: Refusal, client: str, autojump_clock: MockClock
-):
-    async with open_engine(JOBS) as embedded:
-        expected = await refused(embedded, refusal)
-    if client == SYNCHRONOUS:
-        async with synchronous_client(JOBS) as blocking:
-            got = await refused(blocking, refusal)
-    else:
-        async with network(JOBS) as (net, _), net.client() as remote:
-            got = await refused(remote, refusal)
+def test_what_the_engine_refuses_all_refuse_alike(refusal: Refusal, kind: str):
+    expected, got = (
+        outcome(each, JOBS, lambda engine: refused(engine, refusal)) for each in ("embedded", kind)
+    )
     assert type(got) is type(expected)
     assert got.code == expected.code
     assert set(got.details) == set(expected.details)
@@ -518,16 +487,17 @@ async def refused(engine: RunEngine, refusal: Refusal) -> errors.GreenroomError:
 
 async def running(engine: RunEngine, ticket: RunTicket) -> None:
     """Give the run the time to begin, which on mock time is any."""
-    await trio.sleep(1)
+    await sleep(1)
     assert (await engine.get_run(ticket.id)).status == "running"
 
 
 async def later(seconds: float, act: Callable[[], Awaitable[Any]]) -> None:
-    await trio.sleep(seconds)
+    await sleep(seconds)
     await act()
 
 
-async def test_history_comes_in_pages(autojump_clock: MockClock, engine: RunEngine):
+@on_each
+async def test_history_comes_in_pages(engine: RunEngine):
     ticket = await engine.submit("log", handle="alice", params={"lines": 250})
     await ticket.result()
     events = await engine.history(ticket.id)

@@ -86,7 +86,12 @@ class Driver:
         self.live_bodies = LiveBodies()
         self.projection = Projection("e", max_concurrent=9) if stored is None else picture(stored)
         services = Services(
-            cast(Any, None), cast(Any, self), cast(Any, self.files), lambda: WALL + self.now, cast(Any, self)
+            cast(Any, None),
+            cast(Any, self),
+            cast(Any, self.files),
+            lambda: WALL + self.now,
+            cast(Any, self),
+            cast(Any, None),
         )
         if stored is None:
             self._create()

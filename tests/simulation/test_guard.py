@@ -132,6 +132,20 @@ def test_a_job_that_would_need_a_thread_is_refused_by_its_name():
         simulate(1, scenario)
 
 
+def test_a_job_for_asyncio_is_refused_by_its_name():
+    jobs = Jobs()
+
+    @jobs.job("fetches", loop="asyncio")
+    async def fetches(run) -> None: ...
+
+    async def scenario(world: World) -> None:
+        await world.serve(jobs)
+        await world.client("ann").submit("fetches", handle="a")
+
+    with pytest.raises(SimulationFailed, match="job 'fetches' executes in an asyncio loop"):
+        simulate(1, scenario)
+
+
 def test_imports_tracebacks_logs_and_seeded_randomness_are_let_through(tmp_path, monkeypatch, caplog):
     (tmp_path / "imported_late.py").write_text("import random\nNUMBER = random.Random(3).random()\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -3,7 +3,7 @@ mypy says of it; of all others it says nothing."""
 
 import msgspec
 
-from greenroom import BlockingRun, Client, Engine, Jobs, Run, Ticket, sync
+from greenroom import BlockingRun, Client, Engine, Jobs, Run, Ticket, aio, sync
 from greenroom.gateway.client import ClientTicket, RunEngine, RunTicket
 
 jobs = Jobs()
@@ -43,6 +43,17 @@ def sweep(run: BlockingRun) -> None:
     run.call(tidy, handle="b", params=Mirror(""))  # error: Cannot infer value
 
 
+@jobs.job(loop="asyncio", max_attempts=2)
+async def fetch(run: aio.Run, params: Mirror) -> Summary:
+    return await run.call(mirror, handle="b", params=params)
+
+
+@jobs.job("rest", loop="asyncio")
+async def rest(run: aio.Run) -> int:
+    await run.call(mirror, handle="b", params=3)  # error: Cannot infer value
+    return await run.call(fetch, handle="b")  # error: Argument 1 to "call"
+
+
 async def plain(run: Run, params: Mirror) -> Summary:
     return Summary(1)
 
@@ -53,6 +64,18 @@ async def odd(run: Run, params: Mirror, more: int) -> None: ...
 
 @jobs.job("odd", max_attempts="2")  # error: No overload variant
 async def odd_option(run: Run) -> None: ...
+
+
+@jobs.job(loop="asyncio")  # error: Argument 1 to "__call__" of "RegisterForAsyncio"
+async def odd_loop(run: Run, params: Mirror) -> None: ...
+
+
+@jobs.job()  # error: Argument 1 to "__call__" of "Register"
+async def no_loop(run: aio.Run, params: Mirror) -> None: ...
+
+
+@jobs.job(loop="asyncio", max_attempts="2")  # error: No overload variant
+async def odd_option_of_loop(run: aio.Run) -> None: ...
 
 
 async def engine_gives(engine: Engine) -> None:
@@ -104,6 +127,20 @@ def synchronous_client_gives(client: sync.Client) -> None:
     anything: bytes = client.flows.start("order", handle="a", lane="x").result()
     [first] = sync.as_completed([ticket])
     print(wrong, runs, anything, first.result().pages)
+
+
+async def asyncio_gives(engine: aio.Engine, client: aio.Client) -> None:
+    ticket: aio.Ticket[Summary] = await engine.submit(fetch, handle="a", params=Mirror(""), by="me")
+    wrong: int = await ticket.result()  # error: Incompatible types in assignment
+    other: aio.ClientTicket[Summary] = await client.submit(mirror, handle="a", params=Mirror(""))
+    number: str = await (await client.submit(rest, handle="a")).result()  # error: Incompatible types
+    await engine.submit(fetch, handle="a", params=3)  # error: Cannot infer value
+    await client.submit(fetch, handle="a", patience=3)  # error: Unexpected keyword argument "patience"
+    await client.submit("fetch", handle="a", by="me")  # error: Unexpected keyword argument "by"
+    await engine.answer("a", True, key=5)  # error: Argument "key"
+    print((await client.wait("a", timeout=3)).page)  # error: has no attribute "page"
+    anything: bytes = await (await engine.flows.start("order", handle="a")).result()
+    print(wrong, other, number, anything)
 
 
 async def body_calls(run: Run) -> None:

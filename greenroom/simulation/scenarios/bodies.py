@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Unpack
 
 import trio
 
-from ...actors.jobs import Jobs
+from ...actors.jobs import JobKeywords, Jobs
 from ...actors.run.api import Run
 from ...protocol.errors import GreenroomError
 from ...protocol.states import Status
@@ -47,8 +47,10 @@ class Bodies:
         self._register("tough", resumable=True, max_attempts=2, backoff=0.5)
         self._register("streamer", accepts="streaming", resumable=True)
 
-    def _register(self, name: str, **options: Any) -> None:
-        @self.jobs.job(name, grace=GRACE, **options)
+    def _register(self, name: str, **options: Unpack[JobKeywords]) -> None:
+        options["grace"] = GRACE
+
+        @self.jobs.job(name, **options)
         async def body(run: Run, params: dict[str, Any]) -> int:
             tries: list[Plan] = params.get("tries", [[]])
             for step in (*self.first, *tries[min(run.attempt, len(tries)) - 1]):

@@ -77,6 +77,11 @@ class TracedJobs(Jobs):
             raise Invalid(
                 f"job {job.name!r} is a plain def and needs a thread, which a simulation hasn't got"
             )
+        if job.loop == "asyncio":
+            raise Invalid(
+                f"job {job.name!r} executes in an asyncio loop, which needs a thread and real time, and a "
+                "simulation has neither: simulate a job on trio that makes the same calls of its run"
+            )
         traced = self._traced.get(job)
         if traced is None:
             traced = self._traced[job] = attrs.evolve(job, function=self._reporting(job))

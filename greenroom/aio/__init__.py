@@ -1,0 +1,44 @@
+"""Greenroom for asyncio: the engine and the client, with the methods that they have in trio.
+
+    async with greenroom.aio.open_engine(jobs, "sqlite:///greenroom.db") as engine:
+        ticket = await engine.submit("mirror", handle="alice", params={"url": "https://example.org"})
+        print(await ticket.result())
+
+The engine itself runs in trio, in a thread that lasts as long as the block. Jobs execute there, or, declared
+with `loop="asyncio"`, in an asyncio loop of the engine's.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..actors.aio.run import AsyncioRun as Run
+    from .client import Client, ClientTicket, connect
+    from .engine import Engine, Ticket, open_engine
+
+__all__ = ["Client", "ClientTicket", "Engine", "Run", "Ticket", "connect", "open_engine"]
+
+_HOMES = {
+    "Client": (".client", "Client"),
+    "ClientTicket": (".client", "ClientTicket"),
+    "Engine": (".engine", "Engine"),
+    "Run": ("..actors.aio.run", "AsyncioRun"),
+    "Ticket": (".engine", "Ticket"),
+    "connect": (".client", "connect"),
+    "open_engine": (".engine", "open_engine"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Each name when it is first asked for: a client needs no engine."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    found = globals()[name] = getattr(import_module(module, __name__), attribute)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

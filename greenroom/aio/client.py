@@ -1,0 +1,163 @@
+"""The client for asyncio: `greenroom.Client` and what belongs to it, method for method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
+
+import trio
+
+from ..actors.aio.methods import Facade, iterating, method
+from ..actors.aio.portal import Portal
+from ..actors.channel import Result_co
+from ..gateway.client import client, connecting, flows, workers
+from ..gateway.client import ticket as client_ticket
+from ..protocol.jobs import AnyJob, JobFunction
+from ..protocol.records import Snapshot
+from ..protocol.submission import SubmitKeywords
+from .thread import opening
+
+if TYPE_CHECKING:
+    from ..gateway.client import RunEngine
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class ClientTicket(Facade[client_ticket.ClientTicket[Result_co]], Generic[Result_co]):
+    """`id` is the run's; `joined` says that the run was there before."""
+
+    def __init__(self, original: client_ticket.ClientTicket[Result_co], portal: Portal) -> None:
+        super().__init__(original, portal)
+        self.id = original.id
+        self.joined = original.joined
+
+    async def result(self) -> Result_co:
+        """See `greenroom.Ticket.result`; it waits also while the gateway can't be reached."""
+        return await self._portal.call(self._original.result)
+
+    wait = method(client_ticket.ClientTicket.wait)
+    cancel = method(client_ticket.ClientTicket.cancel)
+
+
+class ClientFlows(Facade[flows.ClientFlows]):
+    """The flows of the engine behind a gateway."""
+
+    check = method(flows.ClientFlows.check)
+    create = method(flows.ClientFlows.create)
+    publish = method(flows.ClientFlows.publish)
+    add_version = method(flows.ClientFlows.add_version)
+    list = method(flows.ClientFlows.list)
+    versions = method(flows.ClientFlows.versions)
+    version = method(flows.ClientFlows.version)
+    start = method(flows.ClientFlows.start, ClientTicket)
+    task = method(flows.ClientFlows.task)
+    tasks = method(flows.ClientFlows.tasks)
+    node_runs = method(flows.ClientFlows.node_runs)
+
+
+class ClientWorkers(Facade[workers.ClientWorkers]):
+    """The workers of the engine behind a gateway."""
+
+    register = method(workers.ClientWorkers.register)
+    heartbeat = method(workers.ClientWorkers.heartbeat)
+    list = method(workers.ClientWorkers.list)
+    allocate = method(workers.ClientWorkers.allocate)
+    poll = method(workers.ClientWorkers.poll)
+    complete = method(workers.ClientWorkers.complete)
+    extend = method(workers.ClientWorkers.extend)
+
+
+class Client(Facade[client.Client]):
+    """See `connect`, which makes one. Every method raises what that of `greenroom.Client` raises.
+
+    It may be used from any asyncio loop and any task, for as long as the block of `connect` lasts.
+    """
+
+    def __init__(self, original: client.Client, portal: Portal) -> None:
+        super().__init__(original, portal)
+        self.flows = ClientFlows(original.flows, portal)
+        self.workers = ClientWorkers(original.workers, portal)
+
+    @property
+    def url(self) -> str:
+        """Where the gateway is."""
+        return self._original.url
+
+    @property
+    def role(self) -> str:
+        """What the token permits: `viewer`, `operator`, `admin` or `worker`."""
+        return self._original.role
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now; if not, one is being made."""
+        return self._original.connected
+
+    async def state(self) -> Snapshot:
+        """What the client knows without asking the gateway, as of one seq. After the reply to a command it
+        holds what the command has done."""
+
+        async def taken() -> Snapshot:
+            await trio.lowlevel.checkpoint()
+            return self._original.state.snapshot()
+
+        return await self._portal.call(taken)
+
+    wait_lost = method(client.Client.wait_lost)
+    wait_connected = method(client.Client.wait_connected)
+
+    @overload
+    async def submit(
+        self, job: str, *, handle: str, params: Any = None, **options: Unpack[SubmitKeywords]
+    ) -> ClientTicket[Any]: ...
+
+    @overload
+    async def submit(
+        self,
+        job: JobFunction[P, R, ..., Any],
+        *,
+        handle: str,
+        params: P | None = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> ClientTicket[R]: ...
+
+    async def submit(
+        self, job: str | AnyJob, *, handle: str, params: Any = None, **options: Unpack[SubmitKeywords]
+    ) -> ClientTicket[Any]:
+        """See `greenroom.Client.submit`."""
+        return await _submit(self, job, handle=handle, params=params, **options)
+
+    rerun = method(client.Client.rerun, ClientTicket)
+    cancel = method(client.Client.cancel)
+    inject = method(client.Client.inject)
+    answer = method(client.Client.answer)
+    signal = method(client.Client.signal)
+    set_params = method(client.Client.set_params)
+    set_concurrency = method(client.Client.set_concurrency)
+    set_max_concurrent = method(client.Client.set_max_concurrent)
+    clear_lane = method(client.Client.clear_lane)
+    clear_handle = method(client.Client.clear_handle)
+    release_handle = method(client.Client.release_handle)
+    reset_lanes = method(client.Client.reset_lanes)
+    wait_for_active = method(client.Client.wait_for_active)
+    drain = method(client.Client.drain)
+    resume = method(client.Client.resume)
+    snapshot = method(client.Client.snapshot)
+    get_run = method(client.Client.get_run)
+    wait = method(client.Client.wait)
+    list_runs = method(client.Client.list_runs)
+    history = method(client.Client.history)
+    ended = method(client.Client.ended)
+    events = iterating(client.Client.events)
+
+
+_submit: Callable[..., Coroutine[Any, Any, ClientTicket[Any]]] = method(client.Client.submit, ClientTicket)
+
+connect = opening(connecting.connect, Client, "client")
+
+
+if TYPE_CHECKING:  # the type checker proves that a program for either takes this one, too
+
+    def _same(client: Client) -> RunEngine:
+        return client

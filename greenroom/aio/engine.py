@@ -1,0 +1,153 @@
+"""The engine for asyncio: `greenroom.Engine` and what belongs to it, method for method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
+
+from ..actors.aio.methods import Facade, iterating, look, method
+from ..actors.aio.portal import Portal
+from ..actors.channel import Result_co
+from ..actors.engine import api
+from ..actors.engine import ticket as engine_ticket
+from ..actors.engine.open import open_engine as open_engine_in_trio
+from ..actors.flow import api as flow_api
+from ..actors.workers import api as workers_api
+from ..protocol.jobs import AnyJob, JobFunction
+from ..protocol.submission import SubmitKeywords
+from .thread import opening
+
+if TYPE_CHECKING:
+    from ..gateway.client import RunEngine
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Ticket(Facade[engine_ticket.Ticket[Result_co]], Generic[Result_co]):
+    """`id` is the run's; `joined` says that the run was there before."""
+
+    def __init__(self, original: engine_ticket.Ticket[Result_co], portal: Portal) -> None:
+        super().__init__(original, portal)
+        self.id = original.id
+        self.joined = original.joined
+
+    async def result(self) -> Result_co:
+        """See `greenroom.Ticket.result`."""
+        return await self._portal.call(self._original.result)
+
+    wait = method(engine_ticket.Ticket.wait)
+    cancel = method(engine_ticket.Ticket.cancel)
+
+
+class Flows(Facade[flow_api.Flows]):
+    """The flows of an engine."""
+
+    check = method(flow_api.Flows.check)
+    create = method(flow_api.Flows.create)
+    publish = method(flow_api.Flows.publish)
+    add_version = method(flow_api.Flows.add_version)
+    put_version = method(flow_api.Flows.put_version)
+    list = method(flow_api.Flows.list)
+    versions = method(flow_api.Flows.versions)
+    definitions = method(flow_api.Flows.definitions)
+    version = method(flow_api.Flows.version)
+    start = method(flow_api.Flows.start, Ticket)
+    task = method(flow_api.Flows.task)
+    tasks = method(flow_api.Flows.tasks)
+    node_runs = method(flow_api.Flows.node_runs)
+
+
+class Workers(Facade[workers_api.Workers]):
+    """The workers of an engine."""
+
+    register = method(workers_api.Workers.register)
+    heartbeat = method(workers_api.Workers.heartbeat)
+    list = method(workers_api.Workers.list)
+    allocate = method(workers_api.Workers.allocate)
+    poll = method(workers_api.Workers.poll)
+    complete = method(workers_api.Workers.complete)
+    extend = method(workers_api.Workers.extend)
+
+
+class Engine(Facade[api.Engine]):
+    """A running engine, for asyncio; `open_engine` makes one. `by` names who caused a change, in its event.
+
+    It may be used from any asyncio loop and any task, for as long as the block of `open_engine` lasts.
+    """
+
+    def __init__(self, original: api.Engine, portal: Portal) -> None:
+        super().__init__(original, portal)
+        self.flows = Flows(original.flows, portal)
+        self.workers = Workers(original.workers, portal)
+
+    @overload
+    async def submit(
+        self,
+        job: str,
+        *,
+        handle: str,
+        params: Any = None,
+        by: str = "app",
+        **options: Unpack[SubmitKeywords],
+    ) -> Ticket[Any]: ...
+
+    @overload
+    async def submit(
+        self,
+        job: JobFunction[P, R, ..., Any],
+        *,
+        handle: str,
+        params: P | None = None,
+        by: str = "app",
+        **options: Unpack[SubmitKeywords],
+    ) -> Ticket[R]: ...
+
+    async def submit(
+        self,
+        job: str | AnyJob,
+        *,
+        handle: str,
+        params: Any = None,
+        by: str = "app",
+        **options: Unpack[SubmitKeywords],
+    ) -> Ticket[Any]:
+        """See `greenroom.Engine.submit`."""
+        return await _submit(self, job, handle=handle, params=params, by=by, **options)
+
+    rerun = method(api.Engine.rerun, Ticket)
+    cancel = method(api.Engine.cancel)
+    inject = method(api.Engine.inject)
+    answer = method(api.Engine.answer)
+    signal = method(api.Engine.signal)
+    set_params = method(api.Engine.set_params)
+    set_concurrency = method(api.Engine.set_concurrency)
+    set_max_concurrent = method(api.Engine.set_max_concurrent)
+    clear_lane = method(api.Engine.clear_lane)
+    clear_handle = method(api.Engine.clear_handle)
+    release_handle = method(api.Engine.release_handle)
+    reset_lanes = method(api.Engine.reset_lanes)
+    wait_for_active = method(api.Engine.wait_for_active)
+    drain = method(api.Engine.drain)
+    resume = method(api.Engine.resume)
+    snapshot = method(api.Engine.snapshot)
+    get_run = method(api.Engine.get_run)
+    wait = method(api.Engine.wait)
+    list_runs = method(api.Engine.list_runs)
+    history = method(api.Engine.history)
+    settled = method(api.Engine.settled)
+    events = iterating(api.Engine.events)
+    bodies = look(api.Engine.bodies)
+    report = look(api.Engine.report)
+    check_ready = look(api.Engine.check_ready)
+
+
+_submit: Callable[..., Coroutine[Any, Any, Ticket[Any]]] = method(api.Engine.submit, Ticket)
+
+open_engine = opening(open_engine_in_trio, Engine, "engine")
+
+
+if TYPE_CHECKING:  # the type checker proves that a program for either takes this one, too
+
+    def _same(engine: Engine) -> RunEngine:
+        return engine

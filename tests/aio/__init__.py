@@ -1,0 +1,1 @@
+"""Greenroom in asyncio programs."""

@@ -1,0 +1,90 @@
+"""What asyncio programs are given has every method that trio programs have, with the same signature."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+import greenroom.aio
+from greenroom.actors.aio.run import AsyncioFile, AsyncioRun
+from greenroom.actors.engine import api as engine_api
+from greenroom.actors.engine.ticket import Ticket
+from greenroom.actors.flow.api import Flows
+from greenroom.actors.run.api import Run, RunFile
+from greenroom.actors.workers.api import Workers
+from greenroom.aio import client, engine
+from greenroom.gateway.client import Client, ClientTicket, interface
+from greenroom.gateway.client.flows import ClientFlows
+from greenroom.gateway.client.workers import ClientWorkers
+
+FOR_THE_GATEWAY = {
+    "Engine": set(
+        "blocked commit_seconds history_page job_of lane_of look store_is_down stream submit_options".split()
+    ),
+    "Workers": {"give_back", "permit", "queued"},
+    "Client": {"send_submission"},
+}
+
+PAIRS: list[tuple[type, type]] = [
+    (engine_api.Engine, engine.Engine),
+    (Ticket, engine.Ticket),
+    (Flows, engine.Flows),
+    (Workers, engine.Workers),
+    (Client, client.Client),
+    (ClientTicket, client.ClientTicket),
+    (ClientFlows, client.ClientFlows),
+    (ClientWorkers, client.ClientWorkers),
+    (Run, AsyncioRun),
+    (RunFile, AsyncioFile),
+]
+
+
+def public(cls: type) -> dict[str, Any]:
+    return {name: member for name, member in vars(cls).items() if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(("original", "facade"), PAIRS, ids=[facade.__name__ for _, facade in PAIRS])
+def test_every_method_is_there_with_its_signature(original: type, facade: type):
+    expected = {
+        name: member
+        for name, member in public(original).items()
+        if name not in FOR_THE_GATEWAY.get(original.__name__, ())
+    }
+    assert set(expected) == set(public(facade))
+    for name, member in expected.items():
+        ours = public(facade)[name]
+        if inspect.isfunction(member):
+            assert inspect.signature(ours).parameters == inspect.signature(member).parameters, name
+            waits = inspect.iscoroutinefunction(ours)
+            assert waits or not inspect.iscoroutinefunction(member), name
+
+
+def test_what_both_offer_is_all_of_what_programs_for_either_may_use():
+    for protocol, facades in (
+        (interface.RunEngine, (engine.Engine, client.Client)),
+        (interface.RunTicket, (engine.Ticket, client.ClientTicket)),
+        (interface.RunFlows, (engine.Flows, client.ClientFlows)),
+        (interface.EngineWorkers, (engine.Workers, client.ClientWorkers)),
+    ):
+        for facade in facades:
+            attributes = {*public(facade), "id", "joined", "flows", "workers"}
+            assert set(public(protocol)) <= attributes
+
+
+def test_what_opens_takes_the_same():
+    for ours, theirs in (
+        (greenroom.aio.open_engine, greenroom.open_engine),
+        (greenroom.aio.connect, greenroom.connect),
+    ):
+        assert inspect.signature(ours).parameters == inspect.signature(theirs).parameters
+
+
+def test_every_public_name_is_there():
+    assert {name for name in greenroom.aio.__all__ if hasattr(greenroom.aio, name)} == {
+        *greenroom.aio.__all__
+    }
+    assert {*greenroom.aio.__all__} <= {*dir(greenroom.aio)}
+    with pytest.raises(AttributeError, match="no attribute 'open_motor'"):
+        _ = greenroom.aio.open_motor  # type: ignore[attr-defined]
