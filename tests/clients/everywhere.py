@@ -162,8 +162,7 @@ class _Jumps(trio.abc.Instrument):
         self._steps = 0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        if "run_sync_soon" not in task.name:  # the task of trio that calls `_jump`
-            self._steps += 1
+        self._steps += 1
 
     def before_io_wait(self, timeout: float) -> None:
         if timeout > 0 and not self._asking and _next_deadline() < float("inf"):
@@ -180,7 +179,10 @@ class _Jumps(trio.abc.Instrument):
     def _jump(self, steps: int) -> None:
         self._asking = False
         statistics = trio.lowlevel.current_statistics()
-        if self._steps == steps and not statistics.tasks_runnable and not statistics.run_sync_soon_queue_size:
+        # This is the first step since it asked. Tasks that were made runnable in an earlier one may go after
+        # this one, and `tasks_runnable` doesn't count them any more.
+        first = self._steps == steps + 1
+        if first and not statistics.tasks_runnable and not statistics.run_sync_soon_queue_size:
             seconds = statistics.seconds_to_next_deadline
             if 0 < seconds < float("inf"):
                 self._clock.jump(seconds)
