@@ -476,8 +476,7 @@ async def refused(engine: RunEngine, refusal: Refusal) -> errors.GreenroomError:
     await old.result()
     busy = await engine.submit("wait", handle="busy", params={})
     streaming = await engine.submit("stream", handle="stream", params={})
-    await running(engine, busy)
-    await running(engine, streaming)
+    await running(engine, busy, streaming)
     with pytest.raises(errors.GreenroomError) as caught:
         await refusal(engine, busy, old.id)
     await busy.cancel()
@@ -485,10 +484,11 @@ async def refused(engine: RunEngine, refusal: Refusal) -> errors.GreenroomError:
     return caught.value
 
 
-async def running(engine: RunEngine, ticket: RunTicket) -> None:
-    """Give the run the time to begin, which on mock time is any."""
+async def running(engine: RunEngine, *tickets: RunTicket) -> None:
+    """Give the runs the time to begin, which on mock time is any."""
     await sleep(1)
-    assert (await engine.get_run(ticket.id)).status == "running"
+    for ticket in tickets:
+        assert (await engine.get_run(ticket.id)).status == "running"
 
 
 async def later(seconds: float, act: Callable[[], Awaitable[Any]]) -> None:
