@@ -37,6 +37,7 @@ CALLS: dict[str, Callable[[Engine, str], Coroutine[Any, Any, Any]]] = {
     "resume": lambda engine, run: engine.resume(),
     "snapshot": lambda engine, run: engine.snapshot(),
     "get_run": lambda engine, run: engine.get_run(run),
+    "wait": lambda engine, run: engine.wait(run),
     "list_runs": lambda engine, run: engine.list_runs(),
     "history": lambda engine, run: engine.history(run),
     "history_page": lambda engine, run: engine.history_page(run, 0, 10),
