@@ -69,7 +69,8 @@ class _Thread:
         self._process = os.getpid()
         self._opened: Future[AsyncClient] = Future()
         self._left: Future[None] = Future()
-        self._token: trio.lowlevel.TrioToken
+        self._began = threading.Event()  # the token is there, or the thread has ended without one
+        self._token: trio.lowlevel.TrioToken | None = None
         self.calls: trio.Nursery | None = None
         self._everything: trio.CancelScope
         self._thread = threading.Thread(target=self._run, name="greenroom client", daemon=True)
@@ -104,16 +105,16 @@ class _Thread:
         """End the connection and all calls. Returns when the thread has ended."""
         if os.getpid() != self._process:
             return
-        while self._thread.is_alive() and not hasattr(self, "_token"):
-            self._thread.join(0.001)  # it is just beginning
-        if self._thread.is_alive():
-            self.soon(self._leave)
+        self._began.wait()
+        self.soon(self._leave)
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def soon(self, act: Callable[[], object], done: Future[Any] | None = None) -> None:
         """Have something done in the thread; without it, `done` fails."""
         try:
+            if self._token is None:
+                raise trio.RunFinishedError
             self._token.run_sync_soon(act)
         except trio.RunFinishedError:
             if done is not None:
@@ -129,10 +130,13 @@ class _Thread:
         except BaseException as error:
             if not self._opened.done():
                 self._opened.set_exception(error)
+        finally:
+            self._began.set()
 
     async def _live(self) -> None:
         with trio.CancelScope() as self._everything:
             self._token = trio.lowlevel.current_trio_token()
+            self._began.set()
             async with self._opening() as client, trio.open_nursery() as self.calls:
                 self._opened.set_result(client)
                 await trio.sleep_forever()
