@@ -70,8 +70,7 @@ class Inject(CommandBase, frozen=True, kw_only=True, tag="inject"):
 class Answer(CommandBase, frozen=True, kw_only=True, tag="answer"):
     """Answer the question of a body.
 
-    `interrupt_id` may also name the run or the handle that asks: `key` then says which of its open questions
-    is meant, where it asks several.
+    With the `key` of an open question, `interrupt_id` names the run or the handle that asks.
     """
 
     interrupt_id: str

@@ -174,21 +174,16 @@ class Engine:
     async def answer(self, interrupt_id: str, data: Any, *, key: str | None = None, by: str = "app") -> str:
         """Answer a question: `resolved`, `already_resolved` or `not_found`.
 
-        In place of its id, the run or the handle that asks may be given; with `key`, the question that is
-        open under this key is answered, and without it the only one that is open.
+        With the `key` of an open question, the run or the handle that asks is given in place of an id.
         """
         check_text("interrupt_id", interrupt_id)
         plain = json_value(data, "data", self._entry.max_value_bytes)
-        outcome = await self._answer(interrupt_id, plain, by) if key is None else "not_found"
-        if outcome != "not_found":
-            return outcome
-        question = await self._question_of(interrupt_id, key)
-        return outcome if question is None else await self._answer(question, plain, by)
+        question = interrupt_id if key is None else await self._question_of(interrupt_id, key)
+        return "not_found" if question is None else await self._answer(question, plain, by)
 
-    async def _question_of(self, run_or_handle: str, key: str | None) -> str | None:
-        """The open question that a run asks under a key, or the only one; `None` if there is none."""
-        if key is not None:
-            check_text("key", key)
+    async def _question_of(self, run_or_handle: str, key: str) -> str | None:
+        """The open question that a run asks under a key, if there is one."""
+        check_text("key", key)
 
         def read(committed: Projection) -> dict[str, str] | None:
             run = run_or_handle
@@ -198,14 +193,9 @@ class Engine:
             return asked if run else None
 
         asked = await self._entry.look(read)
-        if asked is None and key is not None:
+        if asked is None:
             raise NoActiveRun(f"{shown(run_or_handle)} is no pending run, nor a handle that has one")
-        if not asked or key is not None:
-            return (asked or {}).get(key or "")
-        if len(asked) > 1:
-            keys = ", ".join(map(shown, asked))
-            raise Invalid(f"{shown(run_or_handle)} asks {len(asked)} questions: give the key of one: {keys}")
-        return next(iter(asked.values()))
+        return asked.get(key)
 
     async def _answer(self, interrupt_id: str, plain: Any, by: str) -> str:
         run = interrupt_id.rpartition(".")[0]

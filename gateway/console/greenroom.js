@@ -653,7 +653,7 @@ export class Client {
     return (await this.#ask({ type: "inject", run_or_handle: runOrHandle, message })).outcome;
   }
 
-  /** Answer a question, by its id; or by the run or the handle that asks, and the `key` where it asks several. */
+  /** Answer a question, by its id; or by the run or the handle that asks, and its `key`. */
   async answer(interruptId, data, { key = null } = {}) {
     return (await this.#ask({ type: "answer", interrupt_id: interruptId, data, ...(isGiven(key) && { key }) })).outcome;
   }

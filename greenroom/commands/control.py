@@ -8,7 +8,7 @@ import click
 
 from ..gateway.client import Client
 from ..protocol.records import RunRecord
-from .connection import Server, for_server
+from .connection import Server, find_question, for_server
 from .exits import Exit, Stopped
 from .output import parsed, say
 
@@ -63,13 +63,14 @@ def inject(server: Server, run_or_handle: str, message: str) -> None:
 @click.argument("question")
 @click.argument("answer")
 @click.option(
-    "--key", metavar="KEY", help="Which question is meant, where the run or the handle asks several."
+    "--key", metavar="KEY", help="The key of the question, where the run or the handle asks several."
 )
 @for_server
 def answer(server: Server, question: str, answer: str, key: str | None) -> None:
     """Answer the question of a body.
 
-    QUESTION is its id, or the run or the handle that asks. ANSWER is JSON; what isn't, is taken as a text.
+    QUESTION is its id, or the run or the handle that asks: with --key where that asks several. ANSWER is
+    JSON; what isn't, is taken as a text.
     Exits with 1 if there is no such question, or it is answered already.
 
     \b
@@ -80,7 +81,8 @@ def answer(server: Server, question: str, answer: str, key: str | None) -> None:
     """
 
     async def talk(client: Client) -> str:
-        return await client.answer(question, parsed(answer), key=key)
+        asked = question if key is not None else await find_question(client, question)
+        return await client.answer(asked, parsed(answer), key=key)
 
     outcome = server.ask(talk)
     say(server.as_json, {"outcome": outcome}, outcome)

@@ -116,7 +116,7 @@ async def test_a_question_that_was_never_asked_is_not_found(autojump_clock):
     async with open_engine(with_body(ask), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         question = await question_of(engine, ticket)
-        for id in ("", "nothing", question + "1", question + ".1", "0" * 32 + ".1"):
+        for id in ("", "nothing", ticket.id, "alice", question + "1", question + ".1", "0" * 32 + ".1"):
             assert await engine.answer(id, "yes") == "not_found", id
         await engine.answer(question, "yes")
 
