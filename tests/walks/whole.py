@@ -281,7 +281,8 @@ class Whole:
             if made is None or made.over or (made.begun and self.stop is not None and self.stop.now):
                 return False
             anything = cast(Any, self)
-            services = Services(anything, anything, cast(Any, Files()), lambda: WALL + self.now, anything)
+            files = cast(Any, Files())
+            services = Services(anything, anything, files, lambda: WALL + self.now, anything, anything)
             self.runs[name] = RunMachine(made, services, self.live, _raise, self.now)
             if self.stop is not None:
                 self.tell("run", name, self.stop)
