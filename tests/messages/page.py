@@ -12,8 +12,8 @@ PAGE = ROOT / "docs" / "reference" / "messages.md"
 _HEAD = """# Messages
 
 Every text that Greenroom's Python code can show, with sample values. Use this page to find a message that you
-have received and the module that reports it. `<name>` is a value without a sample. [Errors](errors.md) explains
-the error codes. `python -m tests.messages` generates this page from the code.
+have received and the module that reports it. `<name>` is a value without a sample. [Errors](errors.md)
+explains the error codes. `python -m tests.messages` generates this page from the code.
 """
 _TITLES: dict[Kind, str] = {
     "error": "Errors",

@@ -1,0 +1,301 @@
+"""What happens in each vector. Every story runs on an engine in mock time, from a snapshot on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+from greenroom import Engine, Jobs, Run
+from greenroom.errors import GreenroomError
+from greenroom.protocol.events import Event
+from greenroom.protocol.records import KEPT_ENDED_RUNS, Snapshot
+from tests.support import open_engine
+
+PAYMENT = """
+start: payment
+nodes:
+  payment: {kind: wait_event, params: {signal_key: paid}, post: {output_key: paid}}
+  done: {kind: choice, prep: {input_map: {paid: paid}}, post: {output_key: outcome}}
+edges: [{from: payment, to: done}]
+"""
+Play = Callable[[Engine], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Story:
+    """What a vector shows. `before` happens before its snapshot, `play` after it."""
+
+    about: str
+    play: Play
+    before: Play | None = None
+
+    def tell(self) -> tuple[Snapshot, list[Event], Snapshot]:
+        """The snapshot, the events after it, and the engine's own snapshot after those."""
+        return trio.run(self._tell, clock=MockClock(autojump_threshold=0))
+
+    async def _tell(self) -> tuple[Snapshot, list[Event], Snapshot]:
+        began = trio.current_time()
+        async with open_engine(
+            make_jobs(),
+            random=random.Random(self.about),
+            clock=lambda: 1795000000.0 + trio.current_time() - began,
+            max_concurrent=3,
+        ) as engine:
+            if self.before is not None:
+                await self.before(engine)
+            start = await engine.snapshot()
+            await self.play(engine)
+            end = await engine.snapshot()
+            events: list[Event] = []
+            async for event in engine.events(after=start.seq):
+                assert not isinstance(event, Snapshot), "the story is longer than the ring"
+                events.append(event)
+                if event.seq == end.seq:
+                    break
+            return start, events, end
+
+
+def make_jobs() -> Jobs:
+    """Jobs whose bodies do one thing each."""
+    jobs = Jobs()
+
+    @jobs.job("pages")
+    async def pages(run: Run, params: dict[str, Any]) -> Any:
+        for page in range(params["pages"]):
+            await trio.sleep(1)
+            await run.progress(page + 1, params["pages"], rate=0.5, **{"last page": f"page {page + 1}"})
+        await run.log("all pages are here")
+        return params
+
+    @jobs.job("wait")
+    async def wait(run: Run, params: dict[str, Any]) -> None:
+        await trio.sleep_forever()
+
+    @jobs.job("stubborn", grace=5)
+    async def stubborn(run: Run, params: dict[str, Any]) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(params["seconds"])
+
+    @jobs.job("fragile", max_attempts=2, backoff=2.0)
+    async def fragile(run: Run, params: dict[str, Any]) -> int:
+        if run.attempt <= params["failures"]:
+            raise ValueError(f"attempt {run.attempt} fails")
+        return run.attempt
+
+    @jobs.job("ask")
+    async def ask(run: Run, params: dict[str, Any]) -> Any:
+        return await run.interrupt({"prompt": "continue?"}, key="go", **params)
+
+    @jobs.job("parent")
+    async def parent(run: Run, params: dict[str, Any]) -> Any:
+        return await run.call("pages", handle="child", params={"pages": 1})
+
+    @jobs.job("session")
+    async def session(run: Run, params: dict[str, Any]) -> Any:
+        async with run.streaming():
+            await trio.sleep(1)
+        async with run.compacting(timeout=60):
+            await trio.sleep(1)
+        await run.sleep(1)
+        message = await run.next_message(release_slot=True)
+        await run.end_interactive()
+        await trio.sleep(1)
+        return message
+
+    return jobs
+
+
+async def one_run(engine: Engine) -> None:
+    ticket = await engine.submit("pages", handle="alice", params={"pages": 2})
+    await ticket.result()
+
+
+async def limits(engine: Engine) -> None:
+    for number in range(6):
+        lane = "images" if number % 2 else "main"
+        await engine.submit("pages", handle=f"h{number}", lane=lane, params={"pages": 1})
+    await engine.set_concurrency("images", 0)
+    await trio.sleep(3)
+    await engine.set_concurrency("images", 2)
+    await engine.set_max_concurrent(1)
+    await engine.submit("wait", handle="last", params={})
+    await trio.sleep(10)
+    await engine.set_concurrency("images", 1)
+
+
+async def waiting_in_a_handle(engine: Engine) -> None:
+    first = await engine.submit("wait", handle="alice", params={"n": 1})
+    for number in range(2, 5):
+        await engine.submit("wait", handle="alice", params={"n": number}, on_conflict="queue")
+    await engine.submit("wait", handle="alice", params={"n": 5}, on_conflict="replace")
+    await trio.sleep(1)
+    assert (await engine.get_run(first.id)).status == "cancelled"
+    await engine.clear_handle("alice")
+    await trio.sleep(1)
+
+
+async def interrupts(engine: Engine) -> None:
+    for handle, params in {
+        "answered": {},
+        "late": {"timeout": 5},
+        "without slot": {"release_slot": True},
+        "cancelled": {"timeout": 600},
+    }.items():
+        await engine.submit("ask", handle=handle, params=params)
+    await trio.sleep(1)
+    await engine.answer("answered", {"approved": True}, key="go")
+    await engine.answer("without slot", False, key="go")
+    await trio.sleep(10)
+    await engine.cancel("cancelled")
+    await trio.sleep(1)
+    await engine.submit("ask", handle="open", params={"timeout": 600})
+    await trio.sleep(1)
+
+
+async def phases(engine: Engine) -> None:
+    ticket = await engine.submit("session", handle="chat", params={})
+    await trio.sleep(10)
+    await engine.inject("chat", {"text": "héllo ✓"})
+    await ticket.result()
+
+
+async def failures(engine: Engine) -> None:
+    await engine.submit("fragile", handle="once", params={"failures": 1})
+    await engine.submit("fragile", handle="twice", params={"failures": 2})
+    await engine.submit("wait", handle="late", params={}, run_timeout=3)
+    await engine.set_concurrency("closed", 0)
+    await engine.submit("wait", handle="too late", params={}, lane="closed", queue_timeout=2)
+    await trio.sleep(60)
+
+
+async def cancels(engine: Engine) -> None:
+    await engine.set_concurrency("closed", 0)
+    running = await engine.submit("wait", handle="running", params={})
+    queued = await engine.submit("wait", handle="queued", params={}, lane="closed")
+    ignores = await engine.submit("stubborn", handle="stubborn", params={"seconds": 60})
+    await trio.sleep(1)
+    for ticket in (running, queued, ignores):
+        await engine.cancel(ticket.id)
+    await trio.sleep(10)
+    assert (await engine.snapshot()).handles["stubborn"].active_run is not None, "its body still executes"
+    await trio.sleep(60)
+
+
+async def resets(engine: Engine) -> None:
+    await engine.submit("stubborn", handle="busy", params={"seconds": 5}, lane="images")
+    await engine.submit("stubborn", handle="next", params={"seconds": 5}, lane="images")
+    await trio.sleep(1)
+    await engine.reset_lanes()
+    await trio.sleep(20)
+
+
+async def drafts(engine: Engine) -> None:
+    await engine.set_params("alice", {"url": "https://example.org", "deep": {"list": [1, None, 2.5]}})
+    await engine.set_params("bob", {"gone": True})
+    await engine.set_params("bob", None)
+    ticket = await engine.submit("pages", handle="carol", params={"pages": 0})
+    await ticket.result()
+    await engine.set_params("carol", {"again": True})
+
+
+async def children(engine: Engine) -> None:
+    ticket = await engine.submit("parent", handle="parent", params={})
+    await ticket.result()
+
+
+async def draining(engine: Engine) -> None:
+    await engine.submit("pages", handle="a", params={"pages": 3})
+    await engine.submit("pages", handle="b", params={"pages": 1}, lane="images")
+    await engine.submit("pages", handle="c", params={"pages": 1}, lane="images")
+    await engine.drain()
+    await trio.sleep(10)
+    await engine.resume()
+    await trio.sleep(10)
+
+
+async def awkward_names(engine: Engine) -> None:
+    for name in ("42", "7", "__proto__", "constructor", "ключ ✓", "toString"):
+        await engine.submit("pages", handle=name, lane=name, params={"pages": 1, "__proto__": {"a": 1}})
+        await engine.set_params(f"{name} draft", {"__proto__": None})
+    await trio.sleep(10)
+
+
+async def many_ended(engine: Engine) -> None:
+    for handle, lane in (("alone", "rare"), ("drafted", "set"), ("h1", "main"), ("h2", "main")):
+        await engine.submit("pages", handle=handle, lane=lane, params={"pages": 1})
+    await engine.set_concurrency("set", 5)
+    await trio.sleep(2)
+    await engine.set_params("drafted", {"stays": True})
+    for number in range(KEPT_ENDED_RUNS - 4):
+        await (await engine.submit("pages", handle=f"h{number % 3}", params={"pages": 0})).result()
+
+
+async def past_the_limit(engine: Engine) -> None:
+    for number in range(8):
+        await (await engine.submit("pages", handle=f"new {number}", params={"pages": 0})).result()
+
+
+async def a_flow(engine: Engine) -> None:
+    await engine.workers.register("w1", "http://127.0.0.1:9001", ["sum"])
+    await engine.flows.publish("payment", PAYMENT)
+    ticket = await engine.flows.start("payment", handle="alice", params={"price": 30})
+    await trio.sleep(1)
+    await engine.signal(ticket.id, "paid", {"amount": 30})
+    await ticket.result()
+    await trio.sleep(600)
+
+
+async def by_chance(engine: Engine) -> None:
+    lots = random.Random(12)
+    for _ in range(60):
+        handle, lane = lots.choice(["a", "b", "c"]), lots.choice(["main", "images"])
+        try:
+            match lots.randrange(12):
+                case 0:
+                    await engine.cancel(handle)
+                case 1:
+                    await engine.inject(handle, {"n": lots.random()})
+                case 2:
+                    await engine.answer(handle, lots.choice([True, None, 1.5]), key="go")
+                case 3:
+                    await engine.clear_lane(lane)
+                case 4:
+                    await engine.set_concurrency(lane, lots.choice([None, 0, 1, 2]))
+                case 5:
+                    await engine.reset_lanes()
+                case _:
+                    await engine.submit(
+                        lots.choice(["ask", "session", "wait", "parent"]),
+                        handle=handle,
+                        lane=lane,
+                        params={},
+                        on_conflict=lots.choice(["queue", "replace"]),
+                        warn_after=1,
+                    )
+        except GreenroomError:
+            continue
+        await trio.sleep(lots.choice([0, 0.5, 3]))
+
+
+STORIES = {
+    "one-run": Story("A run makes progress and succeeds.", one_run),
+    "limits": Story("Runs wait for lanes and for the global limit; limits change.", limits),
+    "handle-queue": Story("Runs wait in a handle; one replaces the active run.", waiting_in_a_handle),
+    "interrupts": Story("Interrupts are answered, time out and are withdrawn; one stays open.", interrupts),
+    "phases": Story("A session streams, compacts, sleeps, and waits for a message.", phases),
+    "failures": Story("Attempts, deadlines in the queue and while executing.", failures),
+    "cancels": Story("Cancels of queued, running and stubborn runs; an abandoned body.", cancels),
+    "reset": Story("A reset of all lanes detaches bodies.", resets),
+    "drafts": Story("Draft parameters of handles, with and without runs.", drafts),
+    "children": Story("A run calls a child run.", children),
+    "flow": Story("A worker registers; a flow waits for a signal; the worker goes offline.", a_flow),
+    "draining": Story("The engine drains and resumes.", draining),
+    "names": Story("Names that are keys of objects in some languages, and numbers.", awkward_names),
+    "eviction": Story("More than 1,000 ended runs: old ones leave the snapshot.", past_the_limit, many_ended),
+    "by-chance": Story("Commands by chance, from a snapshot in the middle.", by_chance, by_chance),
+}
