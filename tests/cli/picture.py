@@ -1,4 +1,4 @@
-"""The picture in the README: the screen of a real `greenroom demo`, at the moment when a question is open.
+"""The picture in the README: the screen of a real `greenroom demo`, at the moment when an interrupt is open.
 
 `python -m tests.cli.picture` draws `docs/pictures/demo.svg` anew.
 """
