@@ -86,6 +86,12 @@ def test_a_method_is_shown_with_its_types_and_its_docstring(pages: dict[str, str
     assert "Submit a run of a job" in text
 
 
+def test_a_method_of_a_wrapper_is_shown_as_the_method_that_it_calls(pages: dict[str, str]):
+    for page in ("aio", "sync"):
+        text = re.sub(r"<[^>]+>", "", pages[f"reference/python/{page}/index.html"])
+        assert re.search(r"get_run\(\s*run_id:\s*str\s*\)\s*-&gt;\s*RunRecord", text)
+
+
 def test_the_search_finds_guides_and_methods(site: Path):
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     places = {entry["location"] for entry in index["docs"]}
