@@ -1,7 +1,8 @@
 """Documents the methods of `greenroom.aio` and `greenroom.sync` as the methods of trio that they call.
 
-Those classes wrap methods of the trio API one by one: `cancel = method(api.Engine.cancel)`. Without this extension
-of griffe, which reads the sources for mkdocstrings, they would be attributes without arguments or docstring.
+Those classes wrap methods of the trio API one by one: `cancel = method(api.Engine.cancel)`. Without this
+extension of griffe, which reads the sources for mkdocstrings, they would be attributes without arguments or
+docstring.
 """
 
 from __future__ import annotations
