@@ -58,6 +58,14 @@ def test_no_page_has_a_diagram_for_which_a_library_is_loaded(pages: dict[str, st
     assert [name for name, text in pages.items() if 'class="mermaid"' in text] == []
 
 
+def test_the_navigation_has_a_section_for_each_heading_of_the_map_that_has_pages(pages: dict[str, str]):
+    shown = re.findall(
+        r'<a href="[^"]*" class="md-tabs__link">\s*(.*?)\s*</a>', pages["index.html"], re.DOTALL
+    )
+    headings = re.findall(r"^## (.*)", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert shown == ["Greenroom", *(heading for heading in headings if heading != "Words")]
+
+
 def test_every_example_program_is_a_page(pages: dict[str, str]):
     for file in EXAMPLES.iterdir():
         if file.suffix in {".py", ".ipynb"} and not file.name.startswith(("_", "test_")):

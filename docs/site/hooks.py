@@ -1,5 +1,6 @@
 """The hooks with which MkDocs makes a site of `docs/`: what plain Markdown in a repository cannot do alone.
 
+- The navigation lists the pages as the tables in `docs/index.md` do, with a section for each heading.
 - The examples become pages, so that the site shows each of them.
 - Links to files outside `docs/` lead to files in the repository. On the site they lead to the page of the
   example, or to the file at the address of the source (`repo_url`).
@@ -35,15 +36,14 @@ _package = TemporaryDirectory(prefix="greenroom-package-")
 
 @event_priority(100)  # before mkdocstrings, which reads the paths at this event
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Show mkdocstrings the package as it is installed, and list the examples in the navigation."""
+    """Show mkdocstrings the package as it is installed, and make the navigation."""
     for name, folder in _packages().items():
         target = Path(_package.name, *name.split("."))
         target.mkdir(parents=True, exist_ok=True)
         for module in (ROOT / folder).glob("*.py"):
             shutil.copy(module, target)
     config.plugins["mkdocstrings"].config.handlers["python"]["paths"] = [_package.name]
-    pages = [{program.stem: _page_of(program)} for program in _programs()]
-    config.nav.append({"Examples": [{"Flows": FLOWS}, *pages]})
+    config.nav = [{"Greenroom": "index.md"}, *_navigation()]
     return config
 
 
@@ -68,19 +68,38 @@ def _lead(link: re.Match[str], page: str, source: str, root: str) -> str:
     target = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
     if ":" in path or not (ROOT / target).exists():
         return link[0]  # an address, or a mistake that MkDocs reports
-    if target.startswith("docs/"):
-        found = target.removeprefix("docs/")
-    elif target == "tests/examples":
-        found = "index.md"
-        anchor = "#examples"
-    elif target.startswith("tests/examples/flows"):
-        found = FLOWS
-        anchor = f"#{_anchor(ROOT / target)}" if target.endswith((".yaml", ".json")) else anchor
-    elif ROOT / target in _programs():
-        found = _page_of(ROOT / target)
-    else:
+    found, _, within = _place(target).partition("#")
+    if not found:
         return f"{root}/{target}{anchor}"
-    return posixpath.relpath(found, posixpath.dirname(page)) + anchor
+    return posixpath.relpath(found, posixpath.dirname(page)) + (f"#{within}" if within else anchor)
+
+
+def _place(target: str) -> str:
+    """Where on the site a file or folder of the repository is; empty if it is not there."""
+    if target.startswith("docs/"):
+        return target.removeprefix("docs/")
+    if target == "tests/examples":
+        return "index.md#examples"
+    if target.startswith("tests/examples/flows"):
+        return FLOWS + (f"#{_anchor(ROOT / target)}" if target.endswith((".yaml", ".json")) else "")
+    return _page_of(ROOT / target) if ROOT / target in _programs() else ""
+
+
+def _navigation() -> list[dict[str, list[dict[str, str]]]]:
+    """Each section of the map with the pages of its table."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    sections = []
+    for section in index.split("\n## ")[1:]:
+        rows = re.findall(r"^\| \[([^\]]+)\]\(([^)]+)\)", section, re.MULTILINE)
+        if rows:
+            sections.append(
+                {
+                    section.splitlines()[0]: [
+                        {title: _place(posixpath.normpath(f"docs/{link}"))} for title, link in rows
+                    ]
+                }
+            )
+    return sections
 
 
 def _packages() -> dict[str, str]:
