@@ -43,7 +43,7 @@ def pages(site: Path) -> dict[str, str]:
     return {str(page.relative_to(site)): page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
 
 
-def test_the_pages_load_nothing_from_another_host(site: Path, pages: dict[str, str]):
+def test_the_pages_load_nothing_from_another_host(site: Path, pages: dict[str, str]) -> None:
     loaded = [
         (name, address)
         for name, text in pages.items()
@@ -56,11 +56,13 @@ def test_the_pages_load_nothing_from_another_host(site: Path, pages: dict[str, s
         assert re.findall(r"(?:url\(|@import\s*)[\"']?(?:https?:)?//[^)]*", style.read_text("utf-8")) == []
 
 
-def test_no_page_has_a_diagram_for_which_a_library_is_loaded(pages: dict[str, str]):
+def test_no_page_has_a_diagram_for_which_a_library_is_loaded(pages: dict[str, str]) -> None:
     assert [name for name, text in pages.items() if 'class="mermaid"' in text] == []
 
 
-def test_the_navigation_has_a_section_for_each_heading_of_the_map_that_has_pages(pages: dict[str, str]):
+def test_the_navigation_has_a_section_for_each_heading_of_the_map_that_has_pages(
+    pages: dict[str, str],
+) -> None:
     shown = re.findall(
         r'<a href="[^"]*" class="md-tabs__link">\s*(.*?)\s*</a>', pages["index.html"], re.DOTALL
     )
@@ -68,13 +70,13 @@ def test_the_navigation_has_a_section_for_each_heading_of_the_map_that_has_pages
     assert shown == ["Greenroom", *(heading for heading in headings if heading != "Words")]
 
 
-def test_every_example_program_is_a_page(pages: dict[str, str]):
+def test_every_example_program_is_a_page(pages: dict[str, str]) -> None:
     for file in EXAMPLES.iterdir():
         if file.suffix in {".py", ".ipynb"} and not file.name.startswith(("_", "test_")):
             assert f"examples/{file.stem}/index.html" in pages
 
 
-def test_every_example_flow_is_shown_and_drawn(pages: dict[str, str]):
+def test_every_example_flow_is_shown_and_drawn(pages: dict[str, str]) -> None:
     shown = pages["examples/flows/index.html"]
     for file in EXAMPLES.glob("flows/*.*"):
         if file.suffix in {".yaml", ".json"}:
@@ -82,27 +84,27 @@ def test_every_example_flow_is_shown_and_drawn(pages: dict[str, str]):
             assert f"tests/examples/flows/{file.name}" in shown
 
 
-def test_a_link_to_an_example_leads_to_its_page(pages: dict[str, str]):
+def test_a_link_to_an_example_leads_to_its_page(pages: dict[str, str]) -> None:
     assert 'href="examples/mirror/"' in pages["index.html"]
 
 
-def test_a_link_to_another_file_leads_to_the_source(pages: dict[str, str]):
+def test_a_link_to_another_file_leads_to_the_source(pages: dict[str, str]) -> None:
     assert f'href="{PLACEHOLDER}source/protocol/fold.py"' in pages["how-to/write-a-client/index.html"]
 
 
-def test_a_method_is_shown_with_its_types_and_its_docstring(pages: dict[str, str]):
+def test_a_method_is_shown_with_its_types_and_its_docstring(pages: dict[str, str]) -> None:
     text = re.sub(r"<[^>]+>", "", pages["reference/python/engine/index.html"])
     assert re.search(r"get_run\(\s*run_id:\s*str\s*\)\s*-&gt;\s*RunRecord", text)
     assert "Submit a run of a job" in text
 
 
-def test_a_method_of_a_wrapper_is_shown_as_the_method_that_it_calls(pages: dict[str, str]):
+def test_a_method_of_a_wrapper_is_shown_as_the_method_that_it_calls(pages: dict[str, str]) -> None:
     for page in ("aio", "sync"):
         text = re.sub(r"<[^>]+>", "", pages[f"reference/python/{page}/index.html"])
         assert re.search(r"get_run\(\s*run_id:\s*str\s*\)\s*-&gt;\s*RunRecord", text)
 
 
-def test_the_search_finds_guides_and_methods(site: Path):
+def test_the_search_finds_guides_and_methods(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     places = {entry["location"] for entry in index["docs"]}
     assert "how-to/lanes/" in places
