@@ -60,7 +60,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Lead each link to where its target is on the site."""
     place = page.file.src_uri
     source = "tests/examples/flows/README.md" if place == FLOWS else f"docs/{place}"
-    return _LINK.sub(partial(_lead, page=place, source=source, root=config.repo_url), markdown)
+    return _LINK.sub(partial(_lead, page=place, source=source, root=str(config.repo_url)), markdown)
 
 
 def _lead(link: re.Match[str], page: str, source: str, root: str) -> str:

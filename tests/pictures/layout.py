@@ -36,17 +36,9 @@ class Layout:
 def lay_out(sizes: dict[str, tuple[float, float]], edges: Sequence[Edge]) -> Layout:
     """Place nodes of these sizes. The first one is the top; edges from a node to itself are not possible."""
     turned = _leading_back(list(sizes), edges)
-    down = [(to, from_) if (from_, to) in turned else (from_, to) for from_, to in edges]
-    depth = _depths(list(sizes), down)
-    layers: list[list[Key]] = [[] for _ in range(max(depth.values()) + 1)]
-    for key, layer in depth.items():
-        layers[layer].append(key)
-    chains: list[list[Key]] = []
-    for number, (from_, to) in enumerate(down):
-        passed = [(number, layer) for layer in range(depth[from_] + 1, depth[to])]
-        for place in passed:
-            layers[place[1]].append(place)
-        chains.append([from_, *passed, to])
+    layers, chains = _layered(
+        list(sizes), [(to, from_) if (from_, to) in turned else (from_, to) for from_, to in edges]
+    )
     links = [link for chain in chains for link in pairwise(chain)]
     _sort(layers, links)
 
@@ -54,32 +46,54 @@ def lay_out(sizes: dict[str, tuple[float, float]], edges: Sequence[Edge]) -> Lay
         return sizes[key] if isinstance(key, str) else (_PASSING, 0.0)
 
     x = _columns(layers, links, {key: size(key)[0] for layer in layers for key in layer})
-    tops, heights, height = [], [], 0.0
-    for layer in layers:
-        tops.append(height)
-        heights.append(max(size(key)[1] for key in layer))
-        height += heights[-1] + GAP_Y
-    row = {key: number for number, layer in enumerate(layers) for key in layer}
     left = min(x[key] - size(key)[0] / 2 for key in x)
     x = {key: value - left for key, value in x.items()}
-
-    def centre(key: Key) -> tuple[float, float]:
-        return x[key], tops[row[key]] + size(key)[1] / 2
-
+    top: dict[Key, float] = {}
+    bottom: dict[Key, float] = {}  # of the whole layer, through which long edges go straight
+    height = 0.0
+    for layer in layers:
+        top |= dict.fromkeys(layer, height)
+        height += max(size(key)[1] for key in layer)
+        bottom |= dict.fromkeys(layer, height)
+        height += GAP_Y
     routes = []
-    for edge, chain in zip(edges, chains, strict=True):
-        route = [(centre(chain[0])[0], centre(chain[0])[1] + size(chain[0])[1] / 2)]
-        for place in chain[1:-1]:  # straight through the whole layer
-            route += [(x[place], tops[row[place]]), (x[place], tops[row[place]] + heights[row[place]])]
-        route.append((centre(chain[-1])[0], centre(chain[-1])[1] - size(chain[-1])[1] / 2))
+    for edge, (first, *passed, last) in zip(edges, chains, strict=True):
+        route = [(x[first], top[first] + size(first)[1])]
+        for key in passed:
+            route += [(x[key], top[key]), (x[key], bottom[key])]
+        route.append((x[last], top[last]))
         routes.append(route[::-1] if edge in turned else route)
-    width = max(x[key] + size(key)[0] / 2 for key in x)
-    return Layout({key: centre(key) for key in sizes}, routes, width, height - GAP_Y)
+    return Layout(
+        {key: (x[key], top[key] + size(key)[1] / 2) for key in sizes},
+        routes,
+        max(x[key] + size(key)[0] / 2 for key in x),
+        height - GAP_Y,
+    )
+
+
+def _layered(keys: list[str], edges: Sequence[Edge]) -> tuple[list[list[Key]], list[list[Key]]]:
+    """What is in each layer, and for each edge its chain: the two nodes, and its places between them."""
+    depths = dict.fromkeys(keys, 0)  # the length of the longest path to each
+    for _ in keys:
+        for from_, to in edges:
+            depths[to] = max(depths[to], depths[from_] + 1)
+    layers: list[list[Key]] = [[] for _ in range(max(depths.values()) + 1)]
+    for key, depth in depths.items():
+        layers[depth].append(key)
+    chains: list[list[Key]] = []
+    for number, (from_, to) in enumerate(edges):
+        passed = [(number, depth) for depth in range(depths[from_] + 1, depths[to])]
+        for place in passed:
+            layers[place[1]].append(place)
+        chains.append([from_, *passed, to])
+    return layers, chains
 
 
 def _leading_back(keys: list[str], edges: Sequence[Edge]) -> set[Edge]:
     """The edges that lead to a node on the path by which they were reached."""
-    back, done, path = set(), set(), set()
+    back: set[Edge] = set()
+    done: set[str] = set()
+    path: set[str] = set()
 
     def visit(key: str) -> None:
         path.add(key)
@@ -96,15 +110,6 @@ def _leading_back(keys: list[str], edges: Sequence[Edge]) -> set[Edge]:
         if key not in done:
             visit(key)
     return back
-
-
-def _depths(keys: list[str], edges: Sequence[Edge]) -> dict[str, int]:
-    """The layer of each node: the length of the longest path to it."""
-    depths = dict.fromkeys(keys, 0)
-    for _ in keys:
-        for from_, to in edges:
-            depths[to] = max(depths[to], depths[from_] + 1)
-    return depths
 
 
 def _sort(layers: list[list[Key]], links: Sequence[tuple[Key, Key]]) -> None:
