@@ -150,16 +150,3 @@ def handle_status(before: Status | None, status: Status) -> HandleStatus:
     if before == Status.QUEUED and status == Status.CANCELLED:
         return HandleStatus.IDLE  # nothing had happened yet, so there is nothing to show
     return _SHOWN[status]
-
-
-def mermaid() -> str:
-    """The table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2"]
-    for row in TRANSITIONS:
-        if not row.sources:
-            lines.append(f"    [*] --> {row.to}: {row.decided_by}")
-        for source in row.sources:
-            body = "" if source.body == Body.ANY else f" ({source.body})"
-            lines.append(f"    {source.status} --> {row.to}: {row.decided_by}{body}")
-    lines += [f"    {status} --> [*]" for status in Status if status in ENDED]
-    return "\n".join(lines) + "\n"

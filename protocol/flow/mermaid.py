@@ -42,7 +42,7 @@ def _lines(graph: Graph, prefix: str, indent: str) -> Iterator[str]:
             yield f"{indent}end"
         else:
             opening, closing = _SHAPES[node.kind]
-            yield f'{indent}{ids[key]}{opening}"{_escaped(key)}<br/>{_escaped(_about(node))}"{closing}'
+            yield f'{indent}{ids[key]}{opening}"{_escaped(key)}<br/>{_escaped(caption(node))}"{closing}'
     if any(not edge.to for edge in graph.edges):
         yield f"{indent}{end}((( )))"
     yield f"{indent}{begin} --> {ids[graph.start]}"
@@ -51,7 +51,7 @@ def _lines(graph: Graph, prefix: str, indent: str) -> Iterator[str]:
         yield f"{indent}{ids[edge.from_]} -->{label} {ids[edge.to] if edge.to else end}"
 
 
-def _about(node: Node) -> str:
+def caption(node: Node) -> str:
     """The second line of a label: the kind, and what is called."""
     match node:
         case Executor(exec_type="local_script"):

@@ -15,7 +15,6 @@ from greenroom.protocol.states import (
     Status,
     allowed_from,
     handle_status,
-    mermaid,
     rank,
 )
 
@@ -114,18 +113,6 @@ def test_a_run_that_is_cancelled_while_queued_leaves_its_handle_idle():
 
 def test_a_new_run_makes_its_handle_queued():
     assert handle_status(None, Status.QUEUED) == HandleStatus.QUEUED
-
-
-def test_the_diagram_in_the_documentation_is_the_one_that_is_rendered():
-    [diagram] = re.findall(r"^```mermaid\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert diagram == mermaid()
-
-
-def test_the_diagram_draws_each_transition_once_and_each_end():
-    arrows = re.findall(r"^    (\S+) --> ([^\s:]+)", mermaid(), re.MULTILINE)
-    expected = [(source, to) for to in Status for source in allowed_from(to)]
-    expected += [("[*]", "queued"), *((status, "[*]") for status in ENDED)]
-    assert sorted(arrows) == sorted(expected)
 
 
 def test_the_table_in_the_documentation_is_the_one_in_the_code():
