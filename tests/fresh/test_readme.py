@@ -1,0 +1,136 @@
+"""Every command and every program of the README works as it is written, for a newcomer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.clients.javascript import node
+from tests.clients.test_tls import certificate_files
+
+from .newcomer import Newcomer, blocks, commands, has_tools
+
+pytestmark = pytest.mark.skipif(
+    not has_tools(), reason="needs git, and a Python with ensurepip for other users"
+)
+
+README = "README.md"
+DEMO, TESTS = (
+    "git clone REPOSITORY greenroom && cd greenroom && python3 demo.py",
+    ("git clone REPOSITORY greenroom && cd greenroom && python3 -m tests"),
+)
+
+
+@pytest.fixture
+def newcomer(tmp_path: Path) -> Newcomer:
+    home = tmp_path / "home"
+    home.mkdir()
+    return Newcomer(home)
+
+
+def install(newcomer: Newcomer) -> None:
+    """`pip install .` in an empty environment, whose commands are found from here on."""
+    newcomer.run(
+        "git clone REPOSITORY checkout && python3 -m venv env && cd checkout && ../env/bin/pip install ."
+    )
+    newcomer.environment["PATH"] = f"{newcomer.home / 'env' / 'bin'}:{newcomer.environment['PATH']}"
+
+
+def test_the_demo_runs_in_a_fresh_clone(newcomer: Newcomer) -> None:
+    assert DEMO in commands(README)
+    with newcomer.started(DEMO) as demo:
+        demo.wait_for(r"press y or n")
+        demo.type("y")
+        demo.wait_for(r"erin 7")
+        demo.type("q")
+        demo.read_to_end()
+    assert demo.process.returncode == 0, demo.text
+
+
+def test_the_tests_run_in_a_fresh_clone(newcomer: Newcomer) -> None:
+    assert TESTS in commands(README)
+    text = newcomer.run(f"{TESTS} -k layers", cwd=newcomer.home)  # the README names this argument, too
+    assert " passed" in text
+
+
+def test_the_programs_and_commands_run_after_pip_install(newcomer: Newcomer, tmp_path: Path) -> None:
+    install(newcomer)
+    program, connecting = blocks(README, "python")
+    embed, app = newcomer.home / "embed.py", newcomer.home / "app.py"
+    embed.write_text(program)
+    assert "{'pages': 10}" in newcomer.run("python embed.py")
+    app.write_text(program.partition("async def main")[0])
+    (newcomer.home / "greenroom.db").unlink()
+
+    left = commands(README)
+    for command in (DEMO, TESTS, *(line for line in left if line.startswith(".venv/bin/"))):
+        left.remove(command)  # they are for the clone, and have tests of their own
+
+    def take(start: str) -> str:
+        """The next command of the README, which must begin with this."""
+        command = next(line for line in left if line.startswith(start))
+        left.remove(command)
+        return command
+
+    newcomer.run(take("greenroom flow demo") + " --once")
+    with newcomer.started(take("greenroom serve app:jobs")) as server:
+        server.wait_for(str(newcomer.port))
+        with newcomer.started(take("greenroom worker")) as worker:
+            worker.wait_for("sum")
+            order = newcomer.home / "order.yaml"
+            order.write_text(blocks(README, "yaml")[0])
+            newcomer.run(take("greenroom flow publish order.yaml"))
+            with newcomer.started(take("greenroom flow run order")) as flow:
+                flow.wait_for("approve")
+                newcomer.run(
+                    "greenroom answer $(greenroom runs --json | python -c "
+                    "'import json,sys; print(json.load(sys.stdin)[0][\"handle\"])') yes"
+                )
+                flow.read_to_end()
+            assert flow.process.returncode == 0, flow.text
+        newcomer.run(take("greenroom submit mirror"))
+        with newcomer.started(take("greenroom watch")) as watch:
+            watch.wait_for("alice")
+        assert '"run_id"' in newcomer.run(take("curl http://127.0.0.1:8440/api/runs"))
+        with newcomer.started(take("curl --no-buffer http://127.0.0.1:8440/api/events")) as events:
+            events.wait_for("id: ")
+        newcomer.run("greenroom cancel alice")
+
+        (newcomer.home / "client.py").write_text(newcomer.as_here(in_a_function(connecting)))
+        assert "'pages': 10" in newcomer.run("python client.py")
+        run_javascript(newcomer)
+
+        newcomer.run(take("greenroom config check"))
+        newcomer.run(take("greenroom lanes set images 4"))
+        newcomer.run(take("greenroom db backup copy.db"))
+        newcomer.run(take("greenroom drain --wait"))
+    newcomer.run(take("greenroom token add alice"))
+    certificate_files(newcomer.home)
+    newcomer.run("rm greenroom.db*")
+    command = take("greenroom serve app:jobs --host 0.0.0.0").replace("0.0.0.0", "127.0.0.1")
+    with newcomer.started(command) as server:
+        server.wait_for(f"https://127.0.0.1:{newcomer.port}")
+    assert not left, "commands of the README that no test runs"
+
+
+def in_a_function(block: str) -> str:
+    """A program of a block that uses `async with` at its top."""
+    imports, _, body = block.partition("\n\n")
+    indented = "".join(f"    {line}\n" for line in body.splitlines())
+    return f"import trio\n{imports}\n\nasync def main():\n{indented}\ntrio.run(main)\n"
+
+
+def run_javascript(newcomer: Newcomer) -> None:
+    """The program in JavaScript, with the client that the gateway serves. Skipped without Node."""
+    found = node()
+    if found is None:
+        return
+    copied = newcomer.home / "node"  # Node may be where only root can read
+    shutil.copy(found, copied)
+    os.chmod(copied, 0o755)
+    newcomer.run("curl -fsSO http://127.0.0.1:8440/greenroom.js")
+    (newcomer.home / "client.mjs").write_text(newcomer.as_here(blocks(README, "js")[0]))
+    assert "pages: 10" in newcomer.run("./node client.mjs")
