@@ -55,9 +55,8 @@ class Newcomer:
         """Run a command to its end; returns what it writes. Fails unless it exits with `code`."""
         with self.started(command, cwd=cwd) as started:
             text = started.read_to_end()
-        assert started.process.returncode == code, (
-            f"$ {command}\nexit code {started.process.returncode}\n{text}"
-        )
+        found = started.process.returncode
+        assert found == code, f"$ {command}\nexit code {found}\n{text}"
         return text
 
     @contextmanager
