@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -23,10 +25,10 @@ DEMO, TESTS = (
 
 
 @pytest.fixture
-def newcomer(tmp_path: Path) -> Newcomer:
-    home = tmp_path / "home"
-    home.mkdir()
-    return Newcomer(home)
+def newcomer() -> Iterator[Newcomer]:
+    # Not in a directory of pytest: each new session of pytest withdraws other users' access to all of them.
+    with TemporaryDirectory(prefix="newcomer-") as home:
+        yield Newcomer(Path(home))
 
 
 def install(newcomer: Newcomer) -> None:
@@ -39,7 +41,7 @@ def install(newcomer: Newcomer) -> None:
 def test_the_demo_runs_in_a_fresh_clone(newcomer: Newcomer) -> None:
     assert DEMO in commands(README)
     with newcomer.started(DEMO) as demo:
-        demo.wait_for(r"press y or n")
+        demo.wait_for(r"erin asks")
         demo.type("y")
         demo.wait_for(r"erin 7")
         demo.type("q")
@@ -53,7 +55,7 @@ def test_the_tests_run_in_a_fresh_clone(newcomer: Newcomer) -> None:
     assert " passed" in text
 
 
-def test_the_programs_and_commands_run_after_pip_install(newcomer: Newcomer, tmp_path: Path) -> None:
+def test_the_programs_and_commands_run_after_pip_install(newcomer: Newcomer) -> None:
     install(newcomer)
     program, connecting = blocks(README, "python")
     embed, app = newcomer.home / "embed.py", newcomer.home / "app.py"
