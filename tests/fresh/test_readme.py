@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -62,7 +63,7 @@ def test_the_programs_and_commands_run_after_pip_install(newcomer: Newcomer) -> 
     embed.write_text(program)
     assert "{'pages': 10}" in newcomer.run("python embed.py")
     app.write_text(program.partition("async def main")[0])
-    (newcomer.home / "greenroom.db").unlink()
+    newcomer.run("rm greenroom.db*")
 
     left = commands(README)
     for command in (DEMO, TESTS, *(line for line in left if line.startswith(".venv/bin/"))):
@@ -84,10 +85,8 @@ def test_the_programs_and_commands_run_after_pip_install(newcomer: Newcomer) -> 
             newcomer.run(take("greenroom flow publish order.yaml"))
             with newcomer.started(take("greenroom flow run order")) as flow:
                 flow.wait_for("approve")
-                newcomer.run(
-                    "greenroom answer $(greenroom runs --json | python -c "
-                    "'import json,sys; print(json.load(sys.stdin)[0][\"handle\"])') yes"
-                )
+                interrupts = json.loads(newcomer.run("greenroom state --json"))["interrupts"]
+                newcomer.run(f"greenroom answer {next(iter(interrupts))} yes")
                 flow.read_to_end()
             assert flow.process.returncode == 0, flow.text
         newcomer.run(take("greenroom submit mirror"))
