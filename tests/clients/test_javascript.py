@@ -56,7 +56,7 @@ async def test_every_command_does_what_the_engine_does(which: str):
         const add = await client.submit("add", { handle: "alice", params: { a: 1, b: 2 } });
         told.result = await add.result();
         told.again = await (await client.rerun(add.id)).result();
-        const wait = await client.submit("wait", { handle: "bob", params: {}, run_timeout: Infinity });
+        const wait = await client.submit("wait", { handle: "bob", params: {}, runTimeout: Infinity });
         told.waited = await wait.wait(0.05);
         while (client.state.runs.get(wait.id).status !== "running") await client.getRun(wait.id);
         told.injected = await client.inject("bob", { hello: "✓" });
@@ -156,7 +156,7 @@ async def test_flows_and_workers_are_those_of_the_engine():
         const item = await client.workers.poll("w", ["sum"]);
         told.input = item.input;
         await client.workers.extend(item.id, "w");
-        await client.workers.complete(item.id, 3, { worker_id: "w" });
+        await client.workers.complete(item.id, 3, { workerId: "w" });
         told.late = await client.workers.complete(item.id, 3).catch((error) => error.code);
         told.nothing = await client.workers.poll("w", ["sum"], 0);
         await client.signal(ticket.id, "flag", true);
@@ -228,8 +228,8 @@ async def test_refusals_have_their_code_and_details():
             [True, "handle_locked", ["active_run"]],
             [True, "no_active_run", []],
             [True, "too_large", ["size", "limit"]],
-            [True, "invalid", []],
-            ["unavailable", "the client has been closed"],
+            [True, "invalid", ["field", "known"]],
+            ["unavailable", "client is closed"],
         ]
 
 
