@@ -16,6 +16,7 @@ class Proxy:
         self.port = 0
         self.opened = 0
         self.refuses = False
+        self._changed = trio.lowlevel.ParkingLot()
         self._target = target
         self._lots = lots
         self._scopes: dict[trio.CancelScope, None] = {}
@@ -25,6 +26,11 @@ class Proxy:
         for scope in list(self._scopes):
             scope.cancel()
 
+    async def wait_opened(self, count: int) -> None:
+        """Wait until `count` connections were opened, refused ones included."""
+        while self.opened < count:
+            await self._changed.park()
+
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         self.port = listener.socket.getsockname()[1]
@@ -33,6 +39,7 @@ class Proxy:
 
     async def _serve(self, client: trio.SocketStream) -> None:
         self.opened += 1
+        self._changed.unpark_all()
         if self.refuses:
             await trio.aclose_forcefully(client)
             return

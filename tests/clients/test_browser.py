@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import trio
@@ -55,13 +56,16 @@ async def test_a_page_comes_back_when_its_connection_is_cut(tmp_path: Path):
     program = (
         IMPORT
         + """
-        const client = await connect(argument.url);
+        const statuses = [];
+        const client = await connect(argument.url, { onConnection: ({ status }) => statuses.push(status) });
         const heard = [];
         client.onEvent((event) => heard.push(event.seq));
         await client.setParams("cut me", {}).catch(() => {});
         while (!heard.includes(12)) await new Promise((resolve) => setTimeout(resolve, 10));
         const truth = await client.snapshot();
-        answer({ heard, same: JSON.stringify(truth) === JSON.stringify(client.state.snapshot()) });
+        client.close();
+        const same = JSON.stringify(truth) === JSON.stringify(client.state.snapshot());
+        answer({ heard, statuses: statuses.join(" "), same });
     """
     )
     async with pages() as its:
@@ -82,6 +86,8 @@ async def test_a_page_comes_back_when_its_connection_is_cut(tmp_path: Path):
 
             nursery.start_soon(disturb)
             told = await browse(its, program, {"url": f"ws://127.0.0.1:{between.port}"}, tmp_path)
+            statuses = told.pop("statuses")
+            assert re.fullmatch("connecting connected( reconnecting)+ connected closed", statuses)
             assert told == {"heard": list(range(1, 13)), "same": True}
 
 
