@@ -13,8 +13,8 @@
  * After a lost connection the client reconnects and continues from the last event it received. If the gateway no
  * longer has the events in between, it sends a snapshot. A submit is safe to resend, because each has a request id.
  *
- * Options are in camelCase (`requestId`). The names of the protocol (`request_id`) are accepted, too. Events, runs
- * and snapshots keep the field names of the protocol (`created_at`).
+ * Options are in camelCase (`requestId`); snake_case (`request_id`) is accepted, too. Events, runs and snapshots keep
+ * the field names of the protocol (`created_at`).
  *
  * Numbers are JavaScript numbers: an integer beyond 2^53 in parameters or results loses its last digits.
  */
@@ -473,7 +473,7 @@ class Ring {
   }
 }
 
-// Options: in camelCase, and with the names of the protocol, too.
+// Options: in camelCase, and in snake_case, as the protocol has them.
 
 const CONNECT = ["token", "filter", "follow", "patience", "onConnection", "WebSocket", "random"];
 const SUBMIT = [
@@ -495,7 +495,8 @@ const FILTER = { handles: "handle", lanes: "lane", runs: "run", types: "type" };
 
 const shown = (value) => (typeof value === "string" ? JSON.stringify(value) : String(value));
 
-const snakeCase = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+const snakeCase = (name) => (isClass(name) ? name : name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`));
+const isClass = (name) => /^[A-Z]/.test(name);
 
 /** The options that were passed to `method`, by their names in camelCase. `undefined` is the same as absent. */
 function read(method, options, known) {

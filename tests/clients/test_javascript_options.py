@@ -14,12 +14,12 @@ from .test_javascript import serving
 
 pytestmark = needs_node
 
-ARGUMENTS: dict[str, tuple[type[msgspec.Struct], str]] = {
+COMMANDS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "submit": (wire.Submit, "job"),
     "answer": (wire.Answer, "interrupt_id data"),
     "listRuns": (wire.ListRuns, ""),
     "history": (wire.History, "run_id"),
-    "filter": (Filter, ""),
+    "onEvent": (Filter, ""),
     "flows.publish": (flow_wire.PublishFlow, "name definition"),
     "flows.addVersion": (flow_wire.AddFlowVersion, "flow definition"),
     "flows.list": (flow_wire.ListFlows, ""),
@@ -39,16 +39,19 @@ def camel_case(name: str) -> str:
     return first + "".join(word.capitalize() for word in others)
 
 
-async def test_a_method_takes_each_field_of_its_command_as_an_option():
+async def known_options() -> dict[str, list[str]]:
+    """The options of each method that has any, from the error that it reports for an unknown one."""
     program = """
         const client = await connect(argument);
         const bad = { zzzzzzzzz: 1 };
         const calls = {
+            connect: () => connect(argument, bad),
             submit: () => client.submit("add", bad),
             answer: () => client.answer("x", "data", bad),
             listRuns: () => client.listRuns(bad),
             history: () => client.history("x", bad),
-            filter: async () => client.events({ filter: bad }),
+            events: async () => client.events(bad),
+            onEvent: async () => client.onEvent(() => {}, bad),
             "flows.publish": () => client.flows.publish("x", {}, bad),
             "flows.addVersion": () => client.flows.addVersion("x", {}, bad),
             "flows.list": () => client.flows.list(bad),
@@ -68,14 +71,20 @@ async def test_a_method_takes_each_field_of_its_command_as_an_option():
         answer(known);
     """
     async with serving() as (_, _, url):
-        known = await run_node(program, url)
-    assert {name: sorted(options) for name, options in known.items()} == {
+        known: dict[str, list[str]] = await run_node(program, url)
+    return known
+
+
+async def test_a_method_takes_each_field_of_its_command_as_an_option():
+    known = await known_options()
+    assert known.keys() - COMMANDS.keys() == {"connect", "events"}
+    assert {name: sorted(known[name]) for name in COMMANDS} == {
         name: sorted(
             camel_case(field)
             for field in command.__struct_fields__
             if field not in ("id", *arguments.split())
         )
-        for name, (command, arguments) in ARGUMENTS.items()
+        for name, (command, arguments) in COMMANDS.items()
     }
 
 
