@@ -8,15 +8,14 @@ from typing import get_args
 
 import msgspec
 import pytest
-import trio
 
 from greenroom.gateway.description.typescript import updated
 from greenroom.protocol.events import Event
 
-from .javascript import PATIENCE, ROOT, node, run_node
+from .javascript import ROOT, run_node
 from .test_javascript import serving
 from .test_javascript_options import known_options
-from .typescript import TYPES, declarations, diagnose, needs_typescript, transpiled
+from .typescript import TYPES, declarations, diagnose, needs_typescript
 
 PROGRAM = Path(__file__).with_name("program.ts")
 
@@ -88,28 +87,6 @@ async def test_a_program_that_misuses_the_client_does_not_compile(tmp_path: Path
         if len(found.get(str(file), ())) != 1 or expected not in found[str(file)][0]
     }
     assert wrong == {}
-
-
-@needs_typescript
-async def test_the_compiled_program_runs_against_a_gateway(tmp_path: Path):
-    (tmp_path / "node_modules").mkdir()
-    (tmp_path / "node_modules" / "greenroom").symlink_to(TYPES.parent)
-    program = tmp_path / "program.mjs"
-    program.write_text(await transpiled(PROGRAM.read_text(encoding="utf-8")), encoding="utf-8")
-    async with serving() as (_, _, url):
-        with trio.fail_after(PATIENCE):
-            ended = await trio.run_process([str(node()), str(program), url], capture_stdout=True)
-    assert ended.stdout.decode().splitlines() == [
-        "connecting",
-        "connected",
-        "sum 3",
-        "status succeeded",
-        "refused invalid",
-        "same true 1",
-        "flows 0 of 0",
-        "closed",
-        "state null for the role admin",
-    ]
 
 
 @needs_typescript
