@@ -33,6 +33,10 @@ def make_jobs() -> Jobs:
     async def wait(run: Run, params: dict[str, Any]) -> Any:
         return await run.next_message()
 
+    @jobs.job("brief", run_timeout=0.05)
+    async def brief(run: Run, params: dict[str, Any]) -> Any:
+        return await run.next_message()
+
     @jobs.job("ask")
     async def ask(run: Run, params: dict[str, Any]) -> Any:
         return await run.interrupt({"may": "I?"})

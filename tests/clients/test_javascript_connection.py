@@ -88,22 +88,26 @@ async def test_a_refused_client_is_closed_with_the_error(tmp_path: Path):
 async def test_a_client_whose_token_is_revoked_is_closed_with_the_error(tmp_path: Path):
     program = """
         let connecting;
+        const statuses = [];
         const closed = new Promise((resolve) => {
-            const onConnection = (state) => state.status === "closed" && resolve(state);
+            const onConnection = (state) => {
+                statuses.push(state.status);
+                if (state.status === "closed") resolve(state);
+            };
             connecting = connect(argument.url, { token: argument.token, onConnection });
         });
         await (await connecting).setParams("ready", {}).catch(() => {});
         const { error, reason } = await closed;
-        answer([error.name, error.code, reason === error.message]);
+        answer({ statuses, error: [error.name, error.code, reason === error.message] });
     """
     file = tmp_path / "tokens"
     token = add_token(file, "someone", Role.OPERATOR)
-    found: list[Any] = []
+    found: dict[str, Any] = {}
     config = GatewayConfig(port=0, token_file=str(file))
     async with serving(config) as (engine, gateway, url):
 
         async def run() -> None:
-            found.extend(await run_node(program, {"url": url, "token": token}))
+            found.update(await run_node(program, {"url": url, "token": token}))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run)
@@ -112,7 +116,10 @@ async def test_a_client_whose_token_is_revoked_is_closed_with_the_error(tmp_path
                     break
             remove_token(file, "someone")
             gateway.reconfigure(config)
-    assert found == ["GreenroomError", "unauthorized", True]
+    assert found == {
+        "statuses": ["connecting", "connected", "closed"],
+        "error": ["GreenroomError", "unauthorized", True],
+    }
 
 
 async def test_a_gateway_that_cannot_be_reached_ends_the_first_attempt():

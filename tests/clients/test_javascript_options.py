@@ -108,6 +108,23 @@ async def test_an_option_means_the_same_in_camel_case_and_in_snake_case():
         assert await run_node(program, url) == [1, [False, True, True, True]]
 
 
+async def test_infinity_is_no_limit_in_place_of_the_default_of_the_job():
+    program = """
+        const client = await connect(argument);
+        const submit = (handle, options) => client.submit("brief", { handle, params: {}, ...options });
+        const camel = await submit("a", { runTimeout: Infinity });
+        const snake = await submit("b", { run_timeout: Infinity });
+        const limited = await submit("c", {});
+        const { status } = await client.ended(limited.id);
+        for (const handle of ["a", "b"]) await client.inject(handle, handle).catch(() => {});
+        const results = [camel, snake].map((ticket) => ticket.result().catch((error) => error.message));
+        answer([status, await Promise.all(results)]);
+        client.close();
+    """
+    async with serving() as (_, _, url):
+        assert await run_node(program, url) == ["timed_out", ["a", "b"]]
+
+
 REFUSED = {
     "submit('x', { onConflct: 'join' })": 'submit: unknown option "onConflct"; did you mean onConflict?',
     "submit('x', { request_ID: 'x' })": 'submit: unknown option "request_ID"; did you mean requestId?',
