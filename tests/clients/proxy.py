@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a gateway; it cuts connections wherever they happen to be, within frames too."""
+"""A TCP proxy in front of a gateway, which cuts connections at any byte, also within frames."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 
 
 class Proxy:
-    """Passes on what comes to `port`; `cut` breaks all connections."""
+    """Forwards connections to `port`; `cut` breaks all of them."""
 
     def __init__(self, target: int, lots: random.Random) -> None:
         self.port = 0
@@ -22,7 +22,7 @@ class Proxy:
         self._scopes: dict[trio.CancelScope, None] = {}
 
     def cut(self) -> None:
-        """Break every connection that there is now."""
+        """Break every open connection."""
         for scope in list(self._scopes):
             scope.cancel()
 

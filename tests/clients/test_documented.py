@@ -50,17 +50,17 @@ async def test_the_program_of_this_page_prints_the_result_of_its_run(page: str, 
         (tmp_path / "program.mjs").write_text(
             'const token = "not needed here";\n' + program.replace(ADDRESS, url), encoding="utf-8"
         )
-        told = b""
+        found = b""
         async with trio.open_nursery() as nursery:
             run = partial(
                 trio.run_process, [str(node()), str(tmp_path / "program.mjs")], stdout=PIPE, check=False
             )
             process = await nursery.start(run)
             with trio.fail_after(PATIENCE):
-                while RESULT not in told:
+                while RESULT not in found:
                     more = await process.stdout.receive_some()
-                    assert more, f"the program ended and printed only {told!r}"
-                    told += more
+                    assert more, f"the program ended and printed only {found!r}"
+                    found += more
                 if "client.close()" in program:
                     assert await process.wait() == 0
             process.kill()

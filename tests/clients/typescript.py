@@ -102,15 +102,15 @@ async def diagnose(
     `greenroom` is the package that is installed next to them, or the one in this repository.
     """
     paths = {} if installed else {"greenroom": [str(TYPES)]}
-    told = {"files": [str(file) for file in files], "lib": lib, "paths": paths}
-    found = await run_node(_OPEN + _DIAGNOSE, {"compiler": COMPILER.as_uri(), **told})
+    argument = {"files": [str(file) for file in files], "lib": lib, "paths": paths}
+    found = await run_node(_OPEN + _DIAGNOSE, {"compiler": COMPILER.as_uri(), **argument})
     return [Diagnostic(*one) for one in found]
 
 
 async def declarations() -> dict[str, Any]:
     """What `greenroom.d.ts` declares: exports, members of classes, options and fields of events."""
-    told = {"files": [str(TYPES)], "lib": ["es2022"], "paths": {}}
-    found: dict[str, Any] = await run_node(_OPEN + _DECLARATIONS, {"compiler": COMPILER.as_uri(), **told})
+    argument = {"files": [str(TYPES)], "lib": ["es2022"], "paths": {}}
+    found: dict[str, Any] = await run_node(_OPEN + _DECLARATIONS, {"compiler": COMPILER.as_uri(), **argument})
     return found
 
 
