@@ -132,7 +132,7 @@ class SendSignal(msgspec.Struct):
 
 
 class AnswerInterrupt(msgspec.Struct):
-    """An answer to an open question; passed on to the run. `None` if the run isn't pending."""
+    """An answer to an open interrupt; passed on to the run. `None` if the run isn't pending."""
 
     run: str
     interrupt: str

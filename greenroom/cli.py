@@ -26,12 +26,12 @@ _COMMANDS = {
     "runs": {
         "watch": "Watch everything, or one run until it ends.",
         "runs": "List runs, the newest first, also those that ended long ago.",
-        "show": "Show a run: its state, its open question, and with --history all that happened to it.",
+        "show": "Show a run: its state, its open interrupt, and with --history all that happened to it.",
     },
     "control": {
         "cancel": "Cancel a run: a queued one ends at once, an executing one when its body has ended.",
         "inject": "Give a message to the body of a run.",
-        "answer": "Answer the question of a body.",
+        "answer": "Answer the interrupt of a body.",
     },
     "lanes": {"lanes": "Lanes: how many runs of a class of work execute at once."},
     "handles": {"handles": "Handles: the accounts, sessions or devices whose runs never overlap."},

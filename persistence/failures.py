@@ -4,7 +4,7 @@ Each driver has its own errors. Here, and nowhere else, they become one of three
 trying again at once, `down` may pass by itself but not within seconds, `permanent` needs somebody to act.
 Callers of the database see `StoreDown` for the first two and `StoreBroken` for the last.
 
-For a COMMIT that failed there is a second question: whether anything can have been committed. Where the
+For a COMMIT that failed there is a second interrupt: whether anything can have been committed. Where the
 server did not clearly say no, the answer is that nobody knows, and whoever tries again has to look first.
 """
 

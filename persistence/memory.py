@@ -44,11 +44,11 @@ from .store import (
     FilesDoomed,
     Memo,
     MessagesTaken,
-    Question,
     Requested,
     Retention,
     RunQuery,
     Stored,
+    StoredInterrupt,
     StoredRequest,
     StoredRun,
     Terms,
@@ -77,7 +77,7 @@ class MemoryStore:
         self._drafts: dict[str, Any] = {}
         self._held: dict[str, str] = {}
         self._checkpoints: dict[tuple[str, str], Checkpoint] = {}
-        self._questions: dict[str, dict[str, Question]] = {}
+        self._interrupts: dict[str, dict[str, StoredInterrupt]] = {}
         self._closed: dict[str, InterruptClosed] = {}
         self._messages: dict[str, dict[int, Any]] = {}
         self._files: dict[str, dict[str, None]] = {}
@@ -289,14 +289,16 @@ class MemoryStore:
     def _signal(self, event: RunSignal) -> None:
         self._messages.setdefault(event.run, {})[event.seq] = {"key": event.key, "value": event.value}
 
-    def _question(self, event: InterruptOpened) -> None:
-        question = Question(event.interrupt, event.run, event.key, event.data, event.at, event.deadline)
-        self._questions.setdefault(event.run, {})[event.interrupt] = question
+    def _interrupt(self, event: InterruptOpened) -> None:
+        interrupt = StoredInterrupt(
+            event.interrupt, event.run, event.key, event.data, event.at, event.deadline
+        )
+        self._interrupts.setdefault(event.run, {})[event.interrupt] = interrupt
 
     def _answer(self, event: InterruptClosed) -> None:
-        questions = self._questions[event.run]
-        asked = questions[event.interrupt]
-        questions[event.interrupt] = replace(asked, outcome=event.outcome, answer=event.answer)
+        interrupts = self._interrupts[event.run]
+        asked = interrupts[event.interrupt]
+        interrupts[event.interrupt] = replace(asked, outcome=event.outcome, answer=event.answer)
         self._closed[event.interrupt] = event
 
     def _lane(self, event: LaneChanged) -> None:
@@ -317,9 +319,9 @@ class MemoryStore:
         if isinstance(memo, Checkpoint):
             self._checkpoints[memo.handle, memo.job] = memo
         elif isinstance(memo, AnswersSpent):
-            questions = self._questions[memo.run]
+            interrupts = self._interrupts[memo.run]
             for id in memo.interrupts:
-                questions[id] = replace(questions[id], spent=True)
+                interrupts[id] = replace(interrupts[id], spent=True)
         elif isinstance(memo, MessagesTaken):
             for seq in memo.seqs:
                 self._messages[memo.run].pop(seq, None)
@@ -350,7 +352,7 @@ class MemoryStore:
             wakes_at=self._wakes_at.get(run.id),
             files_doomed=run.id in self._doomed,
             messages=list(self._messages.get(run.id, {}).items()),
-            questions=list(self._questions.get(run.id, {}).values()),
+            interrupts=list(self._interrupts.get(run.id, {}).values()),
             files=list(self._files.get(run.id, ())),
             deaths=deaths.count,
             tried=deaths.tried,
@@ -363,8 +365,8 @@ class MemoryStore:
         about = (self._runs[id].handle, self._runs[id].job)
         if about in self._checkpoints and self._checkpoints[about].run == id:
             del self._checkpoints[about]
-        for question in self._questions.pop(id, {}):
-            self._closed.pop(question, None)
+        for interrupt in self._interrupts.pop(id, {}):
+            self._closed.pop(interrupt, None)
         by_run: tuple[dict[str, Any], ...] = (
             self._runs,
             self._terms,
@@ -388,7 +390,7 @@ class MemoryStore:
 _BY_EVENT: dict[type, Callable[[MemoryStore, Any], None]] = {
     RunMessage: MemoryStore._message,
     RunSignal: MemoryStore._signal,
-    InterruptOpened: MemoryStore._question,
+    InterruptOpened: MemoryStore._interrupt,
     InterruptClosed: MemoryStore._answer,
     LaneChanged: MemoryStore._lane,
     HandleChanged: MemoryStore._handle,

@@ -15,9 +15,9 @@ from . import schema
 from .reading_flows import read_flows
 from .store import (
     Checkpoint,
-    Question,
     RunQuery,
     Stored,
+    StoredInterrupt,
     StoredRequest,
     StoredRun,
     Terms,
@@ -36,7 +36,7 @@ _json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _record = msgspec.json.Decoder(RunRecord)
 _terms = msgspec.json.Decoder(Terms)
 _event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-_question = msgspec.json.Decoder(Question)
+_interrupt = msgspec.json.Decoder(StoredInterrupt)
 _closed = msgspec.json.Decoder(InterruptClosed)
 
 
@@ -89,7 +89,7 @@ def read_checkpoint(connection: Connection, handle: str, job: str) -> Checkpoint
 
 
 def read_closed_interrupt(connection: Connection, id: str) -> InterruptClosed | None:
-    """How a question was closed."""
+    """How an interrupt was closed."""
     text = connection.scalar(select(schema.interrupts.c.closed).where(schema.interrupts.c.id == id))
     return None if text is None else _closed.decode(text)
 
@@ -145,7 +145,7 @@ def _read_pending(connection: Connection) -> list[StoredRun]:
     for row in connection.execute(select(messages).where(messages.c.run.in_(ids)).order_by(messages.c.seq)):
         found[row.run].messages.append((row.seq, _json.decode(row.value)))
     for row in connection.execute(select(interrupts).where(interrupts.c.run.in_(ids))):
-        found[row.run].questions.append(_as_asked(row.question, row.closed))
+        found[row.run].interrupts.append(_as_asked(row.question, row.closed))
     for row in connection.execute(select(files).where(files.c.run.in_(ids))):
         found[row.run].files.append(row.path)
     deaths = schema.deaths
@@ -155,8 +155,8 @@ def _read_pending(connection: Connection) -> list[StoredRun]:
     return list(found.values())
 
 
-def _as_asked(question: str, closed: str | None) -> Question:
-    asked = _question.decode(question)
+def _as_asked(interrupt: str, closed: str | None) -> StoredInterrupt:
+    asked = _interrupt.decode(interrupt)
     if closed is None:
         return asked
     how = _closed.decode(closed)

@@ -74,7 +74,18 @@ def read_node_runs(
         page = page_of(_pairs(connection, sizes.order_by(rows.number).limit(limit)))
         wanted.append(rows.number <= (page[-1] if page else after))
     found = select(rows.record).where(*wanted).order_by(rows.number)
-    return [_node_run.decode(text) for text in connection.scalars(found)]
+    return [_as_node_run(text) for text in connection.scalars(found)]
+
+
+def _as_node_run(text: str) -> NodeRun:
+    """A stored node run. Version 0.1 wrote the status `cancelled` with one l."""
+    try:
+        return _node_run.decode(text)
+    except msgspec.ValidationError:
+        record = _json.decode(text)
+        if record.get("status") != "canceled":
+            raise
+        return msgspec.convert(record | {"status": "cancelled"}, NodeRun)
 
 
 def read_flow_runs(connection: Connection, query: FlowRunQuery) -> FlowRunPage:

@@ -165,8 +165,8 @@ class RunQuery(msgspec.Struct, frozen=True):
     within: Within | None = None
 
 
-class Question(msgspec.Struct, frozen=True, gc=False):
-    """A question that was asked; `outcome` is `None` while it is open. Of one that is `spent` nothing else
+class StoredInterrupt(msgspec.Struct, frozen=True, gc=False):
+    """An interrupt that was asked; `outcome` is `None` while it is open. Of one that is `spent` nothing else
     need be kept: its answer is given to nobody any more."""
 
     id: str
@@ -188,7 +188,7 @@ class StoredRun(msgspec.Struct, gc=False):
     wakes_at: float | None = None
     files_doomed: bool = False
     messages: list[tuple[int, Any]] = []
-    questions: list[Question] = []
+    interrupts: list[StoredInterrupt] = []
     files: list[str] = []
     deaths: int = 0
     tried: bool = False
@@ -312,7 +312,7 @@ class Store(Protocol):
         """The last checkpoint of a handle for a job."""
 
     async def closed_interrupt(self, id: str) -> InterruptClosed | None:
-        """How a question was closed, if it ever was."""
+        """How an interrupt was closed, if it ever was."""
 
     async def version(self, id: str) -> VersionRow | None:
         """A version of a flow, with its definition."""

@@ -42,9 +42,9 @@ from .store import (
     FileGivenUp,
     FilesDoomed,
     MessagesTaken,
-    Question,
     Requested,
     RunWrite,
+    StoredInterrupt,
     Terms,
     WakesAt,
 )
@@ -146,8 +146,10 @@ def _write_beside(events: Sequence[Event], statements: Statements) -> None:
         elif isinstance(event, RunSignal):
             messages.append((event.seq, event.run, json_text({"key": event.key, "value": event.value})))
         elif isinstance(event, InterruptOpened):
-            question = Question(event.interrupt, event.run, event.key, event.data, event.at, event.deadline)
-            opened.append((event.interrupt, event.run, json_text(question)))
+            interrupt = StoredInterrupt(
+                event.interrupt, event.run, event.key, event.data, event.at, event.deadline
+            )
+            opened.append((event.interrupt, event.run, json_text(interrupt)))
         elif isinstance(event, InterruptClosed):
             closed.append((json_text(event), event.interrupt))
         elif isinstance(event, LaneChanged):
@@ -167,8 +169,8 @@ def _write_beside(events: Sequence[Event], statements: Statements) -> None:
     statements.delete(writes.FREE, freed)
 
 
-def _spent(id: str, run: str) -> Question:
-    return Question(id, run, key="", data=None, opened_at=0.0, deadline=None, spent=True)
+def _spent(id: str, run: str) -> StoredInterrupt:
+    return StoredInterrupt(id, run, key="", data=None, opened_at=0.0, deadline=None, spent=True)
 
 
 def _write_memos(batch: Batch, statements: Statements) -> None:

@@ -68,9 +68,9 @@ class Inject(CommandBase, frozen=True, kw_only=True, tag="inject"):
 
 
 class Answer(CommandBase, frozen=True, kw_only=True, tag="answer"):
-    """Answer the question of a body.
+    """Answer the interrupt of a body.
 
-    With the `key` of an open question, `interrupt_id` names the run or the handle that asks.
+    With the `key` of an open interrupt, `interrupt_id` names the run or the handle that asks.
     """
 
     interrupt_id: str

@@ -128,7 +128,7 @@ class NodeStarted(RunEvent, frozen=True, gc=False, kw_only=True, tag="node_start
 
 
 class NodeRan(RunEvent, frozen=True, gc=False, kw_only=True, tag="node_ran"):
-    """One try of a node (or of a `branch` of it) has ended: `ok`, `error`, `canceled` or `timeout`.
+    """One try of a node (or of a `branch` of it) has ended: `ok`, `error`, `cancelled` or `timeout`.
 
     `action` is where the run goes from there; null where the node is not done with this try.
     """
@@ -146,7 +146,7 @@ class NodeRan(RunEvent, frozen=True, gc=False, kw_only=True, tag="node_ran"):
 
 
 class InterruptOpened(RunEvent, frozen=True, gc=False, kw_only=True, tag="interrupt_opened"):
-    """A body asks a question."""
+    """A body asks an interrupt."""
 
     interrupt: str
     key: str
@@ -155,7 +155,7 @@ class InterruptOpened(RunEvent, frozen=True, gc=False, kw_only=True, tag="interr
 
 
 class InterruptClosed(RunEvent, frozen=True, gc=False, kw_only=True, tag="interrupt_closed"):
-    """A question is closed; `outcome` is `answered`, `timed_out`, `cancelled`, `shutdown`,
+    """An interrupt is closed; `outcome` is `answered`, `timed_out`, `cancelled`, `shutdown`,
     `withdrawn` (the body waits no longer) or `ended` (the body is gone)."""
 
     interrupt: str

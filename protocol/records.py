@@ -77,7 +77,7 @@ class HandleState(msgspec.Struct, frozen=True, gc=False):
 
 
 class InterruptState(msgspec.Struct, frozen=True, gc=False):
-    """A question that is open."""
+    """An interrupt that is open."""
 
     run: str
     key: str

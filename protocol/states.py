@@ -114,7 +114,7 @@ def rank(status: Status) -> int:
 def allowed_from(to: Status, *, live_body: bool | None = None) -> frozenset[Status]:
     """The statuses that `to` may be entered from.
 
-    `live_body` says whether a body of the run is alive; `None` leaves the question open and gives every
+    `live_body` says whether a body of the run is alive; `None` leaves the interrupt open and gives every
     status that is allowed in either case.
     """
     unfit = {True: Body.NONE, False: Body.LIVE}.get(live_body) if live_body is not None else None

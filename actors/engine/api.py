@@ -172,24 +172,26 @@ class Engine:
         return accepted
 
     async def answer(self, interrupt_id: str, data: Any, *, key: str | None = None, by: str = "app") -> str:
-        """Answer a question: `resolved`, `already_resolved` or `not_found`.
+        """Answer an interrupt: `resolved`, `already_resolved` or `not_found`.
 
-        With the `key` of an open question, the run or the handle that asks is given in place of an id.
+        With the `key` of an open interrupt, the run or the handle that asks is given in place of an id.
         """
         check_text("interrupt_id", interrupt_id)
         plain = json_value(data, "data", self._entry.max_value_bytes)
-        question = interrupt_id if key is None else await self._question_of(interrupt_id, key)
-        return "not_found" if question is None else await self._answer(question, plain, by)
+        interrupt = interrupt_id if key is None else await self._interrupt_of(interrupt_id, key)
+        return "not_found" if interrupt is None else await self._answer(interrupt, plain, by)
 
-    async def _question_of(self, run_or_handle: str, key: str) -> str | None:
-        """The open question that a run asks under a key, if there is one."""
+    async def _interrupt_of(self, run_or_handle: str, key: str) -> str | None:
+        """The open interrupt that a run asks under a key, if there is one."""
         check_text("key", key)
 
         def read(committed: Projection) -> dict[str, str] | None:
             run = run_or_handle
             if run not in committed.runs or committed.runs[run].ended:
                 run = committed.active_run(run_or_handle) or ""
-            asked = {question.key: id for id, question in committed.interrupts.items() if question.run == run}
+            asked = {
+                interrupt.key: id for id, interrupt in committed.interrupts.items() if interrupt.run == run
+            }
             return asked if run else None
 
         asked = await self._entry.look(read)

@@ -47,12 +47,12 @@ def picture(stored: Stored) -> Projection:
             lanes=lanes,
             handles=_handles(stored),
             interrupts={
-                question.id: InterruptState(
-                    question.run, question.key, question.data, question.opened_at, question.deadline
+                interrupt.id: InterruptState(
+                    interrupt.run, interrupt.key, interrupt.data, interrupt.opened_at, interrupt.deadline
                 )
                 for run in stored.pending
-                for question in run.questions
-                if question.outcome is None
+                for interrupt in run.interrupts
+                if interrupt.outcome is None
             },
             runs=runs,
         )

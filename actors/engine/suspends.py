@@ -1,6 +1,6 @@
 """The time that the machine was suspended, which trio's clock doesn't count on Linux.
 
-Whoever waits for a time of day would come late by it: deadlines, sleeps, retries, questions. The journal
+Whoever waits for a time of day would come late by it: deadlines, sleeps, retries, interrupts. The journal
 looks whenever it does something, and the runs are told. Executing time (`run_timeout`) is left as it is, for
 nothing executed.
 """

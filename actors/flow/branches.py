@@ -36,7 +36,7 @@ class Batch:
     def recall(self, rows: Sequence[NodeRun]) -> None:
         """Know the branches that had ended before a restart."""
         for row in rows:
-            if row.branch is not None and row.last and row.status != "canceled":
+            if row.branch is not None and row.last and row.status != "cancelled":
                 self._end(int(row.branch), row.output, row.error if row.status != "ok" else None)
 
     async def make(self, at_once: int, *, fail_fast: bool) -> None:

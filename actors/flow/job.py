@@ -97,7 +97,7 @@ class FlowJob:
             return (), ()
         tries = [row for row in stored.later if (row.node, row.visit) == (waits.node, waits.visit)]
         attempt = 1 + sum(row.branch is None for row in tries)
-        how: NodeStatus = "timeout" if status is Status.TIMED_OUT else "canceled"
+        how: NodeStatus = "timeout" if status is Status.TIMED_OUT else "cancelled"
         row = NodeRun(
             run=submission.id,
             number=(stored.later[-1].number if stored.later else stored.state.numbered) + 1,

@@ -13,7 +13,7 @@ from ...protocol.flow.model import Node, NodeExec, Post, UnhandledErrors
 from ...protocol.flow.paths import Scope
 from ...protocol.flow.records import NodeStatus
 from ...protocol.values import copied, shown
-from ..run.pause import Pause, Question
+from ..run.pause import AwaitedInterrupt, Pause
 from ..workers.states import Worked, WorkFailed
 from .state import Frame, Waits, nested, runtime_key
 
@@ -154,11 +154,11 @@ class NodeContext(Generic[N]):
         since: float,
         until: float | None,
         key: str | None = None,
-        question: Question | None = None,
+        interrupt: AwaitedInterrupt | None = None,
     ) -> Pause:
         """Have the run wait without a body."""
         waits = Waits(self.path, self.node.kind, self.number, since, until, key)
-        return self.walk.pause(waits, waiting_for, question)
+        return self.walk.pause(waits, waiting_for, interrupt)
 
 
 def is_cancelled() -> bool:

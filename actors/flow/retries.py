@@ -59,7 +59,7 @@ async def carry_out(context: NodeContext[Any], call: Call, branch: str | None = 
             await make(context, call, branch, done, tries.tried)
         except BaseException:
             if is_cancelled():
-                await context.walk.record_canceled(context, done, branch)
+                await context.walk.record_cancelled(context, done, branch)
             raise
         if done.status == "ok":
             return done

@@ -23,7 +23,7 @@ from ...protocol.flow.records import NodeRun
 from ...protocol.values import copied, shown
 from ..run.context import Body
 from ..run.failures import Failure
-from ..run.pause import Pause, Question
+from ..run.pause import AwaitedInterrupt, Pause
 from ..workers.states import acknowledge, refuse
 from .branches import first_results
 from .node_context import Done, Level, NodeContext, is_cancelled
@@ -77,7 +77,7 @@ class Walk:
             raise FlowFailed(f"node {shown(frame.curr)}: {text}") from None
         except BaseException as error:
             if is_cancelled() and not isinstance(error, Exception):
-                await self._canceled_between(graph)
+                await self._cancelled_between(graph)
             raise
         if pause is not None:
             return pause
@@ -156,12 +156,12 @@ class Walk:
             self._tries[context.path, context.number] += 1
         await self._commit(done, event, (row,))
 
-    async def record_canceled(self, context: NodeContext[Any], done: Done, branch: str | None) -> None:
+    async def record_cancelled(self, context: NodeContext[Any], done: Done, branch: str | None) -> None:
         """Have a try committed that is being cancelled, unless it will be made again at the next start."""
         if self.body.goes_on_later:
             return
         self.body.end_is_written = True
-        done.status, done.error = "canceled", None
+        done.status, done.error = "cancelled", None
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORD):
             await self.record(context, done, branch, last=True)
 
@@ -169,12 +169,12 @@ class Walk:
         self,
         waits: Waits,
         waiting_for: Literal["time", "signal", "answer"],
-        question: Question | None,
+        interrupt: AwaitedInterrupt | None,
     ) -> Pause:
         """Have the run wait without a body: the state as it is will be committed with that."""
         self.state.waits = waits
         within = None if waits.until is None else max(0.0, waits.until - waits.since)
-        return Pause(waiting_for, waits.until, waits.key, question, self._memos(), within)
+        return Pause(waiting_for, waits.until, waits.key, interrupt, self._memos(), within)
 
     # Between nodes.
 
@@ -267,7 +267,7 @@ class Walk:
         state = FlowState(self.body.id, self._version, text, self._numbered)
         return (state, MessagesTaken(self.body.id, tuple(self._taken))) if self._taken else (state,)
 
-    async def _canceled_between(self, graph: Graph) -> None:
+    async def _cancelled_between(self, graph: Graph) -> None:
         """Every cancel is written down at some node: if none was at work, at the one that would be next."""
         frame = self.state.frame
         if self.body.end_is_written or frame.curr is None:
@@ -276,7 +276,7 @@ class Walk:
         context = NodeContext(self, frame, frame.curr, graph.nodes[frame.curr], {}, _TOP)
         done = context.ok()
         done.attempt += self._tries[context.path, context.number]
-        await self.record_canceled(context, done, None)
+        await self.record_cancelled(context, done, None)
 
     # Signals.
 

@@ -28,7 +28,7 @@ class Answer(msgspec.Struct):
 
 
 class Look(msgspec.Struct):
-    """A question about what is committed; `read` sees the projection and must not keep it. It may raise a
+    """An interrupt about what is committed; `read` sees the projection and must not keep it. It may raise a
     `GreenroomError`, which is the answer then."""
 
     read: Callable[[Projection], object]

@@ -168,12 +168,12 @@ class Run:
         key: str | None = None,
         release_slot: bool = False,
     ) -> Any:
-        """Ask people a question and wait for the answer; `None` when none came in time.
+        """Ask people an interrupt and wait for the answer; `None` when none came in time.
 
         Whatever denies is false: besides `None`, an answer whose `approved` is not `True`, as a cancel and
         the engine's end give it.
         A body that asks the same under a key that was answered since the last checkpoint (default: the
-        position of the question) gets that answer at once.
+        position of the interrupt) gets that answer at once.
         """
         await self._body.check_open()
         position = self._body.interrupts.begin()

@@ -27,7 +27,7 @@ class Resume(msgspec.Struct):
 
 
 class Ask(msgspec.Struct):
-    """From a body: a question. `timeout` is `math.inf` for none. `reply` is answered when it is open, with
+    """From a body: an interrupt. `timeout` is `math.inf` for none. `reply` is answered when it is open, with
     whether the body has no slot meanwhile; `answer` when it is closed."""
 
     data: Any

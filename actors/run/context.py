@@ -161,7 +161,7 @@ class Body:
 
     @property
     def answers(self) -> Mapping[str, Any]:
-        """The answers that were given so far, by the keys of the questions."""
+        """The answers that were given so far, by the keys of the interrupts."""
         return {key: kept.answer for key, kept in self._kept().items()}
 
     @property
@@ -194,7 +194,7 @@ class Body:
         return taken
 
     def withdraw(self, key: str) -> None:
-        """The question under this key need not be answered any more."""
+        """The interrupt under this key need not be answered any more."""
         self.tell_actor(Unask(key))
 
     def mention(self, *events: Event) -> None:

@@ -1,8 +1,8 @@
-"""The open questions of one run, and the answers that were given.
+"""The open interrupts of one run, and the answers to its closed ones.
 
-An answer is kept until the body saves its next checkpoint, for a body that asks the same under the same key:
-a retry, or one that goes on after a restart. What is asked with other data is another question: it never gets
-the answer that is stored under its key.
+An answer is kept until the body saves its next checkpoint. A later body (after a retry or a restart) that
+opens the same interrupt under the same key gets the stored answer. An interrupt with the same key but other
+data is a new interrupt and never gets that answer.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 
 import msgspec
 
-from ...persistence.store import Question as StoredQuestion
+from ...persistence.store import StoredInterrupt
 from ...protocol.events import Event, InterruptClosed, InterruptOpened
 from ...protocol.values import same_json
 from ..channel import Reply
 from ..journal.change import REPORTING, Change, Outcome
 from ..messages import AnswerInterrupt, Submission
 from .body_messages import Ask
-from .pause import Question as PausedQuestion
+from .pause import AwaitedInterrupt
 
 logger = logging.getLogger("greenroom")
 
 
-class Question(msgspec.Struct):
-    """A question that is open; `deadline` in trio's time."""
+class OpenInterrupt(msgspec.Struct):
+    """An interrupt that is open; `deadline` in trio's time."""
 
     id: str
     key: str
@@ -37,7 +37,7 @@ class Question(msgspec.Struct):
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a question that is closed."""
+    """The answer to an interrupt that is closed."""
 
     id: str
     data: Any
@@ -45,7 +45,7 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 class Interrupts:
-    """Kept by the run's actor, who decides whether a question may be asked."""
+    """Kept by the run's actor, who decides whether an interrupt may be asked."""
 
     __slots__ = ("_asked", "_open", "_submission", "_unspent", "_wall_clock", "kept")
 
@@ -53,52 +53,52 @@ class Interrupts:
         self.kept: dict[str, Kept] = {}  # by key
         self._submission = submission
         self._wall_clock = wall_clock
-        self._open: dict[str, Question] = {}  # by key
+        self._open: dict[str, OpenInterrupt] = {}  # by key
         self._asked = 0
         self._unspent: list[str] = []  # those closed with an answer since the last checkpoint
 
-    def restore(self, stored: list[StoredQuestion], now: float) -> None:
+    def restore(self, stored: list[StoredInterrupt], now: float) -> None:
         """What was asked and answered before a restart."""
         self._asked = len(stored)
         wall_now = self._wall_clock()
-        for question in sorted(stored, key=_number):
-            if question.spent:
+        for interrupt in sorted(stored, key=_number):
+            if interrupt.spent:
                 continue
-            key = question.key
+            key = interrupt.key
             self._open.pop(key, None)  # of those under one key the last counts
             self.kept.pop(key, None)
-            if question.outcome is None:
+            if interrupt.outcome is None:
                 deadline = math.inf
-                if question.deadline is not None:  # the clock may have been set back since
-                    asked_for = question.deadline - question.opened_at
-                    deadline = now + min(question.deadline - wall_now, asked_for)
-                self._open[key] = Question(question.id, key, question.data, deadline, None)
-            elif question.outcome in ("answered", "timed_out"):
-                self.kept[key] = Kept(question.id, question.data, question.answer)
-                self._unspent.append(question.id)
+                if interrupt.deadline is not None:  # the clock may have been set back since
+                    asked_for = interrupt.deadline - interrupt.opened_at
+                    deadline = now + min(interrupt.deadline - wall_now, asked_for)
+                self._open[key] = OpenInterrupt(interrupt.id, key, interrupt.data, deadline, None)
+            elif interrupt.outcome in ("answered", "timed_out"):
+                self.kept[key] = Kept(interrupt.id, interrupt.data, interrupt.answer)
+                self._unspent.append(interrupt.id)
 
     def asked_by_body(self, key: str) -> bool:
         """Whether a body waits for the answer already."""
-        question = self._open.get(key)
-        return question is not None and question.answer is not None
+        interrupt = self._open.get(key)
+        return interrupt is not None and interrupt.answer is not None
 
     def any_open(self) -> bool:
-        """Whether a question is open."""
+        """Whether an interrupt is open."""
         return bool(self._open)
 
     def deadline(self) -> float:
         """When the first of them times out."""
         if not self._open:
             return math.inf
-        return min((question.deadline for question in self._open.values()), default=math.inf)
+        return min((interrupt.deadline for interrupt in self._open.values()), default=math.inf)
 
     def recall(self, ask: Ask) -> Kept | None:
-        """The answer that is kept for this question."""
+        """The answer that is kept for this interrupt."""
         kept = self.kept.get(ask.key)
         return kept if kept is not None and same_json(kept.data, ask.data) else None
 
     def open(self, ask: Ask, now: float) -> list[Event]:
-        """A question, and the event that opens it; none, if it was open before a restart and still is. What
+        """An interrupt, and the event that opens it; none, if it was open before a restart and still is. What
         is stored under its key and has other data is withdrawn."""
         before, withdrawn = self._open.get(ask.key), []
         if before is not None and same_json(before.data, ask.data):
@@ -114,7 +114,7 @@ class Interrupts:
     def _open_anew(self, ask: Ask, now: float) -> InterruptOpened:
         self._asked += 1
         id = f"{self._submission.id}.{self._asked}"
-        self._open[ask.key] = Question(id, ask.key, ask.data, now + ask.timeout, ask.answer)
+        self._open[ask.key] = OpenInterrupt(id, ask.key, ask.data, now + ask.timeout, ask.answer)
         return InterruptOpened(
             by="body",
             interrupt=id,
@@ -128,82 +128,82 @@ class Interrupts:
         submission = self._submission
         logger.warning(
             "run %s of job %r asks something else under key %r than its last body did: interrupt %s is "
-            "withdrawn and the question is asked anew; a body that goes on from a checkpoint should ask the "
-            "same in the same order, or give each question a key of its own",
+            "withdrawn and the interrupt is asked anew; a body that goes on from a checkpoint should ask the "
+            "same in the same order, or give each interrupt a key of its own",
             submission.id,
             submission.job.name,
             key,
             id,
         )
 
-    def open_without_body(self, question: PausedQuestion) -> list[Event]:
-        """A question that is open while the run waits without a body. Its key is unique, so one that is
+    def open_without_body(self, interrupt: AwaitedInterrupt) -> list[Event]:
+        """An interrupt that is open while the run waits without a body. Its key is unique, so one that is
         stored under it is the same, whatever became of its data."""
-        key = question.key
+        key = interrupt.key
         if key in self.kept or key in self._open:
             return []
-        opened = self._open_anew(Ask(question.data, math.inf, key, False, Reply(), Reply()), math.inf)
+        opened = self._open_anew(Ask(interrupt.data, math.inf, key, False, Reply(), Reply()), math.inf)
         self._open[key].answer = None
         return [opened]
 
     def answer(self, message: AnswerInterrupt) -> Generator[Change, Outcome, str]:
-        """Take an answer, if the question is open."""
-        for question in self._open.values():
-            if question.id == message.interrupt:
-                yield from self._close(question, "answered", message.data, message.by)
-                self.kept[question.key] = Kept(question.id, question.data, message.data)
-                if question.answer is not None:
-                    question.answer.set(message.data)
+        """Take an answer, if the interrupt is open."""
+        for interrupt in self._open.values():
+            if interrupt.id == message.interrupt:
+                yield from self._close(interrupt, "answered", message.data, message.by)
+                self.kept[interrupt.key] = Kept(interrupt.id, interrupt.data, message.data)
+                if interrupt.answer is not None:
+                    interrupt.answer.set(message.data)
                 return "resolved"
         number = message.interrupt.rpartition(".")[2]
         asked = number.isdecimal() and 1 <= int(number) <= self._asked
         return "already_resolved" if asked else "not_found"
 
     def on_deadline(self, now: float) -> Generator[Change, Outcome, None]:
-        """Close the questions that nobody answered in time."""
-        for question in list(self._open.values()):
-            if question.deadline <= now:
-                yield from self._close(question, "timed_out", None, "engine")
-                if question.answer is not None:
-                    question.answer.set(None)
+        """Close the interrupts that nobody answered in time."""
+        for interrupt in list(self._open.values()):
+            if interrupt.deadline <= now:
+                yield from self._close(interrupt, "timed_out", None, "engine")
+                if interrupt.answer is not None:
+                    interrupt.answer.set(None)
                 else:
-                    self.kept[question.key] = Kept(question.id, question.data, None)  # for the next body
+                    self.kept[interrupt.key] = Kept(interrupt.id, interrupt.data, None)  # for the next body
 
     def advance(self, seconds: float) -> None:
         """All that are open have so much less time left."""
-        for question in self._open.values():
-            question.deadline -= seconds
+        for interrupt in self._open.values():
+            interrupt.deadline -= seconds
 
     def withdraw(self, key: str) -> Event | None:
         """The body doesn't wait for this one any more."""
-        question = self._open.pop(key, None)
-        return None if question is None else self._closed(question, "withdrawn", None, "body")
+        interrupt = self._open.pop(key, None)
+        return None if interrupt is None else self._closed(interrupt, "withdrawn", None, "body")
 
     def pass_checkpoint(self) -> tuple[list[Event], tuple[str, ...]]:
         """The body saves a checkpoint, and goes on from there: the events that close what nobody waits for
-        any more, and the questions whose answers are not kept any longer."""
-        left = [question for question in self._open.values() if question.answer is None]
-        for question in left:
-            del self._open[question.key]
+        any more, and the interrupts whose answers are not kept any longer."""
+        left = [interrupt for interrupt in self._open.values() if interrupt.answer is None]
+        for interrupt in left:
+            del self._open[interrupt.key]
         spent, self._unspent = tuple(self._unspent), []
         self.kept.clear()
-        return [self._closed(question, "withdrawn", None, "body") for question in left], spent
+        return [self._closed(interrupt, "withdrawn", None, "body") for interrupt in left], spent
 
     def closing(self, outcome: str, answer: Any, by: str) -> list[Event]:
         """The events that close all of them."""
-        return [self._closed(question, outcome, answer, by) for question in self._open.values()]
+        return [self._closed(interrupt, outcome, answer, by) for interrupt in self._open.values()]
 
     def refuse(self, answer: Any) -> None:
         """All of them are closed with this answer."""
-        questions, self._open = self._open, {}
-        for question in questions.values():
-            if question.answer is not None:
-                question.answer.set(answer)
+        interrupts, self._open = self._open, {}
+        for interrupt in interrupts.values():
+            if interrupt.answer is not None:
+                interrupt.answer.set(answer)
 
     def body_is_gone(self) -> None:
         """No body waits for the answers; the next one may ask again."""
-        for question in self._open.values():
-            question.answer = None
+        for interrupt in self._open.values():
+            interrupt.answer = None
 
     def forget(self) -> None:
         """All of them are closed, and nobody waits for an answer any more."""
@@ -211,23 +211,23 @@ class Interrupts:
 
     def fail(self, error: Exception) -> None:
         """Nobody is going to answer; the events that close them come with the run's end."""
-        for question in self._open.values():
-            if question.answer is not None:
-                question.answer.fail(error)
+        for interrupt in self._open.values():
+            if interrupt.answer is not None:
+                interrupt.answer.fail(error)
 
     def _close(
-        self, question: Question, outcome: str, answer: Any, by: str
+        self, interrupt: OpenInterrupt, outcome: str, answer: Any, by: str
     ) -> Generator[Change, Outcome, None]:
-        event = self._closed(question, outcome, answer, by)
+        event = self._closed(interrupt, outcome, answer, by)
         yield Change((event,), run=self._submission.id, expect=REPORTING, tells_run=True)
-        del self._open[question.key]
-        self._unspent.append(question.id)
+        del self._open[interrupt.key]
+        self._unspent.append(interrupt.id)
 
-    def _closed(self, question: Question, outcome: str, answer: Any, by: str) -> InterruptClosed:
+    def _closed(self, interrupt: OpenInterrupt, outcome: str, answer: Any, by: str) -> InterruptClosed:
         return InterruptClosed(
-            by=by, interrupt=question.id, outcome=outcome, answer=answer, **self._submission.about()
+            by=by, interrupt=interrupt.id, outcome=outcome, answer=answer, **self._submission.about()
         )
 
 
-def _number(question: StoredQuestion) -> int:
-    return int(question.id.rpartition(".")[2])
+def _number(interrupt: StoredInterrupt) -> int:
+    return int(interrupt.id.rpartition(".")[2])

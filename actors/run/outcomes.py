@@ -64,7 +64,7 @@ def body_ended(run: RunState, message: BodyEnded) -> Steps:
 
 def _pause(run: RunState, pause: Pause) -> Steps:
     """The run waits without a body."""
-    opened = [] if pause.question is None else run.interrupts.open_without_body(pause.question)
+    opened = [] if pause.interrupt is None else run.interrupts.open_without_body(pause.interrupt)
     yield from move(
         run,
         Status.SUSPENDED,

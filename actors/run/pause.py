@@ -14,8 +14,8 @@ from ...persistence.store import Memo
 from ...protocol.flow.paths import parse_path
 
 
-class Question(msgspec.Struct, frozen=True, gc=False):
-    """A question that is open while the run waits; answering it ends the wait."""
+class AwaitedInterrupt(msgspec.Struct, frozen=True, gc=False):
+    """An interrupt that is open while the run waits; answering it ends the wait."""
 
     key: str
     data: Any
@@ -29,7 +29,7 @@ class Pause(msgspec.Struct, frozen=True, gc=False):
     waiting_for: Literal["time", "signal", "answer", "message"]
     until: float | None = None
     key: str | None = None
-    question: Question | None = None
+    interrupt: AwaitedInterrupt | None = None
     memos: tuple[Memo, ...] = ()
     within: float | None = None
 

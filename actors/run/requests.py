@@ -1,6 +1,6 @@
 """What a body asks of its run while it executes, and what others tell the body through it.
 
-A body asks to wait without its slot, to be given one again, to put a question to people, to show a phase.
+A body asks to wait without its slot, to be given one again, to put an interrupt to people, to show a phase.
 Others send it messages and answers. Each of these functions decides about one such message
 (`body_messages.py`, `messages.py`), and replies after the commit.
 """
@@ -67,11 +67,11 @@ def _second_wait(run: RunState) -> Conflict:
     return Conflict(f"run {run.id} waits without its slot already: one such wait at a time")
 
 
-# Its questions.
+# Its interrupts.
 
 
 def ask(run: RunState, message: Ask) -> Steps:
-    """Open a question, unless its answer is known already."""
+    """Open an interrupt, unless its answer is known already."""
     interrupts = run.interrupts
     stopping = run.stopping is not None and not run.submission.job.resumable
     if run.verdict is not None or stopping:
@@ -80,7 +80,7 @@ def ask(run: RunState, message: Ask) -> Steps:
     elif (kept := interrupts.recall(message)) is not None:
         message.answer.set(kept.answer)
         message.reply.set(False)
-    elif (refusal := _refuses_question(run, message)) is not None:
+    elif (refusal := _refuses_interrupt(run, message)) is not None:
         message.reply.fail(refusal)
     else:
         opened = interrupts.open(message, run.now)
@@ -91,7 +91,7 @@ def ask(run: RunState, message: Ask) -> Steps:
         message.reply.set(message.release_slot)
 
 
-def _refuses_question(run: RunState, message: Ask) -> GreenroomError | None:
+def _refuses_interrupt(run: RunState, message: Ask) -> GreenroomError | None:
     if run.interrupts.asked_by_body(message.key):
         return Conflict(f"run {run.id} asks under key {shown(message.key)} already")
     if message.release_slot:
@@ -139,7 +139,7 @@ def save(run: RunState, message: Save) -> None:
 
 
 def answer(run: RunState, message: AnswerInterrupt) -> Steps:
-    """Somebody answers a question."""
+    """Somebody answers an interrupt."""
     outcome = yield from run.interrupts.answer(message)
     message.reply.set(outcome)
     look_for_answers(run)

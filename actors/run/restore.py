@@ -51,8 +51,8 @@ def restore(run: RunState, stored: StoredRun) -> None:
         run.next_attempt = record.attempt  # what the restart broke off is no attempt lost
     else:
         run.next_attempt = record.attempt + 1
-    if stored.questions:
-        run.interrupts.restore(stored.questions, run.now)
+    if stored.interrupts:
+        run.interrupts.restore(stored.interrupts, run.now)
     run.deaths, run.waits_until = stored.deaths, stored.wakes_at
     run.files, run.files_doomed = stored.files, stored.files_doomed
     run.gate.waiting = tuple(seq for seq, _ in stored.messages)
@@ -242,7 +242,7 @@ def _seconds_until(run: RunState, wall: float, within: float | None) -> float:
 
 
 def look_for_answers(run: RunState) -> None:
-    """A run without a body that waits for an answer goes on when none of its questions is open."""
+    """A run without a body that waits for an answer goes on when none of its interrupts is open."""
     pause = run.waits_for
     if pause is not None and pause.waiting_for == "answer" and not (run.asks and run.interrupts.any_open()):
         run.stop_waiting()

@@ -112,7 +112,7 @@ def stop(run: RunState, message: Stop) -> Steps:
         return
     waits = run.status is Status.SUSPENDED
     if not message.now and not resumable:
-        yield from _refuse_questions(run)
+        yield from _refuse_interrupts(run)
     elif not message.now and not waits:
         return  # it executes, and has some time to finish
     elif resumable:
@@ -121,7 +121,7 @@ def stop(run: RunState, message: Stop) -> Steps:
         yield from _cancel_body(run, Cancel(run.id, "engine", "shutdown", "keep", Reply()))
 
 
-def _refuse_questions(run: RunState) -> Steps:
+def _refuse_interrupts(run: RunState) -> Steps:
     refusal = {"approved": False, "reason": "shutdown"}
     events = run.closing("shutdown", refusal, "engine")
     if events:

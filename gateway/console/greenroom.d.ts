@@ -415,7 +415,7 @@ export type StreamItem<Type extends EventType = EventType> =
 
 // Generated from the Python types; do not edit below this line.
 
-/** The code of an error; see docs/errors.md. */
+/** The code of an error; see docs/reference/errors.md. */
 export type ErrorCode =
   | "invalid"
   | "unauthorized"
@@ -580,7 +580,7 @@ export interface NodeStarted {
 }
 
 /**
- * One try of a node (or of a `branch` of it) has ended: `ok`, `error`, `canceled` or `timeout`.
+ * One try of a node (or of a `branch` of it) has ended: `ok`, `error`, `cancelled` or `timeout`.
  *
  * `action` is where the run goes from there; null where the node is not done with this try.
  */
@@ -604,7 +604,7 @@ export interface NodeRan {
   started_at: number;
 }
 
-/** A body asks a question. */
+/** A body asks an interrupt. */
 export interface InterruptOpened {
   type: "interrupt_opened";
   seq: number;
@@ -620,7 +620,7 @@ export interface InterruptOpened {
 }
 
 /**
- * A question is closed; `outcome` is `answered`, `timed_out`, `cancelled`, `shutdown`,
+ * An interrupt is closed; `outcome` is `answered`, `timed_out`, `cancelled`, `shutdown`,
  * `withdrawn` (the body waits no longer) or `ended` (the body is gone).
  */
 export interface InterruptClosed {
@@ -727,7 +727,7 @@ export interface HandleState {
   params: unknown;
 }
 
-/** A question that is open. */
+/** An interrupt that is open. */
 export interface InterruptState {
   run: string;
   key: string;
@@ -823,7 +823,7 @@ export interface NodeRun {
   visit: number;
   attempt: number;
   branch: string | null;
-  status: "canceled" | "error" | "ok" | "timeout";
+  status: "cancelled" | "error" | "ok" | "timeout";
   prep: unknown;
   input: unknown;
   output: unknown;

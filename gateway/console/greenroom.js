@@ -21,7 +21,7 @@
 
 // Errors.
 
-/** A command that the gateway refused or that could not be sent. `code` and `details` are those of docs/errors.md. */
+/** A command that the gateway refused or that could not be sent. `code` and `details` are those of docs/reference/errors.md. */
 export class GreenroomError extends Error {
   constructor(code, message, details = {}) {
     super(message);

@@ -46,10 +46,9 @@ def protocol_types() -> str:
     for root in inspect.multi_type_info(_ROOTS):
         _collect(root, found)
     events = [_name(event) for event in get_args(Event)]
+    codes = (json.dumps(code) for code in BY_CODE)
     parts = [
-        _union(
-            "ErrorCode", "The code of an error; see docs/errors.md.", (json.dumps(code) for code in BY_CODE)
-        ),
+        _union("ErrorCode", "The code of an error; see docs/reference/errors.md.", codes),
         *(_declaration(kind) for kind in found.values()),
         _union("GreenroomEvent", "Any event; `type` says which.", events),
     ]

@@ -166,7 +166,7 @@ class NodeTry(msgspec.Struct, frozen=True):
             task_id=row.run,
             node_key=row.node,
             attempt_no=row.attempt,
-            status=row.status,
+            status=STATUSES[Status.CANCELLED] if row.status == "cancelled" else row.status,
             sub_status="branch_complete" if row.branch is not None and row.last else "",
             branch_id=row.branch or "",
             prep_json=_json(row.prep),

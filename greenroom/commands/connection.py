@@ -105,17 +105,17 @@ async def find_last_run(client: Client, run_or_handle: str) -> str:
         return latest[0].id
 
 
-async def find_question(client: Client, named: str) -> str:
-    """The id of an open question, which is given as that, or as the run or the handle that asks it."""
+async def find_interrupt(client: Client, named: str) -> str:
+    """The id of an open interrupt, which is given as that, or as the run or the handle that asks it."""
     snapshot = await client.snapshot()
     if named in snapshot.interrupts:
         return named
     open_ones = [
         id
-        for id, question in snapshot.interrupts.items()
-        if named in (question.run, snapshot.runs[question.run].handle)
+        for id, interrupt in snapshot.interrupts.items()
+        if named in (interrupt.run, snapshot.runs[interrupt.run].handle)
     ]
     if len(open_ones) > 1:
         ids = ", ".join(open_ones)
-        raise Invalid(f"{named!r} asks {len(open_ones)} questions: give the key of one, or its id: {ids}")
+        raise Invalid(f"{named!r} asks {len(open_ones)} interrupts: give the key of one, or its id: {ids}")
     return open_ones[0] if open_ones else named

@@ -1,4 +1,4 @@
-"""Commands to those who work on a run: cancel it, give its body a message, answer its question."""
+"""Commands to those who work on a run: cancel it, give its body a message, answer its interrupt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from ..gateway.client import Client
 from ..protocol.records import RunRecord
-from .connection import Server, find_question, for_server
+from .connection import Server, find_interrupt, for_server
 from .exits import Exit, Stopped
 from .output import parsed, say
 
@@ -63,15 +63,15 @@ def inject(server: Server, run_or_handle: str, message: str) -> None:
 @click.argument("question")
 @click.argument("answer")
 @click.option(
-    "--key", metavar="KEY", help="The key of the question, where the run or the handle asks several."
+    "--key", metavar="KEY", help="The key of the interrupt, where the run or the handle asks several."
 )
 @for_server
-def answer(server: Server, question: str, answer: str, key: str | None) -> None:
-    """Answer the question of a body.
+def answer(server: Server, interrupt: str, answer: str, key: str | None) -> None:
+    """Answer the interrupt of a body.
 
-    QUESTION is its id, or the run or the handle that asks: with --key where that asks several. ANSWER is
+    INTERRUPT is its id, or the run or the handle that asks: with --key where that asks several. ANSWER is
     JSON; what isn't, is taken as a text.
-    Exits with 1 if there is no such question, or it is answered already.
+    Exits with 1 if there is no such interrupt, or it is answered already.
 
     \b
     Examples:
@@ -81,7 +81,7 @@ def answer(server: Server, question: str, answer: str, key: str | None) -> None:
     """
 
     async def talk(client: Client) -> str:
-        asked = question if key is not None else await find_question(client, question)
+        asked = interrupt if key is not None else await find_interrupt(client, interrupt)
         return await client.answer(asked, parsed(answer), key=key)
 
     outcome = server.ask(talk)
@@ -89,4 +89,4 @@ def answer(server: Server, question: str, answer: str, key: str | None) -> None:
     if outcome != "resolved":
         unknown = "no interrupt has this id, and no run or handle of this name has one open"
         why = unknown if outcome == "not_found" else "it is not open any more"
-        raise Stopped(f"{question}: {why}", Exit.FAILED)
+        raise Stopped(f"{interrupt}: {why}", Exit.FAILED)

@@ -23,7 +23,7 @@ def demo(once: bool) -> None:
 
     Everything is real: downloads, files, a store in a temporary folder, and a gateway, which other terminals
     can use meanwhile. There is a second start that is refused, a cancel that keeps files and one that
-    deletes them, and a question that waits for an answer: press y or n. Press q or Ctrl-C to end it.
+    deletes them, and an interrupt that waits for an answer: press y or n. Press q or Ctrl-C to end it.
 
     \b
     Examples:

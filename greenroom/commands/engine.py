@@ -52,8 +52,8 @@ def state(server: Server) -> None:
     table(
         ("question", "handle", "asks"),
         (
-            (id, found.runs[question.run].handle, brief(question.data))
-            for id, question in found.interrupts.items()
+            (id, found.runs[interrupt.run].handle, brief(interrupt.data))
+            for id, interrupt in found.interrupts.items()
         ),
     )
 

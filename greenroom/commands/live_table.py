@@ -60,17 +60,17 @@ class Board:
 
     def draw(self, state: Snapshot, height: int) -> RenderableType:
         """All of it, in so many lines."""
-        questions = {question.run: question for question in state.interrupts.values()}
+        interrupts = {interrupt.run: interrupt for interrupt in state.interrupts.values()}
         asked = [
             Text.assemble(
                 ("? ", STYLES[Status.SUSPENDED]),
-                (clean(brief(question.data)), "bold"),
-                (f"   greenroom answer {clean(state.runs[question.run].handle)} …", "dim"),
+                (clean(brief(interrupt.data)), "bold"),
+                (f"   greenroom answer {clean(state.runs[interrupt.run].handle)} …", "dim"),
                 no_wrap=True,
                 overflow="ellipsis",
             )
-            for question in questions.values()
-            if self._passes(state.runs[question.run])
+            for interrupt in interrupts.values()
+            if self._passes(state.runs[interrupt.run])
         ]
         room = max(1, height - 3 - len(asked))
         runs = self._wanted(state, room)
@@ -82,7 +82,7 @@ class Board:
         table.add_column("time", justify="right", no_wrap=True)
         table.add_column("what", ratio=1, no_wrap=True, overflow="ellipsis")
         for run in runs:
-            asks = questions.get(run.id)
+            asks = interrupts.get(run.id)
             what = clean(brief(asks.data)) if asks else self._what(run)
             style = STYLES[run.status]
             why = f" ({run.reason})" if run.reason and run.ended and run.reason != run.status else ""

@@ -105,7 +105,7 @@ def runs(server: Server, statuses: tuple[str, ...], **options: Any) -> None:
 @click.option("--after", type=click.IntRange(0), default=0, metavar="SEQ", help="Only events after this one.")
 @for_server
 def show(server: Server, run: str, history: bool, limit: int | None, after: int) -> None:
-    """Show a run: its state, its open question, and with --history all that happened to it.
+    """Show a run: its state, its open interrupt, and with --history all that happened to it.
 
     RUN is the id of a run, or a handle for its active or last one.
 
@@ -149,8 +149,8 @@ def show(server: Server, run: str, history: bool, limit: int | None, after: int)
         shown["error"] = found.error
     if found.status == Status.SUCCEEDED:
         shown["result"] = found.result
-    for id, question in asked.items():
-        shown["asks"] = f"{brief(question.data)}  (greenroom answer {id} …)"
+    for id, interrupt in asked.items():
+        shown["asks"] = f"{brief(interrupt.data)}  (greenroom answer {id} …)"
     fields(shown)
     for event in events:
         console().print(line(event), soft_wrap=True)

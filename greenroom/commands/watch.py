@@ -244,7 +244,7 @@ def _what(event: Event) -> str:
     if isinstance(event, InterruptOpened):
         return f"asks {brief(event.data)} (greenroom answer {event.interrupt} …)"
     if isinstance(event, InterruptClosed):
-        return f"question closed: {event.outcome}" + (
+        return f"interrupt closed: {event.outcome}" + (
             f" {brief(event.answer)}" if event.answer is not None else ""
         )
     if isinstance(event, LaneChanged):

@@ -1,6 +1,6 @@
 """What happens in the demo: five accounts are mirrored, three at a time, and people interfere.
 
-Nothing but the answer to a question is timed: each step follows from what the engine has told, so that the
+Nothing but the answer to an interrupt is timed: each step follows from what the engine has told, so that the
 story is the same on a slow machine. All of it is done through the gateway, as another program would do it.
 """
 
@@ -35,7 +35,7 @@ from .stage import Stage, keyboard
 ACCOUNTS = ("alice", "bob", "carol", "dave", "erin")
 _LOOPBACK = "127.0.0.1"
 _READING = 2.0
-"""Seconds that the question can be read before the demo answers it by itself."""
+"""Seconds that the interrupt can be read before the demo answers it by itself."""
 _BETWEEN_ROUNDS = 10.0
 
 
@@ -107,18 +107,18 @@ class Story:
             nursery.start_soon(self._start_twice, "alice", tickets["alice"])
             nursery.start_soon(self._cancel, "bob", tickets["bob"], 2, "keep")
             nursery.start_soon(self._cancel, "carol", tickets["carol"], 3, "delete")
-            nursery.start_soon(self._watch_question, "erin", tickets["erin"], answers)
+            nursery.start_soon(self._watch_interrupt, "erin", tickets["erin"], answers)
             ended = {account: await self._client.ended(ticket.id) for account, ticket in tickets.items()}
             nursery.cancel_scope.cancel()
         return self._sum_up(ended)
 
     async def take_keys(self, keys: AsyncIterator[str], playing: trio.CancelScope) -> None:
-        """Answer the oldest question, or quit."""
+        """Answer the oldest interrupt, or quit."""
         async for key in keys:
             if key == "q":
                 playing.cancel()
-            elif key in "yn" and (questions := list(self._client.state.interrupts)):
-                await self._client.answer(questions[0], {"approved": key == "y"})
+            elif key in "yn" and (interrupts := list(self._client.state.interrupts)):
+                await self._client.answer(interrupts[0], {"approved": key == "y"})
 
     async def _submit(self, account: str) -> ClientTicket:
         return await self._client.submit(
@@ -144,16 +144,16 @@ class Story:
         what = f"its {left} finished files stay" if fate == "keep" else f"{left} of its files are left"
         self._stage.tell(f"{account} is cancelled with files={fate}: {run.status}, {what}.")
 
-    async def _watch_question(self, account: str, ticket: ClientTicket, answers: bool) -> None:
+    async def _watch_interrupt(self, account: str, ticket: ClientTicket, answers: bool) -> None:
         await self._until(ticket, lambda run: run.id in self._asking())
-        question = self._asking()[ticket.id]
+        interrupt = self._asking()[ticket.id]
         how = (
             "" if answers else f" In another terminal: {command(self._client.url, 'answer', account, 'yes')}"
         )
         self._stage.tell(f"{account} asks, and waits for an answer.{how}")
         if answers:
             await trio.sleep(_READING)
-            outcome = await self._client.answer(question, {"approved": True})
+            outcome = await self._client.answer(interrupt, {"approved": True})
             self._stage.tell(f"The demo itself answers yes: {outcome}.")
 
     def _sum_up(self, ended: dict[str, RunRecord]) -> bool:
@@ -167,7 +167,7 @@ class Story:
         return {account: run.status for account, run in ended.items()} == expected and not parts
 
     def _asking(self) -> dict[str, str]:
-        return {question.run: id for id, question in self._client.state.interrupts.items()}
+        return {interrupt.run: id for id, interrupt in self._client.state.interrupts.items()}
 
     def _files(self, account: str) -> list[Path]:
         return [path for path in (self._data / account).glob("*") if path.suffix != ".part"]

@@ -13,7 +13,7 @@ import msgspec
 from ..records import RunRecord
 
 VersionStatus = Literal["draft", "published"]
-NodeStatus = Literal["ok", "error", "canceled", "timeout"]
+NodeStatus = Literal["ok", "error", "cancelled", "timeout"]
 WorkerKind = Literal["http", "queue"]
 WorkerStatus = Literal["online", "offline"]
 

@@ -203,7 +203,7 @@ async def test_a_cooperative_body_sees_the_request():
             await ticket.result()
 
 
-async def test_checkpoints_messages_questions_and_children():
+async def test_checkpoints_messages_interrupts_and_children():
     async def body(run: Run) -> dict[str, Any]:
         if run.kind == "child":
             return {}

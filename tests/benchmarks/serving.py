@@ -55,7 +55,7 @@ async def _submit(engine: Engine, handle: str, count: int) -> None:
 
 
 def _config(max_batch: int = Limits().max_batch) -> GatewayConfig:
-    """Nothing is refused for being too much: what it costs is the question."""
+    """Nothing is refused for being too much: what it costs is the interrupt."""
     return GatewayConfig(port=0, limits=Limits(max_batch=max_batch, rate=1e9, burst=1_000_000_000))
 
 

@@ -1,4 +1,4 @@
-"""Questions of a body to people: how they are answered, how they end otherwise, and what answers are kept."""
+"""Interrupts: how they are answered, how else they close, and which answers are kept."""
 
 import math
 
@@ -31,15 +31,15 @@ async def ask(run: Run):
     return await run.interrupt("may I?")
 
 
-async def open_questions(engine):
-    """The open questions, oldest first: (id, state)."""
+async def open_interrupts(engine):
+    """The open interrupts, oldest first: (id, state)."""
     return list((await engine.snapshot()).interrupts.items())
 
 
-async def question_of(engine, ticket):
-    """The id of the one open question of a run."""
+async def interrupt_of(engine, ticket):
+    """The id of the one open interrupt of a run."""
     await settled()
-    [id] = [id for id, question in await open_questions(engine) if question.run == ticket.id]
+    [id] = [id for id, interrupt in await open_interrupts(engine) if interrupt.run == ticket.id]
     return id
 
 
@@ -51,14 +51,14 @@ async def status_of(engine, ticket):
 
 
 @pytest.mark.parametrize("release_slot", [False, True])
-async def test_an_answer_resolves_the_question_and_reaches_the_body(release_slot, autojump_clock):
+async def test_an_answer_resolves_the_interrupt_and_reaches_the_body(release_slot, autojump_clock):
     async def body(run: Run):
         return await run.interrupt({"delete": "everything?"}, release_slot=release_slot)
 
     async with open_engine(with_body(body), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        question = await question_of(engine, ticket)
-        assert await engine.answer(question, {"approved": True}) == "resolved"
+        interrupt = await interrupt_of(engine, ticket)
+        assert await engine.answer(interrupt, {"approved": True}) == "resolved"
         assert await ticket.result() == {"approved": True}
 
 
@@ -66,12 +66,12 @@ async def test_an_answer_resolves_the_question_and_reaches_the_body(release_slot
 async def test_an_empty_answer_is_an_answer(answer, autojump_clock):
     async with open_engine(with_body(ask), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        assert await engine.answer(await question_of(engine, ticket), answer) == "resolved"
+        assert await engine.answer(await interrupt_of(engine, ticket), answer) == "resolved"
         assert await ticket.result() == answer
         assert trio.current_time() < 300
 
 
-async def test_a_second_answer_finds_the_question_resolved_while_the_run_goes_on(autojump_clock):
+async def test_a_second_answer_finds_the_interrupt_resolved_while_the_run_goes_on(autojump_clock):
     async def body(run: Run):
         answer = await run.interrupt("may I?")
         await trio.sleep(10)
@@ -79,30 +79,30 @@ async def test_a_second_answer_finds_the_question_resolved_while_the_run_goes_on
 
     async with open_engine(with_body(body), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        question = await question_of(engine, ticket)
-        await engine.answer(question, "first")
-        assert await engine.answer(question, "second") == "already_resolved"
+        interrupt = await interrupt_of(engine, ticket)
+        await engine.answer(interrupt, "first")
+        assert await engine.answer(interrupt, "second") == "already_resolved"
         assert await ticket.result() == "first"
 
 
-async def test_a_second_answer_finds_the_question_resolved_when_the_run_has_ended(autojump_clock):
+async def test_a_second_answer_finds_the_interrupt_resolved_when_the_run_has_ended(autojump_clock):
     async with open_engine(with_body(ask), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        question = await question_of(engine, ticket)
-        await engine.answer(question, "first")
+        interrupt = await interrupt_of(engine, ticket)
+        await engine.answer(interrupt, "first")
         await ticket.result()
-        assert await engine.answer(question, "second") == "already_resolved"
+        assert await engine.answer(interrupt, "second") == "already_resolved"
 
 
-async def test_of_many_answers_at_once_one_resolves_the_question(autojump_clock):
+async def test_of_many_answers_at_once_one_resolves_the_interrupt(autojump_clock):
     outcomes = []
 
     async with open_engine(with_body(ask), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        question = await question_of(engine, ticket)
+        interrupt = await interrupt_of(engine, ticket)
 
         async def answer(number):
-            outcomes.append((await engine.answer(question, number), number))
+            outcomes.append((await engine.answer(interrupt, number), number))
 
         async with trio.open_nursery() as nursery:
             for number in range(20):
@@ -112,22 +112,22 @@ async def test_of_many_answers_at_once_one_resolves_the_question(autojump_clock)
     assert sorted(outcome for outcome, _ in outcomes) == ["already_resolved"] * 19 + ["resolved"]
 
 
-async def test_a_question_that_was_never_asked_is_not_found(autojump_clock):
+async def test_an_interrupt_that_was_never_asked_is_not_found(autojump_clock):
     async with open_engine(with_body(ask), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        question = await question_of(engine, ticket)
-        for id in ("", "nothing", ticket.id, "alice", question + "1", question + ".1", "0" * 32 + ".1"):
+        interrupt = await interrupt_of(engine, ticket)
+        for id in ("", "nothing", ticket.id, "alice", interrupt + "1", interrupt + ".1", "0" * 32 + ".1"):
             assert await engine.answer(id, "yes") == "not_found", id
-        await engine.answer(question, "yes")
+        await engine.answer(interrupt, "yes")
 
 
-async def test_an_answer_that_is_no_json_value_is_refused_and_the_question_stays_open(autojump_clock):
+async def test_an_answer_that_is_no_json_value_is_refused_and_the_interrupt_stays_open(autojump_clock):
     async with open_engine(with_body(ask), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        question = await question_of(engine, ticket)
+        interrupt = await interrupt_of(engine, ticket)
         with pytest.raises(Invalid, match=r"data\.n"):
-            await engine.answer(question, {"n": {1, 2}})
-        assert await engine.answer(question, "yes") == "resolved"
+            await engine.answer(interrupt, {"n": {1, 2}})
+        assert await engine.answer(interrupt, "yes") == "resolved"
 
 
 async def test_a_body_that_changes_an_answer_changes_neither_history_nor_the_kept_answer(autojump_clock):
@@ -141,7 +141,7 @@ async def test_a_body_that_changes_an_answer_changes_neither_history_nor_the_kep
 
     async with open_engine(with_body(body, max_attempts=2), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        await engine.answer(await question_of(engine, ticket), {"pages": [1]})
+        await engine.answer(await interrupt_of(engine, ticket), {"pages": [1]})
         assert await ticket.result() == [1]
         closed = [event for event in await engine.history(ticket.id) if isinstance(event, InterruptClosed)]
     assert closed[0].answer == {"pages": [1]}
@@ -161,8 +161,8 @@ async def test_whatever_denies_is_false_and_stays_what_was_answered(answer, auto
 
     async with open_engine(with_body(body), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        await engine.answer(await question_of(engine, ticket), answer)
-        await engine.answer(await question_of(engine, ticket), answer)
+        await engine.answer(await interrupt_of(engine, ticket), answer)
+        await engine.answer(await interrupt_of(engine, ticket), answer)
         assert await ticket.result() == [False, answer, False]
 
 
@@ -174,8 +174,8 @@ async def test_what_approves_is_true_and_confirms(answer, autojump_clock):
 
     async with open_engine(with_body(body), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        await engine.answer(await question_of(engine, ticket), answer)
-        await engine.answer(await question_of(engine, ticket), answer)
+        await engine.answer(await interrupt_of(engine, ticket), answer)
+        await engine.answer(await interrupt_of(engine, ticket), answer)
         assert await ticket.result() == [True, answer, True]
 
 
@@ -187,8 +187,8 @@ async def test_an_answer_that_is_no_yes_or_no_keeps_its_truth_and_confirms_nothi
 
     async with open_engine(with_body(body), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        await engine.answer(await question_of(engine, ticket), answer)
-        await engine.answer(await question_of(engine, ticket), answer)
+        await engine.answer(await interrupt_of(engine, ticket), answer)
+        await engine.answer(await interrupt_of(engine, ticket), answer)
         assert await ticket.result() == [True, answer, False]
 
 
@@ -222,10 +222,10 @@ async def test_nobodys_answer_confirms_nothing(autojump_clock):
         assert await (await engine.submit("work", handle="alice")).result() is False
 
 
-# What others see of a question.
+# What others see of an interrupt.
 
 
-async def test_an_open_question_stands_in_the_snapshot(autojump_clock):
+async def test_an_open_interrupt_stands_in_the_snapshot(autojump_clock):
     async def body(run: Run):
         await run.interrupt({"text": "may I?"}, timeout=60, key="permission")
 
@@ -235,42 +235,42 @@ async def test_an_open_question_stands_in_the_snapshot(autojump_clock):
         begun = 1000 + trio.current_time()
         ticket = await engine.submit("work", handle="alice")
         await settled()
-        [(_, question)] = await open_questions(engine)
-        assert (question.run, question.key, question.data) == (ticket.id, "permission", {"text": "may I?"})
-        assert (question.opened_at, question.deadline) == (begun, begun + 60)
+        [(_, interrupt)] = await open_interrupts(engine)
+        assert (interrupt.run, interrupt.key, interrupt.data) == (ticket.id, "permission", {"text": "may I?"})
+        assert (interrupt.opened_at, interrupt.deadline) == (begun, begun + 60)
         await ticket.result()
-        assert await open_questions(engine) == []
+        assert await open_interrupts(engine) == []
 
 
-async def test_a_question_without_a_time_out_has_no_deadline(autojump_clock):
+async def test_an_interrupt_without_a_time_out_has_no_deadline(autojump_clock):
     async def body(run: Run):
         return await run.interrupt("may I?", timeout=math.inf)
 
     async with open_engine(with_body(body, run_timeout=math.inf), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        question = await question_of(engine, ticket)
-        assert (await engine.snapshot()).interrupts[question].deadline is None
+        interrupt = await interrupt_of(engine, ticket)
+        assert (await engine.snapshot()).interrupts[interrupt].deadline is None
         await trio.sleep(100 * DAY)
-        await engine.answer(question, "late")
+        await engine.answer(interrupt, "late")
         assert await ticket.result() == "late"
 
 
 async def test_opening_and_answering_are_events_that_say_who_answered(autojump_clock):
     async with open_engine(with_body(ask), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        question = await question_of(engine, ticket)
-        await engine.answer(question, "yes", by="bob")
+        interrupt = await interrupt_of(engine, ticket)
+        await engine.answer(interrupt, "yes", by="bob")
         await ticket.result()
         history = await engine.history(ticket.id)
     opened = [event for event in history if isinstance(event, InterruptOpened)]
     closed = [event for event in history if isinstance(event, InterruptClosed)]
-    assert [(event.interrupt, event.data, event.by) for event in opened] == [(question, "may I?", "body")]
+    assert [(event.interrupt, event.data, event.by) for event in opened] == [(interrupt, "may I?", "body")]
     assert [(event.interrupt, event.outcome, event.answer, event.by) for event in closed] == [
-        (question, "answered", "yes", "bob")
+        (interrupt, "answered", "yes", "bob")
     ]
 
 
-async def test_questions_of_two_tasks_are_open_at_once_and_answered_each(autojump_clock):
+async def test_interrupts_of_two_tasks_are_open_at_once_and_answered_each(autojump_clock):
     async def body(run: Run):
         answers = {}
 
@@ -285,12 +285,12 @@ async def test_questions_of_two_tasks_are_open_at_once_and_answered_each(autojum
     async with open_engine(with_body(body), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         await settled()
-        for id, question in reversed(await open_questions(engine)):
-            await engine.answer(id, f"answer to {question.data}")
+        for id, interrupt in reversed(await open_interrupts(engine)):
+            await engine.answer(id, f"answer to {interrupt.data}")
         assert await ticket.result() == {"a": "answer to a?", "b": "answer to b?"}
 
 
-async def test_a_key_under_which_a_question_is_open_is_taken(autojump_clock):
+async def test_a_key_under_which_an_interrupt_is_open_is_taken(autojump_clock):
     async def body(run: Run):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run.interrupt, "first", 10, "same")
@@ -342,7 +342,7 @@ async def test_the_default_time_out_is_five_minutes(autojump_clock):
 
 
 @pytest.mark.parametrize("release_slot", [False, True])
-async def test_a_cancel_answers_the_open_questions_and_then_ends_the_body(release_slot, autojump_clock):
+async def test_a_cancel_answers_the_open_interrupts_and_then_ends_the_body(release_slot, autojump_clock):
     answers = []
 
     async def body(run: Run):
@@ -351,11 +351,11 @@ async def test_a_cancel_answers_the_open_questions_and_then_ends_the_body(releas
 
     async with open_engine(with_body(body), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        question = await question_of(engine, ticket)
+        interrupt = await interrupt_of(engine, ticket)
         await ticket.cancel(by="bob")
         with pytest.raises(RunCancelled):
             await ticket.result()
-        assert await engine.answer(question, "too late") == "already_resolved"
+        assert await engine.answer(interrupt, "too late") == "already_resolved"
         closed = [event for event in await engine.history(ticket.id) if isinstance(event, InterruptClosed)]
     assert answers == [{"approved": False, "reason": "cancelled"}]
     assert [(event.outcome, event.answer, event.by) for event in closed] == [
@@ -363,7 +363,7 @@ async def test_a_cancel_answers_the_open_questions_and_then_ends_the_body(releas
     ]
 
 
-async def test_a_question_asked_after_the_cancel_is_answered_at_once(autojump_clock):
+async def test_an_interrupt_asked_after_the_cancel_is_answered_at_once(autojump_clock):
     async def body(run: Run):
         await cancelling.wait()
         assert run.cancel_requested
@@ -395,10 +395,10 @@ async def test_leaving_the_engine_answers_with_shutdown(release_slot, autojump_c
         await settled()
         left = trio.current_time()
     assert answers == [{"approved": False, "reason": "shutdown"}] * 2
-    assert trio.current_time() == left + 1, "nobody waited for the questions to time out"
+    assert trio.current_time() == left + 1, "nobody waited for the interrupts to time out"
 
 
-async def test_the_end_of_a_run_closes_its_open_questions(autojump_clock):
+async def test_the_end_of_a_run_closes_its_open_interrupts(autojump_clock):
     async def body(run: Run):
         with trio.CancelScope(shield=True):
             await run.interrupt("may I?", timeout=1000)
@@ -407,14 +407,14 @@ async def test_the_end_of_a_run_closes_its_open_questions(autojump_clock):
         ticket = await engine.submit("work", handle="alice", deadline=60)
         await ticket.wait(100)  # it is abandoned at 70
         assert await status_of(engine, ticket) == "timed_out"
-        assert await open_questions(engine) == []
+        assert await open_interrupts(engine) == []
 
 
-# Withdrawn questions.
+# Withdrawn interrupts.
 
 
 @pytest.mark.parametrize("release_slot", [False, True])
-async def test_a_question_that_the_body_no_longer_waits_for_is_withdrawn(release_slot, autojump_clock):
+async def test_an_interrupt_that_the_body_no_longer_waits_for_is_withdrawn(release_slot, autojump_clock):
     async def body(run: Run):
         with trio.move_on_after(10):
             await run.interrupt("may I?", release_slot=release_slot)
@@ -423,15 +423,15 @@ async def test_a_question_that_the_body_no_longer_waits_for_is_withdrawn(release
 
     async with open_engine(with_body(body), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        question = await question_of(engine, ticket)
+        interrupt = await interrupt_of(engine, ticket)
         await trio.sleep(15)
-        assert await open_questions(engine) == []
+        assert await open_interrupts(engine) == []
         assert await status_of(engine, ticket) == "running"
-        assert await engine.answer(question, "too late") == "already_resolved"
+        assert await engine.answer(interrupt, "too late") == "already_resolved"
         assert await ticket.result() == "went on"
 
 
-async def test_a_withdrawn_question_can_be_asked_again_under_its_key(autojump_clock):
+async def test_a_withdrawn_interrupt_can_be_asked_again_under_its_key(autojump_clock):
     async def body(run: Run):
         with trio.move_on_after(10):
             await run.interrupt("first?", key="permission")
@@ -440,9 +440,9 @@ async def test_a_withdrawn_question_can_be_asked_again_under_its_key(autojump_cl
     async with open_engine(with_body(body), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         await trio.sleep(15)
-        question = await question_of(engine, ticket)
-        assert (await engine.snapshot()).interrupts[question].data == "second?"
-        await engine.answer(question, "yes")
+        interrupt = await interrupt_of(engine, ticket)
+        assert (await engine.snapshot()).interrupts[interrupt].data == "second?"
+        await engine.answer(interrupt, "yes")
         assert await ticket.result() == "yes"
 
 
@@ -458,13 +458,13 @@ async def test_an_answer_is_kept_for_the_next_attempt_that_asks_under_the_same_k
 
     async with open_engine(with_body(body, max_attempts=2), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        await engine.answer(await question_of(engine, ticket), "yes")
+        await engine.answer(await interrupt_of(engine, ticket), "yes")
         assert await ticket.result() == "yes"
         opened = [event for event in await engine.history(ticket.id) if isinstance(event, InterruptOpened)]
     assert len(opened) == 1, "people are asked once"
 
 
-async def test_without_a_key_the_number_of_the_question_is_its_key(autojump_clock):
+async def test_without_a_key_the_number_of_the_interrupt_is_its_key(autojump_clock):
     async def body(run: Run):
         answers = [await run.interrupt("first?"), await run.interrupt("second?")]
         if run.attempt == 1:
@@ -476,14 +476,14 @@ async def test_without_a_key_the_number_of_the_question_is_its_key(autojump_cloc
         asked = []
         for answer in ("1", "2", "3"):
             await trio.sleep(10)
-            question = await question_of(engine, ticket)
-            asked.append((await engine.snapshot()).interrupts[question].data)
-            await engine.answer(question, answer)
+            interrupt = await interrupt_of(engine, ticket)
+            asked.append((await engine.snapshot()).interrupts[interrupt].data)
+            await engine.answer(interrupt, answer)
         assert await ticket.result() == ["1", "2", "3"]
     assert asked == ["first?", "second?", "third?"]
 
 
-async def test_a_question_that_timed_out_is_asked_again_by_the_next_attempt(autojump_clock):
+async def test_an_interrupt_that_timed_out_is_asked_again_by_the_next_attempt(autojump_clock):
     async def body(run: Run):
         answer = await run.interrupt("may I?", timeout=10)
         if run.attempt == 1:
@@ -493,7 +493,7 @@ async def test_a_question_that_timed_out_is_asked_again_by_the_next_attempt(auto
     async with open_engine(with_body(body, max_attempts=2), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         await trio.sleep(15)
-        await engine.answer(await question_of(engine, ticket), "now")
+        await engine.answer(await interrupt_of(engine, ticket), "now")
         assert await ticket.result() == "now"
 
 
@@ -507,7 +507,7 @@ async def test_an_answer_given_to_none_is_kept_as_well(autojump_clock):
     async with open_engine(with_body(body, max_attempts=2, backoff=1), store="memory:") as engine:
         begun = trio.current_time()
         ticket = await engine.submit("work", handle="alice")
-        await engine.answer(await question_of(engine, ticket), None)
+        await engine.answer(await interrupt_of(engine, ticket), None)
         assert await ticket.result() == [None, 1]
 
 
@@ -517,7 +517,7 @@ async def test_kept_answers_are_those_of_the_same_run_only(autojump_clock):
 
     async with open_engine(with_body(body), store="memory:") as engine:
         first = await engine.submit("work", handle="alice")
-        await engine.answer(await question_of(engine, first), "yes")
+        await engine.answer(await interrupt_of(engine, first), "yes")
         await first.result()
         second = await engine.submit("work", handle="alice", kind="continue")
         assert await second.result() is None
@@ -526,14 +526,14 @@ async def test_kept_answers_are_those_of_the_same_run_only(autojump_clock):
 # Waiting without the slot.
 
 
-async def test_a_question_keeps_the_slot_unless_it_says_otherwise(autojump_clock):
+async def test_an_interrupt_keeps_the_slot_unless_it_says_otherwise(autojump_clock):
     async with open_engine(with_body(ask), store="memory:", max_concurrent=1) as engine:
         ticket = await engine.submit("work", handle="alice")
         other = await engine.submit("other", handle="bob")
-        question = await question_of(engine, ticket)
+        interrupt = await interrupt_of(engine, ticket)
         assert await status_of(engine, ticket) == "running"
         assert await status_of(engine, other) == "queued"
-        await engine.answer(question, "yes")
+        await engine.answer(interrupt, "yes")
         await ticket.result()
         await other.cancel()
 
@@ -545,14 +545,14 @@ async def test_release_slot_suspends_the_run_and_gives_its_slot_to_another(autoj
     async with open_engine(with_body(body), store="memory:", max_concurrent=1) as engine:
         ticket = await engine.submit("work", handle="alice")
         other = await engine.submit("other", handle="bob")
-        question = await question_of(engine, ticket)
+        interrupt = await interrupt_of(engine, ticket)
         run = await engine.get_run(ticket.id)
         assert (run.status, run.waiting_for) == ("suspended", "answer")
         assert await status_of(engine, other) == "running"
         snapshot = await engine.snapshot()
         assert snapshot.lanes["main"].executing == [other.id]
         assert snapshot.handles["alice"].active_run == ticket.id
-        await engine.answer(question, "yes")
+        await engine.answer(interrupt, "yes")
         await other.cancel()
         assert await ticket.result() == "yes"
 
@@ -569,7 +569,7 @@ async def test_after_a_released_wait_the_body_goes_on_only_with_a_slot(autojump_
     async with open_engine(with_body(body), store="memory:", max_concurrent=1) as engine:
         ticket = await engine.submit("work", handle="alice")
         other = await engine.submit("other", handle="bob")
-        await engine.answer(await question_of(engine, ticket), "yes")
+        await engine.answer(await interrupt_of(engine, ticket), "yes")
         await trio.sleep(100)
         assert await status_of(engine, ticket) == "suspended"
         assert went_on == []
@@ -578,7 +578,7 @@ async def test_after_a_released_wait_the_body_goes_on_only_with_a_slot(autojump_
     assert went_on == [100]
 
 
-async def test_a_withdrawn_question_gets_its_slot_back_before_the_body_goes_on(autojump_clock):
+async def test_a_withdrawn_interrupt_gets_its_slot_back_before_the_body_goes_on(autojump_clock):
     went_on = []
 
     async def body(run: Run):
@@ -591,7 +591,7 @@ async def test_a_withdrawn_question_gets_its_slot_back_before_the_body_goes_on(a
         ticket = await engine.submit("work", handle="alice")
         other = await engine.submit("other", handle="bob")
         await trio.sleep(60)
-        assert await open_questions(engine) == [], "nobody should answer it any more"
+        assert await open_interrupts(engine) == [], "nobody should answer it any more"
         assert went_on == []
         await other.cancel()
         await ticket.result()
@@ -626,9 +626,9 @@ async def test_a_week_without_the_slot_does_not_use_up_the_time_of_the_run(autoj
 
     async with open_engine(with_body(body, run_timeout=60), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        question = await question_of(engine, ticket)
+        interrupt = await interrupt_of(engine, ticket)
         await trio.sleep(7 * DAY)
-        await engine.answer(question, "at last")
+        await engine.answer(interrupt, "at last")
         assert await ticket.result() == "at last"
 
 
@@ -656,7 +656,7 @@ async def test_a_wait_without_the_slot_ends_at_the_deadline(autojump_clock):
         ticket = await engine.submit("work", handle="alice")
         with pytest.raises(RunTimedOut) as timed_out:
             await ticket.result()
-        assert await open_questions(engine) == []
+        assert await open_interrupts(engine) == []
     assert timed_out.value.run.reason == "deadline"
     assert trio.current_time() - begun == 7 * DAY
 
@@ -707,7 +707,7 @@ async def test_releasing_answers_are_kept_too_and_need_no_slot_given_up(autojump
 
     async with open_engine(with_body(body, max_attempts=2), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        await engine.answer(await question_of(engine, ticket), "yes")
+        await engine.answer(await interrupt_of(engine, ticket), "yes")
         assert await ticket.result() == "yes"
         history = await engine.history(ticket.id)
     waits = [e for e in history if e.type == "run_state_changed" and e.waiting_for == "answer"]

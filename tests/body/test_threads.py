@@ -133,8 +133,8 @@ async def test_it_asks_people(release_slot, mock_clock):
 
     async with open_engine(with_body(body), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
-        [question] = (await until(engine, lambda snapshot: snapshot.interrupts)).interrupts
-        assert await engine.answer(question, {"approved": True}) == "resolved"
+        [interrupt] = (await until(engine, lambda snapshot: snapshot.interrupts)).interrupts
+        assert await engine.answer(interrupt, {"approved": True}) == "resolved"
         assert await ticket.result() == {"approved": True}
 
 
@@ -158,12 +158,12 @@ async def test_it_asks_for_a_yes_or_no(mock_clock):
     async with open_engine(with_body(body), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         for answer in ({"approved": False}, {"approved": True}):
-            [question] = (await until(engine, lambda snapshot: snapshot.interrupts)).interrupts
-            await engine.answer(question, answer)
+            [interrupt] = (await until(engine, lambda snapshot: snapshot.interrupts)).interrupts
+            await engine.answer(interrupt, answer)
         assert await ticket.result() == [False, True]
 
 
-async def test_a_question_from_a_thread_times_out(mock_clock):
+async def test_an_interrupt_from_a_thread_times_out(mock_clock):
     def body(run: BlockingRun):
         return run.interrupt("may I?", timeout=60)
 

@@ -89,7 +89,7 @@ def test_progress_that_has_no_end_or_passes_it_is_drawn_as_far_as_it_can_be(
     assert ("" if done is None else str(done)) in told.drawn()[2]
 
 
-def test_an_open_question_is_shown_with_how_to_answer_it(told: Told):
+def test_an_open_interrupt_is_shown_with_how_to_answer_it(told: Told):
     told.run("a", "running")
     told.apply(InterruptOpened, **told.about("a"), interrupt="run-a.1", key="1", data="go on?", deadline=None)
     lines = told.drawn()

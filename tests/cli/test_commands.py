@@ -137,19 +137,19 @@ def test_runs_are_listed_newest_first_and_by_status(handle: str):
     assert second.endswith("ValueError: as it must")
 
 
-def test_a_question_is_shown_and_answered_by_its_id_or_by_who_asks(handle: str):
+def test_an_interrupt_is_shown_and_answered_by_its_id_or_by_who_asks(handle: str):
     run = said("submit", "asks", "-H", handle)
     [asked] = [line for line in _until_asked(run) if line.startswith("asks ")]
-    question = re.search(r"greenroom answer (\S+) …", asked)
-    assert question is not None
-    assert question[1] in said("state")
+    interrupt = re.search(r"greenroom answer (\S+) …", asked)
+    assert interrupt is not None
+    assert interrupt[1] in said("state")
     assert as_json("answer", handle, '{"approved": true}') == {"outcome": "resolved"}
     assert json.loads(said("watch", run)) == {"approved": True}
-    assert "not open any more" in refusal("answer", question[1], "yes")
+    assert "not open any more" in refusal("answer", interrupt[1], "yes")
     assert "no interrupt has this id" in refusal("answer", "nothing.1", "yes")
 
 
-def test_a_question_is_answered_by_its_key(handle: str):
+def test_an_interrupt_is_answered_by_its_key(handle: str):
     run = said("submit", "asks", "-H", handle)
     _until_asked(run)
     assert "no run or handle of this name has one open" in refusal("answer", handle, "1", "--key", "another")

@@ -208,7 +208,7 @@ def test_a_handle_with_an_active_run_refuses_a_second_one_unless_it_is_told_othe
     greenroom("cancel", first["run_id"])
 
 
-def test_an_approval_is_answered_like_any_question():
+def test_an_approval_is_answered_like_any_interrupt():
     published("approve", APPROVE)
     run = said("flow", "run", "approve", "--handle", "carol")
     with subprocess.Popen(

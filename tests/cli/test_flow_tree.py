@@ -161,7 +161,7 @@ def test_a_node_that_is_visited_again_begins_afresh_with_what_is_in_it(told: Tol
 
 def test_a_node_that_is_cancelled_is_done(told: Told):
     told.starts("paid", "wait_event")
-    told.ran("paid", "wait_event", status="canceled")
+    told.ran("paid", "wait_event", status="cancelled")
     assert told.drawn()[6] == "├─ ✕ paid  wait_event  2.0 s"
 
 

@@ -54,6 +54,8 @@ async def test_the_tarball_has_the_client_its_types_and_the_texts(tmp_path: Path
             content = tarball.extractfile(f"package/{name}")
             assert content is not None
             assert content.read() == (PACKAGE / name).read_bytes()
+    exported = json.loads((PACKAGE / "package.json").read_text(encoding="utf-8"))["exports"]["."]
+    assert exported == {"types": "./greenroom.d.ts", "default": "./greenroom.js"}
 
 
 @needs_npm

@@ -177,7 +177,7 @@ async def test_messages_reach_the_body(engine: RunEngine):
 
 
 @on_each
-async def test_questions_are_answered_once(engine: RunEngine):
+async def test_interrupts_are_answered_once(engine: RunEngine):
     ticket = await engine.submit("ask", handle="alice", params={})
     await running(engine, ticket)
     [interrupt] = (await engine.snapshot()).interrupts
@@ -224,7 +224,7 @@ async def test_a_handle_whose_runs_have_ended_has_no_active_run(engine: RunEngin
 
 
 @on_each
-async def test_a_question_may_be_given_by_its_run_and_key(engine: RunEngine):
+async def test_an_interrupt_may_be_given_by_its_run_and_key(engine: RunEngine):
     ticket = await engine.submit("ask twice", handle="alice", params={})
     await running(engine, ticket)
     assert await engine.answer("alice", "yes") == "not_found"  # which of the two?

@@ -168,7 +168,7 @@ async def signals(engine: Engine, run: str) -> None:
 
 
 async def answers(engine: Engine, run: str) -> None:
-    """As soon as there is a question."""
+    """As soon as there is an interrupt."""
     snapshot = await until(engine, lambda now: now.interrupts)
     for id in snapshot.interrupts:
         await engine.answer(id, True)

@@ -334,16 +334,16 @@ class Story:
         assert set(self._accepted[run.id]) <= self._took[run.id], "a message was lost"
         for key in ("1", "second"):
             answers = self._answers.get((run.id, key), [])
-            assert len(set(answers)) <= 1, "the same question has two answers"
-        questions = [
+            assert len(set(answers)) <= 1, "the same interrupt has two answers"
+        interrupts = [
             event
             for event in self._stored.values()
             if event["type"] == "interrupt_opened" and event["run"] == run.id
         ]
-        for question in questions:
-            if question["interrupt"] in self._resolved and run.id not in self._cancelled:
-                answer = self._resolved[question["interrupt"]]
-                assert set(self._answers[run.id, question["key"]]) == {answer}, "an answer was lost"
+        for interrupt in interrupts:
+            if interrupt["interrupt"] in self._resolved and run.id not in self._cancelled:
+                answer = self._resolved[interrupt["interrupt"]]
+                assert set(self._answers[run.id, interrupt["key"]]) == {answer}, "an answer was lost"
 
     def _check_files(self, runs: dict[str, RunRecord]) -> None:
         files: defaultdict[str, dict[str, bytes]] = defaultdict(dict)

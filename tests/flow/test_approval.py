@@ -1,4 +1,4 @@
-"""Nodes that wait for a decision: by an answer to the question that is open, or by a signal."""
+"""Nodes that wait for a decision: by an answer to the interrupt that is open, or by a signal."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ async def asking(
         yield engine, ticket
 
 
-async def question(engine: Engine) -> tuple[str, InterruptState]:
+async def interrupt(engine: Engine) -> tuple[str, InterruptState]:
     [(id, record)] = (await engine.snapshot()).interrupts.items()
     return id, record
 
 
 async def test_an_approval_is_shown_as_an_open_interrupt_and_holds_no_slot(autojump_clock: MockClock) -> None:
     async with asking() as (engine, ticket):
-        _, record = await question(engine)
+        _, record = await interrupt(engine)
         assert record.run == ticket.id
         assert record.data == {
             "node": "ask",
@@ -77,7 +77,7 @@ async def test_a_decision_is_the_output_and_names_the_action(
     autojump_clock: MockClock, said: Any, end: str, decision: Any, by: str
 ) -> None:
     async with asking() as (engine, ticket):
-        id, _ = await question(engine)
+        id, _ = await interrupt(engine)
         if by == "answer":
             assert await engine.answer(id, said) == "resolved"
         else:
@@ -93,22 +93,22 @@ async def test_a_decision_is_the_output_and_names_the_action(
 
 async def test_who_answers_with_null_has_not_agreed(autojump_clock: MockClock) -> None:
     async with asking() as (engine, ticket):
-        id, _ = await question(engine)
+        id, _ = await interrupt(engine)
         assert await engine.answer(id, None) == "resolved"
         done = await ended(engine, ticket)
         assert done.story == ["ask ok rejected", "rejected ok default"]
         assert done.result["decision"] is False
 
 
-async def test_a_signal_of_null_decides_nothing_and_the_same_question_stays_open(
+async def test_a_signal_of_null_decides_nothing_and_the_same_interrupt_stays_open(
     autojump_clock: MockClock,
 ) -> None:
     async with asking() as (engine, ticket):
-        before = await question(engine)
+        before = await interrupt(engine)
         await engine.signal(ticket.id, "approval", None)
         await trio.sleep(10)
         assert (await engine.get_run(ticket.id)).status == "suspended"
-        assert await question(engine) == before
+        assert await interrupt(engine) == before
         await engine.signal(ticket.id, "approval", True)
         assert "approved" in (await ended(engine, ticket)).result
 
@@ -131,7 +131,7 @@ async def test_a_decision_by_a_path_that_no_signal_reaches_is_answered_all_the_s
 ) -> None:
     ask = {**ASK, "params": {"approval_key": "$params.approval"}}
     async with asking(flow("ask:approved approved", ask=ask, **ENDS)) as (engine, ticket):
-        id, _ = await question(engine)
+        id, _ = await interrupt(engine)
         await engine.answer(id, True)
         done = await ended(engine, ticket)
         assert done.result == {"decision": True, "approved": {"x": 1}}
@@ -150,7 +150,7 @@ async def test_nobody_decides_in_time(autojump_clock: MockClock) -> None:
     late = {**ASK, "timeout_ms": 60_000, "on_timeout": "rejected"}
     async with asking(flow("ask:rejected rejected", ask=late, **ENDS)) as (engine, ticket):
         began = trio.current_time()
-        id, _ = await question(engine)
+        id, _ = await interrupt(engine)
         done = await ended(engine, ticket)
         assert round(trio.current_time() - began) == 60
         assert done.story == ["ask timeout rejected", "rejected ok default"]
@@ -161,13 +161,13 @@ async def test_nobody_decides_in_time(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("decided", [True, False])
-async def test_a_question_is_closed_when_the_walk_goes_on_without_an_answer(
+async def test_an_interrupt_is_closed_when_the_walk_goes_on_without_an_answer(
     autojump_clock: MockClock, decided: bool
 ) -> None:
     ask = {**ASK, "timeout_ms": 5000}
     timer = node("timer", params={"delay_ms": 60_000})
     async with asking(flow("ask:error t, ask:approved t", ask=ask, t=timer)) as (engine, ticket):
-        id, _ = await question(engine)
+        id, _ = await interrupt(engine)
         if decided:
             await engine.signal(ticket.id, "approval", True)
         await trio.sleep(10)
@@ -181,10 +181,10 @@ async def test_a_question_is_closed_when_the_walk_goes_on_without_an_answer(
 async def test_each_visit_asks_anew(autojump_clock: MockClock) -> None:
     again = flow("ask:again clear, clear ask", ask=ASK, clear=local("echo", "$params.nothing", "approval"))
     async with asking(again) as (engine, ticket):
-        first, _ = await question(engine)
+        first, _ = await interrupt(engine)
         await engine.answer(first, "again")
         await trio.sleep(1)
-        second, record = await question(engine)
+        second, record = await interrupt(engine)
         assert first != second
         assert record.run == ticket.id
         await engine.answer(second, True)
@@ -197,7 +197,7 @@ async def test_an_approval_within_a_subflow_is_decided_there(autojump_clock: Moc
     inner = flow("ask:approved approved", ask=ASK, **ENDS)
     for by in ("answer", "signal"):
         async with asking(flow("", sub=node("subflow", out="sub", subflow=inner))) as (engine, ticket):
-            id, record = await question(engine)
+            id, record = await interrupt(engine)
             assert record.data["node"] == "sub/ask"
             if by == "answer":
                 await engine.answer(id, True)
@@ -211,7 +211,7 @@ async def test_an_answer_that_has_no_place_is_an_error_of_the_node(autojump_cloc
     taken = local("echo", "$params.amount", "taken")
     ask = node("approval", params={"approval_key": "taken.deeper"}, on_error="later")
     async with asking(flow("taken ask, ask:later later", taken=taken, ask=ask, **ENDS)) as (engine, ticket):
-        id, _ = await question(engine)
+        id, _ = await interrupt(engine)
         assert await engine.answer(id, True) == "resolved"
         done = await ended(engine, ticket)
         assert done.story == ["taken ok default", "ask error later", "later ok default"]
@@ -223,7 +223,7 @@ async def test_an_answer_cannot_be_put_where_the_walk_keeps_its_own(
 ) -> None:
     ask = node("approval", params={})
     async with asking(flow("", ask=ask), {"approval_key": key}) as (engine, ticket):
-        id, _ = await question(engine)
+        id, _ = await interrupt(engine)
         await engine.answer(id, {"start": 0})
         done = await ended(engine, ticket)
         assert (done.rows[0].error or "").startswith("bad_params:")
@@ -240,19 +240,19 @@ async def test_an_approval_without_a_sound_path_is_an_error_of_the_node(
 
 @pytest.mark.parametrize("how", ["clean", "crash"])
 @pytest.mark.parametrize("by", ["answer", "signal"])
-async def test_the_same_question_is_open_after_a_restart(
+async def test_the_same_interrupt_is_open_after_a_restart(
     autojump_clock: MockClock, how: str, by: str
 ) -> None:
     lives = Lives(Calls().jobs)
     async with getattr(lives, how)() as engine:
         ticket = await start(engine, DECIDE, {"amount": 5})
         await until_waiting(engine, ticket)
-        id, record = await question(engine)
+        id, record = await interrupt(engine)
     async with lives.clean() as engine:
-        assert await question(engine) == (id, record)
+        assert await interrupt(engine) == (id, record)
         await engine.signal(ticket.id, "unrelated", 1)
         await trio.sleep(10)
-        assert await question(engine) == (id, record)
+        assert await interrupt(engine) == (id, record)
         if by == "answer":
             assert await engine.answer(id, True) == "resolved"
         else:

@@ -163,7 +163,7 @@ async def test_a_worker_that_is_gone_is_named_as_unreachable_and_the_other_one_d
         assert done == [{"done": "done"}] * 4
 
 
-async def test_a_cancel_closes_the_connection_and_leaves_one_canceled_node_run():
+async def test_a_cancel_closes_the_connection_and_leaves_one_cancelled_node_run():
     hung_up = trio.Event()
     called = trio.Event()
 
@@ -182,7 +182,7 @@ async def test_a_cancel_closes_the_connection_and_leaves_one_canceled_node_run()
             with pytest.raises(RunCancelled):
                 await ticket.result()
         [only] = await tries(engine, ticket)
-        assert (only.status, only.worker) == ("canceled", "w1")
+        assert (only.status, only.worker) == ("cancelled", "w1")
 
 
 async def test_a_late_result_of_a_lost_item_is_refused_and_the_next_taker_does_it(autojump_clock: Any):

@@ -44,35 +44,35 @@ def each(func: str, **fields: Any) -> Definition:
 
 
 CASES = [
-    Case("local", flow("a b", a=HANG, b=HANG), ["a canceled"]),
-    Case("second node", flow("a b", a=local("echo"), b=HANG), ["a ok default", "b canceled"]),
-    Case("http", flow("", a=node("executor", service="hang")), ["a canceled"]),
-    Case("queue", flow("", a=node("executor", service="hang", exec_type="queue")), ["a canceled"]),
+    Case("local", flow("a b", a=HANG, b=HANG), ["a cancelled"]),
+    Case("second node", flow("a b", a=local("echo"), b=HANG), ["a ok default", "b cancelled"]),
+    Case("http", flow("", a=node("executor", service="hang")), ["a cancelled"]),
+    Case("queue", flow("", a=node("executor", service="hang", exec_type="queue")), ["a cancelled"]),
     Case(
-        "wait before a try", flow("", a=local("fail", max_retries=1, wait_ms=1e6)), ["a error", "a canceled"]
+        "wait before a try", flow("", a=local("fail", max_retries=1, wait_ms=1e6)), ["a error", "a cancelled"]
     ),
-    Case("foreach", flow("", f=each("hang")), ["f[0] canceled"]),
-    Case("foreach at once", flow("", f=each("hang", **AT_ONCE)), [f"f[{n}] canceled" for n in range(3)]),
+    Case("foreach", flow("", f=each("hang")), ["f[0] cancelled"]),
+    Case("foreach at once", flow("", f=each("hang", **AT_ONCE)), [f"f[{n}] cancelled" for n in range(3)]),
     Case(
         "tries of items",
         flow("", f=each("fail", max_retries=1, wait_ms=1e6, **AT_ONCE)),
-        [f"f[{n}] {how}" for n in range(3) for how in ("canceled", "error")],
+        [f"f[{n}] {how}" for n in range(3) for how in ("cancelled", "error")],
     ),
     Case(
         "parallel",
         flow("", p=node("parallel", exec_type="local", parallel_services=["echo", "hang", "echo"])),
-        ["p[0] ok", "p[1] canceled"],
+        ["p[0] ok", "p[1] cancelled"],
     ),
-    Case("within a subflow", flow("", s=node("subflow", subflow=flow("", a=HANG))), ["s/a canceled"]),
-    Case("timer", flow("", t=TIMER), ["t canceled"], waits=True),
+    Case("within a subflow", flow("", s=node("subflow", subflow=flow("", a=HANG))), ["s/a cancelled"]),
+    Case("timer", flow("", t=TIMER), ["t cancelled"], waits=True),
     Case(
-        "wait_event", flow("", w=node("wait_event", params={"signal_key": "x"})), ["w canceled"], waits=True
+        "wait_event", flow("", w=node("wait_event", params={"signal_key": "x"})), ["w cancelled"], waits=True
     ),
-    Case("approval", flow("", a=node("approval", params={"approval_key": "x"})), ["a canceled"], waits=True),
+    Case("approval", flow("", a=node("approval", params={"approval_key": "x"})), ["a cancelled"], waits=True),
     Case(
         "timer within a subflow",
         flow("", s=node("subflow", subflow=flow("a t", a=local("echo"), t=TIMER))),
-        ["s/a ok default", "s/t canceled"],
+        ["s/a ok default", "s/t cancelled"],
         waits=True,
     ),
 ]
@@ -80,7 +80,7 @@ CASES = [
 
 @pytest.mark.usefixtures("each_store")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_a_cancel_leaves_canceled_node_runs_and_frees_the_handle(
+async def test_a_cancel_leaves_cancelled_node_runs_and_frees_the_handle(
     case: Case, autojump_clock: MockClock
 ) -> None:
     workers = Workers()
@@ -97,8 +97,8 @@ async def test_a_cancel_leaves_canceled_node_runs_and_frees_the_handle(
         assert wall_clock() - began < 1
         assert done.run.status == "cancelled"
         assert sorted(done.story) == sorted(case.left)
-        canceled = [row for row in done.rows if row.status == "canceled"]
-        assert all(row.finished_at == pytest.approx(began, abs=0.1) and row.last for row in canceled)
+        cancelled = [row for row in done.rows if row.status == "cancelled"]
+        assert all(row.finished_at == pytest.approx(began, abs=0.1) and row.last for row in cancelled)
         shown = [event for event in await engine.history(ticket.id) if isinstance(event, NodeRan)]
         assert [(event.node, event.branch, event.status) for event in shown] == [
             (row.node, row.branch, row.status) for row in done.rows
@@ -124,8 +124,8 @@ async def test_a_deadline_ends_it_too_and_leaves_a_node_run(case: Case, autojump
             await ticket.result()
         done = await ended(engine, ticket)
         assert done.run.reason == "deadline"
-        how = "timeout" if case.waits else "canceled"
-        assert sorted(done.story) == sorted(line.replace("canceled", how) for line in case.left)
+        how = "timeout" if case.waits else "cancelled"
+        assert sorted(done.story) == sorted(line.replace("cancelled", how) for line in case.left)
 
 
 async def test_only_time_that_it_executes_counts_for_its_run_timeout(autojump_clock: MockClock) -> None:
@@ -137,7 +137,7 @@ async def test_only_time_that_it_executes_counts_for_its_run_timeout(autojump_cl
         ticket = await start(engine, flow("a t, t b", **nodes), {"n": 8}, run_timeout=10)
         with pytest.raises(RunTimedOut):
             await ticket.result()
-        assert (await ended(engine, ticket)).story == ["a ok default", "t ok default", "b canceled"]
+        assert (await ended(engine, ticket)).story == ["a ok default", "t ok default", "b cancelled"]
 
 
 async def test_a_queued_flow_is_cancelled_without_a_node_run(autojump_clock: MockClock) -> None:
@@ -163,7 +163,7 @@ async def test_a_cancel_between_two_nodes_is_written_down_at_the_next(autojump_c
         await trio.sleep(1)
         await ticket.cancel()
         done = await ended(engine, ticket)
-        assert done.story == ["a ok default", "b canceled"]
+        assert done.story == ["a ok default", "b cancelled"]
         assert (await engine.flows.task(ticket.id)).shared == {"a": "done"}
 
 
@@ -187,7 +187,7 @@ async def test_a_batch_that_failed_before_does_not_hide_a_cancel(
         )
         await trio.sleep(1)
         await ticket.cancel()
-        assert (await ended(engine, ticket)).story[-2:] == ["a ok default", "b canceled"]
+        assert (await ended(engine, ticket)).story[-2:] == ["a ok default", "b cancelled"]
 
 
 async def test_a_flow_that_ignores_its_cancel_is_abandoned(autojump_clock: MockClock) -> None:
@@ -232,10 +232,10 @@ async def test_a_flow_that_waits_for_a_slot_after_a_restart_is_cancelled_with_a_
         await engine.cancel(ticket.id)
         done = await ended(engine, ticket.id)
         assert done.rows[: len(before)] == before
-        [canceled] = done.rows[len(before) :]
-        assert (canceled.status, canceled.branch) == ("canceled", None)
+        [cancelled] = done.rows[len(before) :]
+        assert (cancelled.status, cancelled.branch) == ("cancelled", None)
         # That a walk is within a subflow is stored with the first end of a node in there.
-        assert canceled.node == ("s" if case.name == "within a subflow" else case.at)
+        assert cancelled.node == ("s" if case.name == "within a subflow" else case.at)
 
 
 async def test_leaving_the_engine_is_no_cancel(autojump_clock: MockClock) -> None:
@@ -248,7 +248,7 @@ async def test_leaving_the_engine_is_no_cancel(autojump_clock: MockClock) -> Non
             await trio.sleep(5)
         async with lives.clean() as engine:
             rows = await engine.flows.node_runs(ticket.id)
-            assert not [line for line in story(rows) if "canceled" in line], case.name
+            assert not [line for line in story(rows) if "cancelled" in line], case.name
             await until_status(engine, ticket, "suspended" if case.waits else "running")
             await engine.cancel(ticket.id)
             await ended(engine, ticket.id)

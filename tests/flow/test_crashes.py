@@ -144,7 +144,7 @@ def outcome(done: Walked) -> Any:
     tries = [
         (row.node, row.visit, row.branch or "", row.attempt, row.status, row.output, row.error, row.action)
         for row in done.rows
-        if row.status != "canceled"
+        if row.status != "cancelled"
     ]
     run = done.run
     return run.status, run.result, run.error, sorted(tries, key=lambda one: one[:4])
@@ -175,7 +175,7 @@ async def walk_with_a_crash(
     done = await live(calls, Mortal(store.store), story)
     assert list(done.rows[: len(seen)]) == seen, "what was written down is gone"
     made = Counter(repr(input) for _, input in calls.made)
-    assert made <= whole - calls_of([row for row in seen if row.status != "canceled"]), "it was done again"
+    assert made <= whole - calls_of([row for row in seen if row.status != "cancelled"]), "it was done again"
     return outcome(done)
 
 

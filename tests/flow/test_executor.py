@@ -332,7 +332,7 @@ async def test_a_cancelled_flow_takes_its_work_back(autojump_clock: MockClock) -
         await trio.sleep(1)
         for ticket in (taken, untaken):
             await ticket.cancel()
-            assert (await ended(engine, ticket)).story == ["a canceled"]
+            assert (await ended(engine, ticket)).story == ["a cancelled"]
         assert (await engine.flows.node_runs(taken.id))[0].worker == "puller"
         with pytest.raises(Conflict):
             await engine.workers.extend(item.id, "puller")
@@ -421,7 +421,7 @@ async def test_a_script_that_takes_too_long_or_is_cancelled_is_ended() -> None:
             ticket = await start(engine, flow("", a={**forever, "timeout_ms": 1e6}), {"x": 5})
             await until_status(engine, ticket, "running")
             await ticket.cancel()
-            assert (await ended(engine, ticket)).story == ["a canceled"]
+            assert (await ended(engine, ticket)).story == ["a cancelled"]
 
 
 async def test_a_script_that_prints_without_end_is_ended() -> None:

@@ -113,7 +113,7 @@ async def test_fail_fast_cancels_those_that_are_in_flight(autojump_clock: MockCl
     done = await walked(each(**AT_ONCE), [2, 8, 3, 0, 6])
     assert trio.current_time() - began == pytest.approx(3, abs=0.1)
     assert done.result["out"] == [2, 0]
-    assert sorted(done.story[:5]) == ["f[0] ok", "f[1] canceled", "f[2] error", "f[3] ok", "f[4] canceled"]
+    assert sorted(done.story[:5]) == ["f[0] ok", "f[1] cancelled", "f[2] error", "f[3] ok", "f[4] cancelled"]
     assert done.story[5:] == ["f error error", "end ok default"]
 
 

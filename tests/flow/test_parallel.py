@@ -89,7 +89,7 @@ async def test_failures_count_as_the_strategy_says(
         if strategy == "fail_fast" and mode:
             ok = sorted(row.output for row in done.rows if row.branch is not None and row.status == "ok")
             assert sorted(out) == ok
-            assert done.of("p", "1")[0].status == "canceled"
+            assert done.of("p", "1")[0].status == "cancelled"
         else:
             assert out == (concurrent if mode else sequential)
         assert done.of("p")[0].status == ("error" if strategy == "fail_fast" else "ok")

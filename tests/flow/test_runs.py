@@ -158,7 +158,7 @@ async def test_a_waiting_flow_keeps_its_handle(autojump_clock: MockClock) -> Non
         queued = await engine.flows.start("flow", handle="h", on_conflict="queue")
         replacing = await engine.flows.start("flow", handle="h", on_conflict="replace")
         done = await ended(engine, ticket)
-        assert (done.run.status, done.run.reason, done.story) == ("cancelled", "replaced", ["t canceled"])
+        assert (done.run.status, done.run.reason, done.story) == ("cancelled", "replaced", ["t cancelled"])
         assert (await ended(engine, replacing)).result == {"b": {"x": 1}}
         assert (await ended(engine, queued)).result == {"b": {"x": 1}}
         ends = [(await engine.get_run(run.id)).ended_at or 0 for run in (replacing, queued)]

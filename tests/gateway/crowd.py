@@ -165,8 +165,8 @@ class Client:
             record = self._state.runs.get(run)
             if record is None or record.ended:  # the end of one that is not among the latest was missed
                 return
-            for id, question in self._state.interrupts.items():
-                if question.run == run and id not in answered:
+            for id, interrupt in self._state.interrupts.items():
+                if interrupt.run == run and id not in answered:
                     answered.add(id)
                     await self._post("answer", interrupt_id=id, data={"approved": True})
             self._take(await self._hear())

@@ -146,26 +146,26 @@ async def test_inject_without_a_run_is_refused(both):
     assert refused.value.code == "no_active_run"
 
 
-async def test_answer_resolves_a_question(both):
+async def test_answer_resolves_an_interrupt(both):
     home, command = both
     ticket = await home.engine.submit("ask", handle="alice", params={})
     asked = await until(home.engine, lambda now: now.interrupts)
-    [question] = asked.interrupts
-    assert (await command("answer", interrupt_id=question, data={"approved": True}))["outcome"] == "resolved"
+    [interrupt] = asked.interrupts
+    assert (await command("answer", interrupt_id=interrupt, data={"approved": True}))["outcome"] == "resolved"
     assert await ticket.result() == {"approved": True}
-    assert (await command("answer", interrupt_id=question, data=1))["outcome"] == "already_resolved"
+    assert (await command("answer", interrupt_id=interrupt, data=1))["outcome"] == "already_resolved"
     assert (await command("answer", interrupt_id="x.1", data=1))["outcome"] == "not_found"
 
 
 async def test_a_handle_stands_for_its_active_run(both):
     home, command = both
     ticket = await home.engine.submit("ask", handle="team/alice", params={})
-    [question] = (await until(home.engine, lambda now: now.interrupts)).interrupts.values()
+    [interrupt] = (await until(home.engine, lambda now: now.interrupts)).interrupts.values()
     assert (await command("get_run", run_id="team/alice"))["run"]["id"] == ticket.id
     assert (await command("history", run_id="team/alice"))["events"][0]["run"] == ticket.id
     said = await command("answer", interrupt_id="team/alice", data="no", key="another")
     assert said["outcome"] == "not_found"
-    said = await command("answer", interrupt_id="team/alice", data="yes", key=question.key)
+    said = await command("answer", interrupt_id="team/alice", data="yes", key=interrupt.key)
     assert said["outcome"] == "resolved"
     assert await ticket.result() == "yes"
     for type, fields in (

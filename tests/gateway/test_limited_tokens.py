@@ -129,7 +129,7 @@ async def test_a_file_that_others_may_read_or_change_is_refused_and_the_old_toke
 
 async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens):
     theirs = await home.engine.submit("ask", handle="bob/1", params={})
-    [question] = (await until(home.engine, lambda now: now.interrupts)).interrupts
+    [interrupt] = (await until(home.engine, lambda now: now.interrupts)).interrupts
     async with home.socket(headers=header(tokens, "alice")) as talk:
         for id in (theirs.id, "0" * 32):
             no_run = f'not_found: no run has the id "{id}"'
@@ -143,7 +143,7 @@ async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens)
             said = await refusal(talk, "inject", run_or_handle=id, message=1)
             assert said.startswith("forbidden: this token is limited to the handles alice, alice/*, and ")
             assert said.endswith(f'"{id}" is none of them')
-        for id in (question, f"{'0' * 32}.x"):
+        for id in (interrupt, f"{'0' * 32}.x"):
             assert (await talk.call("answer", interrupt_id=id, data=1))["outcome"] == "not_found"
     run = await home.engine.get_run(theirs.id)
     assert (run.status, len((await home.engine.snapshot()).interrupts)) == ("running", 1)

@@ -132,7 +132,7 @@ async def test_a_resumable_run_that_waits_stays_suspended(autojump_clock, store,
     assert (await stored(store, ticket)).status == "suspended"
 
 
-async def test_an_open_question_is_answered_with_shutdown_and_the_body_may_finish(
+async def test_an_open_interrupt_is_answered_with_shutdown_and_the_body_may_finish(
     autojump_clock, store, jobs
 ):
     @jobs.job("asks")
@@ -150,7 +150,7 @@ async def test_an_open_question_is_answered_with_shutdown_and_the_body_may_finis
     assert trio.current_time() == pytest.approx(1)
 
 
-async def test_a_question_that_is_asked_without_a_slot_is_closed_by_the_shutdown_too(
+async def test_an_interrupt_that_is_asked_without_a_slot_is_closed_by_the_shutdown_too(
     autojump_clock, store, jobs
 ):
     @jobs.job("asks")

@@ -406,10 +406,10 @@ def test_a_draft_is_shown_until_it_changes() -> None:
     assert story.projection.snapshot().handles == {}
 
 
-# Questions and the engine.
+# Interrupts and the engine.
 
 
-def test_an_open_question_is_shown_until_it_is_closed() -> None:
+def test_an_open_interrupt_is_shown_until_it_is_closed() -> None:
     story = Story()
     story.create("a", 1)
     about = story.about("a")

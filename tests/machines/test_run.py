@@ -23,7 +23,7 @@ from greenroom.actors.messages import (
 from greenroom.actors.run.body_messages import Flag, Resume, Suspend
 from greenroom.actors.run.errands import ErrandDone
 from greenroom.actors.run.execution import BodyEnded, Returned
-from greenroom.actors.run.pause import Pause, Question
+from greenroom.actors.run.pause import AwaitedInterrupt, Pause
 from greenroom.persistence.store import Checkpoint, WakesAt
 from greenroom.protocol.errors import Conflict
 from greenroom.protocol.events import InterruptOpened
@@ -388,9 +388,9 @@ def test_what_a_pause_remembers_is_committed_with_it() -> None:
     assert run.remembered() == [WakesAt(run.id, WALL + 1, run.submission.terms), memo]
 
 
-def test_a_question_can_be_open_while_there_is_no_body() -> None:
+def test_an_interrupt_can_be_open_while_there_is_no_body() -> None:
     run = executing("swim")
-    run.pauses(Pause("answer", question=Question("key", {"ok": "?"})))
+    run.pauses(Pause("answer", interrupt=AwaitedInterrupt("key", {"ok": "?"})))
     (opened, _) = run.changed()
     assert isinstance(opened, InterruptOpened)
     assert (opened.key, opened.data, opened.deadline) == ("key", {"ok": "?"}, None)

@@ -328,7 +328,7 @@ def test_an_abandoned_body_is_waited_for_no_more() -> None:
     assert waited == [run.execution]
 
 
-def test_a_question_of_an_abandoned_body_fails() -> None:
+def test_an_interrupt_of_an_abandoned_body_fails() -> None:
     run = executing("swim")
     asked = Ask({}, math.inf, "key", False, Reply(), Reply())
     run.give(asked)

@@ -26,7 +26,7 @@ from greenroom.actors.run.body_messages import Ask, Resume, Save, Suspend
 from greenroom.actors.run.machine import TimeHasCome
 from greenroom.actors.run.pause import Pause, Signal
 from greenroom.actors.run.restore import ChildrenEnded
-from greenroom.persistence.store import Checkpoint, Deaths, FileGivenUp, Question, Terms, WakesAt
+from greenroom.persistence.store import Checkpoint, Deaths, FileGivenUp, StoredInterrupt, Terms, WakesAt
 from greenroom.protocol.errors import NotInteractive
 from greenroom.protocol.events import InterruptClosed
 from greenroom.protocol.states import Status
@@ -35,10 +35,10 @@ from .driving import WALL, Driver, after_restart, answer, executing, record_of, 
 from .making import Written
 
 
-def question(number: int, **fields: Any) -> Question:
-    """A question that is stored."""
+def interrupt(number: int, **fields: Any) -> StoredInterrupt:
+    """An interrupt that is stored."""
     named = {"key": f"key{number}", "data": "?", "opened_at": WALL, "deadline": WALL + 300} | fields
-    return Question(f"r.{number}", "r", **named)
+    return StoredInterrupt(f"r.{number}", "r", **named)
 
 
 def suspended(waiting_for: str, job: str = "swim", **fields: Any) -> Driver:
@@ -122,7 +122,7 @@ def test_a_run_that_took_three_processes_with_it_has_failed(deaths, status) -> N
 
 @pytest.mark.parametrize(("deaths", "status"), [(2, Status.SUSPENDED), (3, Status.FAILED)])
 def test_a_run_that_waited_in_its_body_when_three_processes_died_has_failed(deaths, status) -> None:
-    run = suspended("answer", deaths=deaths - 1, new_deaths=deaths, questions=[question(1)])
+    run = suspended("answer", deaths=deaths - 1, new_deaths=deaths, interrupts=[interrupt(1)])
     assert run.status is status
     if status is Status.FAILED:
         assert run.record.reason == "killed"
@@ -155,8 +155,8 @@ def test_the_children_of_a_run_that_executed_are_cancelled_if_its_next_body_does
     assert run.supervisor()[-1].run == "child"
 
 
-def test_open_questions_of_a_body_that_executed_are_closed() -> None:
-    run = recovered(record_of(Status.RUNNING, "swim"), "swim", questions=[question(1)])
+def test_open_interrupts_of_a_body_that_executed_are_closed() -> None:
+    run = recovered(record_of(Status.RUNNING, "swim"), "swim", interrupts=[interrupt(1)])
     (closed, _) = run.changed()
     assert isinstance(closed, InterruptClosed)
     assert (closed.outcome, closed.by) == ("ended", "engine")
@@ -317,9 +317,9 @@ def test_a_run_that_stood_in_its_lane_stands_there_again() -> None:
 
 
 def test_a_run_that_waited_for_an_answer_waits_on_until_it_comes() -> None:
-    run = suspended("answer", questions=[question(1)], wakes_at=WALL + 5)
+    run = suspended("answer", interrupts=[interrupt(1)], wakes_at=WALL + 5)
     assert run.supervisor() == [Recovered()]
-    assert run.machine.deadline() == 300.0  # of the question, and not of the wait
+    assert run.machine.deadline() == 300.0  # of the interrupt, and not of the wait
     assert run.give(AnswerInterrupt("r", "r.1", "yes", "ann", Reply())) == "resolved"
     assert run.supervisor() == [Enter("r", 1, False, False)]
     run.start()
@@ -327,12 +327,12 @@ def test_a_run_that_waited_for_an_answer_waits_on_until_it_comes() -> None:
 
 
 def test_a_flow_that_waited_for_an_answer_waits_no_longer_than_it_wanted() -> None:
-    run = suspended("answer", "flow", questions=[question(1, deadline=None)], wakes_at=WALL + 5)
+    run = suspended("answer", "flow", interrupts=[interrupt(1, deadline=None)], wakes_at=WALL + 5)
     assert run.machine.deadline() == 5.0
 
 
 def test_a_run_whose_answer_has_come_already_goes_on() -> None:
-    run = suspended("answer", questions=[question(1, outcome="answered", answer="yes")])
+    run = suspended("answer", interrupts=[interrupt(1, outcome="answered", answer="yes")])
     assert run.supervisor() == [Enter("r", 1, False, False), Recovered()]
     run.start()
     assert run.body.answers == {"key1": "yes"}
@@ -341,11 +341,11 @@ def test_a_run_whose_answer_has_come_already_goes_on() -> None:
 def test_answers_that_are_spent_or_denied_are_not_given_again() -> None:
     run = suspended(
         "slot",
-        questions=[
-            question(1, outcome="answered", answer=1, spent=True),
-            question(2, outcome="cancelled", answer=2),
-            question(3, outcome="timed_out"),
-            question(4, outcome="answered", answer=4),
+        interrupts=[
+            interrupt(1, outcome="answered", answer=1, spent=True),
+            interrupt(2, outcome="cancelled", answer=2),
+            interrupt(3, outcome="timed_out"),
+            interrupt(4, outcome="answered", answer=4),
         ],
     )
     run.start()
@@ -357,42 +357,42 @@ def test_answers_that_are_spent_or_denied_are_not_given_again() -> None:
     assert run.changed()[-1].interrupt == "r.5"
 
 
-def test_of_the_questions_under_one_key_the_last_counts() -> None:
+def test_of_the_interrupts_under_one_key_the_last_counts() -> None:
     run = suspended(
         "answer",
-        questions=[
-            question(10, key="key", outcome="answered", answer=10),
-            question(9, key="key", data="older?"),
+        interrupts=[
+            interrupt(10, key="key", outcome="answered", answer=10),
+            interrupt(9, key="key", data="older?"),
         ],
     )
     assert run.machine.state.answers()["key"].answer == 10
     assert not run.machine.state.interrupts.any_open()
     other = suspended(
         "answer",
-        questions=[question(9, key="key", outcome="answered", answer=9), question(10, key="key")],
+        interrupts=[interrupt(9, key="key", outcome="answered", answer=9), interrupt(10, key="key")],
     )
     assert dict(other.machine.state.answers()) == {}
     assert other.machine.state.interrupts.any_open()
 
 
-def test_a_question_has_no_more_time_after_a_restart_than_it_was_given() -> None:
-    run = suspended("answer", questions=[question(1, opened_at=WALL + 100, deadline=WALL + 130)])
+def test_an_interrupt_has_no_more_time_after_a_restart_than_it_was_given() -> None:
+    run = suspended("answer", interrupts=[interrupt(1, opened_at=WALL + 100, deadline=WALL + 130)])
     assert run.machine.deadline() == 30.0
-    later = suspended("answer", questions=[question(1, opened_at=WALL - 100, deadline=WALL + 130)])
+    later = suspended("answer", interrupts=[interrupt(1, opened_at=WALL - 100, deadline=WALL + 130)])
     assert later.machine.deadline() == 130.0
-    endless = suspended("answer", questions=[question(1, deadline=None)])
+    endless = suspended("answer", interrupts=[interrupt(1, deadline=None)])
     assert endless.machine.deadline() == math.inf
 
 
-def test_the_time_of_a_question_is_counted_from_the_restart() -> None:
+def test_the_time_of_an_interrupt_is_counted_from_the_restart() -> None:
     run = recovered(
-        record_of(Status.SUSPENDED, "swim", waiting_for="answer"), "swim", questions=[question(1)], now=50.0
+        record_of(Status.SUSPENDED, "swim", waiting_for="answer"), "swim", interrupts=[interrupt(1)], now=50.0
     )
     assert run.machine.deadline() == 300.0
 
 
 def test_a_body_asks_on_what_was_open_before_the_restart() -> None:
-    run = suspended("time", wakes_at=WALL + 5, questions=[question(1)])
+    run = suspended("time", wakes_at=WALL + 5, interrupts=[interrupt(1)])
     run.at(5)
     run.start()
     run.changed()
@@ -594,7 +594,7 @@ def test_a_body_that_was_told_to_end_before_the_lease_was_lost_ends_as_it_was_to
     assert (run.status, run.record.reason) == (Status.CANCELLED, "user")
 
 
-def test_questions_of_a_body_that_was_lost_are_closed_if_it_executed() -> None:
+def test_interrupts_of_a_body_that_was_lost_are_closed_if_it_executed() -> None:
     run = executing("swim")
     run.give(Ask("?", 60, "key", False, Reply(), Reply()))
     run.changed()
@@ -651,7 +651,7 @@ def test_a_run_whose_body_was_lost_while_it_waited_for_its_children_waits_for_th
     assert run.supervisor()[-1].run == "child"
 
 
-def test_a_question_of_a_body_that_was_lost_while_it_waited_is_asked_on_by_the_next_one() -> None:
+def test_an_interrupt_of_a_body_that_was_lost_while_it_waited_is_asked_on_by_the_next_one() -> None:
     run = executing("swim")
     run.give(Ask("?", 60, "key", True, Reply(), Reply()))
     lapse(run)

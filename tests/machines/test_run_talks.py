@@ -1,4 +1,4 @@
-"""What a body and its run say to each other: questions and answers, messages, signals, checkpoints."""
+"""What a body and its run say to each other: interrupts and answers, messages, signals, checkpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from greenroom.actors.engine.suspends import Suspended
 from greenroom.actors.messages import AnswerInterrupt, Cancel, Enter, Inject, Left, SendSignal
 from greenroom.actors.run.body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
 from greenroom.actors.run.message_gate import MAX_MESSAGES, MessageGate
-from greenroom.actors.run.pause import Message, Pause, Question, Signal
+from greenroom.actors.run.pause import AwaitedInterrupt, Message, Pause, Signal
 from greenroom.persistence.store import AnswersSpent, Checkpoint, MessagesTaken
 from greenroom.protocol.errors import (
     Compacting,
@@ -59,7 +59,7 @@ def save(run: Driver, value: Any = 1, attempt: int = 1) -> Any:
 
 
 def closed(run: Driver) -> list[tuple[str, str, Any, str]]:
-    """The questions that were closed since the last time: which, how, with which answer and by whom."""
+    """The interrupts that were closed since the last time: which, how, with which answer and by whom."""
     return [
         (event.interrupt.rpartition(".")[2], event.outcome, event.answer, event.by)
         for event in run.changed()
@@ -74,10 +74,10 @@ def tried_again(run: Driver) -> None:
     run.start()
 
 
-# Questions.
+# Interrupts.
 
 
-def test_a_question_is_open_until_it_is_answered() -> None:
+def test_an_interrupt_is_open_until_it_is_answered() -> None:
     run = executing()
     asked = asks(run, data={"really": "?"})
     (opened,) = run.changed()
@@ -92,7 +92,7 @@ def test_a_question_is_open_until_it_is_answered() -> None:
     assert run.machine.deadline() == math.inf
 
 
-def test_a_question_can_be_open_without_end() -> None:
+def test_an_interrupt_can_be_open_without_end() -> None:
     run = executing()
     asks(run, timeout=math.inf)
     (opened,) = run.changed()
@@ -100,7 +100,7 @@ def test_a_question_can_be_open_without_end() -> None:
     assert run.machine.deadline() == math.inf
 
 
-def test_an_answered_question_is_not_answered_again_and_one_that_was_never_asked_not_at_all() -> None:
+def test_an_answered_interrupt_is_not_answered_again_and_one_that_was_never_asked_not_at_all() -> None:
     run = executing()
     asks(run, "one")
     asks(run, "two")
@@ -113,7 +113,7 @@ def test_an_answered_question_is_not_answered_again_and_one_that_was_never_asked
     assert answers(run, 1) == "already_resolved"
 
 
-def test_a_question_that_nobody_answers_times_out() -> None:
+def test_an_interrupt_that_nobody_answers_times_out() -> None:
     run = executing()
     late, early = asks(run, "late", timeout=9), asks(run, "early", timeout=3)
     run.changed()
@@ -136,7 +136,7 @@ def test_the_same_key_is_not_asked_under_twice_at_a_time() -> None:
     assert 'asks under key "key" already' in str(refused)
 
 
-def test_a_question_that_outlasts_the_run_is_refused() -> None:
+def test_an_interrupt_that_outlasts_the_run_is_refused() -> None:
     run = executing(run_timeout=10.0)
     run.at(4)
     refused = answer(asks(run, timeout=6).reply)
@@ -148,7 +148,7 @@ def test_a_question_that_outlasts_the_run_is_refused() -> None:
     assert answer(asks(run, "released", timeout=60, release=True).reply) is True
 
 
-def test_a_question_can_be_waited_for_without_the_slot() -> None:
+def test_an_interrupt_can_be_waited_for_without_the_slot() -> None:
     run = executing()
     asked = asks(run, release=True)
     assert answer(asked.reply) is True
@@ -168,7 +168,7 @@ def test_a_body_that_waits_without_its_slot_asks_only_such_as_need_none() -> Non
     assert answer(asks(run).reply) is False
 
 
-def test_a_body_that_waits_no_longer_withdraws_its_question() -> None:
+def test_a_body_that_waits_no_longer_withdraws_its_interrupt() -> None:
     run = executing()
     asks(run)
     run.changed()
@@ -179,7 +179,7 @@ def test_a_body_that_waits_no_longer_withdraws_its_question() -> None:
     assert closed(run) == []
 
 
-def test_a_question_is_not_withdrawn_when_the_engine_ends_and_is_when_its_body_is_cancelled() -> None:
+def test_an_interrupt_is_not_withdrawn_when_the_engine_ends_and_is_when_its_body_is_cancelled() -> None:
     run = executing("swim")
     asks(run, release=True)
     run.changed()
@@ -283,7 +283,7 @@ def test_an_answer_is_kept_for_a_body_that_asks_the_same_again() -> None:
     assert run.changed() == []
 
 
-def test_other_data_under_the_same_key_is_another_question(caplog) -> None:
+def test_other_data_under_the_same_key_is_another_interrupt(caplog) -> None:
     run = executing("retry")
     asks(run, data={"a": 1})
     answers(run)
@@ -297,7 +297,7 @@ def test_other_data_under_the_same_key_is_another_question(caplog) -> None:
     assert "key" not in run.body.answers
 
 
-def test_a_fresh_question_warns_of_nothing(caplog) -> None:
+def test_a_fresh_interrupt_warns_of_nothing(caplog) -> None:
     asks(executing())
     assert caplog.text == ""
 
@@ -323,7 +323,7 @@ def test_a_checkpoint_spends_the_answers_given_before_it() -> None:
     assert run.remembered()[1:] == [AnswersSpent(run.id, (f"{run.id}.2",))]
 
 
-def test_a_timed_out_question_is_spent_with_the_next_checkpoint_too() -> None:
+def test_a_timed_out_interrupt_is_spent_with_the_next_checkpoint_too() -> None:
     run = executing()
     asks(run, timeout=3)
     run.at(3)
@@ -358,9 +358,9 @@ def test_a_checkpoint_of_a_run_without_a_body_is_not_taken() -> None:
     assert run.remembered() == abandoned.remembered() == []
 
 
-def test_a_question_without_a_body_is_answered_for_the_next_one() -> None:
+def test_an_interrupt_without_a_body_is_answered_for_the_next_one() -> None:
     run = executing("swim")
-    run.pauses(Pause("answer", question=Question("key", "?")))
+    run.pauses(Pause("answer", interrupt=AwaitedInterrupt("key", "?")))
     run.supervisor()
     assert answers(run, data="yes") == "resolved"
     assert run.supervisor() == [Enter(run.id, 1, False, False)]
@@ -368,31 +368,31 @@ def test_a_question_without_a_body_is_answered_for_the_next_one() -> None:
     assert run.body.answers == {"key": "yes"}
     run.changed()
     run.pauses(
-        Pause("answer", question=Question("key", "?"))
+        Pause("answer", interrupt=AwaitedInterrupt("key", "?"))
     )  # it is answered, so there is nothing to wait for
     assert [event.type for event in run.changed()] == ["run_state_changed"]
     assert run.supervisor() == [Left(run.id, 0), Enter(run.id, 1, False, False)]
 
 
-def test_a_question_that_is_open_without_a_body_is_opened_once() -> None:
+def test_an_interrupt_that_is_open_without_a_body_is_opened_once() -> None:
     run = executing("swim")
-    run.pauses(Pause("answer", WALL + 5, question=Question("key", "?"), within=5))
+    run.pauses(Pause("answer", WALL + 5, interrupt=AwaitedInterrupt("key", "?"), within=5))
     run.at(5)
     run.start()
     run.changed()
-    run.pauses(Pause("answer", question=Question("key", "?")))
+    run.pauses(Pause("answer", interrupt=AwaitedInterrupt("key", "?")))
     assert [event.type for event in run.changed()] == ["run_state_changed"]
 
 
 def test_one_that_is_open_without_a_body_does_not_time_out_by_itself() -> None:
     run = executing("swim")
-    run.pauses(Pause("answer", question=Question("key", "?")))
+    run.pauses(Pause("answer", interrupt=AwaitedInterrupt("key", "?")))
     assert run.machine.deadline() == math.inf
 
 
-def test_a_body_takes_over_a_question_that_is_open_without_one() -> None:
+def test_a_body_takes_over_an_interrupt_that_is_open_without_one() -> None:
     run = executing("swim")
-    run.pauses(Pause("answer", WALL + 5, question=Question("key", "?"), within=5))
+    run.pauses(Pause("answer", WALL + 5, interrupt=AwaitedInterrupt("key", "?"), within=5))
     run.at(5)
     run.start()
     run.changed()
@@ -403,9 +403,9 @@ def test_a_body_takes_over_a_question_that_is_open_without_one() -> None:
     assert answer(asked.answer) == "!"
 
 
-def test_a_body_can_take_over_such_a_question_without_its_slot() -> None:
+def test_a_body_can_take_over_such_an_interrupt_without_its_slot() -> None:
     run = executing("swim")
-    run.pauses(Pause("answer", WALL + 5, question=Question("key", "?"), within=5))
+    run.pauses(Pause("answer", WALL + 5, interrupt=AwaitedInterrupt("key", "?"), within=5))
     run.at(5)
     run.start()
     assert answer(asks(run, data="?", release=True).reply) is True
@@ -414,7 +414,7 @@ def test_a_body_can_take_over_such_a_question_without_its_slot() -> None:
 
 def test_a_body_that_asks_with_other_data_withdraws_what_is_open_under_its_key(caplog) -> None:
     run = executing("swim")
-    run.pauses(Pause("answer", WALL + 5, question=Question("key", "?"), within=5))
+    run.pauses(Pause("answer", WALL + 5, interrupt=AwaitedInterrupt("key", "?"), within=5))
     run.at(5)
     run.start()
     run.changed()
@@ -427,7 +427,7 @@ def test_a_body_that_asks_with_other_data_withdraws_what_is_open_under_its_key(c
 
 def test_a_checkpoint_withdraws_what_no_body_waits_for() -> None:
     run = executing("swim")
-    run.pauses(Pause("answer", WALL + 5, question=Question("key", "?"), within=5))
+    run.pauses(Pause("answer", WALL + 5, interrupt=AwaitedInterrupt("key", "?"), within=5))
     run.at(5)
     run.start()
     asks(run, "other")
@@ -438,7 +438,7 @@ def test_a_checkpoint_withdraws_what_no_body_waits_for() -> None:
     assert answers(run, 1) == "already_resolved"
 
 
-def test_a_question_that_times_out_without_a_body_is_answered_with_nothing() -> None:
+def test_an_interrupt_that_times_out_without_a_body_is_answered_with_nothing() -> None:
     run = executing("swim")
     asks(run, timeout=9, release=True)
     run.execution.lapse("the lease is lost")
@@ -453,7 +453,7 @@ def test_a_question_that_times_out_without_a_body_is_answered_with_nothing() -> 
     assert answer(asked.answer) is None
 
 
-def test_a_machine_that_was_suspended_leaves_questions_less_time() -> None:
+def test_a_machine_that_was_suspended_leaves_interrupts_less_time() -> None:
     run = executing()
     asks(run, timeout=9)
     run.give(Suspended(5.0))

@@ -218,7 +218,7 @@ async def answer_against_time_out(world: World, race: Race) -> str:
 
 
 @pytest.mark.usefixtures("prompt_disk")
-def test_an_answer_against_the_time_out_of_the_question():
+def test_an_answer_against_the_time_out_of_the_interrupt():
     walked(answer_against_time_out, "succeeded yes; resolved", "succeeded None; already_resolved")
 
 

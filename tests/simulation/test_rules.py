@@ -16,8 +16,8 @@ from greenroom.persistence.store import (
     FileFinished,
     FilesDoomed,
     MessagesTaken,
-    Question,
     Stored,
+    StoredInterrupt,
     StoredRun,
     Terms,
 )
@@ -160,10 +160,10 @@ def stored_run(run: ModelRun) -> StoredRun:
         created_at=0.0,
         updated_at=0.0,
     )
-    questions = [Question(id, run.id, key, None, 0.0, None) for id, key in run.questions.items()]
+    interrupts = [StoredInterrupt(id, run.id, key, None, 0.0, None) for id, key in run.interrupts.items()]
     messages = list(run.messages.items())
     return StoredRun(
-        record, Terms(), None, run.doomed, messages, questions, [], deaths=run.deaths, tried=run.tried
+        record, Terms(), None, run.doomed, messages, interrupts, [], deaths=run.deaths, tried=run.tried
     )
 
 
@@ -374,7 +374,7 @@ def a_generation_that_jumps(story: Story) -> None:
     story.tell(LaneChanged, lane="side", limit=1, generation=2)
 
 
-def a_question_that_is_answered_twice(story: Story) -> None:
+def an_interrupt_that_is_answered_twice(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
     story.tell(InterruptOpened, **story.of("a"), interrupt="a.1", key="1", data=None, deadline=None)
@@ -382,7 +382,7 @@ def a_question_that_is_answered_twice(story: Story) -> None:
         story.tell(InterruptClosed, **story.of("a"), interrupt="a.1", outcome="answered", answer=1)
 
 
-def a_question_whose_answer_is_kept(story: Story) -> None:
+def an_interrupt_whose_answer_is_kept(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
     for interrupt in ("a.1", "a.2"):
@@ -390,7 +390,7 @@ def a_question_whose_answer_is_kept(story: Story) -> None:
         story.tell(InterruptClosed, **story.of("a"), interrupt=interrupt, outcome="answered", answer=1)
 
 
-def an_answer_that_belongs_to_another_question(story: Story) -> None:
+def an_answer_that_belongs_to_another_interrupt(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
     story.rules.replays.asks("a", (0, 0))
@@ -403,7 +403,7 @@ def an_answer_that_belongs_to_another_question(story: Story) -> None:
     story.rules.replays.was_answered("a", (1, 0), "yes")
 
 
-def a_question_that_is_asked_again_although_it_was_answered(story: Story) -> None:
+def an_interrupt_that_is_asked_again_although_it_was_answered(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
     for id, key in (("a.1", "1"), ("a.2", "2")):
@@ -434,7 +434,7 @@ def the_result_of_a_child_that_another_call_had(story: Story) -> None:
     story.rules.replays.was_charged("a", (1, 0), "b")
 
 
-def a_question_that_is_left_open(story: Story) -> None:
+def an_interrupt_that_is_left_open(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
     story.tell(InterruptOpened, **story.of("a"), interrupt="a.1", key="1", data=None, deadline=None)
@@ -704,13 +704,13 @@ BROKEN = {
     a_place_that_was_drawn_before: "were drawn before",
     a_resumed_run_with_another_place: "no retry that needs a place",
     a_generation_that_jumps: "the generation was 0",
-    a_question_that_is_answered_twice: "the question is not open",
-    a_question_whose_answer_is_kept: "the answer is kept",
-    an_answer_that_belongs_to_another_question: "answers another question",
-    a_question_that_is_asked_again_although_it_was_answered: "it was answered already",
+    an_interrupt_that_is_answered_twice: "the interrupt is not open",
+    an_interrupt_whose_answer_is_kept: "the answer is kept",
+    an_answer_that_belongs_to_another_interrupt: "answers another interrupt",
+    an_interrupt_that_is_asked_again_although_it_was_answered: "it was answered already",
     a_call_for_which_two_children_succeed: "has succeeded for the same call",
     the_result_of_a_child_that_another_call_had: "was given the result of b",
-    a_question_that_is_left_open: "questions are left open",
+    an_interrupt_that_is_left_open: "interrupts are left open",
     a_cancel_in_post_processing: "takes no cancel now",
     a_message_for_a_job_that_does_not_stream: "only while it streams",
     a_message_that_is_taken_twice: "but none waits",

@@ -15,11 +15,11 @@ from greenroom.persistence.store import (
     FileGivenUp,
     FilesDoomed,
     MessagesTaken,
-    Question,
     Requested,
     Retention,
     RunQuery,
     RunWrite,
+    StoredInterrupt,
     StoredRequest,
     StoredRun,
     Terms,
@@ -99,16 +99,16 @@ async def test_a_pending_run_comes_back_with_all_that_it_needs(place: Place) -> 
     store = place.store()
     stored = await store.open("", 1, NOW)
     [pending] = stored.pending
-    pending.questions.sort(key=lambda question: question.id)
+    pending.interrupts.sort(key=lambda interrupt: interrupt.id)
     assert pending == StoredRun(
         record=story.runs["r1"],
         terms=terms,
         wakes_at=NOW + 5.125,
         files_doomed=True,
         messages=[(message, {"text": "hello"})],
-        questions=[
-            Question("r1.1", "r1", "1", {"ask": "?"}, NOW, NOW + 60, "answered", {"approved": True}),
-            Question("r1.2", "r1", "two", None, NOW, None),
+        interrupts=[
+            StoredInterrupt("r1.1", "r1", "1", {"ask": "?"}, NOW, NOW + 60, "answered", {"approved": True}),
+            StoredInterrupt("r1.2", "r1", "two", None, NOW, None),
         ],
         files=["a/b.jpg"],
     )
@@ -177,7 +177,7 @@ async def test_a_checkpoint_keeps_its_counts_and_spends_the_answers_before_it(pl
     store = place.store()
     [pending] = (await store.open("", 1, NOW)).pending
     try:
-        kept = {question.id: question for question in pending.questions}
+        kept = {interrupt.id: interrupt for interrupt in pending.interrupts}
         assert [kept[f"r1.{n}"].spent for n in (1, 2)] == [True, False]
         assert kept["r1.2"].answer == 2
         closed = await store.closed_interrupt("r1.1")
@@ -187,7 +187,7 @@ async def test_a_checkpoint_keeps_its_counts_and_spends_the_answers_before_it(pl
         await store.close()
 
 
-async def test_how_a_question_was_closed_can_be_asked_as_long_as_its_run_is_kept(place: Place) -> None:
+async def test_how_an_interrupt_was_closed_can_be_asked_as_long_as_its_run_is_kept(place: Place) -> None:
     async with opened(place) as story:
         await story.tell(*every_kind("r1"))
     async with opened(place) as again:
@@ -198,7 +198,7 @@ async def test_how_a_question_was_closed_can_be_asked_as_long_as_its_run_is_kept
         assert await again.store.closed_interrupt("r1.3") is None
 
 
-async def test_a_question_may_be_asked_and_closed_in_one_batch(place: Place) -> None:
+async def test_an_interrupt_may_be_asked_and_closed_in_one_batch(place: Place) -> None:
     async with opened(place) as story:
         await story.tell(*every_kind("r1"))
         assert await story.store.closed_interrupt("r1.1") is not None
@@ -372,7 +372,7 @@ async def test_whether_a_batch_is_committed_can_be_asked(place: Place) -> None:
         assert await story.store.committed(batch)
 
 
-async def test_whether_a_batch_is_committed_is_no_question_for_a_store_that_went_on_without_it(
+async def test_whether_a_batch_is_committed_is_no_interrupt_for_a_store_that_went_on_without_it(
     sql_place: Place,
 ) -> None:
     async with opened(sql_place) as story:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from greenroom.persistence.flows import (
     WorkerGone,
     WorkerRow,
 )
+from greenroom.persistence.sqlstore import SqlStore
 from greenroom.persistence.store import (
     Batch,
     Checkpoint,
@@ -204,6 +208,21 @@ async def test_a_walk_comes_back_with_its_state_and_all_its_node_runs(place: Pla
         assert said == [*["run_state_changed"] * 2, "node_started", "node_ran", "node_ran"]
         await step(again, node_run("r1", 3), "{}")
         assert len(await again.store.node_runs("r1")) == 3
+
+
+async def test_a_node_run_that_version_0_1_wrote_as_canceled_is_read_as_cancelled(tmp_path: Path) -> None:
+    file = tmp_path / "greenroom.db"
+    place = Place("sqlite", lambda: SqlStore(f"sqlite:///{file}"))
+    async with opened(place) as story:
+        await begin_flow(story, "r1")
+        await step(story, node_run("r1", 1, status="cancelled", output={"status": "cancelled"}), "{}")
+    with closing(sqlite3.connect(file)) as connection, connection:
+        [[record]] = connection.execute("SELECT record FROM node_runs").fetchall()
+        old = record.replace('"status":"cancelled"', '"status":"canceled"')
+        connection.execute("UPDATE node_runs SET record = ?", [old])
+    async with opened(place) as again:
+        [row] = await again.store.node_runs("r1")
+        assert row == node_run("r1", 1, status="cancelled", output={"status": "canceled"}), "values are kept"
 
 
 async def test_node_runs_that_came_after_the_state_are_given_with_it_in_order(place: Place) -> None:

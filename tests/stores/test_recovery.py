@@ -490,41 +490,41 @@ def opened(lives: Lives) -> list[str]:
     return [event.interrupt for event in lives.seen if isinstance(event, InterruptOpened)]
 
 
-async def test_a_question_stays_open_over_a_crash_and_can_be_answered_after_it(
+async def test_an_interrupt_stays_open_over_a_crash_and_can_be_answered_after_it(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
     asking(diary, release_slot=True)
     async with lives.crash(diary.jobs) as engine:
         run = await engine.submit("asks", handle="h")
-        [question] = (await wait_for(engine, run, "suspended")).interrupts
+        [interrupt] = (await wait_for(engine, run, "suspended")).interrupts
     diary.hold = False
     async with lives.clean(diary.jobs) as engine:
-        assert list((await engine.snapshot()).interrupts) == [question]
-        assert await engine.answer(question, {"approved": True}) == "resolved"
+        assert list((await engine.snapshot()).interrupts) == [interrupt]
+        assert await engine.answer(interrupt, {"approved": True}) == "resolved"
         assert (await ended(engine, run)).result == [{"approved": True}]
-        assert await engine.answer(question, {"approved": False}) == "already_resolved"
-    assert opened(lives) == [question], "the same question is not asked twice"
+        assert await engine.answer(interrupt, {"approved": False}) == "already_resolved"
+    assert opened(lives) == [interrupt], "the same interrupt is not asked twice"
     assert len(diary.begun) == 2
 
 
-async def test_a_question_stays_open_over_a_clean_stop_and_can_be_answered_after_it(
+async def test_an_interrupt_stays_open_over_a_clean_stop_and_can_be_answered_after_it(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
     asking(diary, release_slot=True)
     async with lives.clean(diary.jobs) as engine:
         run = await engine.submit("asks", handle="h")
-        [question] = (await wait_for(engine, run, "suspended")).interrupts
+        [interrupt] = (await wait_for(engine, run, "suspended")).interrupts
     diary.hold = False
     async with lives.clean(diary.jobs) as engine:
-        assert list((await engine.snapshot()).interrupts) == [question]
-        assert await engine.answer(question, "yes") == "resolved"
+        assert list((await engine.snapshot()).interrupts) == [interrupt]
+        assert await engine.answer(interrupt, "yes") == "resolved"
         assert (await ended(engine, run)).result == ["yes"]
-    assert opened(lives) == [question]
+    assert opened(lives) == [interrupt]
 
 
-async def test_a_question_times_out_when_it_would_have_without_the_restart(
+async def test_an_interrupt_times_out_when_it_would_have_without_the_restart(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
@@ -557,7 +557,7 @@ async def test_an_answer_is_kept_for_a_body_that_asks_again(lives: Lives, clock:
         assert (await engine.snapshot()).interrupts == {}
 
 
-async def test_a_question_that_timed_out_is_not_asked_again_after_two_restarts(
+async def test_an_interrupt_that_timed_out_is_not_asked_again_after_two_restarts(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
@@ -580,12 +580,12 @@ async def test_an_answer_given_while_there_is_no_slot_is_kept_over_another_resta
     asking(diary, release_slot=True)
     async with lives.crash(diary.jobs) as engine:
         run = await engine.submit("asks", handle="h")
-        [question] = (await wait_for(engine, run, "suspended")).interrupts
+        [interrupt] = (await wait_for(engine, run, "suspended")).interrupts
     async with lives.crash(diary.jobs, max_concurrent=0) as engine:
-        assert await engine.answer(question, "yes") == "resolved"
+        assert await engine.answer(interrupt, "yes") == "resolved"
     diary.hold = False
     async with lives.clean(diary.jobs, max_concurrent=1) as engine:
-        assert await engine.answer(question, "no") == "already_resolved"
+        assert await engine.answer(interrupt, "no") == "already_resolved"
         assert (await ended(engine, run)).result == ["yes"]
     assert len(opened(lives)) == 1
 

@@ -28,10 +28,10 @@ def lives(place: Place, tmp_path: Path) -> Lives:
 
 
 async def until_asked(engine: Any, data: Any) -> str:
-    """Wait until a question with this data is open; returns its id."""
+    """Wait until an interrupt with this data is open; returns its id."""
 
     def asked(now: Any) -> list[str]:
-        return [id for id, question in now.interrupts.items() if question.data == data]
+        return [id for id, interrupt in now.interrupts.items() if interrupt.data == data]
 
     return asked(await wait_until(engine, asked))[0]
 
@@ -44,14 +44,14 @@ def outcomes(lives: Lives) -> list[str]:
     return [event.outcome for event in lives.seen if isinstance(event, InterruptClosed)]
 
 
-# Questions.
+# Interrupts.
 
 
 @pytest.mark.parametrize("leave", ["crash", "clean"])
 @pytest.mark.parametrize("release_slot", [False, True])
 @pytest.mark.parametrize("data", [["delete A", "delete PRODUCTION"], ["delete?", "delete?"]])
 @pytest.mark.parametrize("key", [None, "permission"])
-async def test_an_answer_from_before_a_checkpoint_is_not_given_to_a_question_after_it(
+async def test_an_answer_from_before_a_checkpoint_is_not_given_to_an_interrupt_after_it(
     lives: Lives, clock: Clock, leave: str, release_slot: bool, data: list[str], key: str | None
 ) -> None:
     jobs, deleted = Jobs(), []
@@ -71,9 +71,9 @@ async def test_an_answer_from_before_a_checkpoint_is_not_given_to_a_question_aft
         await until_asked(engine, data[1])
     async with lives.clean(jobs) as engine:
         await wait_until(engine, lambda now: now.runs[run.id].status in ("running", "suspended"))
-        question = await until_asked(engine, data[1])
+        interrupt = await until_asked(engine, data[1])
         assert deleted == [0]
-        assert await engine.answer(question, "no") == "resolved"
+        assert await engine.answer(interrupt, "no") == "resolved"
         await ended(engine, run)
     assert deleted == [0]
 
@@ -148,7 +148,9 @@ async def test_what_is_asked_about_one_message_is_never_answered_for_another(
         await engine.cancel(run.id)
 
 
-async def test_a_question_after_the_checkpoint_of_a_message_is_asked_once(lives: Lives, clock: Clock) -> None:
+async def test_an_interrupt_after_the_checkpoint_of_a_message_is_asked_once(
+    lives: Lives, clock: Clock
+) -> None:
     jobs = Jobs()
 
     @jobs.job("asks", resumable=True)
@@ -161,9 +163,9 @@ async def test_a_question_after_the_checkpoint_of_a_message_is_asked_once(lives:
         run = await engine.submit("asks", handle="h")
         await wait_for(engine, run, "running")
         await engine.inject("h", "A")
-        question = await until_asked(engine, "really?")
+        interrupt = await until_asked(engine, "really?")
     async with lives.clean(jobs) as engine:
-        await engine.answer(question, "yes")
+        await engine.answer(interrupt, "yes")
         assert (await ended(engine, run)).result == ["A", "yes"]
     assert opened(lives) == ["really?"]
 
@@ -192,15 +194,15 @@ async def test_what_a_body_waits_for_when_it_is_stopped_is_the_same_after_a_chec
 
     async with lives.clean(jobs) as engine:
         run = await engine.submit("parent", handle="h")
-        question = await until_asked(engine, "really?")
+        interrupt = await until_asked(engine, "really?")
     async with lives.clean(jobs) as engine:
-        await engine.answer(question, "yes")
+        await engine.answer(interrupt, "yes")
         assert (await ended(engine, run)).result == "yes"
     assert opened(lives) == ["really?"]
     assert len(set(begun)) == (waits_for == "a child")
 
 
-async def test_a_question_in_flight_is_asked_once_and_its_answer_is_kept_over_restarts(
+async def test_an_interrupt_in_flight_is_asked_once_and_its_answer_is_kept_over_restarts(
     lives: Lives, clock: Clock
 ) -> None:
     jobs, hold = Jobs(), [True]
@@ -234,7 +236,7 @@ async def test_a_question_in_flight_is_asked_once_and_its_answer_is_kept_over_re
 
 @pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("data", [("delete A", "delete B"), ({"delete": 1}, {"delete": True})])
-async def test_other_data_under_the_same_key_is_another_question_and_the_stored_one_is_withdrawn(
+async def test_other_data_under_the_same_key_is_another_interrupt_and_the_stored_one_is_withdrawn(
     lives: Lives, clock: Clock, answered: bool, data: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     jobs, life = Jobs(), [1]
@@ -248,21 +250,21 @@ async def test_other_data_under_the_same_key_is_another_question_and_the_stored_
 
     async with lives.clean(jobs) as engine:
         run = await engine.submit("asks", handle="h")
-        question = await until_asked(engine, data[0])
+        interrupt = await until_asked(engine, data[0])
         if answered:
-            await engine.answer(question, "one")
+            await engine.answer(interrupt, "one")
             await wait_until(engine, lambda now: not now.interrupts)
     life[0] = 2
     with caplog.at_level(logging.WARNING, "greenroom"):
         async with lives.clean(jobs) as engine:
-            now = await wait_until(engine, lambda now: set(now.interrupts) - {question})
+            now = await wait_until(engine, lambda now: set(now.interrupts) - {interrupt})
             [other] = now.interrupts
             assert now.interrupts[other].data == data[1]
-            assert await engine.answer(question, "again") == "already_resolved"
+            assert await engine.answer(interrupt, "again") == "already_resolved"
             await engine.answer(other, "two")
             assert (await ended(engine, run)).result == "two"
     assert [
-        record for record in caplog.records if "withdrawn" in record.message and question in record.message
+        record for record in caplog.records if "withdrawn" in record.message and interrupt in record.message
     ]
     assert outcomes(lives) == ["answered" if answered else "withdrawn", "answered"]
 
@@ -281,16 +283,16 @@ async def test_what_the_next_body_does_not_ask_again_is_withdrawn_at_its_checkpo
 
     async with lives.clean(jobs) as engine:
         run = await engine.submit("asks", handle="h")
-        question = await until_asked(engine, "first")
+        interrupt = await until_asked(engine, "first")
     life[0] = 2
     async with lives.clean(jobs) as engine:
         await wait_until(engine, lambda now: not now.interrupts)
-        assert await engine.answer(question, "yes") == "already_resolved"
+        assert await engine.answer(interrupt, "yes") == "already_resolved"
         await engine.cancel(run.id)
     assert outcomes(lives) == ["withdrawn"]
 
 
-async def test_a_question_that_was_open_when_another_task_saved_a_checkpoint_is_asked_once(
+async def test_an_interrupt_that_was_open_when_another_task_saved_a_checkpoint_is_asked_once(
     lives: Lives, clock: Clock
 ) -> None:
     jobs, saved = Jobs(), []
@@ -335,9 +337,9 @@ async def test_a_run_that_continues_does_not_count_from_the_checkpoint_of_anothe
         for kind in ("start", "continue"):
             run = await engine.submit("asks", handle="h", kind=kind)
             for n, data in enumerate(("first", "second", "third"), 1):
-                question = await until_asked(engine, data)
-                assert (await engine.snapshot()).interrupts[question].key == str(n)
-                await engine.answer(question, n)
+                interrupt = await until_asked(engine, data)
+                assert (await engine.snapshot()).interrupts[interrupt].key == str(n)
+                await engine.answer(interrupt, n)
             assert (await ended(engine, run)).result == [1, 2, 3]
 
 

@@ -76,7 +76,7 @@ async def it_goes_on(url: str) -> None:
     assert (suspended.record.id, suspended.record.status) == ("r1", Status.SUSPENDED)
     assert (suspended.wakes_at, suspended.files) == (NOW + 60.5, ["c.txt"])
     assert suspended.messages == [(10, {"text": "hello"})]
-    assert sorted(question.id for question in suspended.questions) == ["r1.1", "r1.2"]
+    assert sorted(interrupt.id for interrupt in suspended.interrupts) == ["r1.1", "r1.2"]
     assert (queued.record.handle, queued.record.params) == ("Ünïcödé 漢字", [True, None, 0.5])
     assert stored.requests == [StoredRequest("once", "r1", "f" * 32, None)]
     assert (stored.flows, stored.versions, stored.workers) == ([], [], [])

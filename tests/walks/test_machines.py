@@ -222,7 +222,7 @@ def test_two_answers_and_the_end_of_the_body():
         "None and already_resolved",
         "None and not_found",
         "None and resolved",
-        "already_resolved and already_resolved",  # the body returned, and its question was withdrawn
+        "already_resolved and already_resolved",  # the body returned, and its interrupt was withdrawn
         "already_resolved and not_found",
         "already_resolved and resolved",
         "not_found and not_found",

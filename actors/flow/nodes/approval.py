@@ -12,7 +12,7 @@ from ....protocol.errors import Invalid
 from ....protocol.flow.model import Approval
 from ....protocol.flow.paths import Path, parse_path, parse_target
 from ....protocol.values import copied
-from ...run.pause import Pause, Question
+from ...run.pause import AwaitedInterrupt, Pause
 from ..node_context import Done, NodeContext, text
 
 
@@ -22,20 +22,20 @@ async def approval(context: NodeContext[Approval]) -> Done | Pause:
         path = parse_path(text(context, "approval_key"))
     except (Invalid, ValueError) as error:
         return context.failed("bad_params", str(error))
-    question = f"{context.path}:{context.number}"
+    interrupt = f"{context.path}:{context.number}"
     since = context.waited_since("ap")
     try:
-        decision = _decision(context, path, question)
+        decision = _decision(context, path, interrupt)
     except Invalid as error:  # there is no place for the answer
         return context.failed("bad_params", error.message)
     if decision is not None:
-        context.walk.body.withdraw(question)
+        context.walk.body.withdraw(interrupt)
         action = context.node.post.action(decision, context.scope) or _as_action(decision)
         return context.ok(copied(decision), action=action)
     timeout_ms = context.node.timeout_ms
     until = None if timeout_ms is None else since + timeout_ms / 1000
     if until is not None and context.is_over(until):
-        context.walk.body.withdraw(question)
+        context.walk.body.withdraw(interrupt)
         return context.failed("timeout", f"nobody decided in {until - since:g} s")
     asked = {
         "node": context.path,
@@ -44,15 +44,17 @@ async def approval(context: NodeContext[Approval]) -> Done | Pause:
         "params": context.params,
     }
     key = path.text if path.root == "shared" else None  # a part of the input may come from anywhere
-    return context.pause("answer", since=since, until=until, key=key, question=Question(question, asked))
+    return context.pause(
+        "answer", since=since, until=until, key=key, interrupt=AwaitedInterrupt(interrupt, asked)
+    )
 
 
-def _decision(context: NodeContext[Approval], path: Path, question: str) -> Any:
-    """What was decided. An answer to the question is put where a signal would have put it."""
+def _decision(context: NodeContext[Approval], path: Path, interrupt: str) -> Any:
+    """What was decided. An answer to the interrupt is put where a signal would have put it."""
     decision = path.get(context.scope)
     answers = context.walk.body.answers
-    if decision is None and question in answers:
-        decision = False if answers[question] is None else copied(answers[question])
+    if decision is None and interrupt in answers:
+        decision = False if answers[interrupt] is None else copied(answers[interrupt])
         if path.root == "shared":
             parse_target(path.text).set(context.frame.shared, decision)
     return decision

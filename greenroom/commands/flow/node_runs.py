@@ -10,7 +10,7 @@ from ...gateway.client.interface import RunFlows
 from ...protocol.flow.records import NodeRun
 from ..output import brief, clean, console, table, took
 
-_STYLES = {"ok": "green", "error": "bold red", "timeout": "bold red", "canceled": "bright_black"}
+_STYLES = {"ok": "green", "error": "bold red", "timeout": "bold red", "cancelled": "bright_black"}
 _SHORT = 60
 """How much of an output is shown on a terminal."""
 

@@ -185,7 +185,7 @@ def show(server: Server, run: str) -> None:
         id = await find_last_run(client, run)
         task, rows = await client.flows.task(id), await all_node_runs(client.flows, id)
         asked = (await client.snapshot()).interrupts
-        return task, rows, {key: question.data for key, question in asked.items() if question.run == id}
+        return task, rows, {key: interrupt.data for key, interrupt in asked.items() if interrupt.run == id}
 
     task, rows, asked = server.ask(talk)
     if server.as_json:
@@ -210,8 +210,8 @@ def show(server: Server, run: str) -> None:
         shown["error"] = found.error
     shown["steps"] = task.steps
     shown["shared"] = task.shared
-    for id, question in asked.items():
-        shown["asks"] = f"{brief(question)}  (greenroom answer {id} …)"
+    for id, interrupt in asked.items():
+        shown["asks"] = f"{brief(interrupt)}  (greenroom answer {id} …)"
     fields(shown)
     show_node_runs(rows)
 

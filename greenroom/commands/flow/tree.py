@@ -123,7 +123,7 @@ class FlowTree:
         if event.branch is not None:
             node.branches.pop(event.branch, None)  # what ended last stands last
             node.branches[event.branch] = ended
-        elif event.action is not None or event.status == "canceled" or node.kind in _WAITING:
+        elif event.action is not None or event.status == "cancelled" or node.kind in _WAITING:
             node.status, node.action, node.ended_at, node.last = event.status, event.action, event.at, ended
             node.failed.pop(event.attempt, None)
         else:

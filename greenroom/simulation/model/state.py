@@ -42,10 +42,10 @@ class ModelRun:
         self.restored = False  # by a restart, and has not executed since
         self.superseded = False  # a newer run came to replace the one that this one came to replace
         self.flags = {"interactive": False, "streaming": False, "compacting": False}
-        self.asked: list[str] = []  # all questions that it has ever asked
-        self.questions: dict[str, str] = {}  # the open ones: their keys
+        self.asked: list[str] = []  # all interrupts that it has ever asked
+        self.interrupts: dict[str, str] = {}  # the open ones: their keys
         self.answers: dict[str, Any] = {}  # by key; those since the last checkpoint
-        self.data: dict[str, Any] = {}  # of all questions
+        self.data: dict[str, Any] = {}  # of all interrupts
         self.messages: dict[int, Any] = {}  # those that its body has not taken: by seq
         self.deaths = 0  # processes that died while they executed it, as far as that is kept
         self.tried = False  # since the last of them

@@ -155,7 +155,7 @@ class ObservationRules:
         if waits_for != run.reason:
             return False
         if waits_for == "answer":
-            return not run.questions
+            return not run.interrupts
         if waits_for == "child":
             return (run.called or run.restored) and not self._model.children(run.id)
         if waits_for == "message" and run.messages:
@@ -276,14 +276,14 @@ class ObservationRules:
         wanted = {id: run for id, run in model.runs.items() if _is_wanted(run, filter)}
         queues = model.queues()
         pending = {id for id in model.pending if id in wanted}
-        questions = {question for id in pending for question in wanted[id].questions}
+        interrupts = {interrupt for id in pending for interrupt in wanted[id].interrupts}
         pairs: list[tuple[str, Any, Any]] = [
             ("pending runs", {id for id, run in snapshot.runs.items() if not run.ended}, pending),
             ("unwanted runs", snapshot.runs.keys() - wanted.keys(), set()),
             ("executing", snapshot.engine.executing, sum(run.id in wanted for run in model.holders())),
             ("limit", snapshot.engine.max_concurrent, model.max_concurrent),
             ("draining", snapshot.engine.draining, model.draining[-1][1]),
-            ("questions", set(snapshot.interrupts), questions),
+            ("interrupts", set(snapshot.interrupts), interrupts),
         ]
         if len(wanted) <= KEPT_ENDED_RUNS:
             pairs.append(("runs", snapshot.runs.keys(), wanted.keys()))

@@ -204,8 +204,8 @@ def _both(stored: StoredRun, run: ModelRun) -> tuple[tuple[Any, ...], tuple[Any,
     record = stored.record
     is_stored = (record.status, record.reason, record.attempt, record.place, record.params, record.handle)
     expected = (run.status, run.reason, run.attempt, run.place, run.params, run.handle)
-    questions = {question.id: question.key for question in stored.questions if question.outcome is None}
+    interrupts = {interrupt.id: interrupt.key for interrupt in stored.interrupts if interrupt.outcome is None}
     return (
-        (*is_stored, stored.deaths, stored.tried, stored.files_doomed, dict(stored.messages), questions),
-        (*expected, run.deaths, run.tried, run.doomed, run.messages, run.questions),
+        (*is_stored, stored.deaths, stored.tried, stored.files_doomed, dict(stored.messages), interrupts),
+        (*expected, run.deaths, run.tried, run.doomed, run.messages, run.interrupts),
     )

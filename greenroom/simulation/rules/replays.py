@@ -1,7 +1,7 @@
 """What a body that goes on gets again: the answers and children of what it asks for again, and no others.
 
 The bodies of `steady.py` say what they are about to ask or call (`where`: the stage between two checkpoints,
-the step in it, and which body it is, if that changes what is asked for). A question that is opened then, and
+the step in it, and which body it is, if that changes what is asked for). An interrupt that is opened then and
 a child that is created then, belongs there, and so does its answer or result.
 """
 
@@ -24,7 +24,7 @@ class ReplayRules:
         self._model = model
         self._fault = fault
         self._asks: dict[str, Where] = {}  # by run: what its body asks for now
-        self._questions: dict[str, tuple[str, Where]] = {}  # by question: its run, and where
+        self._interrupts: dict[str, tuple[str, Where]] = {}  # by interrupt: its run, and where
         self._answers: dict[tuple[str, Where], list[Any]] = {}
         self._children: dict[str, tuple[str, Where]] = {}  # by child: its parent, and where
         self._charged: dict[tuple[str, Where], str] = {}  # the child that has succeeded
@@ -32,7 +32,7 @@ class ReplayRules:
     # What the bodies say.
 
     def asks(self, run: str, where: Where) -> None:
-        """A body is about to ask a question, or to call a child."""
+        """A body is about to ask an interrupt, or to call a child."""
         self._asks[run] = where
 
     def was_answered(self, run: str, where: Where, answer: Any) -> None:
@@ -40,7 +40,7 @@ class ReplayRules:
         if answer not in self._answers.get((run, where), []):
             self._fault(
                 f"a body of {self._model.runs[run]} asked at {where} and was given {answer!r}, which answers "
-                f"another question: {self._answers}"
+                f"another interrupt: {self._answers}"
             )
 
     def was_charged(self, run: str, where: Where, child: str) -> None:
@@ -56,17 +56,17 @@ class ReplayRules:
     def take(self, event: Event) -> None:
         """Read the next event."""
         if isinstance(event, InterruptOpened) and event.run in self._asks:
-            self._question(event, (event.run, self._asks[event.run]))
-        elif isinstance(event, InterruptClosed) and event.interrupt in self._questions:
+            self._interrupt(event, (event.run, self._asks[event.run]))
+        elif isinstance(event, InterruptClosed) and event.interrupt in self._interrupts:
             if event.outcome == "answered":
-                self._answers.setdefault(self._questions[event.interrupt], []).append(event.answer)
+                self._answers.setdefault(self._interrupts[event.interrupt], []).append(event.answer)
         elif isinstance(event, RunStateChanged):
             self._transition(event)
 
-    def _question(self, event: InterruptOpened, asked: tuple[str, Where]) -> None:
+    def _interrupt(self, event: InterruptOpened, asked: tuple[str, Where]) -> None:
         if asked in self._answers:
             self._fault(f"{event}: it was answered already, with {self._answers[asked]}")
-        self._questions[event.interrupt] = asked
+        self._interrupts[event.interrupt] = asked
 
     def _transition(self, event: RunStateChanged) -> None:
         parent = event.by.removeprefix("run:")

@@ -2,7 +2,7 @@
 
 `Rules` reads each batch at the moment it becomes durable, keeps its own small picture of runs, handles and
 lanes (`model/state.py`), and writes down whatever breaks a rule as a fault. What belongs together stands in
-one module each: in `transitions.py` the state machine, attempts, handles, questions and messages; in
+one module each: in `transitions.py` the state machine, attempts, handles, interrupts and messages; in
 `order.py` limits and the order of places; in `time_limits.py` the limits of time; in `recovery.py` what a
 restart must bring back and make of it; in `replays.py` what a body gets again that goes on; in
 `observations.py` what bodies, files and clients show; in `flows/rules.py` what flows and workers do. Nothing

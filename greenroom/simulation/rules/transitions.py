@@ -1,4 +1,4 @@
-"""Rules 4, 8 and 10: what a run may do. The state machine, attempts, handles, questions and messages.
+"""Rules 4, 8 and 10: what a run may do. The state machine, attempts, handles, interrupts and messages.
 
 Reads the events of runs, one by one, and notes in the model what they say.
 """
@@ -74,7 +74,7 @@ class TransitionRules:
         elif isinstance(event, NodeStarted | NodeRan):
             self.flows.take(event)
         elif isinstance(event, InterruptOpened):
-            self._question(event, run)
+            self._interrupt(event, run)
         elif isinstance(event, InterruptClosed):
             self._answer(event, run)
 
@@ -166,8 +166,8 @@ class TransitionRules:
         run.ended_in = event.seq
         self.model.pending.pop(run.id, None)
         handle = self.model.handle(run.handle)
-        if run.questions:
-            self._fault(event, f"questions are left open: {run.questions}")
+        if run.interrupts:
+            self._fault(event, f"interrupts are left open: {run.interrupts}")
         if self.observations.executes(run.id) and not event.holds_handle:
             self._fault(event, "its body executes still")
         if event.holds_handle and self.observations.has_no_body(run.id):
@@ -210,25 +210,25 @@ class TransitionRules:
         run.drew_place = run.waits_for_slot = True
         run.next_attempts = (run.attempt + 1,)
 
-    # Questions and messages.
+    # Interrupts and messages.
 
-    def _question(self, event: InterruptOpened, run: ModelRun) -> None:
+    def _interrupt(self, event: InterruptOpened, run: ModelRun) -> None:
         if event.interrupt in self._interrupts:
-            self._fault(event, "the question was asked before")
+            self._fault(event, "the interrupt was asked before")
         kept = run.answers.get(event.key)
         same = kept is not None and same_json(run.data[kept[0]], event.data)
-        if same or event.key in run.questions.values():
+        if same or event.key in run.interrupts.values():
             self._fault(event, f"{run} has asked under this key, and the answer is kept")
         run.answers.pop(event.key, None)
         run.data[event.interrupt] = event.data
         self._interrupts.add(event.interrupt)
         run.asked.append(event.interrupt)
-        run.questions[event.interrupt] = event.key
+        run.interrupts[event.interrupt] = event.key
 
     def _answer(self, event: InterruptClosed, run: ModelRun) -> None:
-        key = run.questions.pop(event.interrupt, None)
+        key = run.interrupts.pop(event.interrupt, None)
         if key is None:
-            self._fault(event, "the question is not open")
+            self._fault(event, "the interrupt is not open")
         elif event.outcome == "answered":
             run.answers[key] = (event.interrupt, event.answer)
 

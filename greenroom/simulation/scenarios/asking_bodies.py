@@ -60,10 +60,10 @@ class Steady:
 
     async def _ask(self, run: Run, where: Where, timeout: float, release_slot: bool, key: str | None) -> None:
         rules = self._bodies.rules
-        if key is not None:  # within a stage it is the same question each time
+        if key is not None:  # within a stage it is the same interrupt each time
             where = (where[0], -1, where[-1])
         data = {"body": where[-1]}
-        if key is None:  # a question about a message is another one than that about no message
+        if key is None:  # an interrupt about a message is another one than that about no message
             where = (*where, self._heard.get(run.id, 0))
         rules.replays.asks(run.id, where)
         answer = await self._bodies.interrupt(run, data, timeout, key, release_slot=release_slot)
@@ -129,8 +129,8 @@ async def submit_steady(caller: Caller, random: Random) -> None:
 
 
 async def answer_open(caller: Caller, random: Random) -> None:
-    """Answer a question that is open."""
-    known = [id for run in caller.model.pending.values() for id in run.questions]
+    """Answer an interrupt that is open."""
+    known = [id for run in caller.model.pending.values() for id in run.interrupts]
     if known:
         outcome = await caller.client.answer(random.choice(known), {"by": caller.client.name})
-        caller.check(outcome in ("resolved", "already_resolved"), f"was told that a question is {outcome}")
+        caller.check(outcome in ("resolved", "already_resolved"), f"was told that an interrupt is {outcome}")

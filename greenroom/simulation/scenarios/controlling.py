@@ -141,5 +141,5 @@ async def answer(caller: Caller, random: Random) -> None:
         mine = caller.mine
         caller.check(len(mine) == 1, f"was told that {id} is resolved, but {mine} is committed")
     else:
-        right = outcome == "already_resolved" and id not in run.questions
+        right = outcome == "already_resolved" and id not in run.interrupts
         caller.check(right, f"was told that {id} of {run} is {outcome}")

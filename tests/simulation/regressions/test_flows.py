@@ -130,7 +130,7 @@ def test_a_cancel_that_comes_just_as_a_run_goes_to_wait_is_written_down():
         await ann.cancel(ticket.id)
         await trio.sleep(1)
         rows = await ann.flows.node_runs(ticket.id)
-        assert [row.status for row in rows].count("canceled") == 1
+        assert [row.status for row in rows].count("cancelled") == 1
 
     for seed in range(200):
         simulate(seed, scenario)

@@ -142,7 +142,7 @@ class Evidence:
         planned = self._plan.outcome(name, f"{node}:{visit}:{branch or ''}", input, params, kind)
         self._calls[node, visit] = self._calls.get((node, visit), 0) + (branch is not None)
         row = self._rows.get(asks)
-        if row is None or row.status == "canceled":
+        if row is None or row.status == "cancelled":
             return planned
         given = {"input": input} if kind == "local" else {"input": input, "params": params}
         if not alike(given, row.input):
@@ -159,7 +159,7 @@ class Evidence:
         return {
             int(branch)
             for (at, number, branch), row in self._rows.items()
-            if (at, number) == (node, visit) and branch is not None and row.status != "canceled"
+            if (at, number) == (node, visit) and branch is not None and row.status != "cancelled"
         }
 
     def paused(self) -> bool:
@@ -175,10 +175,10 @@ class Evidence:
         return row is not None and row.status == "timeout"
 
     def answer(self, node: str, visit: int) -> Any:
-        """What was answered to the question of an approval: false, if that is null; null, if nobody did."""
-        question = f"{node}:{visit}"
-        given = self._answers.get(question)
-        return False if given is None and question in self._answers else given
+        """What was answered to the interrupt of an approval: false, if that is null; null, if nobody did."""
+        interrupt = f"{node}:{visit}"
+        given = self._answers.get(interrupt)
+        return False if given is None and interrupt in self._answers else given
 
     def flow(self, name: str, version: int) -> Graph | None:
         """The graph of another flow."""
@@ -217,7 +217,7 @@ class Evidence:
 
 
 def _answers(rules: Rules, run: ModelRun) -> dict[str, Any]:
-    """By the keys of the questions."""
+    """By the keys of the interrupts."""
     keys: dict[str, str] = {}
     answers: dict[str, Any] = {}
     for event in rules.model.events:

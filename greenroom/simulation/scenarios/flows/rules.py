@@ -61,7 +61,7 @@ class Walked:
     waits: dict[str, Any] | None = None  # the node that it waits at, without a body
     waited: tuple[str, int, float] = ("", 0, 0.0)  # the last wait: node, visit, and since when
     began_to_wait: str | None = None  # a node that waits has begun, and has not ended
-    canceled: int = 0  # node runs that say so, of no branch
+    cancelled: int = 0  # node runs that say so, of no branch
     was_ended: bool = False  # its body was told to end
     fresh: bool = False  # it waits since the engine was started, and so knows for what
     ran: list[NodeRan] = attrs.Factory(list)  # events of the batch that is read
@@ -145,7 +145,7 @@ class FlowRules:
                 self._compare(id, walked)
         for event in self._cancelled:
             walked = self.walks[event.run]
-            if walked.at is not None and not any(row.status == "canceled" for row in walked.rows[-_FEW:]):
+            if walked.at is not None and not any(row.status == "cancelled" for row in walked.rows[-_FEW:]):
                 self._fault(f"{event}: it was cancelled at {walked.at}, and no node run says so")
         self._cancelled.clear()
 
@@ -187,9 +187,9 @@ class FlowRules:
         walked.attempts[this] = row.attempt
         if row.last:
             walked.ended.add(this)
-        if row.status == "canceled" and row.branch is None:
-            walked.canceled += 1
-            if walked.canceled > 1:
+        if row.status == "cancelled" and row.branch is None:
+            walked.cancelled += 1
+            if walked.cancelled > 1:
                 self._fault(f"{row}: the run was cancelled once, and that was written down")
         walked.rows.append(row)
 
@@ -216,10 +216,10 @@ class FlowRules:
 
     def _goes_on(self, walked: Walked) -> None:
         """A run that was running goes on: if it was about to time out, what it was about to do as well."""
-        walked.canceled = 0
+        walked.cancelled = 0
         for row in walked.rows:
             this = (row.node, row.visit, row.branch)
-            if row.status == "canceled" and this in walked.ended:
+            if row.status == "cancelled" and this in walked.ended:
                 walked.forgiven[this] = 1
                 walked.ended.remove(this)
 
@@ -231,7 +231,7 @@ class FlowRules:
         run, waits = self._model.pending.get(id), walked.waits
         if waits is None or run is None or run.status is not Status.SUSPENDED:
             return False
-        if run.reason == "answer" and _question(waits) in run.answers:
+        if run.reason == "answer" and _interrupt(waits) in run.answers:
             return True
         signals = run.messages.values() if run.reason in ("signal", "answer") else ()
         return any(_concern(waits["key"], signal["key"]) for signal in signals)
@@ -245,7 +245,7 @@ class FlowRules:
         return self._has_come(run.id, walked) or len(run.messages) >= MANY_SIGNALS
 
     def end_instant(self) -> None:
-        """A run at a node that waits has no slot, and asks no question but that node's."""
+        """A run at a node that waits has no slot, and asks no interrupt but that node's."""
         for id, walked in self.walks.items():
             run = self._model.pending.get(id)
             if run is None:
@@ -253,7 +253,7 @@ class FlowRules:
             if walked.began_to_wait is not None and run.status is Status.RUNNING:
                 self._fault(f"{run} waits at {walked.began_to_wait}, and keeps its slot")
             if walked.waits is not None and run.status is Status.SUSPENDED and walked.fresh:
-                others = set(run.questions.values()) - {_question(walked.waits)}
+                others = set(run.interrupts.values()) - {_interrupt(walked.waits)}
                 if others:
                     self._fault(f"{run} waits at {walked.waits['node']}, and still asks {others}")
 
@@ -304,8 +304,8 @@ def _read(key: str) -> tuple[str, Try]:
     return run, (node, int(visit), branch or None)
 
 
-def _question(waits: dict[str, Any]) -> str:
-    """The key of the question that an approval asks."""
+def _interrupt(waits: dict[str, Any]) -> str:
+    """The key of the interrupt that an approval asks."""
     return f"{waits['node']}:{waits['visit']}"
 
 

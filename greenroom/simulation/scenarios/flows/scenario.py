@@ -155,9 +155,9 @@ class FlowPlay(Play):
         await caller.client.signal(run, key, random.choice(_VALUES))
 
     async def answer_one(self, caller: Caller, random: Random) -> None:
-        questions = [id for run in caller.model.pending.values() for id in run.questions]
-        if questions:
-            await caller.client.answer(random.choice(questions), random.choice(_VALUES))
+        interrupts = [id for run in caller.model.pending.values() for id in run.interrupts]
+        if interrupts:
+            await caller.client.answer(random.choice(interrupts), random.choice(_VALUES))
 
     async def cancel_flow(self, caller: Caller, random: Random) -> None:
         if caller.model.pending:
