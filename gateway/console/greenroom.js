@@ -1,7 +1,7 @@
 /**
- * The JavaScript client of a Greenroom gateway: for browsers, and for Node from version 22 on.
+ * The JavaScript client of a Greenroom gateway, for browsers and for Node 22 or newer.
  *
- *     import { connect } from "./greenroom.js";
+ *     import { connect } from "greenroom";
  *
  *     const client = await connect("ws://127.0.0.1:8440", { token });
  *     const ticket = await client.submit("mirror", { handle: "alice", params: { url } });
@@ -9,16 +9,19 @@
  *     for await (const item of client.events()) console.log(item);
  *     client.close();
  *
- * It keeps a fold of everything that the gateway tells (`client.state`), equal to the engine's at the same `seq`.
- * A connection that is lost is made again, and goes on where the last one ended; what the gateway has no more
- * comes as a snapshot. A submit is sent again safely, since each has a `request_id`.
+ * `client.state` is a fold of the events that the gateway sends. It equals the engine's state at the same `seq`.
+ * After a lost connection the client reconnects and continues from the last event it received. If the gateway no
+ * longer has the events in between, it sends a snapshot. A submit is safe to resend, because each has a request id.
  *
- * Numbers are those of JavaScript: an integer beyond 2^53 in parameters or results loses its last digits.
+ * Options are in camelCase (`requestId`); snake_case (`request_id`) is accepted, too. Events, runs and snapshots keep
+ * the field names of the protocol (`created_at`).
+ *
+ * Numbers are JavaScript numbers: an integer beyond 2^53 in parameters or results loses its last digits.
  */
 
 // Errors.
 
-/** What the gateway refuses, and what prevents a command: `code` and `details` as in docs/reference/errors.md. */
+/** A command that the gateway refused or that could not be sent. `code` and `details` are those of docs/reference/errors.md. */
 export class GreenroomError extends Error {
   constructor(code, message, details = {}) {
     super(message);
@@ -28,17 +31,17 @@ export class GreenroomError extends Error {
   }
 }
 
-/** The connection was lost before the answer came: the command may have been carried out, or not. */
+/** The connection was lost before the reply arrived: the gateway may or may not have carried out the command. */
 export class OutcomeUnknown extends GreenroomError {
   constructor(command, why) {
-    super("unavailable", `${why} before ${command} was answered: whether it was carried out is not known`, {
+    super("unavailable", `${why} before the reply to ${command} arrived; it may or may not have been carried out`, {
       command,
     });
     this.name = "OutcomeUnknown";
   }
 }
 
-/** A run that was waited for ended without a result: `run` is its last state, `run.status` says how it ended. */
+/** A run ended without a result. `run` is its last state; `run.status` is how it ended. */
 export class RunEnded extends Error {
   constructor(run) {
     const why = run.error ?? run.reason;
@@ -48,7 +51,7 @@ export class RunEnded extends Error {
   }
 }
 
-// The fold. It does what protocol/fold.py does, step by step, under the same names.
+// The fold. It follows protocol/fold.py step by step, with the same names.
 
 const KEPT_ENDED_RUNS = 1000;
 const ENDED = new Set(["succeeded", "failed", "cancelled", "timed_out", "rejected"]);
@@ -75,7 +78,7 @@ function handleStatus(before, to) {
 
 function nextRecord(run, event) {
   if (event.type === "run_state_changed") return afterTransition(run, event);
-  if (run === undefined) throw new Error(`${event.type} ${event.seq} for run ${event.run}, which no event has created`);
+  if (run === undefined) throw new Error(`event ${event.seq} (${event.type}) is for the unknown run ${event.run}`);
   if (event.type === "run_progress") {
     const progress = { done: event.done, total: event.total, ...event.stats };
     return { ...run, progress, updated_at: event.at };
@@ -125,7 +128,7 @@ function afterTransition(run, event) {
     next.streaming = next.compacting = false;
   }
   if (to !== "cancelling") {
-    next.waiting_for = event.waiting_for ?? null; // while cancelling it tells whether the run still holds a slot
+    next.waiting_for = event.waiting_for ?? null; // of a cancelling run: whether it still has a slot
     next.detached = false;
   }
   if (to === "running" && run.started_at === null) next.started_at = at;
@@ -141,7 +144,7 @@ function afterTransition(run, event) {
 function afterChange(run, event) {
   const next = { ...run, updated_at: event.at };
   if (isGiven(event.place) && run.status === "suspended") {
-    next.waiting_for = "slot"; // its retry has come so far that it stands in its lane
+    next.waiting_for = "slot"; // the retry is due: the run is queued in its lane again
   }
   for (const name of ["place", "detached", "interactive", "streaming", "compacting"]) {
     if (isGiven(event[name])) next[name] = event[name];
@@ -152,9 +155,9 @@ function afterChange(run, event) {
 const isGiven = (value) => value !== undefined && value !== null;
 
 /**
- * State that follows the events: `apply` them in order, `snapshot()` at any time.
+ * The state after a snapshot and the events that follow it: `apply` each event in order.
  *
- * `runs` and `interrupts` are Maps by id, for looking things up without making a snapshot.
+ * `runs` and `interrupts` are Maps by id, for lookups without a snapshot.
  */
 export class Projection {
   #queued = 0;
@@ -194,10 +197,10 @@ export class Projection {
     }
   }
 
-  /** Take the next event. Throws if it doesn't follow the one before. */
+  /** Apply the next event. Throws if its `seq` is not the next one. */
   apply(event) {
     if (event.seq !== this.seq + 1) {
-      throw new Error(`event ${event.seq} does not follow ${this.seq}: an event was lost or repeated`);
+      throw new Error(`event ${event.seq} does not follow event ${this.seq}: an event was lost or repeated`);
     }
     this.seq = event.seq;
     if (event.run !== undefined) this.runs.set(event.run, nextRecord(this.runs.get(event.run), event));
@@ -232,7 +235,7 @@ export class Projection {
     }
   }
 
-  /** Everything as of `seq`, as the engine's own snapshot has it. */
+  /** The whole state as of `seq`, equal to the engine's snapshot. */
   snapshot() {
     const pending = [...this.runs].filter(([, run]) => !hasEnded(run));
     const ended = [...this.#ended].map((id) => [id, this.runs.get(id)]);
@@ -291,7 +294,7 @@ export class Projection {
       lane.executing.add(id);
       this.#executing += 1;
     } else if (to !== "cancelling") {
-      this.#giveBack(lane, id);
+      this.#releaseSlot(lane, id);
     }
     if (handle.active === id) handle.status = handleStatus(before, to);
     if (ENDED.has(to)) {
@@ -302,7 +305,7 @@ export class Projection {
 
   #change(event) {
     const lane = this.#lane(event.lane);
-    if (event.detached) this.#giveBack(lane, event.run);
+    if (event.detached) this.#releaseSlot(lane, event.run);
     const handle = this.#handle(event.handle);
     if (isGiven(event.place) && remove(handle.waiting, event.run)) {
       handle.active = event.run;
@@ -323,7 +326,7 @@ export class Projection {
     return lane;
   }
 
-  #giveBack(lane, id) {
+  #releaseSlot(lane, id) {
     if (lane.executing.delete(id)) this.#executing -= 1;
   }
 
@@ -371,14 +374,14 @@ function remove(list, item) {
   return index >= 0;
 }
 
-/** The snapshot after the events, which must follow it without a gap. */
+/** The snapshot after these events, which must follow `snapshot` without a gap. */
 export function fold(snapshot, events) {
   const projection = new Projection(snapshot);
   for (const event of events) projection.apply(event);
   return projection.snapshot();
 }
 
-/** A whole snapshot, from its parts in their order; a lane or handle with long lists comes in several. */
+/** Join the parts of a snapshot. A lane or handle with long lists is spread over several parts. */
 function joined(parts) {
   const [first, ...others] = parts;
   const lanes = new Map(Object.entries(first.lanes));
@@ -387,13 +390,13 @@ function joined(parts) {
   const runs = Object.entries(first.runs);
   for (const part of others) {
     for (const [name, lane] of Object.entries(part.lanes)) {
-      const held = lanes.get(name);
-      const executing = [...(held?.executing ?? []), ...lane.executing];
-      lanes.set(name, { ...(held ?? lane), executing, queued: [...(held?.queued ?? []), ...lane.queued] });
+      const known = lanes.get(name);
+      const executing = [...(known?.executing ?? []), ...lane.executing];
+      lanes.set(name, { ...(known ?? lane), executing, queued: [...(known?.queued ?? []), ...lane.queued] });
     }
     for (const [name, handle] of Object.entries(part.handles)) {
-      const held = handles.get(name);
-      handles.set(name, { ...(held ?? handle), waiting: [...(held?.waiting ?? []), ...handle.waiting] });
+      const known = handles.get(name);
+      handles.set(name, { ...(known ?? handle), waiting: [...(known?.waiting ?? []), ...handle.waiting] });
     }
     interrupts.push(...Object.entries(part.interrupts));
     runs.push(...Object.entries(part.runs));
@@ -407,7 +410,7 @@ function joined(parts) {
   };
 }
 
-// The latest events, for those who iterate. A reader has a number and no queue.
+// The latest events, for iterators. An iterator keeps the `seq` of its last event and no queue.
 
 const RING_SIZE = 8192;
 
@@ -427,8 +430,8 @@ class Ring {
   add(events) {
     this.#events.push(...events);
     if (this.#events.length >= 2 * RING_SIZE) {
-      const gone = this.#events.splice(0, this.#events.length - RING_SIZE);
-      this.after = gone.at(-1).seq;
+      const dropped = this.#events.splice(0, this.#events.length - RING_SIZE);
+      this.after = dropped.at(-1).seq;
     }
     this.#wake();
   }
@@ -443,7 +446,7 @@ class Ring {
     this.#wake();
   }
 
-  /** The event that follows `seq`. */
+  /** The first event after `seq`, or undefined. */
   next(seq) {
     let low = 0;
     let high = this.#events.length;
@@ -455,8 +458,8 @@ class Ring {
     return this.#events[low];
   }
 
-  /** Resolves when something changes. `wait.stop()` resolves it at once. */
-  news() {
+  /** A promise that resolves at the next change; `stop()` resolves it immediately. */
+  change() {
     let wake;
     const promise = new Promise((resolve) => (wake = resolve));
     this.#waiting.add(wake);
@@ -470,20 +473,125 @@ class Ring {
   }
 }
 
-// Filters of events, as protocol/events.py judges them.
+// Options: in camelCase, and in snake_case, as the protocol has them.
 
-function predicate(filter) {
-  if (!filter) return () => true;
-  const fields = { handles: "handle", lanes: "lane", runs: "run", types: "type" };
-  const wanted = [];
-  for (const [name, names] of Object.entries(filter)) {
-    if (!(name in fields)) throw new GreenroomError("invalid", `filter: it has no ${name}`);
-    if (isGiven(names)) wanted.push([fields[name], new Set(names)]);
+const CONNECT = ["token", "filter", "follow", "patience", "onConnection", "WebSocket", "random"];
+const SUBMIT = [
+  "handle",
+  "params",
+  "kind",
+  "lane",
+  "onConflict",
+  "requestId",
+  "queueTimeout",
+  "runTimeout",
+  "deadline",
+  "warnAfter",
+];
+const TIMEOUTS = ["queueTimeout", "runTimeout", "deadline", "warnAfter"];
+const PAGE = ["limit", "offset"];
+const VERSION = ["version", "status"];
+const FILTER = { handles: "handle", lanes: "lane", runs: "run", types: "type" };
+
+const shown = (value) => (typeof value === "string" ? JSON.stringify(value) : String(value));
+
+const snakeCase = (name) => (isClass(name) ? name : name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`));
+const isClass = (name) => /^[A-Z]/.test(name);
+
+/** The options that were passed to `method`, by their names in camelCase. `undefined` is the same as absent. */
+function read(method, options, known) {
+  if (typeof options !== "object" || options === null) {
+    throw new GreenroomError("invalid", `${method}: options must be an object (got ${shown(options)})`);
   }
-  return (event) => wanted.every(([field, names]) => event[field] === undefined || names.has(event[field]));
+  const names = new Map(known.flatMap((name) => [[snakeCase(name), name], [name, name]]));
+  const found = new Map();
+  for (const [written, value] of Object.entries(options)) {
+    const name = names.get(written);
+    if (name === undefined) throw unknownName(method, "option", written, known);
+    if (value === undefined) continue;
+    if (found.has(name) && !Object.is(found.get(name), value)) {
+      throw new GreenroomError(
+        "invalid",
+        `${method}: ${name} and ${snakeCase(name)} are the same option and have different values; pass only ${name}`,
+        { option: name },
+      );
+    }
+    found.set(name, value);
+  }
+  return Object.fromEntries(found);
 }
 
-// The connection, and what is asked over it.
+/** The same, by their names in the protocol. */
+function toWire(method, options, known) {
+  const found = Object.entries(read(method, options, known));
+  return Object.fromEntries(found.map(([name, value]) => [snakeCase(name), timeoutToWire(name, value)]));
+}
+
+/** JSON has no infinity. */
+const timeoutToWire = (name, value) => (value === Infinity && TIMEOUTS.includes(name) ? "none" : value);
+
+function unknownName(where, what, written, known) {
+  const near = nearest(written, known);
+  const remedy = near === undefined ? `known ${what}s: ${known.join(", ")}` : `did you mean ${near}?`;
+  const details = { [what]: written, known: [...known] };
+  return new GreenroomError("invalid", `${where}: unknown ${what} ${JSON.stringify(written)}; ${remedy}`, details);
+}
+
+function nearest(written, known) {
+  const plain = (name) => name.replaceAll("_", "").toLowerCase();
+  let best;
+  let least = Math.max(2, Math.floor(written.length / 3)) + 1;
+  for (const name of known) {
+    const distance = editDistance(plain(written), plain(name));
+    if (distance < least) [best, least] = [name, distance];
+  }
+  return best;
+}
+
+function editDistance(one, other) {
+  let above = Array.from({ length: other.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= one.length; row++) {
+    const current = [row];
+    for (let column = 1; column <= other.length; column++) {
+      const replaced = above[column - 1] + (one[row - 1] === other[column - 1] ? 0 : 1);
+      current.push(Math.min(replaced, above[column] + 1, current[column - 1] + 1));
+    }
+    above = current;
+  }
+  return above[other.length];
+}
+
+// Filters of events, with the rules of protocol/events.py.
+
+function predicate(filter) {
+  if (!isGiven(filter)) return () => true;
+  const wanted = [];
+  for (const [name, values] of Object.entries(filter)) {
+    if (!Object.hasOwn(FILTER, name)) throw unknownName("filter", "field", name, Object.keys(FILTER));
+    if (!isGiven(values)) continue;
+    if (!Array.isArray(values)) {
+      throw new GreenroomError("invalid", `filter.${name} must be an array of strings (got ${shown(values)})`);
+    }
+    wanted.push([FILTER[name], new Set(values)]);
+  }
+  return (event) => wanted.every(([field, values]) => event[field] === undefined || values.has(event[field]));
+}
+
+function checkListener(method, listener) {
+  if (typeof listener === "function") return;
+  throw new GreenroomError("invalid", `${method}: the listener must be a function (got ${shown(listener)})`);
+}
+
+/** An exception in a listener must not stop the client. */
+function notify(listener, item) {
+  try {
+    listener(item);
+  } catch (error) {
+    console.error(error);
+  }
+}
+
+// The client.
 
 const SUBPROTOCOL = "greenroom.v1.json";
 const FINAL = new Set(["invalid", "unauthorized", "forbidden"]);
@@ -498,68 +606,115 @@ const LONGEST_PAUSE = 5_000;
 const STABLE = 5_000;
 const QUIET = 30_000;
 
+let begin; // set by Client, so that only `connect` can call it
+
 /**
- * Connect to a gateway. Resolves when the client knows the state; rejects with what prevents it.
+ * Connect to a gateway. Resolves when the client has the state; rejects if the first connection fails.
  *
- * Options: `token`; `filter` (handles, lanes, runs) limits what is followed; `follow: false` leaves the events out;
- * `patience` is for how many seconds a command waits for a connection (30); `WebSocket` is the class to use in
- * place of the global one, such as that of the package `ws`; `random` draws pauses, from 0 to 1.
+ * - `token`: sent in the first message, never in the URL.
+ * - `filter`: follow only some `handles`, `lanes` or `runs`.
+ * - `follow: false`: do not follow the events. The client has no `state` and no `events()` then.
+ * - `patience`: for how many seconds a command waits for a connection (30).
+ * - `onConnection`: a listener for the state of the connection, from "connecting" on; see `Client.onConnection`.
+ * - `WebSocket`: the class to use instead of the global one, such as that of the package `ws`.
+ * - `random`: returns a number from 0 to 1, for the pauses between attempts to connect.
  */
 export async function connect(url, options = {}) {
   const client = new Client(url, options);
-  await client._begin();
+  await begin(client);
   return client;
 }
 
-/** A client of a gateway; `connect` makes one. Commands resolve when they are committed. */
+/** A client of a gateway; `connect` makes one. A command resolves when the engine has committed it. */
 export class Client {
-  /** The fold of all that the gateway has told, or null without following. */
+  static {
+    begin = (client) => client.#begin();
+  }
+
+  /** The fold of all events received, or null with `follow: false`. */
   state = null;
-  /** What the token permits. */
+  /** The role of the token. */
   role = null;
 
-  /** Flows, and runs of them: `engine.flows`. Pages and versions are asked for with what goes over the wire. */
+  /** Flows and their runs, as `engine.flows` in Python. */
   flows = {
+    /** Check a definition; resolves to its `errors` and `warnings`. */
     check: async (definition) => {
       const { errors, warnings } = await this.#ask({ type: "check_flow", definition }, true);
       return { errors, warnings };
     },
+    /** Create a flow without versions. */
     create: async (name, description = "") => (await this.#ask({ type: "create_flow", name, description })).flow,
-    publish: async (name, definition, options = {}) =>
-      (await this.#ask({ ...options, type: "publish_flow", name, definition })).version,
-    addVersion: async (flow, definition, options = {}) =>
-      (await this.#ask({ ...options, type: "add_flow_version", flow, definition })).version,
-    list: async (query = {}) => {
-      const { flows, total } = await this.#ask({ ...query, type: "list_flows" }, true);
+    /** Add a version to the flow of this name, which is created if it does not exist. */
+    publish: async (name, definition, options = {}) => {
+      const given = toWire("flows.publish", options, VERSION);
+      return (await this.#ask({ ...given, type: "publish_flow", name, definition })).version;
+    },
+    /** Add a version to an existing flow, by its id or name. */
+    addVersion: async (flow, definition, options = {}) => {
+      const given = toWire("flows.addVersion", options, VERSION);
+      return (await this.#ask({ ...given, type: "add_flow_version", flow, definition })).version;
+    },
+    /** A page of the flows, and how many there are. */
+    list: async (options = {}) => {
+      const given = toWire("flows.list", options, PAGE);
+      const { flows, total } = await this.#ask({ ...given, type: "list_flows" }, true);
       return { flows, total };
     },
-    versions: async (flow, query = {}) =>
-      (await this.#ask({ ...query, type: "list_flow_versions", flow }, true)).versions,
+    /** A page of the versions of a flow, without their definitions. */
+    versions: async (flow, options = {}) => {
+      const given = toWire("flows.versions", options, PAGE);
+      return (await this.#ask({ ...given, type: "list_flow_versions", flow }, true)).versions;
+    },
+    /** One version, with its definition. */
     version: async (id) => (await this.#ask({ type: "get_flow_version", version_id: id }, true)).version,
-    start: async (flow, options = {}) => this.#start({ type: "start_flow", flow }, options),
+    /** Start a run of a flow; resolves to a Ticket. */
+    start: async (flow, options = {}) => {
+      const { version = 0, ...others } = read("flows.start", options, [...SUBMIT, "version"]);
+      return this.#start("flows.start", { type: "start_flow", flow, version }, others);
+    },
+    /** A run of a flow, with the values that its nodes share. */
     task: async (runId) => (await this.#ask({ type: "get_task", run_id: runId }, true)).task,
-    tasks: async (query = {}) => {
-      const { tasks, total } = await this.#ask({ ...query, type: "list_tasks" }, true);
+    /** A page of the runs of flows, newest first, and how many there are. */
+    tasks: async (options = {}) => {
+      const given = toWire("flows.tasks", options, ["status", "version", ...PAGE]);
+      const { tasks, total } = await this.#ask({ ...given, type: "list_tasks" }, true);
       return { tasks, total };
     },
-    nodeRuns: async (runId, query = {}) =>
-      (await this.#ask({ ...query, type: "node_runs", run_id: runId }, true)).node_runs,
+    /** The node runs of a run, in order. */
+    nodeRuns: async (runId, options = {}) => {
+      const given = toWire("flows.nodeRuns", options, ["after", "limit"]);
+      return (await this.#ask({ ...given, type: "node_runs", run_id: runId }, true)).node_runs;
+    },
   };
 
-  /** Workers: `engine.workers`. One that fetches its work can be written with it. */
+  /** Workers, as `engine.workers` in Python. A program can be a worker with `register`, `poll` and `complete`. */
   workers = {
-    register: async (id, url, services, options = {}) =>
-      (await this.#ask({ ...options, type: "register_worker", worker_id: id, url, services }, true)).worker,
+    /** Register a worker: one that is called at `url`, or, with `kind: "queue"`, one that polls. */
+    register: async (id, url, services, options = {}) => {
+      const given = toWire("workers.register", options, ["kind", "load"]);
+      return (await this.#ask({ ...given, type: "register_worker", worker_id: id, url, services }, true)).worker;
+    },
+    /** Report that a worker is alive, and its load. */
     heartbeat: async (id, load = null) => {
       await this.#ask({ type: "heartbeat_worker", worker_id: id, load }, true);
     },
-    list: async (query = {}) => (await this.#ask({ ...query, type: "list_workers" }, true)).workers,
+    /** The workers of a service whose last heartbeat is at most `ttl` seconds old. */
+    list: async (options = {}) => {
+      const given = toWire("workers.list", options, ["service", "ttl"]);
+      return (await this.#ask({ ...given, type: "list_workers" }, true)).workers;
+    },
+    /** The worker with the least load of those that can be called, or null. */
     allocate: async (service) => (await this.#ask({ type: "allocate_worker", service }, true)).worker ?? null,
+    /** Take a work item; resolves to null if there is none within `wait` seconds. */
     poll: async (id, services, wait = 25) =>
       (await this.#ask({ type: "poll_work", worker_id: id, services, wait }, true)).item ?? null,
+    /** Complete a work item with its result, or with an `error`. */
     complete: async (itemId, result = null, options = {}) => {
-      await this.#ask({ ...options, type: "complete_work", item_id: itemId, result });
+      const given = toWire("workers.complete", options, ["error", "workerId"]);
+      await this.#ask({ ...given, type: "complete_work", item_id: itemId, result });
     },
+    /** Keep a work item for longer. */
     extend: async (itemId, id) => {
       await this.#ask({ type: "extend_work", item_id: itemId, worker_id: id }, true);
     },
@@ -574,95 +729,135 @@ export class Client {
   #random;
 
   #socket = null;
-  #connected = false;
+  #connection = null;
+  #connectionListeners = new Set();
+  #connectionReports = [];
   #welcome = null;
   #calls = new Map();
   #number = 1;
   #failure = null;
-  #left = false;
+  #closed = false;
   #ready;
-  #slashed = false; // whether it is the URL with a slash at the end of its path
+  #slashed = false; // whether the client connects to the URL with a slash at the end of its path
   #reached = false;
   #failures = 0;
   #began = 0;
   #pause = null;
 
-  #told = 0;
-  #whole = 0; // up to where the ring has all that was wanted
-  #asked = [];
+  #received = 0; // the gateway has sent everything up to this `seq`
+  #whole = 0; // the ring has every event up to this `seq` that the filter passes
+  #subscribing = [];
   #parts = [];
   #ring = new Ring(0);
   #ends = new Map();
   #listeners = new Set();
 
   /** See `connect`. */
-  constructor(url, { token = null, filter = null, follow = true, patience = 30, WebSocket, random = Math.random }) {
-    if (filter?.types) {
-      throw new GreenroomError("invalid", "filter: without some types there is no state to keep; give them to events()");
-    }
+  constructor(url, options) {
+    const given = read("connect", options, CONNECT);
+    const { token = null, filter = null, follow = true, patience = 30, random = Math.random } = given;
     predicate(filter);
+    if (filter?.types) {
+      const why = "the state needs events of all types; pass types to events() or onEvent()";
+      throw new GreenroomError("invalid", `connect: filter.types is not allowed: ${why}`);
+    }
+    if (typeof patience !== "number" || !(patience >= 0)) {
+      const rule = "patience must be a number of seconds, at least 0";
+      throw new GreenroomError("invalid", `connect: ${rule} (got ${shown(patience)})`);
+    }
+    if (isGiven(given.onConnection)) this.onConnection(given.onConnection);
     this.#url = String(url).replace(/^http/, "ws");
     this.#token = token;
     this.#filter = filter;
     this.#follow = follow;
     this.#patience = patience * 1000;
-    this.#WebSocket = WebSocket ?? globalThis.WebSocket;
+    this.#WebSocket = given.WebSocket ?? globalThis.WebSocket;
     this.#random = random;
-    if (!this.#WebSocket) throw new GreenroomError("invalid", "there is no WebSocket here: give one as an option");
+    if (!this.#WebSocket) {
+      const remedy = "pass a class, such as that of the package ws, as the option WebSocket";
+      throw new GreenroomError("invalid", `connect: no global WebSocket; ${remedy}`);
+    }
   }
 
-  /** Whether there is a connection now; if not, one is being made. */
+  /** Whether the client is connected now: `connection.status === "connected"`. */
   get connected() {
-    return this.#connected;
+    return this.#connection.status === "connected";
   }
 
-  /** Leave: waiting commands reject, iterators end. */
+  /** The state of the connection: a frozen object, replaced at each change. See `onConnection`. */
+  get connection() {
+    return this.#connection;
+  }
+
+  /**
+   * Call `listener` with the state of the connection at every change. Returns a function that removes the listener.
+   *
+   * The states, by `status`:
+   * - `connecting`: the first attempt to connect. Only a listener that was passed to `connect` receives it.
+   * - `connected`: the gateway accepted the connection. Missed events follow.
+   * - `reconnecting`: the connection was lost, or an attempt to reconnect failed. `reason` says why. The attempt
+   *   with the number `attempt`, which is 1 after each loss, begins at `retryAt` (milliseconds, as `Date.now()`).
+   * - `closed`: final. `error` is null after `close()`; otherwise it is what `connect` and all commands reject with.
+   */
+  onConnection(listener) {
+    checkListener("onConnection", listener);
+    const entry = { listener };
+    this.#connectionListeners.add(entry);
+    return () => void this.#connectionListeners.delete(entry);
+  }
+
+  /** Close the connection for good: commands without a reply reject, iterators end. */
   close() {
-    this.#left = true;
-    this.#fail(() => new GreenroomError("unavailable", "the client has been closed"));
+    this.#closed = true;
+    this.#fail(() => new GreenroomError("unavailable", "client is closed"));
     this.#socket?.close(1000);
   }
 
   // Commands.
 
-  /** Submit a run of a job; resolves to a Ticket. Sent again if the connection is lost, and happens once. */
-  async submit(job, { handle, ...options } = {}) {
-    return this.#start({ type: "submit", job, handle }, options);
+  /** Submit a run of a job; resolves to a Ticket. Resent after a lost connection, and carried out once. */
+  async submit(job, options = {}) {
+    return this.#start("submit", { type: "submit", job }, options);
   }
 
-  async #start(what, { request_id = null, ...options }) {
-    const command = { ...what, request_id: request_id ?? drawId(), ...wireTimeouts(options) };
-    const reply = await this.#ask(command, true);
-    const wasThere = Boolean(reply.joined) && (isGiven(request_id) || options.on_conflict === "join");
-    return new Ticket(reply.run_id, wasThere, this);
+  async #start(method, command, options) {
+    const given = toWire(method, options, SUBMIT);
+    const request_id = given.request_id ?? drawId();
+    const reply = await this.#ask({ ...command, ...given, request_id }, true);
+    const expected = isGiven(given.request_id) || given.on_conflict === "join";
+    return new Ticket(reply.run_id, Boolean(reply.joined) && expected, this);
   }
 
-  /** Submit a run anew, with the same job, handle, lane, kind and parameters. */
+  /** Submit a new run with the job, handle, lane, kind and parameters of another one. */
   async rerun(runId) {
     const { job, handle, params, kind, lane } = await this.getRun(runId);
     return this.submit(job, { handle, params, kind, lane });
   }
 
-  // Whatever takes a run takes a handle too: the run that is active in it.
+  // Where a method takes the id of a run, it also takes a handle, which means the active run of that handle.
 
+  /** Cancel a run; resolves to the run. `files`: "keep" or "delete". */
   async cancel(runId, files = "keep") {
     return (await this.#ask({ type: "cancel", run_id: runId, files })).run;
   }
 
+  /** Send a message to a run. */
   async inject(runOrHandle, message) {
     return (await this.#ask({ type: "inject", run_or_handle: runOrHandle, message })).outcome;
   }
 
-  /** Answer a question, by its id; or by the run or the handle that asks, and its `key`. */
-  async answer(interruptId, data, { key = null } = {}) {
-    return (await this.#ask({ type: "answer", interrupt_id: interruptId, data, ...(isGiven(key) && { key }) })).outcome;
+  /** Answer an interrupt, by its id; or by its run or handle and its `key`. */
+  async answer(interruptId, data, options = {}) {
+    const given = toWire("answer", options, ["key"]);
+    return (await this.#ask({ type: "answer", interrupt_id: interruptId, data, ...given })).outcome;
   }
 
-  /** Put a value into what a flow's run shares; what waits for it goes on. */
+  /** Set a value that the nodes of a flow's run share. A node that waits for it continues. */
   async signal(runId, key, value) {
     await this.#ask({ type: "signal", run_id: runId, key, value });
   }
 
+  /** A run, pending or ended. */
   async getRun(runId) {
     return (await this.#ask({ type: "get_run", run_id: runId }, true)).run;
   }
@@ -675,14 +870,16 @@ export class Client {
     return this.getRun(id);
   }
 
-  /** Runs, newest first; the query has `handle`, `lane`, `status`, `limit` and `before`. */
-  async listRuns(query = {}) {
-    const reply = await this.#ask({ ...query, type: "list_runs" }, true);
+  /** Runs, newest first. `before` is the id of the last run of the previous page. */
+  async listRuns(options = {}) {
+    const given = toWire("listRuns", options, ["handle", "lane", "status", "limit", "before"]);
+    const reply = await this.#ask({ ...given, type: "list_runs" }, true);
     return reply.runs ?? [];
   }
 
-  /** The events of a run; the query has `after` and `limit`. Without a limit it is all of them, page by page. */
-  async history(runId, { after = 0, limit = Infinity } = {}) {
+  /** The events of a run after `after`, at most `limit`; without a limit all of them, fetched in pages. */
+  async history(runId, options = {}) {
+    const { after = 0, limit = Infinity } = read("history", options, ["after", "limit"]);
     const events = [];
     let next = after;
     while (next !== undefined && events.length < limit) {
@@ -694,42 +891,52 @@ export class Client {
     return events;
   }
 
+  /** The engine's snapshot, as of now. */
   async snapshot() {
     return (await this.#ask({ type: "snapshot" }, true)).snapshot;
   }
 
+  /** Set the draft parameters of a handle; null removes them. */
   async setParams(handle, params) {
     await this.#ask({ type: "set_params", handle, params });
   }
 
+  /** Limit a lane: 0 pauses it, null leaves only the global limit. */
   async setConcurrency(lane, limit) {
     await this.#ask({ type: "set_concurrency", lane, limit });
   }
 
+  /** Set the global limit. */
   async setMaxConcurrent(limit) {
     await this.#ask({ type: "set_max_concurrent", limit });
   }
 
+  /** Cancel the queued runs of a lane; resolves to their number. */
   async clearLane(lane) {
     return (await this.#ask({ type: "clear_lane", lane })).count;
   }
 
+  /** Cancel the runs that wait in a handle; resolves to their number. */
   async clearHandle(handle) {
     return (await this.#ask({ type: "clear_handle", handle })).count;
   }
 
+  /** Release a handle from a body that ignored its cancellation; resolves to whether there was one. */
   async releaseHandle(handle) {
     return (await this.#ask({ type: "release_handle", handle })).released;
   }
 
+  /** Release the slots of bodies that ignored their cancellation. */
   async resetLanes() {
     await this.#ask({ type: "reset_lanes" });
   }
 
+  /** Refuse new runs. */
   async drain() {
     await this.#ask({ type: "drain" });
   }
 
+  /** Accept new runs again. */
   async resume() {
     await this.#ask({ type: "resume" });
   }
@@ -747,13 +954,15 @@ export class Client {
     }
   }
 
-  // Following.
+  // Events.
 
   /**
-   * The events from now on, or from the one after `after`, as an async iterator. Where they are not at hand any
-   * more, `{ type: "snapshot", snapshot }` comes instead, and then the events after it.
+   * An async iterator of the events from now on, or of those after the `seq` `after`. Where the gateway no longer
+   * has the events, it yields `{ type: "snapshot", snapshot }` and then the events after that. `signal` is an
+   * AbortSignal that ends it.
    */
-  events({ after = null, filter = null, signal = null } = {}) {
+  events(options = {}) {
+    const { after = null, filter = null, signal = null } = read("events", options, ["after", "filter", "signal"]);
     this.#mustFollow();
     return this.#iterate(after ?? this.state.seq, predicate(filter), signal, this.#ring);
   }
@@ -778,10 +987,10 @@ export class Client {
         seq = event.seq;
         if (passes(event)) yield event;
       } else if (ring.closed) {
-        if (this.#left || !this.#failure) return;
+        if (this.#closed || !this.#failure) return;
         throw this.#failure();
       } else {
-        const { promise, stop } = ring.news();
+        const { promise, stop } = ring.change();
         signal?.addEventListener("abort", stop, { once: true });
         await promise;
         signal?.removeEventListener("abort", stop);
@@ -790,29 +999,40 @@ export class Client {
   }
 
   /**
-   * Call `hear` with every event from now on, after it is folded, and with `{ type: "snapshot", snapshot }` where
-   * the state had to begin again. Returns a function that ends it. What `hear` throws is reported to the console.
+   * Call `listener` with every event from now on, after `state` includes it, and with
+   * `{ type: "snapshot", snapshot }` where the state restarts from a snapshot. Returns a function that removes the
+   * listener. An exception that the listener throws is logged to the console.
    */
-  onEvent(hear, filter = null) {
+  onEvent(listener, filter = null) {
+    checkListener("onEvent", listener);
     this.#mustFollow();
-    const listener = { hear, passes: predicate(filter) };
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    const entry = { listener, passes: predicate(filter) };
+    this.#listeners.add(entry);
+    return () => void this.#listeners.delete(entry);
   }
 
-  // Inside.
+  // Internals.
 
-  /** Begin; for `connect`. */
-  _begin() {
+  #begin() {
     return new Promise((resolve, reject) => {
       this.#ready = { resolve, reject, done: false };
+      this.#report({ status: "connecting" });
       this.#open();
     });
   }
 
+  #report(connection) {
+    this.#connection = Object.freeze(connection);
+    this.#connectionReports.push(connection);
+    if (this.#connectionReports.length > 1) return; // a listener caused this change; the loop below reports it next
+    for (; this.#connectionReports.length > 0; this.#connectionReports.shift()) {
+      for (const { listener } of [...this.#connectionListeners]) notify(listener, this.#connectionReports[0]);
+    }
+  }
+
   #mustFollow() {
     if (this.state === null) {
-      throw new GreenroomError("invalid", "this client doesn't follow the events: connect without follow: false");
+      throw new GreenroomError("invalid", "this client does not follow the events; connect without follow: false");
     }
   }
 
@@ -825,7 +1045,7 @@ export class Client {
       const id = this.#number++;
       const call = { command: { ...command, id }, repeatable, resolve, reject, sent: false, parts: [] };
       this.#calls.set(id, call);
-      if (this.#connected) this.#send(call);
+      if (this.connected) this.#send(call);
       else this.#waitForConnection(call);
     });
   }
@@ -833,7 +1053,7 @@ export class Client {
   #waitForConnection(call) {
     if (call.command.type === "wait") return;
     call.timer = setTimeout(() => {
-      const why = `there is no connection to ${this.#url}`;
+      const why = `no connection to ${this.#url} for ${this.#patience / 1000} seconds`;
       this.#calls.delete(call.command.id);
       const unknown = call.sent && STARTS.has(call.command.type);
       call.reject(
@@ -852,11 +1072,12 @@ export class Client {
       const size = new TextEncoder().encode(text).length;
       if (size > limit) {
         this.#calls.delete(call.command.id);
-        call.reject(new GreenroomError("too_large", `${call.command.type}: ${size} bytes; at most ${limit}`, { size, limit }));
+        const message = `${call.command.type}: message must have at most ${limit} bytes (got ${size})`;
+        call.reject(new GreenroomError("too_large", message, { size, limit }));
         return;
       }
     }
-    if (call.command.type === "subscribe") this.#asked.push(call.command.after);
+    if (call.command.type === "subscribe") this.#subscribing.push(call.command.after);
     call.sent = true;
     this.#socket.send(text);
   }
@@ -870,6 +1091,7 @@ export class Client {
     });
   }
 
+  /** There will be no further connection: reject everything that waits for one. */
   #fail(makeError) {
     if (this.#failure) return;
     this.#failure = makeError;
@@ -887,9 +1109,11 @@ export class Client {
     this.#ring.close();
     for (const waiting of this.#ends.values()) for (const { reject } of waiting) reject(makeError());
     this.#ends.clear();
+    const error = makeError();
+    this.#report({ status: "closed", reason: error.message, error: this.#closed ? null : error });
   }
 
-  // Connections: one after the other, each a WebSocket.
+  // Connections, one after the other, each with a WebSocket.
 
   #open() {
     const url = this.#slashed ? withSlash(this.#url) : this.#url;
@@ -898,7 +1122,7 @@ export class Client {
     try {
       socket = new this.#WebSocket(url, SUBPROTOCOL);
     } catch (error) {
-      this.#fail(() => new GreenroomError("invalid", `url ${this.#url}: ${error.message}`));
+      this.#fail(() => new GreenroomError("invalid", `invalid url ${this.#url}: ${error.message}`));
       return;
     }
     this.#socket = socket;
@@ -911,58 +1135,58 @@ export class Client {
       if (this.#socket === socket) this.#lost(why, opened);
       socket.close();
     };
-    const timer = setTimeout(() => lose("it didn't answer in time"), CONNECT_WITHIN);
+    const timer = setTimeout(() => lose(`no reply within ${CONNECT_WITHIN / 1000} seconds`), CONNECT_WITHIN);
     socket.onopen = () => {
       opened = true;
       this.#reached = true;
       if (this.#token !== null) socket.send(JSON.stringify({ type: "auth", token: this.#token, id: 0 }));
-      else socket.send(JSON.stringify({ type: "unsubscribe", id: 0 })); // it hears at once if it needs a token
+      else socket.send(JSON.stringify({ type: "unsubscribe", id: 0 })); // a gateway that requires a token refuses it
     };
-    // A page can't ping. So after a while without a word it asks something, to hear whether anybody is there.
+    // A page can't send pings. After a quiet time, the client sends a command to see whether the gateway replies.
     let quiet = 0;
     const watch = setInterval(() => {
       quiet += 1;
       if (quiet === 2) socket.send(JSON.stringify({ type: "get_run", run_id: "-", id: 0 }));
-      if (quiet === 3) lose("nothing was heard for too long");
+      if (quiet === 3) lose(`no data for ${(3 * QUIET) / 1000} seconds`);
     }, QUIET);
     socket.onmessage = ({ data }) => {
       quiet = 0;
-      if (this.#socket !== socket) return;
+      if (this.#socket !== socket || this.#failure) return;
       try {
         this.#take(JSON.parse(data));
       } catch (error) {
         lose(error.message);
       }
-      if (this.#connected) clearTimeout(timer);
+      if (this.connected) clearTimeout(timer);
     };
     socket.onerror = (event) => {
-      why ||= event.error?.message ?? event.message ?? "";
-      // Of an attempt that has failed, Node tells nothing more, not even that it is closed.
-      if (!opened && this.#socket === socket) lose("there is no connection");
+      why ||= event.error?.message || event.message || "";
+      // Node fires no `close` for an attempt that failed.
+      if (!opened && this.#socket === socket) lose("connection failed");
     };
     socket.onclose = ({ code, reason }) => {
       clearTimeout(timer);
       clearInterval(watch);
       if (this.#socket !== socket) return;
-      if (code === UNAUTHORIZED) this.#fail(() => new GreenroomError("unauthorized", reason || "the token is not in force"));
-      this.#lost(why || reason || `it closed the connection (${code})`, opened);
+      if (code === UNAUTHORIZED) {
+        this.#fail(() => new GreenroomError("unauthorized", reason || "invalid or revoked token"));
+      }
+      this.#lost(why || reason || `connection closed with code ${code}`, opened);
     };
   }
 
   #lost(why, opened) {
     this.#socket = null;
     if (!opened && !this.#reached && !this.#failure && withSlash(this.#url) !== this.#url) {
-      // Of a proxy that passes on only `prefix/`, a page hears no more than that it failed.
+      // A proxy may pass on only `prefix/`. A page can't see the status of the refusal, so it tries both.
       this.#slashed = !this.#slashed;
       if (this.#slashed) return this.#open();
     }
-    this.#connected = false;
-    this.#asked = [];
+    this.#subscribing = [];
     this.#parts = [];
     if (this.#failure) return;
-    const message = `${this.#url} can't be reached: ${why}`;
     if (!this.#ready.done) {
-      this.#fail(() => new GreenroomError("unavailable", message));
+      this.#fail(() => new GreenroomError("unavailable", `can't connect to ${this.#url}: ${why}`));
       return;
     }
     for (const [id, call] of this.#calls) {
@@ -976,8 +1200,11 @@ export class Client {
       }
     }
     if (Date.now() - this.#began > STABLE) this.#failures = 0;
-    const pause = Math.min(LONGEST_PAUSE, SHORTEST_PAUSE * 2 ** this.#failures++);
-    this.#pause = setTimeout(() => this.#open(), pause * (0.5 + this.#random() / 2));
+    const longest = Math.min(LONGEST_PAUSE, SHORTEST_PAUSE * 2 ** this.#failures++);
+    const pause = longest * (0.5 + this.#random() / 2);
+    this.#pause = setTimeout(() => this.#open(), pause);
+    const attempt = (this.#connection.attempt ?? 0) + 1;
+    this.#report({ status: "reconnecting", reason: why, attempt, retryAt: Date.now() + pause });
   }
 
   #take(message) {
@@ -990,24 +1217,23 @@ export class Client {
         return this.#refused(message);
       case "events":
         this.#takeEvents(message);
-        return this.#tellWhenReady();
+        return this.#checkReady();
       case "resync":
         this.#resync(message);
-        return this.#tellWhenReady();
+        return this.#checkReady();
     }
   }
 
   #welcomed(welcome) {
     this.#welcome = welcome;
     this.role = welcome.role;
-    this.#connected = true;
     const waiting = [...this.#calls.values()];
     if (this.#follow) {
-      const subscribe = { ...this.#subscription(this.#told), id: this.#number++ };
+      const subscribe = { ...this.#subscription(this.#received), id: this.#number++ };
       this.#calls.set(subscribe.id, {
         command: subscribe,
         repeatable: false,
-        resolve: () => this.#filter && this.#tellWhenCaughtUp(),
+        resolve: () => this.#filter && this.#readyWhenCaughtUp(),
         reject: () => {},
         parts: [],
       });
@@ -1016,6 +1242,7 @@ export class Client {
       this.#setReady();
     }
     for (const call of waiting) this.#send(call);
+    this.#report({ status: "connected" });
   }
 
   #subscription(after) {
@@ -1029,13 +1256,13 @@ export class Client {
     this.#ready.resolve();
   }
 
-  /** The first state is there when all is folded that there was at the welcome. */
-  #tellWhenReady() {
+  /** The client is ready when the state includes everything up to the `seq` of the welcome. */
+  #checkReady() {
     if (this.state !== null && !this.#filter && this.state.seq >= this.#welcome.seq) this.#setReady();
   }
 
-  /** The same under a filter, where the gateway tells how far we are when it answers something. */
-  async #tellWhenCaughtUp() {
+  /** With a filter, the `seq` of the state shows that only after a reply. */
+  async #readyWhenCaughtUp() {
     if (this.#ready.done) return;
     try {
       await this.#catchUp();
@@ -1045,12 +1272,12 @@ export class Client {
     }
   }
 
-  /** Any answer comes behind the events that were committed when it was asked for. */
+  /** The gateway sends the events that were committed before a command ahead of its reply. */
   #catchUp() {
     return this.#ask({ type: "list_runs", limit: 1 }, true);
   }
 
-  /** Have the ring begin after `seq`, or later if the gateway has no older events any more. */
+  /** Let the ring begin after `seq`, or later if the gateway no longer has those events. */
   async #reach(seq) {
     if (seq > this.state.seq) await this.#catchUp();
     if (this.#ring.after > seq) await this.#ask(this.#subscription(seq), true);
@@ -1072,7 +1299,7 @@ export class Client {
   }
 
   #refused({ id, code, message, details }) {
-    if (!this.#connected && code === "unauthorized") {
+    if (!this.connected && code === "unauthorized") {
       this.#fail(() => new GreenroomError(code, message, details));
       return;
     }
@@ -1086,16 +1313,16 @@ export class Client {
     this.#socket?.close(1000);
   }
 
-  // What is told. See gateway/client/following.py, which explains it.
+  // Following. gateway/client/following.py explains it.
 
   #subscribed(seq) {
-    this.#asked.shift();
-    this.#goesOnFrom(seq);
+    this.#subscribing.shift();
+    this.#continueAfter(seq);
   }
 
-  /** The events that come next follow `seq`: the ring begins there, unless they overlap with it. */
-  #goesOnFrom(seq) {
-    this.#told = seq;
+  /** The next events follow `seq`. The ring restarts there, unless they overlap with it. */
+  #continueAfter(seq) {
+    this.#received = seq;
     if (this.#ring.after <= seq && seq <= this.#whole) return;
     this.#ring.restart(seq);
     this.#whole = seq;
@@ -1103,23 +1330,24 @@ export class Client {
 
   #takeEvents({ from, to, events }) {
     const state = this.state;
-    if (state === null || from !== this.#told) {
-      throw new Error(`it sent events from ${from}, where those from ${this.#told} were due`);
+    if (state === null || from !== this.#received) {
+      throw new Error(`expected events after ${this.#received}, but received those after ${from}`);
     }
     const last = this.#ring.last;
     const folded = [];
     for (const event of events) {
       if (event.seq <= state.seq) continue;
-      state.seq = event.seq - 1; // those between pass neither the filter nor the token's limits
+      state.seq = event.seq - 1; // the events in between do not pass the filter or the limits of the token
       state.apply(event);
       folded.push(event);
-      if (event.type === "run_state_changed" && ENDED.has(event.to)) this.#hasEnded(event.run, state.runs.get(event.run));
+      if (event.type !== "run_state_changed" || !ENDED.has(event.to)) continue;
+      this.#hasEnded(event.run, state.runs.get(event.run));
     }
-    this.#told = to;
+    this.#received = to;
     this.#whole = Math.max(this.#whole, to);
     state.seq = Math.max(state.seq, to);
     this.#ring.add(events.filter((event) => event.seq > last));
-    for (const event of folded) this.#tell(event);
+    for (const event of folded) this.#notifyListeners(event);
   }
 
   #resync({ snapshot, more }) {
@@ -1127,12 +1355,12 @@ export class Client {
     if (more) return;
     const whole = joined(this.#parts);
     this.#parts = [];
-    const start = Math.min(this.#told, ...this.#asked);
+    const start = Math.min(this.#received, ...this.#subscribing);
     const known = this.state;
     if (known !== null && known.epoch === whole.epoch && start <= whole.seq && whole.seq <= known.seq) {
-      return this.#goesOnFrom(whole.seq); // older than what is known; and what follows it comes, too
+      return this.#continueAfter(whole.seq); // the snapshot is older than the state, and the events after it follow
     }
-    this.#told = this.#whole = whole.seq;
+    this.#received = this.#whole = whole.seq;
     const before = this.#ring;
     this.state = new Projection(whole);
     this.#ring = new Ring(whole.seq);
@@ -1141,7 +1369,7 @@ export class Client {
       const run = this.state.runs.get(runId);
       if (run === undefined || hasEnded(run)) this.#hasEnded(runId, run);
     }
-    if (known !== null) this.#tell({ type: "snapshot", snapshot: whole });
+    if (known !== null) this.#notifyListeners({ type: "snapshot", snapshot: whole });
   }
 
   #hasEnded(runId, run) {
@@ -1149,18 +1377,14 @@ export class Client {
     this.#ends.delete(runId);
   }
 
-  #tell(item) {
-    for (const { hear, passes } of this.#listeners) {
-      try {
-        if (item.type === "snapshot" || passes(item)) hear(item);
-      } catch (error) {
-        console.error(error);
-      }
+  #notifyListeners(item) {
+    for (const { listener, passes } of this.#listeners) {
+      if (item.type === "snapshot" || passes(item)) notify(listener, item);
     }
   }
 }
 
-/** What a caller holds for a run that was accepted. */
+/** An accepted run: `id` is its id; `joined` is true if it existed before this call. */
 export class Ticket {
   #client;
 
@@ -1170,7 +1394,7 @@ export class Ticket {
     this.#client = client;
   }
 
-  /** The run's result, once it has ended; rejects with RunEnded if it has none. */
+  /** The result of the run, once it has ended; rejects with RunEnded if it has none. */
   async result() {
     const run = await this.#client.ended(this.id);
     if (run.status !== "succeeded") throw new RunEnded(run);
@@ -1190,25 +1414,18 @@ export class Ticket {
     }
   }
 
-  cancel(files = "keep") {
+  /** Cancel the run; resolves to the run. `files`: "keep" or "delete". */
+  async cancel(files = "keep") {
     return this.#client.cancel(this.id, files);
   }
 }
 
-/** The same address with a slash at the end of its path. */
+/** The URL with a slash at the end of its path. */
 function withSlash(url) {
   const address = new URL(url);
   if (address.pathname.endsWith("/")) return url;
   address.pathname += "/";
   return address.href;
-}
-
-const TIMEOUTS = ["queue_timeout", "run_timeout", "deadline", "warn_after"];
-
-function wireTimeouts(options) {
-  const changed = { ...options };
-  for (const name of TIMEOUTS) if (changed[name] === Infinity) changed[name] = "none"; // JSON has no infinity
-  return changed;
 }
 
 function drawId() {

@@ -317,11 +317,6 @@ def _own_requests() -> dict[tuple[str, str], Json]:
     lane = parameter("lane", "path", in_text(LANE), required=True)
     events = {"description": "Server-sent events.", "content": {"text/event-stream": {"schema": _SENT}}}
     figures = {"description": "Figures for Prometheus.", "content": {"text/plain": {"schema": text}}}
-    source = {
-        "description": "The module.",
-        "headers": {"ETag": {"schema": text}},
-        "content": {"text/javascript": {"schema": text}},
-    }
     open_to_all: Json = {"security": []}
     described: Json = {"description": "The document.", "content": {JSON_TYPE: {"schema": {"type": "object"}}}}
     documents = {
@@ -334,6 +329,27 @@ def _own_requests() -> dict[tuple[str, str], Json]:
         for name, summary in (
             ("openapi", "This document."),
             ("asyncapi", "What goes over a WebSocket, as AsyncAPI."),
+        )
+    }
+    documents |= {
+        ("GET", f"/greenroom.{suffix}"): {
+            "operationId": name,
+            "summary": summary,
+            **open_to_all,
+            "parameters": [parameter("If-None-Match", "header", text)],
+            "responses": {
+                "200": {
+                    "description": "The file.",
+                    "headers": {"ETag": {"schema": text}},
+                    "content": {media_type: {"schema": text}},
+                },
+                "304": {"description": "The file has not changed."},
+                **public,
+            },
+        }
+        for suffix, name, media_type, summary in (
+            ("js", "javascript", "text/javascript", "The JavaScript client: a module without dependencies."),
+            ("d.ts", "typescript", "application/typescript", "The types of the JavaScript client."),
         )
     }
     return documents | {
@@ -363,13 +379,6 @@ def _own_requests() -> dict[tuple[str, str], Json]:
             "description": "Needs the role viewer.",
             "parameters": [lane],
             "responses": {"200": answered("The lane.", ref("LaneState")), **refused},
-        },
-        ("GET", "/greenroom.js"): {
-            "operationId": "javascript",
-            "summary": "The JavaScript client: a module without dependencies.",
-            **open_to_all,
-            "parameters": [parameter("If-None-Match", "header", text)],
-            "responses": {"200": source, "304": {"description": "It is still the same."}, **public},
         },
         ("GET", "/healthz"): {
             "operationId": "healthz",

@@ -1,7 +1,7 @@
-"""`GET /greenroom.js`: the JavaScript client, as it comes with this gateway, for pages to import.
+"""`GET /greenroom.js` and `GET /greenroom.d.ts`: the JavaScript client of this version, and its types.
 
-Everyone may have it, since it is the same everywhere. A browser keeps it, and asks each time whether it is
-still this one, so that after an upgrade no page goes on with the client of before.
+They need no token, since they are the same everywhere. A browser caches the module and checks each time
+whether it is current, so that after an upgrade no page keeps the old client.
 """
 
 from __future__ import annotations
@@ -13,20 +13,24 @@ from importlib.resources import files
 from .head import Request
 from .responses import Response
 
-_TYPE = "text/javascript; charset=utf-8"
+_TYPES = {
+    "greenroom.js": "text/javascript; charset=utf-8",
+    "greenroom.d.ts": "application/typescript; charset=utf-8",
+}
+FILES = tuple(_TYPES)
 
 
-def module(request: Request) -> Response:
-    """The module, or 304 for whoever has it already."""
-    source = _source()
+def client_file(request: Request, name: str) -> Response:
+    """The file, or 304 for a client that has it already."""
+    source = _source(name)
     tag = f'"{hashlib.sha256(source).hexdigest()[:32]}"'
     headers = (("Cache-Control", "no-cache"), ("ETag", tag))
     known = {name.removeprefix("W/") for name in request.tokens("if-none-match")}
     if known & {tag, "*"}:
         return Response(304, headers=headers)
-    return Response(200, source, _TYPE, headers)
+    return Response(200, source, _TYPES[name], headers)
 
 
 @cache
-def _source() -> bytes:
-    return files("greenroom.gateway").joinpath("console", "greenroom.js").read_bytes()
+def _source(name: str) -> bytes:
+    return files("greenroom.gateway").joinpath("console", name).read_bytes()

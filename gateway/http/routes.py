@@ -23,7 +23,7 @@ from ..tasks.calls import TABLE as TASK_CALLS
 from ..tasks.calls import TaskCall
 from ..tasks.input import read
 from .head import Request
-from .javascript import module
+from .javascript import FILES, client_file
 from .metrics import CONTENT_TYPE
 from .responses import Response, answer
 from .sse import events
@@ -206,8 +206,8 @@ async def _document(name: str, call: Call) -> Response:
     return Response(200, _DOCUMENTS[name], headers=(("Cache-Control", "no-cache"),))
 
 
-async def _javascript(call: Call) -> Response:
-    return module(call.request)
+async def _client_file(name: str, call: Call) -> Response:
+    return client_file(call.request, name)
 
 
 def _table() -> dict[tuple[str, ...], dict[str, Route]]:
@@ -230,7 +230,8 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
     add("POST", "/api/tickets", Route(Role.VIEWER, _ticket, limited=True))
     add("GET", "/api/lanes", Route(Role.VIEWER, _lanes))
     add("GET", "/api/lanes/{lane}", Route(Role.VIEWER, _lane))
-    add("GET", "/greenroom.js", Route(None, _javascript))
+    for name in FILES:
+        add("GET", f"/{name}", Route(None, partial(_client_file, name)))
     for name in ("openapi.json", "asyncapi.json"):
         add("GET", f"/{name}", Route(None, partial(_document, name)))
     add("GET", "/healthz", Route(None, _healthz))

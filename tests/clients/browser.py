@@ -1,4 +1,4 @@
-"""A real browser for the tests, headless, and a web server with the page that it opens."""
+"""A headless browser for the tests, and a web server with the page that it opens."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PAGE = """<!doctype html>
 
 
 class Pages:
-    """A web server with one page, a copy of the client's module, and a place for the page's answer."""
+    """A web server with one page, the client's module, and the answer that the page posts."""
 
     def __init__(self) -> None:
         self.page = ""
@@ -67,7 +67,7 @@ class Pages:
                 else:
                     break
             if not isinstance(event, h11.EndOfMessage):
-                return  # the browser had opened it for nothing
+                return  # the browser opened the connection without a request
             status, kind, content = self._respond(target, body)
             headers = [("Content-Type", kind), ("Content-Length", str(len(content))), ("Connection", "close")]
             parts = (
@@ -103,13 +103,13 @@ async def pages() -> AsyncIterator[Pages]:
 
 
 async def browse(its: Pages, program: str, argument: Any, folder: Path) -> Any:
-    """What a page with this program answers; it has `argument` at hand."""
+    """Open a page with this program, with `argument` in scope; returns what it passes to `answer`."""
     its.page = PAGE.replace("ARGUMENT", json.dumps(argument)).replace("PROGRAM", program)
     assert BROWSER is not None, "the tests are skipped without one"
     command = [
         BROWSER,
         "--headless=new",
-        "--no-sandbox",  # which doesn't work for root; the only page is ours
+        "--no-sandbox",  # the sandbox doesn't work for root, and the only page is ours
         "--disable-gpu",
         "--disable-dev-shm-usage",
         "--no-first-run",
@@ -130,6 +130,6 @@ async def browse(its: Pages, program: str, argument: Any, folder: Path) -> Any:
             browser = await nursery.start(partial(trio.run_process, command, **options))
             with trio.move_on_after(PATIENCE):
                 await its.answered.wait()
-            os.killpg(browser.pid, signal.SIGKILL)  # its helpers, too
+            os.killpg(browser.pid, signal.SIGKILL)  # its child processes, too
     assert its.answered.is_set(), (folder / "browser.log").read_text(errors="replace")
     return its.answer

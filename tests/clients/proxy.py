@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a gateway; it cuts connections wherever they happen to be, within frames too."""
+"""A TCP proxy in front of a gateway, which cuts connections at any byte, also within frames."""
 
 from __future__ import annotations
 
@@ -10,20 +10,26 @@ import trio
 
 
 class Proxy:
-    """Passes on what comes to `port`; `cut` breaks all connections."""
+    """Forwards connections to `port`; `cut` breaks all of them."""
 
     def __init__(self, target: int, lots: random.Random) -> None:
         self.port = 0
         self.opened = 0
         self.refuses = False
+        self._changed = trio.lowlevel.ParkingLot()
         self._target = target
         self._lots = lots
         self._scopes: dict[trio.CancelScope, None] = {}
 
     def cut(self) -> None:
-        """Break every connection that there is now."""
+        """Break every open connection."""
         for scope in list(self._scopes):
             scope.cancel()
+
+    async def wait_opened(self, count: int) -> None:
+        """Wait until `count` connections were opened, refused ones included."""
+        while self.opened < count:
+            await self._changed.park()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -33,6 +39,7 @@ class Proxy:
 
     async def _serve(self, client: trio.SocketStream) -> None:
         self.opened += 1
+        self._changed.unpark_all()
         if self.refuses:
             await trio.aclose_forcefully(client)
             return

@@ -1,7 +1,8 @@
-"""The JavaScript client in a real browser: a page imports it from the gateway, and does what pages do."""
+"""The JavaScript client in a browser, in a page that imports it from the gateway."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import trio
@@ -19,7 +20,7 @@ IMPORT = """
 """
 
 
-async def test_a_page_follows_and_gives_commands(tmp_path: Path):
+async def test_a_page_follows_events_and_sends_commands(tmp_path: Path):
     program = (
         IMPORT
         + """
@@ -40,8 +41,8 @@ async def test_a_page_follows_and_gives_commands(tmp_path: Path):
     async with pages() as its:
         config = GatewayConfig(port=0, token_file=str(file), allowed_origins=(its.origin,))
         async with serving(config) as (engine, _, url):
-            told = await browse(its, program, {"url": url, "token": token}, tmp_path)
-            assert told == {
+            found = await browse(its, program, {"url": url, "token": token}, tmp_path)
+            assert found == {
                 "result": 3,
                 "refusal": [True, "forbidden"],
                 "same": True,
@@ -51,17 +52,20 @@ async def test_a_page_follows_and_gives_commands(tmp_path: Path):
             }
 
 
-async def test_a_page_comes_back_when_its_connection_is_cut(tmp_path: Path):
+async def test_a_page_reconnects_when_its_connection_is_cut(tmp_path: Path):
     program = (
         IMPORT
         + """
-        const client = await connect(argument.url);
+        const statuses = [];
+        const client = await connect(argument.url, { onConnection: ({ status }) => statuses.push(status) });
         const heard = [];
         client.onEvent((event) => heard.push(event.seq));
         await client.setParams("cut me", {}).catch(() => {});
         while (!heard.includes(12)) await new Promise((resolve) => setTimeout(resolve, 10));
         const truth = await client.snapshot();
-        answer({ heard, same: JSON.stringify(truth) === JSON.stringify(client.state.snapshot()) });
+        client.close();
+        const same = JSON.stringify(truth) === JSON.stringify(client.state.snapshot());
+        answer({ heard, statuses: statuses.join(" "), same });
     """
     )
     async with pages() as its:
@@ -81,11 +85,13 @@ async def test_a_page_comes_back_when_its_connection_is_cut(tmp_path: Path):
                     await engine.set_params("someone", {"number": number})
 
             nursery.start_soon(disturb)
-            told = await browse(its, program, {"url": f"ws://127.0.0.1:{between.port}"}, tmp_path)
-            assert told == {"heard": list(range(1, 13)), "same": True}
+            found = await browse(its, program, {"url": f"ws://127.0.0.1:{between.port}"}, tmp_path)
+            statuses = found.pop("statuses")
+            assert re.fullmatch("connecting connected( reconnecting)+ connected closed", statuses)
+            assert found == {"heard": list(range(1, 13)), "same": True}
 
 
-async def test_a_page_of_another_origin_is_not_let_in(tmp_path: Path):
+async def test_a_page_of_another_origin_is_refused(tmp_path: Path):
     program = """
         const { connect } = await import("/greenroom.js"); // a copy of its own
         const http = argument.replace("ws", "http");
@@ -96,5 +102,5 @@ async def test_a_page_of_another_origin_is_not_let_in(tmp_path: Path):
         });
     """
     async with pages() as its, serving() as (_, _, url):
-        told = await browse(its, program, url, tmp_path)
-        assert told == {"imported": False, "fetched": False, "connected": "unavailable"}
+        found = await browse(its, program, url, tmp_path)
+        assert found == {"imported": False, "fetched": False, "connected": "unavailable"}

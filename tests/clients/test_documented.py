@@ -1,4 +1,4 @@
-"""The programs in JavaScript that README and documentation show do what they say."""
+"""The JavaScript programs in the READMEs and in the documentation print their results."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ import trio
 from greenroom import Jobs, Run, open_engine
 from greenroom.gateway import GatewayConfig, open_gateway
 
-from .javascript import PATIENCE, ROOT, needs_node, node
+from .javascript import MODULE, PATIENCE, ROOT, needs_node, node
 
 pytestmark = needs_node
 
 ADDRESS = "ws://127.0.0.1:8440"
+RESULT = b"https://example.org is mirrored\n"
 
 
 def make_jobs() -> Jobs:
@@ -32,7 +33,7 @@ def make_jobs() -> Jobs:
     return jobs
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/how-to/clients.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/clients.md", "gateway/console/README.md"])
 async def test_the_program_of_this_page_prints_the_result_of_its_run(page: str, tmp_path: Path):
     text = (ROOT / page).read_text(encoding="utf-8")
     [program] = re.findall(r"```js\n(.*?)```", text, re.DOTALL)
@@ -43,22 +44,23 @@ async def test_the_program_of_this_page_prints_the_result_of_its_run(page: str, 
     ):
         with await trio.to_thread.run_sync(urllib.request.urlopen, f"{gateway.url}/greenroom.js") as module:
             (tmp_path / "greenroom.js").write_bytes(module.read())
+        (tmp_path / "node_modules").mkdir()
+        (tmp_path / "node_modules" / "greenroom").symlink_to(MODULE.parent)
         url = gateway.url.replace("http", "ws")
         (tmp_path / "program.mjs").write_text(
             'const token = "not needed here";\n' + program.replace(ADDRESS, url), encoding="utf-8"
         )
-        told = b""
+        found = b""
         async with trio.open_nursery() as nursery:
             run = partial(
                 trio.run_process, [str(node()), str(tmp_path / "program.mjs")], stdout=PIPE, check=False
             )
             process = await nursery.start(run)
             with trio.fail_after(PATIENCE):
-                while b"\n" not in told:
+                while RESULT not in found:
                     more = await process.stdout.receive_some()
-                    assert more, f"it has ended, and has said only {told!r}"
-                    told += more
+                    assert more, f"the program ended and printed only {found!r}"
+                    found += more
                 if "client.close()" in program:
                     assert await process.wait() == 0
             process.kill()
-    assert told.startswith(b"https://example.org is mirrored\n")

@@ -1,4 +1,4 @@
-"""The JavaScript client in Node, with its own WebSocket and with the package `ws`, against a real gateway."""
+"""The JavaScript client in Node, with the global WebSocket and with the package `ws`, against a gateway."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ def make_jobs() -> Jobs:
     async def wait(run: Run, params: dict[str, Any]) -> Any:
         return await run.next_message()
 
+    @jobs.job("brief", run_timeout=0.05)
+    async def brief(run: Run, params: dict[str, Any]) -> Any:
+        return await run.next_message()
+
     @jobs.job("ask")
     async def ask(run: Run, params: dict[str, Any]) -> Any:
         return await run.interrupt({"may": "I?"})
@@ -52,25 +56,25 @@ async def test_every_command_does_what_the_engine_does(which: str):
     program = """
         const options = argument.ws ? { WebSocket: (await import(argument.ws)).default } : {};
         const client = await connect(argument.url, options);
-        const told = {};
+        const found = {};
         const add = await client.submit("add", { handle: "alice", params: { a: 1, b: 2 } });
-        told.result = await add.result();
-        told.again = await (await client.rerun(add.id)).result();
-        const wait = await client.submit("wait", { handle: "bob", params: {}, run_timeout: Infinity });
-        told.waited = await wait.wait(0.05);
+        found.result = await add.result();
+        found.again = await (await client.rerun(add.id)).result();
+        const wait = await client.submit("wait", { handle: "bob", params: {}, runTimeout: Infinity });
+        found.waited = await wait.wait(0.05);
         while (client.state.runs.get(wait.id).status !== "running") await client.getRun(wait.id);
-        told.injected = await client.inject("bob", { hello: "✓" });
-        told.message = await wait.result();
+        found.injected = await client.inject("bob", { hello: "✓" });
+        found.message = await wait.result();
         const after = client.state.seq;
         const ask = await client.submit("ask", { handle: "carol", params: {} });
         for await (const event of client.events({ after })) if (event.type === "interrupt_opened") break;
         const [interrupt] = client.state.interrupts.keys();
-        told.answered = await client.answer(interrupt, "yes");
-        told.answer = await ask.result();
+        found.answered = await client.answer(interrupt, "yes");
+        found.answer = await ask.result();
         const asks = await client.submit("ask", { handle: "carol", params: {} });
         while (client.state.interrupts.size === 0) await client.snapshot();
         const [{ key }] = client.state.interrupts.values();
-        told.byHandle = [
+        found.byHandle = [
           (await client.getRun("carol")).id === asks.id,
           (await client.wait("carol", 0.01)).status,
           await client.answer("carol", "no", { key: "another" }),
@@ -80,34 +84,34 @@ async def test_every_command_does_what_the_engine_does(which: str):
         ];
         await client.setConcurrency("side", 0);
         const queued = await client.submit("add", { handle: "dave", lane: "side", params: {} });
-        told.cleared = await client.clearLane("side");
-        told.how = await queued.result().catch((error) => [error.name, error.run.reason]);
+        found.cleared = await client.clearLane("side");
+        found.how = await queued.result().catch((error) => [error.name, error.run.reason]);
         await client.setParams("alice", { a: 5, b: 6 });
-        told.draft = await (await client.submit("add", { handle: "alice" })).result();
+        found.draft = await (await client.submit("add", { handle: "alice" })).result();
         await client.setMaxConcurrent(7);
         await client.drain();
-        told.draining = await client.submit("add", { handle: "x" }).catch((error) => error.code);
+        found.draining = await client.submit("add", { handle: "x" }).catch((error) => error.code);
         await client.resetLanes();
         await client.resume();
-        told.released = await client.releaseHandle("alice");
-        told.none = await client.clearHandle("alice");
+        found.released = await client.releaseHandle("alice");
+        found.none = await client.clearHandle("alice");
         const last = await client.submit("wait", { handle: "erin", params: {} });
-        told.cancelled = (await last.cancel()).status;
+        found.cancelled = (await last.cancel()).status;
         await last.result().catch(() => {});
-        told.listed = (await client.listRuns({ status: ["succeeded"], limit: 2 })).length;
-        told.history = (await client.history(add.id)).map((event) => event.to);
-        told.same = [await client.snapshot(), client.state.snapshot()];
-        told.role = client.role;
+        found.listed = (await client.listRuns({ status: ["succeeded"], limit: 2 })).length;
+        found.history = (await client.history(add.id)).map((event) => event.to);
+        found.same = [await client.snapshot(), client.state.snapshot()];
+        found.role = client.role;
         client.close();
-        answer(told);
+        answer(found);
     """
     async with serving() as (engine, _, url):
-        told = await run_node(program, {"url": url, "ws": WS.as_uri() if which == "ws" else None})
+        found = await run_node(program, {"url": url, "ws": WS.as_uri() if which == "ws" else None})
         snapshot = await engine.snapshot()
-    first, second = told.pop("same")
+    first, second = found.pop("same")
     assert first == second
     assert first["seq"] == snapshot.seq
-    assert told == {
+    assert found == {
         "result": 3,
         "again": 3,
         "waited": False,
@@ -122,55 +126,55 @@ async def test_every_command_does_what_the_engine_does(which: str):
         "draining": "draining",
         "released": False,
         "none": 0,
-        "cancelled": "cancelled" if told["cancelled"] == "cancelled" else "cancelling",
+        "cancelled": "cancelled" if found["cancelled"] == "cancelled" else "cancelling",
         "listed": 2,
         "history": ["queued", "running", "succeeded"],
         "role": "admin",
     }
 
 
-async def test_flows_and_workers_are_those_of_the_engine():
+async def test_flows_and_workers_do_what_the_engine_does():
     program = """
         const client = await connect(argument.url);
-        const told = {};
+        const found = {};
         const node = { kind: "executor", exec_type: "queue", service: "sum", prep: { input_key: "$params.n" },
                        post: { output_key: "sum" } };
         const wait = { kind: "wait_event", params: { signal_key: "$shared.flag" } };
         const edges = [{ from: "a", action: "default", to: "w" }];
         const graph = { start: "a", nodes: { a: node, w: wait }, edges };
-        told.mistakes = (await client.flows.check({ start: "x" })).errors.length > 0;
-        told.right = await client.flows.check(graph);
-        told.made = (await client.flows.create("order", "d")).description;
-        told.published = (await client.flows.publish("order", graph)).version;
-        told.draft = (await client.flows.addVersion("order", graph, { status: "draft", version: 7 })).status;
+        found.mistakes = (await client.flows.check({ start: "x" })).errors.length > 0;
+        found.right = await client.flows.check(graph);
+        found.made = (await client.flows.create("order", "d")).description;
+        found.published = (await client.flows.publish("order", graph)).version;
+        found.draft = (await client.flows.addVersion("order", graph, { status: "draft", version: 7 })).status;
         const { flows, total } = await client.flows.list({ limit: 5 });
-        told.listed = [flows.map((flow) => flow.name), total];
+        found.listed = [flows.map((flow) => flow.name), total];
         const versions = await client.flows.versions("order");
-        told.versions = versions.map((version) => version.version);
-        told.graph = JSON.parse((await client.flows.version(versions[0].id)).definition);
+        found.versions = versions.map((version) => version.version);
+        found.graph = JSON.parse((await client.flows.version(versions[0].id)).definition);
         const ticket = await client.flows.start("order", { params: { n: [1, 2] }, deadline: Infinity });
-        told.worker = (await client.workers.register("w", "", ["sum"], { kind: "queue" })).status;
+        found.worker = (await client.workers.register("w", "", ["sum"], { kind: "queue" })).status;
         await client.workers.heartbeat("w", 1);
-        told.load = (await client.workers.list({ service: "sum" }))[0].load;
-        told.nobody = await client.workers.allocate("sum");
+        found.load = (await client.workers.list({ service: "sum" }))[0].load;
+        found.nobody = await client.workers.allocate("sum");
         const item = await client.workers.poll("w", ["sum"]);
-        told.input = item.input;
+        found.input = item.input;
         await client.workers.extend(item.id, "w");
-        await client.workers.complete(item.id, 3, { worker_id: "w" });
-        told.late = await client.workers.complete(item.id, 3).catch((error) => error.code);
-        told.nothing = await client.workers.poll("w", ["sum"], 0);
+        await client.workers.complete(item.id, 3, { workerId: "w" });
+        found.late = await client.workers.complete(item.id, 3).catch((error) => error.code);
+        found.nothing = await client.workers.poll("w", ["sum"], 0);
         await client.signal(ticket.id, "flag", true);
-        told.result = await ticket.result();
-        told.rows = (await client.flows.nodeRuns(ticket.id)).map((row) => [row.node, row.status]);
-        told.shared = (await client.flows.task(ticket.id)).shared;
+        found.result = await ticket.result();
+        found.rows = (await client.flows.nodeRuns(ticket.id)).map((row) => [row.node, row.status]);
+        found.shared = (await client.flows.task(ticket.id)).shared;
         const page = await client.flows.tasks({ status: "succeeded" });
-        told.tasks = [page.tasks.map((task) => task.run.id === ticket.id), page.total];
+        found.tasks = [page.tasks.map((task) => task.run.id === ticket.id), page.total];
         client.close();
-        answer([told, graph]);
+        answer([found, graph]);
     """
     async with serving() as (_, _, url):
-        told, graph = await run_node(program, {"url": url})
-    assert told == {
+        found, graph = await run_node(program, {"url": url})
+    assert found == {
         "mistakes": True,
         "right": {"errors": [], "warnings": []},
         "made": "d",
@@ -192,7 +196,7 @@ async def test_flows_and_workers_are_those_of_the_engine():
     }
 
 
-async def test_refusals_have_their_code_and_details():
+async def test_a_refused_command_has_a_code_and_details():
     program = """
         const client = await connect(argument);
         const busy = await client.submit("wait", { handle: "busy", params: {} });
@@ -206,18 +210,18 @@ async def test_refusals_have_their_code_and_details():
             () => client.submit("wait", { handle: "y", params: { text: "x".repeat(3_000_000) } }),
             () => client.events({ filter: { colours: [] } }),
         ];
-        const told = [];
+        const found = [];
         for (const refused of refusals) {
             try {
                 await refused();
             } catch (error) {
-                told.push([error instanceof GreenroomError, error.code, Object.keys(error.details)]);
+                found.push([error instanceof GreenroomError, error.code, Object.keys(error.details)]);
             }
         }
         await busy.cancel();
         client.close();
-        told.push(await client.getRun("x").catch((error) => [error.code, error.message]));
-        answer(told);
+        found.push(await client.getRun("x").catch((error) => [error.code, error.message]));
+        answer(found);
     """
     async with serving() as (_, _, url):
         assert await run_node(program, url) == [
@@ -228,12 +232,12 @@ async def test_refusals_have_their_code_and_details():
             [True, "handle_locked", ["active_run"]],
             [True, "no_active_run", []],
             [True, "too_large", ["size", "limit"]],
-            [True, "invalid", []],
-            ["unavailable", "the client has been closed"],
+            [True, "invalid", ["field", "known"]],
+            ["unavailable", "client is closed"],
         ]
 
 
-async def test_events_are_had_from_before_the_connection_and_by_filter():
+async def test_events_before_the_connection_and_filtered_events_are_available():
     program = """
         const client = await connect(argument);
         const early = [];
@@ -274,8 +278,8 @@ async def test_events_are_had_from_before_the_connection_and_by_filter():
         }
 
 
-async def test_an_attempt_that_only_fails_is_followed_by_the_next_one():
-    """Node's own WebSocket tells an error of an attempt that was refused, and never that it is closed."""
+async def test_the_client_retries_after_an_attempt_that_fires_an_error_only():
+    """Node's WebSocket fires `error` for a refused attempt, but no `close`."""
     program = """
         const real = setTimeout;
         globalThis.setTimeout = (call, delay, ...rest) => real(call, delay < 5000 ? delay : 1e9, ...rest);
@@ -301,32 +305,32 @@ async def test_an_attempt_that_only_fails_is_followed_by_the_next_one():
         assert await run_node(program, url) == {"made": 4, "result": 3}
 
 
-async def test_tokens_go_in_the_first_message(tmp_path: Path):
+async def test_the_first_message_has_the_token(tmp_path: Path):
     program = """
-        const told = [];
+        const found = [];
         for (const token of [null, "gr_wrong", argument.token]) {
             try {
                 const client = await connect(argument.url, { token });
-                told.push(client.role);
-                told.push(await client.drain().catch((error) => error.code));
+                found.push(client.role);
+                found.push(await client.drain().catch((error) => error.code));
                 client.close();
             } catch (error) {
-                told.push(error.code);
+                found.push(error.code);
             }
         }
-        answer(told);
+        answer(found);
     """
     file = tmp_path / "tokens"
     token = add_token(file, "someone", Role.OPERATOR)
     async with serving(GatewayConfig(port=0, token_file=str(file))) as (_, _, url):
-        told = await run_node(program, {"url": url, "token": token})
-        assert told == ["unauthorized", "unauthorized", "operator", "forbidden"]
-    async with serving() as (_, _, url):  # which needs none
-        told = await run_node(program, {"url": url, "token": token})
-        assert told == ["admin", None] * 3
+        found = await run_node(program, {"url": url, "token": token})
+        assert found == ["unauthorized", "unauthorized", "operator", "forbidden"]
+    async with serving() as (_, _, url):  # a gateway without tokens
+        found = await run_node(program, {"url": url, "token": token})
+        assert found == ["admin", None] * 3
 
 
-async def test_the_limits_of_a_token_may_leave_events_out_without_a_filter(tmp_path: Path):
+async def test_a_limited_token_leaves_out_events_without_a_filter(tmp_path: Path):
     program = """
         const client = await connect(argument.url, { token: argument.token });
         const heard = [];
@@ -348,18 +352,18 @@ async def test_the_limits_of_a_token_may_leave_events_out_without_a_filter(tmp_p
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(others)
-            told = await run_node(program, {"url": url, "token": token})
-    assert told == {"heard": ["ready", 1, 3, 5, 7], "handles": ["b"]}
+            found = await run_node(program, {"url": url, "token": token})
+    assert found == {"heard": ["ready", 1, 3, 5, 7], "handles": ["b"]}
 
 
-async def test_what_the_gateway_has_no_more_comes_as_a_snapshot():
+async def test_a_snapshot_replaces_events_that_the_gateway_no_longer_has():
     program = """
         const client = await connect(argument);
         const events = client.events();
         const heard = [];
         client.onEvent((item) => heard.push(item.type));
         await client.setParams("someone", {});
-        await client.setParams("ready", {}).catch(() => {}); // the answer may be lost with the connection
+        await client.setParams("ready", {}).catch(() => {}); // the reply may be lost with the connection
         const read = [];
         for await (const item of events) {
             read.push(item.type);
@@ -370,10 +374,10 @@ async def test_what_the_gateway_has_no_more_comes_as_a_snapshot():
         answer({ same: [truth, client.state.snapshot()], read, heard });
     """
     async with serving() as (engine, gateway, _), proxy(gateway.port) as between:
-        told: dict[str, Any] = {}
+        found: dict[str, Any] = {}
 
         async def run() -> None:
-            told.update(await run_node(program, f"ws://127.0.0.1:{between.port}"))
+            found.update(await run_node(program, f"ws://127.0.0.1:{between.port}"))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run)
@@ -386,6 +390,6 @@ async def test_what_the_gateway_has_no_more_comes_as_a_snapshot():
                 for number in range(8192 + 10):
                     changes.start_soon(engine.set_params, "someone", {"number": number})
             between.refuses = False
-    assert told["same"][0] == told["same"][1]
-    assert told["read"] == told["heard"]
-    assert told["read"][:-1] in (["handle_changed"], ["handle_changed"] * 2)
+    assert found["same"][0] == found["same"][1]
+    assert found["read"] == found["heard"]
+    assert found["read"][:-1] in (["handle_changed"], ["handle_changed"] * 2)

@@ -1,4 +1,4 @@
-"""The fold in JavaScript is that in Python: the same events give the same snapshots, whatever they were."""
+"""The fold in JavaScript equals the fold in Python: the same events lead to the same snapshots."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def make_jobs(lots: random.Random) -> Jobs:
 
 
 async def many_quick(engine: Engine, count: int) -> None:
-    """So many ended runs that the older ones leave the snapshot, and their handles and lanes with them."""
+    """End more runs than a snapshot keeps, so that older runs, handles and lanes leave it."""
     await engine.resume()
     await engine.set_max_concurrent(100)
     async with trio.open_nursery() as nursery:
@@ -95,7 +95,7 @@ async def many_quick(engine: Engine, count: int) -> None:
 
 
 async def disturb(engine: Engine, lots: random.Random, steps: int) -> None:
-    """Give commands at random, and take no refusal ill."""
+    """Send random commands, and ignore refusals."""
     for step in range(steps):
         handle, lane = lots.choice(HANDLES), lots.choice(LANES)
         runs = list((await engine.snapshot()).runs)
@@ -142,8 +142,8 @@ async def disturb(engine: Engine, lots: random.Random, steps: int) -> None:
         await trio.sleep(lots.choice([0, 0, 0.1, 1]))
 
 
-async def story(seed: int, steps: int, quick: int) -> tuple[Snapshot, list[Event]]:
-    """A snapshot, and the events after it."""
+async def history(seed: int, steps: int, quick: int) -> tuple[Snapshot, list[Event]]:
+    """Return a snapshot and the events after it."""
     lots = random.Random(seed)
     async with open_engine(make_jobs(lots), random=random.Random(seed)) as engine:
         await disturb(engine, lots, 30)
@@ -167,7 +167,7 @@ async def story(seed: int, steps: int, quick: int) -> tuple[Snapshot, list[Event
 
 
 def of_flows(events: list[Event]) -> list[Event]:
-    """The events that a story without flows and workers has not."""
+    """Events of the types that only flows and workers have."""
     last = events[-1]
     some = next(event for event in reversed(events) if isinstance(event, RunStateChanged))
     base = {"at": last.at + 1, "by": "test"}
@@ -203,10 +203,10 @@ def as_json(value: Any) -> Any:
 
 @needs_node
 @pytest.mark.parametrize(("seed", "steps", "quick"), [(1, 800, 0), (2, 800, 0), (3, 1500, 1500)])
-def test_the_fold_in_javascript_gives_the_same_snapshots(seed: int, steps: int, quick: int):
-    start, events = trio.run(story, seed, steps, quick, clock=MockClock(autojump_threshold=0))
+def test_the_fold_in_javascript_leads_to_the_same_snapshots(seed: int, steps: int, quick: int):
+    start, events = trio.run(history, seed, steps, quick, clock=MockClock(autojump_threshold=0))
     events += of_flows(events)
-    assert {event.type for event in events} == TYPES, "the story has events of every type"
+    assert {event.type for event in events} == TYPES, "there are events of every type"
     at = sorted({len(events) // 2, *range(0, len(events), max(1, len(events) // 40)), len(events)} - {0})
     expected = []
     projection = Projection.from_snapshot(start)
@@ -214,8 +214,8 @@ def test_the_fold_in_javascript_gives_the_same_snapshots(seed: int, steps: int, 
         projection.apply(event)
         if index in at:
             expected.append(as_json(projection.snapshot()))
-    told = {"start": as_json(start), "events": as_json(events), "at": at}
-    found = trio.run(run_node, FOLD, told)
+    argument = {"start": as_json(start), "events": as_json(events), "at": at}
+    found = trio.run(run_node, FOLD, argument)
     assert found["snapshots"] == expected
     assert found["resumed"] == expected[-1]
     assert [list(snapshot["runs"]) for snapshot in found["snapshots"]] == [

@@ -154,9 +154,9 @@ JAVASCRIPT = """
     const work = async (name) => {
         for (let step = 0; Date.now() < until; step++) {
             const to = step % argument.steps;
-            const options = { handle: name, params: { to }, request_id: `${name} ${step}` };
+            const options = { handle: name, params: { to }, requestId: `${name} ${step}` };
             const ticket = await client.submit("count", options);
-            ids[options.request_id] = ticket.id;
+            ids[options.requestId] = ticket.id;
             if (await ticket.result() !== to) throw new Error("another result");
         }
     };

@@ -41,35 +41,38 @@ async def status_of(home: House, data: bytes) -> int:
 # The JavaScript client.
 
 
-MODULE = files("greenroom.gateway").joinpath("console", "greenroom.js").read_bytes()
+CLIENT_FILES = {"greenroom.js": "text/javascript", "greenroom.d.ts": "application/typescript"}
 
 
-async def test_the_javascript_client_is_there_for_everyone(tmp_path):
+@pytest.mark.parametrize("name", CLIENT_FILES)
+async def test_the_javascript_client_and_its_types_need_no_token(name, tmp_path):
     add_token(tmp_path / "tokens", "someone", Role.VIEWER)
     async with house(token_file=str(tmp_path / "tokens")) as home:
         assert (await home.http("GET", "/api/state")).status == 401
-        answer = await home.http("GET", "/greenroom.js")
-        assert (answer.status, answer.body) == (200, MODULE)
-        assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+        answer = await home.http("GET", f"/{name}")
+        source = files("greenroom.gateway").joinpath("console", name).read_bytes()
+        assert (answer.status, answer.body) == (200, source)
+        assert answer.headers["content-type"] == f"{CLIENT_FILES[name]}; charset=utf-8"
         assert answer.headers["cache-control"] == "no-cache"
         assert answer.headers["x-content-type-options"] == "nosniff"
-        head = await home.http("HEAD", "/greenroom.js")
+        head = await home.http("HEAD", f"/{name}")
         assert (head.status, head.body) == (200, b"")
         assert head.headers == answer.headers
-        assert (await home.http("POST", "/greenroom.js")).status == 405
+        assert (await home.http("POST", f"/{name}")).status == 405
 
 
-async def test_who_has_the_javascript_client_already_is_told_so(home):
+@pytest.mark.parametrize("name", CLIENT_FILES)
+async def test_a_cached_javascript_client_is_confirmed_with_304(name, home):
     raw = await home.raw()
     async with raw.stream:
-        tag = (await raw.http("GET", "/greenroom.js")).headers["etag"]
+        tag = (await raw.http("GET", f"/{name}")).headers["etag"]
         for known in (tag, f'"other", {tag}', f"W/{tag}", "*"):
             for method in ("GET", "HEAD"):
-                answer = await raw.http(method, "/greenroom.js", if_none_match=known)
+                answer = await raw.http(method, f"/{name}", if_none_match=known)
                 assert (answer.status, answer.body, answer.headers["etag"]) == (304, b"", tag)
                 assert "content-length" not in answer.headers
         for unknown in ('"other"', tag[1:-1], ""):
-            assert (await raw.http("GET", "/greenroom.js", if_none_match=unknown)).status == 200
+            assert (await raw.http("GET", f"/{name}", if_none_match=unknown)).status == 200
 
 
 # Methods and paths.

@@ -1,0 +1,896 @@
+/**
+ * The types of `greenroom.js`.
+ *
+ * Options are in camelCase; snake_case (`request_id`) is accepted, too, and marked as deprecated. What the gateway
+ * sends keeps the field names of the protocol (`created_at`).
+ */
+
+/**
+ * Connect to a gateway, at `ws://`, `wss://`, `http://` or `https://`. Resolves when the client has the state; rejects
+ * if the first connection fails.
+ */
+export function connect(url: Url, options?: ConnectOptions & { follow?: true }): Promise<Client>;
+export function connect(url: Url, options: ConnectOptions & { follow: false }): Promise<Client<null>>;
+export function connect(url: Url, options: ConnectOptions): Promise<Client<Projection | null>>;
+
+/** A URL: text, or an object of the class `URL`. */
+export type Url = string | { readonly href: string; toString(): string };
+
+export interface ConnectOptions {
+  /** The token. It is sent in the first message, never in the URL. */
+  token?: string | null;
+  /** `false`: do not follow the events. The client has no `state` and no `events()` then. */
+  follow?: boolean;
+  /** Follow only some handles, lanes or runs. */
+  filter?: StateFilter | null;
+  /** For how many seconds a command waits for a connection (30). */
+  patience?: number;
+  /** A listener for the state of the connection, from `connecting` on; see `Client.onConnection`. */
+  onConnection?: ConnectionListener | null;
+  /** @deprecated Use `onConnection`. */
+  on_connection?: ConnectionListener | null;
+  /** The class to use instead of the global one, such as that of the package `ws`. */
+  WebSocket?: WebSocketClass;
+  /** Returns a number from 0 to 1, for the pauses between attempts to connect. */
+  random?: () => number;
+}
+
+/** Which runs a client follows: those that match every field that is present. */
+export interface StateFilter {
+  handles?: readonly string[] | null;
+  lanes?: readonly string[] | null;
+  runs?: readonly string[] | null;
+}
+
+/** Which events to receive: those that match every field that is present. */
+export interface EventFilter<Type extends EventType = EventType> extends StateFilter {
+  types?: readonly Type[] | null;
+}
+
+/** The parts of a WebSocket class that the client uses. */
+export type WebSocketClass = new (url: string, protocol: string) => {
+  onopen: ((event: any) => void) | null;
+  onmessage: ((event: any) => void) | null;
+  onerror: ((event: any) => void) | null;
+  onclose: ((event: any) => void) | null;
+  send(data: string): void;
+  close(code?: number): void;
+};
+
+/** The parts of an AbortSignal that the client uses. */
+export interface AbortSignalLike {
+  readonly aborted: boolean;
+  addEventListener(type: "abort", listener: () => void, options?: { once?: boolean }): void;
+  removeEventListener(type: "abort", listener: () => void): void;
+}
+
+/** The first attempt to connect. Only a listener that was passed to `connect` receives it. */
+export interface Connecting {
+  readonly status: "connecting";
+}
+
+/** The gateway accepted the connection. Missed events follow. */
+export interface Connected {
+  readonly status: "connected";
+}
+
+/** The connection was lost, or an attempt to reconnect failed. */
+export interface Reconnecting {
+  readonly status: "reconnecting";
+  /** Why. */
+  readonly reason: string;
+  /** The number of the next attempt, which is 1 after each loss. */
+  readonly attempt: number;
+  /** When the next attempt begins, in milliseconds, as `Date.now()`. */
+  readonly retryAt: number;
+}
+
+/** Final: there will be no further connection. */
+export interface Closed {
+  readonly status: "closed";
+  readonly reason: string;
+  /** What all commands reject with; null after `close()`. */
+  readonly error: GreenroomError | null;
+}
+
+/** The state of a connection. */
+export type Connection = Connecting | Connected | Reconnecting | Closed;
+export type ConnectionListener = (connection: Connection) => void;
+
+/** A client of a gateway; `connect` makes one. A command resolves when the engine has committed it. */
+export class Client<State extends Projection | null = Projection> {
+  private constructor();
+
+  /** The fold of all events received, or null with `follow: false`. */
+  readonly state: State;
+  /** The role of the token. */
+  readonly role: Role;
+  /** Flows and their runs. */
+  readonly flows: Flows;
+  /** Workers. A program can be a worker with `register`, `poll` and `complete`. */
+  readonly workers: Workers;
+  /** Whether the client is connected now: `connection.status === "connected"`. */
+  get connected(): boolean;
+  /** The state of the connection: a frozen object, replaced at each change. */
+  get connection(): Connection;
+
+  /** Call `listener` with the state of the connection at every change. Returns a function that removes the listener. */
+  onConnection(listener: ConnectionListener): () => void;
+  /** Close the connection for good: commands without a reply reject, iterators end. */
+  close(): void;
+
+  /** Submit a run of a job. Resent after a lost connection, and carried out once. */
+  submit<Result = unknown>(job: string, options: SubmitOptions): Promise<Ticket<Result>>;
+  /** Submit a new run with the job, handle, lane, kind and parameters of another one. */
+  rerun<Result = unknown>(runId: string): Promise<Ticket<Result>>;
+
+  // Where a method takes the id of a run, it also takes a handle, which means the active run of that handle.
+
+  /** Cancel a run. */
+  cancel(runId: string, files?: "keep" | "delete"): Promise<RunRecord>;
+  /** Send a message to a run. */
+  inject(runOrHandle: string, message: unknown): Promise<"accepted">;
+  /** Answer an interrupt, by its id; or by its run or handle and its `key`. */
+  answer(interruptId: string, data: unknown, options?: AnswerOptions): Promise<AnswerOutcome>;
+  /** Set a value that the nodes of a flow's run share. A node that waits for it continues. */
+  signal(runId: string, key: string, value: unknown): Promise<void>;
+  /** A run, pending or ended. */
+  getRun(runId: string): Promise<RunRecord>;
+  /** A run once it has ended, or as it is after `timeout` seconds (15). */
+  wait(runId: string, timeout?: number): Promise<RunRecord>;
+  /** The last state of a run, once it has ended. */
+  ended(runId: string): Promise<RunRecord>;
+  /** Runs, newest first. */
+  listRuns(options?: ListRunsOptions): Promise<RunRecord[]>;
+  /** The events of a run; without a limit all of them, fetched in pages. */
+  history(runId: string, options?: HistoryOptions): Promise<GreenroomEvent[]>;
+  /** The engine's snapshot, as of now. */
+  snapshot(): Promise<Snapshot>;
+
+  /** Set the draft parameters of a handle; null removes them. */
+  setParams(handle: string, params: unknown): Promise<void>;
+  /** Limit a lane: 0 pauses it, null leaves only the global limit. */
+  setConcurrency(lane: string, limit: number | null): Promise<void>;
+  /** Set the global limit. */
+  setMaxConcurrent(limit: number): Promise<void>;
+  /** Cancel the queued runs of a lane; resolves to their number. */
+  clearLane(lane: string): Promise<number>;
+  /** Cancel the runs that wait in a handle; resolves to their number. */
+  clearHandle(handle: string): Promise<number>;
+  /** Release a handle from a body that ignored its cancellation; resolves to whether there was one. */
+  releaseHandle(handle: string): Promise<boolean>;
+  /** Release the slots of bodies that ignored their cancellation. */
+  resetLanes(): Promise<void>;
+  /** Refuse new runs. */
+  drain(): Promise<void>;
+  /** Accept new runs again. */
+  resume(): Promise<void>;
+
+  /**
+   * The events from now on, or those after the `seq` `after`. Where the gateway no longer has the events, the iterator
+   * yields a snapshot and then the events after that.
+   */
+  events<Type extends EventType = EventType>(
+    options?: EventsOptions<Type>,
+  ): AsyncGenerator<StreamItem<Type>, void, undefined>;
+  /**
+   * Call `listener` with every event from now on, after `state` includes it, and with a snapshot where the state
+   * restarts from one. Returns a function that removes the listener.
+   */
+  onEvent<Type extends EventType = EventType>(
+    listener: (item: StreamItem<Type>) => void,
+    filter?: EventFilter<Type> | null,
+  ): () => void;
+}
+
+/** `Client.flows`. */
+export interface Flows {
+  /** Check a definition. */
+  check(definition: FlowDefinition): Promise<{ errors: string[]; warnings: string[] }>;
+  /** Create a flow without versions. */
+  create(name: string, description?: string): Promise<FlowRow>;
+  /** Add a version to the flow of this name, which is created if it does not exist. */
+  publish(name: string, definition: FlowDefinition, options?: VersionOptions): Promise<VersionRow>;
+  /** Add a version to an existing flow, by its id or name. */
+  addVersion(flow: string, definition: FlowDefinition, options?: VersionOptions): Promise<VersionRow>;
+  /** A page of the flows, and how many there are. */
+  list(options?: PageOptions): Promise<{ flows: FlowRow[]; total: number }>;
+  /** A page of the versions of a flow, without their definitions. */
+  versions(flow: string, options?: PageOptions): Promise<VersionRow[]>;
+  /** One version, with its definition. */
+  version(id: string): Promise<VersionRow>;
+  /** Start a run of a flow, by its id or name. */
+  start<Result = unknown>(flow: string, options?: StartFlowOptions): Promise<Ticket<Result>>;
+  /** A run of a flow, with the values that its nodes share. */
+  task(runId: string): Promise<FlowTask>;
+  /** A page of the runs of flows, newest first, and how many there are. */
+  tasks(options?: ListTasksOptions): Promise<{ tasks: FlowTask[]; total: number }>;
+  /** The node runs of a run, in order. */
+  nodeRuns(runId: string, options?: NodeRunsOptions): Promise<NodeRun[]>;
+}
+
+/** `Client.workers`. */
+export interface Workers {
+  /** Register a worker: one that is called at `url`, or, with `kind: "queue"`, one that polls. */
+  register(id: string, url: string, services: readonly string[], options?: RegisterOptions): Promise<WorkerState>;
+  /** Report that a worker is alive, and its load. */
+  heartbeat(id: string, load?: number | null): Promise<void>;
+  /** The workers of a service whose last heartbeat is at most `ttl` seconds old. */
+  list(options?: ListWorkersOptions): Promise<WorkerState[]>;
+  /** The worker with the least load of those that can be called, or null. */
+  allocate(service: string): Promise<WorkerState | null>;
+  /** Take a work item; resolves to null if there is none within `wait` seconds (25). */
+  poll(id: string, services: readonly string[], wait?: number): Promise<QueueItem | null>;
+  /** Complete a work item with its result, or with an `error`. */
+  complete(itemId: string, result?: unknown, options?: CompleteOptions): Promise<void>;
+  /** Keep a work item for longer. */
+  extend(itemId: string, id: string): Promise<void>;
+}
+
+/** A definition of a flow: an object, or a text of JSON or YAML. */
+export type FlowDefinition = string | object;
+
+export type OnConflict = "reject" | "queue" | "replace" | "join";
+
+/** The options of every method that submits a run. Times are in seconds; `Infinity` is no limit, null the default. */
+export interface RunOptions {
+  /** JSON values. Without parameters, the run takes the draft of its handle. */
+  params?: unknown;
+  kind?: "start" | "continue";
+  lane?: string | null;
+  /** What to do if the handle is busy ("reject"). */
+  onConflict?: OnConflict;
+  /** Submits with the same request id are one run. The client draws one if none is passed. */
+  requestId?: string | null;
+  queueTimeout?: number | null;
+  runTimeout?: number | null;
+  deadline?: number | null;
+  /** After how many seconds in the queue the engine reports that the run waits (2). */
+  warnAfter?: number | null;
+  /** @deprecated Use `onConflict`. */
+  on_conflict?: OnConflict;
+  /** @deprecated Use `requestId`. */
+  request_id?: string | null;
+  /** @deprecated Use `queueTimeout`. */
+  queue_timeout?: number | null;
+  /** @deprecated Use `runTimeout`. */
+  run_timeout?: number | null;
+  /** @deprecated Use `warnAfter`. */
+  warn_after?: number | null;
+}
+
+/** The options of `Client.submit`. */
+export interface SubmitOptions extends RunOptions {
+  handle: string;
+}
+
+/** The options of `flows.start`. */
+export interface StartFlowOptions extends RunOptions {
+  /** Without a handle, the run gets one of its own. */
+  handle?: string | null;
+  /** 0 is the latest published version. */
+  version?: number;
+}
+
+/** The options of `Client.answer`. */
+export interface AnswerOptions {
+  key?: string | null;
+}
+
+export type AnswerOutcome = "resolved" | "not_found" | "already_resolved";
+
+/** The options of `Client.listRuns`: runs that match all of them. */
+export interface ListRunsOptions {
+  handle?: string | null;
+  lane?: string | null;
+  status?: RunStatus | readonly RunStatus[] | null;
+  limit?: number | null;
+  /** The id of the last run of the previous page. */
+  before?: string | null;
+}
+
+/** The options of `Client.history`. */
+export interface HistoryOptions {
+  /** Only events with a higher `seq`. */
+  after?: number;
+  limit?: number;
+}
+
+/** The options of `Client.events`. */
+export interface EventsOptions<Type extends EventType = EventType> {
+  /** Begin after this `seq`. */
+  after?: number | null;
+  filter?: EventFilter<Type> | null;
+  /** Ends the iterator. */
+  signal?: AbortSignalLike | null;
+}
+
+/** The options of `flows.list` and `flows.versions`. */
+export interface PageOptions {
+  limit?: number;
+  offset?: number;
+}
+
+/** The options of `flows.tasks`. */
+export interface ListTasksOptions extends PageOptions {
+  status?: RunStatus | readonly RunStatus[] | null;
+  /** The id of a version. */
+  version?: string | null;
+}
+
+/** The options of `flows.nodeRuns`. */
+export interface NodeRunsOptions {
+  /** Only node runs with a higher `number`. */
+  after?: number;
+  limit?: number;
+}
+
+/** The options of `flows.publish` and `flows.addVersion`. */
+export interface VersionOptions {
+  version?: number | null;
+  status?: "draft" | "published";
+}
+
+/** The options of `workers.register`. */
+export interface RegisterOptions {
+  kind?: "http" | "queue";
+  load?: number;
+}
+
+/** The options of `workers.list`. */
+export interface ListWorkersOptions {
+  service?: string | null;
+  ttl?: number | null;
+}
+
+/** The options of `workers.complete`. */
+export interface CompleteOptions {
+  error?: string;
+  workerId?: string | null;
+  /** @deprecated Use `workerId`. */
+  worker_id?: string | null;
+}
+
+/** An accepted run. `Result` is the type of its result. */
+export class Ticket<Result = unknown> {
+  private constructor();
+
+  /** The id of the run. */
+  readonly id: string;
+  /** Whether the run existed before the call. */
+  readonly joined: boolean;
+  /** The result of the run, once it has ended; rejects with RunEnded if it has none. */
+  result(): Promise<Result>;
+  /** Whether the run ends within `seconds` (15). */
+  wait(seconds?: number): Promise<boolean>;
+  /** Cancel the run. */
+  cancel(files?: "keep" | "delete"): Promise<RunRecord>;
+}
+
+/** A command that the gateway refused or that could not be sent. */
+export class GreenroomError extends Error {
+  constructor(code: ErrorCode, message: string, details?: Record<string, unknown>);
+  readonly code: ErrorCode;
+  readonly details: Record<string, unknown>;
+}
+
+/** The connection was lost before the reply arrived: the gateway may or may not have carried out the command. */
+export class OutcomeUnknown extends GreenroomError {
+  constructor(command: string, why: string);
+}
+
+/** A run ended without a result. `run` is its last state; `run.status` is how it ended. */
+export class RunEnded extends Error {
+  constructor(run: RunRecord);
+  readonly run: RunRecord;
+}
+
+/** Whether the status of a run is final. */
+export function hasEnded(run: Pick<RunRecord, "status">): boolean;
+
+/** The snapshot after these events, which must follow `snapshot` without a gap. */
+export function fold(snapshot: Snapshot, events: Iterable<GreenroomEvent>): Snapshot;
+
+/** The state after a snapshot and the events that follow it: `apply` each event in order. */
+export class Projection {
+  constructor(snapshot: Snapshot);
+  readonly epoch: string;
+  readonly seq: number;
+  readonly maxConcurrent: number;
+  readonly draining: boolean;
+  readonly runs: ReadonlyMap<string, RunRecord>;
+  readonly interrupts: ReadonlyMap<string, InterruptState>;
+  /** Apply the next event. Throws if its `seq` is not the next one. */
+  apply(event: GreenroomEvent): void;
+  /** The whole state as of `seq`, equal to the engine's snapshot. */
+  snapshot(): Snapshot;
+}
+
+export type EventType = GreenroomEvent["type"];
+
+/** What `events()` yields and `onEvent` passes on: an event, or a snapshot in place of events that were missed. */
+export type StreamItem<Type extends EventType = EventType> =
+  | Extract<GreenroomEvent, { type: Type }>
+  | { type: "snapshot"; snapshot: Snapshot };
+
+// Generated from the Python types; do not edit below this line.
+
+/** The code of an error; see docs/reference/errors.md. */
+export type ErrorCode =
+  | "invalid"
+  | "unauthorized"
+  | "forbidden"
+  | "not_found"
+  | "conflict"
+  | "handle_locked"
+  | "not_interactive"
+  | "not_streaming"
+  | "compacting"
+  | "no_active_run"
+  | "too_large"
+  | "rate_limited"
+  | "queue_full"
+  | "internal"
+  | "draining"
+  | "unavailable";
+
+/** Where a run stands. */
+export type RunStatus =
+  | "queued"
+  | "running"
+  | "suspended"
+  | "cancelling"
+  | "succeeded"
+  | "failed"
+  | "cancelled"
+  | "timed_out"
+  | "rejected";
+
+/**
+ * A transition. `from` is null for a new run, which also brings `job`, `kind` and `params`.
+ *
+ * `place` is the run's place as of now; null while it waits in its handle, where `front` puts it before
+ * the others. `interactive` is given when a body begins or is gone. `holds_handle`: the run ended, but its
+ * abandoned body still executes, so the handle stays taken.
+ */
+export interface RunStateChanged {
+  type: "run_state_changed";
+  seq: number;
+  at: number;
+  by: string;
+  run: string;
+  handle: string;
+  lane: string;
+  from: RunStatus | null;
+  to: RunStatus;
+  attempt: number;
+  reason: string | null;
+  place: number | null;
+  job?: string;
+  kind?: string;
+  params?: unknown;
+  front?: boolean;
+  waiting_for?: string;
+  interactive?: boolean;
+  result?: unknown;
+  error?: string;
+  holds_handle?: boolean;
+}
+
+/**
+ * Something of a run changed that is no transition; fields that are absent stay as they were.
+ *
+ * A `place` for a run that waited in its handle also makes it the handle's admitted run.
+ */
+export interface RunChanged {
+  type: "run_changed";
+  seq: number;
+  at: number;
+  by: string;
+  run: string;
+  handle: string;
+  lane: string;
+  place?: number;
+  detached?: boolean;
+  interactive?: boolean;
+  streaming?: boolean;
+  compacting?: boolean;
+}
+
+/** How far a body has come; replaces what it said before. */
+export interface RunProgress {
+  type: "run_progress";
+  seq: number;
+  at: number;
+  by: string;
+  run: string;
+  handle: string;
+  lane: string;
+  attempt: number;
+  done: number | null;
+  total: number | null;
+  stats?: Record<string, unknown>;
+}
+
+/** A line that a body wants people to read. */
+export interface RunLog {
+  type: "run_log";
+  seq: number;
+  at: number;
+  by: string;
+  run: string;
+  handle: string;
+  lane: string;
+  attempt: number;
+  text: string;
+  level: string;
+}
+
+/** A queued run has waited long: how many seconds, how many are ahead, which runs hold it up. */
+export interface RunWaiting {
+  type: "run_waiting";
+  seq: number;
+  at: number;
+  by: string;
+  run: string;
+  handle: string;
+  lane: string;
+  waited: number;
+  ahead: number;
+  blockers: string[];
+}
+
+/** A message was accepted for a run; it is kept until the body takes it. */
+export interface RunMessage {
+  type: "run_message";
+  seq: number;
+  at: number;
+  by: string;
+  run: string;
+  handle: string;
+  lane: string;
+  message: unknown;
+}
+
+/** A value was put into what a flow's run shares, under `key`; whoever waits for it goes on. */
+export interface RunSignal {
+  type: "run_signal";
+  seq: number;
+  at: number;
+  by: string;
+  run: string;
+  handle: string;
+  lane: string;
+  key: string;
+  value: unknown;
+}
+
+/** A flow's run has come to a node that takes time: `visit` counts how often. */
+export interface NodeStarted {
+  type: "node_started";
+  seq: number;
+  at: number;
+  by: string;
+  run: string;
+  handle: string;
+  lane: string;
+  node: string;
+  kind: string;
+  visit: number;
+}
+
+/**
+ * One try of a node (or of a `branch` of it) has ended: `ok`, `error`, `cancelled` or `timeout`.
+ *
+ * `action` is where the run goes from there; null where the node is not done with this try.
+ */
+export interface NodeRan {
+  type: "node_ran";
+  seq: number;
+  at: number;
+  by: string;
+  run: string;
+  handle: string;
+  lane: string;
+  node: string;
+  kind: string;
+  visit: number;
+  attempt: number;
+  status: string;
+  branch?: string;
+  action?: string;
+  error?: string;
+  worker?: string;
+  started_at: number;
+}
+
+/** A body asks an interrupt. */
+export interface InterruptOpened {
+  type: "interrupt_opened";
+  seq: number;
+  at: number;
+  by: string;
+  run: string;
+  handle: string;
+  lane: string;
+  interrupt: string;
+  key: string;
+  data: unknown;
+  deadline: number | null;
+}
+
+/**
+ * An interrupt is closed; `outcome` is `answered`, `timed_out`, `cancelled`, `shutdown`,
+ * `withdrawn` (the body waits no longer) or `ended` (the body is gone).
+ */
+export interface InterruptClosed {
+  type: "interrupt_closed";
+  seq: number;
+  at: number;
+  by: string;
+  run: string;
+  handle: string;
+  lane: string;
+  interrupt: string;
+  outcome: string;
+  answer?: unknown;
+}
+
+/** A lane's limit or generation, as they are now. */
+export interface LaneChanged {
+  type: "lane_changed";
+  seq: number;
+  at: number;
+  by: string;
+  lane: string;
+  limit: number | null;
+  generation: number;
+}
+
+/** A handle's new draft (absent where it stays), or the ended run whose body it has been freed from. */
+export interface HandleChanged {
+  type: "handle_changed";
+  seq: number;
+  at: number;
+  by: string;
+  handle: string;
+  params?: unknown;
+  freed?: string;
+}
+
+/** The global limit and whether new runs are refused, as they are now. */
+export interface EngineChanged {
+  type: "engine_changed";
+  seq: number;
+  at: number;
+  by: string;
+  max_concurrent: number;
+  draining: boolean;
+}
+
+/** A flow was made, or a version of it: `draft` or `published`. */
+export interface FlowChanged {
+  type: "flow_changed";
+  seq: number;
+  at: number;
+  by: string;
+  flow: string;
+  name: string;
+  version?: number;
+  status?: string;
+}
+
+/** A worker has registered, is `online` again, is `offline`, or was `forgotten`. */
+export interface NodeWorkerChanged {
+  type: "node_worker_changed";
+  seq: number;
+  at: number;
+  by: string;
+  worker: string;
+  url: string;
+  services: string[];
+  kind: string;
+  status: string;
+}
+
+/** The engine as a whole. `executing` counts held slots, `queued` every run of that status. */
+export interface EngineState {
+  max_concurrent: number;
+  executing: number;
+  queued: number;
+  draining: boolean;
+}
+
+/** A lane: `limit` is `null` where only the global limit holds; `queued` is in order of place. */
+export interface LaneState {
+  limit: number | null;
+  generation: number;
+  executing: string[];
+  queued: string[];
+}
+
+/** What a user interface shows for a handle. */
+export type HandleStatus =
+  | "Idle"
+  | "Queued"
+  | "Running"
+  | "Done"
+  | "Failed"
+  | "Cancelled";
+
+/** A handle: what to show for it, its admitted run, the runs that wait in it, and its draft. */
+export interface HandleState {
+  status: HandleStatus;
+  locked: boolean;
+  active_run: string | null;
+  waiting: string[];
+  params: unknown;
+}
+
+/** An interrupt that is open. */
+export interface InterruptState {
+  run: string;
+  key: string;
+  data: unknown;
+  opened_at: number;
+  deadline: number | null;
+}
+
+/** One run, as anyone may see it. Times are Unix seconds. */
+export interface RunRecord {
+  id: string;
+  handle: string;
+  lane: string;
+  job: string;
+  kind: string;
+  params: unknown;
+  status: RunStatus;
+  reason: string | null;
+  attempt: number;
+  place: number | null;
+  detached: boolean;
+  interactive: boolean;
+  streaming: boolean;
+  compacting: boolean;
+  waiting_for: string | null;
+  progress: Record<string, unknown> | null;
+  result: unknown;
+  error: string | null;
+  created_at: number;
+  started_at: number | null;
+  ended_at: number | null;
+  updated_at: number;
+}
+
+/**
+ * Everything that clients follow, exactly as of `seq`.
+ *
+ * `runs` holds the pending runs in the order they were submitted, then the last ended ones in the order
+ * they ended.
+ */
+export interface Snapshot {
+  epoch: string;
+  seq: number;
+  engine: EngineState;
+  lanes: Record<string, LaneState>;
+  handles: Record<string, HandleState>;
+  interrupts: Record<string, InterruptState>;
+  runs: Record<string, RunRecord>;
+}
+
+/** A flow: a name under which versions of a graph are kept. */
+export interface FlowRow {
+  id: string;
+  name: string;
+  description: string;
+  created_at: number;
+}
+
+/**
+ * One version of a flow. `definition` is the JSON text of its graph; empty where only the others are
+ * asked for.
+ */
+export interface VersionRow {
+  id: string;
+  flow: string;
+  version: number;
+  status: "draft" | "published";
+  created_at: number;
+  definition: string;
+}
+
+/** A run of a flow: the run, which version it walks, what its nodes share, and where it is. */
+export interface FlowTask {
+  run: RunRecord;
+  flow: FlowRow;
+  version: VersionRow;
+  shared: Record<string, unknown>;
+  node: string | null;
+  last_action: string | null;
+  steps: number;
+  request_id: string | null;
+}
+
+/**
+ * One try of a node, or of a branch of it. `number` counts those of the run, from 1; `visit` how often
+ * the walk has come to the node; `attempt` the tries of this visit and branch, of which this is the `last`
+ * or not.
+ */
+export interface NodeRun {
+  run: string;
+  number: number;
+  node: string;
+  visit: number;
+  attempt: number;
+  branch: string | null;
+  status: "cancelled" | "error" | "ok" | "timeout";
+  prep: unknown;
+  input: unknown;
+  output: unknown;
+  error: string | null;
+  action: string | null;
+  worker: string | null;
+  worker_url: string | null;
+  started_at: number;
+  finished_at: number;
+  last: boolean;
+}
+
+/**
+ * A worker, as it stands. `last_heartbeat` is in Unix seconds. `listed_as` is the type and the URL under
+ * which clients of tasks know it, if these are others than `kind` and `url`.
+ */
+export interface WorkerState {
+  id: string;
+  url: string;
+  services: string[];
+  kind: "http" | "queue";
+  load: number;
+  last_heartbeat: number;
+  status: "offline" | "online";
+  listed_as?: [string, string];
+}
+
+/**
+ * A piece of work as a worker takes it from the queue. `id` is that of this delivery: if the work is
+ * offered once more, it gets another one, so that what the first taker says about it is known as late.
+ */
+export interface QueueItem {
+  id: string;
+  run: string;
+  node: string;
+  service: string;
+  key: string;
+  input: unknown;
+  params: Record<string, unknown>;
+  visible_for: number;
+}
+
+/**
+ * What a token permits. A viewer reads; an operator also starts, cancels, answers and clears runs; an
+ * admin also changes limits, resets and drains. A worker only does work.
+ */
+export type Role =
+  | "worker"
+  | "viewer"
+  | "operator"
+  | "admin";
+
+/** Any event; `type` says which. */
+export type GreenroomEvent =
+  | RunStateChanged
+  | RunChanged
+  | RunProgress
+  | RunLog
+  | RunWaiting
+  | RunMessage
+  | RunSignal
+  | NodeStarted
+  | NodeRan
+  | InterruptOpened
+  | InterruptClosed
+  | LaneChanged
+  | HandleChanged
+  | EngineChanged
+  | FlowChanged
+  | NodeWorkerChanged;
