@@ -1,11 +1,11 @@
-"""What the journal decides: which changes hold, in which batches they are committed, and who hears when.
+"""The machine of the journal: which changes are accepted, their batches, and who is notified when.
 
-One batch is written at a time, and the next one gathers meanwhile. When a batch is committed, the machine
-applies its events to the projection, tells the actors that wait for them, publishes the events, and answers;
-answers that name what a batch commits go with that batch. While the store is down new runs are refused at
-once, what is known already is told at once, and everything else is kept.
+One batch is written at a time, while the next one gathers. When a batch is committed, the machine applies its
+events to the projection, notifies the actors, publishes the events, and answers the replies, in this order.
+Replies that depend on a batch are answered with that batch. While the store is down, new runs are refused
+immediately, queries are answered immediately, and everything else waits.
 
-No I/O here: `job` is what the committer is to do next.
+No I/O here: `job` is the next job for the committer.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ from .committer import (
 from .messages import Answer, Look, Mention, NotRead, StoreIsDamaged, WatchEnd, unavailable
 
 _A_MOMENT = 0.05
-"""Seconds for which a mention waits for another change to be committed with."""
+"""Seconds for which a `Mention` waits for another change to be committed with."""
 
 Changes = list[Change | ProgressReport]
 
 
 class JournalMachine:
-    """See the module's text. `receive` the messages of a turn, then `end_turn`; or `on_deadline`."""
+    """See the module's docstring. Call `receive` for the messages of a turn and then `end_turn`, or call
+    `on_deadline`."""
 
     def __init__(
         self,
@@ -62,35 +63,35 @@ class JournalMachine:
         self._check_every = check_every
         self._down = False
         self._busy = False  # whether the committer has a job
-        self._written: tuple[DecidedBatch, Changes, list[Any]] | None = None  # what is being written
-        self._changes: Changes = []  # those of the next batch
-        self._later: list[Any] = []  # what is answered when that is committed
+        self._written: tuple[DecidedBatch, Changes, list[Any]] | None = None  # the batch being written
+        self._changes: Changes = []  # for the next batch
+        self._later: list[Any] = []  # answered when the next batch is committed
         self._mentions: list[Change] = []
-        self._mentioned_by = math.inf  # when they are to be committed
-        self._unread: list[Reply[None]] = []  # of those who wait for the store to be back
+        self._mentioned_by = math.inf  # the deadline for their commit
+        self._unread: list[Reply[None]] = []  # answered when the store is back
         self._watchers: dict[str, list[Reply[RunRecord | None]]] = {}
 
     def begin(self, projection: Projection) -> None:
-        """Go on from what is committed."""
+        """Continue from the committed state."""
         self.projection = projection
 
     @property
     def writing(self) -> Changes:
-        """The changes that are being written, for the log."""
+        """The changes being written, for the log."""
         return [] if self._written is None else self._written[1]
 
     @property
     def gathered(self) -> int:
-        """How many changes the next batch has, if it can begin now."""
+        """The number of changes in the next batch; 0 while another batch is being written."""
         return 0 if self._busy else len(self._changes)
 
     @property
     def watchers(self) -> int:
-        """How many wait for the end of a run."""
+        """The number of replies that wait for the end of a run."""
         return sum(len(replies) for replies in self._watchers.values())
 
     def receive(self, message: Any) -> None:
-        """Take note of a message."""
+        """Handle a message."""
         handler = _HANDLERS.get(type(message))
         if handler is not None:
             handler(self, message)
@@ -104,7 +105,7 @@ class JournalMachine:
         self._set_deadline(now)
 
     def on_deadline(self, now: float) -> None:
-        """A time has come: for mentions, or to look after a store that nobody has written to for a while."""
+        """Commit the mentions, or check a store that has not been written for a while."""
         if self._busy:
             pass
         elif self._mentions:
@@ -114,10 +115,10 @@ class JournalMachine:
         self._set_deadline(now)
 
     def close(self) -> None:
-        """Answer everyone who still waits for a run: nothing is going to happen any more."""
+        """Fail all replies that still wait for the end of a run."""
         for replies in self._watchers.values():
             for reply in replies:
-                reply.fail(Unavailable("the engine has stopped; what is stored goes on at its next start"))
+                reply.fail(Unavailable("engine has stopped; stored runs resume on restart"))
         self._watchers.clear()
 
     def _set_deadline(self, now: float) -> None:
@@ -154,7 +155,7 @@ class JournalMachine:
         self._show_written()
 
     def _is_not_written(self, message: NotWritten) -> None:
-        """Whoever wants a run is told so now; the rest is kept until the store is back."""
+        """The store is down: refuse new runs now, and keep the rest until the store is back."""
         assert self._written is not None, "a batch was to be written"
         _, changes, later = self._written
         changes = [change for change in changes if not self._refuse_new_run(change)]
@@ -179,7 +180,7 @@ class JournalMachine:
         for reply in self._unread:
             reply.set(None)
         self._unread.clear()
-        if self._written is None or not self._written[0].writes:  # else the batch follows
+        if self._written is None or not self._written[0].writes:  # else its outcome follows
             self._busy = False
             self._show_written()
 
@@ -193,7 +194,7 @@ class JournalMachine:
             self._changes.append(message)
 
     def _refuse_new_run(self, change: Change | ProgressReport) -> bool:
-        """While the store is down: whether this was a run that is refused."""
+        """While the store is down: refuse a change that creates a run from outside; whether it was one."""
         if isinstance(change, ProgressReport) or not _wanted_from_outside(change):
             return False
         submission = change.submission
@@ -205,10 +206,10 @@ class JournalMachine:
             change.reply.fail(unavailable())
         return True
 
-    # What follows a commit.
+    # After a commit.
 
     def _show(self, batch: DecidedBatch, later: list[Any]) -> None:
-        """The batch is durable: now everyone may know, the actors first."""
+        """The batch is durable: make it visible, to the actors first."""
         projection, tell = self.projection, self.effects.tell
         for event, record in zip(batch.events, batch.records, strict=True):
             projection.apply(event, record)
@@ -253,7 +254,7 @@ class JournalMachine:
                 message.reply.set(run)
             else:
                 watchers = self._watchers.setdefault(message.run, [])
-                if len(watchers) & (len(watchers) - 1) == 0:  # now and then: who waits no more is left out
+                if len(watchers) & (len(watchers) - 1) == 0:  # at powers of 2: remove those that are answered
                     watchers[:] = [reply for reply in watchers if not reply.done]
                 watchers.append(message.reply)
         elif kind is Look:
@@ -267,7 +268,7 @@ class JournalMachine:
                 message.reply.set(message.value)
 
     def _not_read(self, message: NotRead) -> None:
-        if message.commits != self._commits():  # it has come back since
+        if message.commits != self._commits():  # the store has been written since
             message.reply.set(None)
             return
         self._unread.append(message.reply)
@@ -297,7 +298,7 @@ class JournalMachine:
 
 
 def _refuse_answer(message: Any) -> bool:
-    """Whether it was an answer that can't be given, because the run that it is about could not be stored."""
+    """Fail an `Answer` about a run that could not be stored; whether it was one."""
     if type(message) is not Answer or message.about is None or not message.about.refused:
         return False
     message.reply.fail(unavailable())
@@ -305,7 +306,7 @@ def _refuse_answer(message: Any) -> bool:
 
 
 def _wanted_from_outside(change: Change) -> bool:
-    """Whether it creates a run that no other run waits for; a body that calls a child waits out an outage."""
+    """Whether it creates a run that is no child: a body that calls a child waits until the store is back."""
     return change.creates and change.submission is not None and not change.submission.terms.ancestors
 
 

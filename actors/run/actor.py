@@ -1,7 +1,7 @@
 """The actor of a run: awake while its run has something to do.
 
-It hands what its channel holds to the run's machine and carries out what that decides. A queued run without a
-timer has no actor; its submission is all there is of it.
+It passes the messages of its channel to the run's machine and carries out the effects. A queued run without
+a timer has no actor, only a submission.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .machine import RunMachine, TimeHasCome
 
 
 class RunActor(Actor):
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Work of a run that takes time outside the engine, such as deleting files: done beside the run's actor.
+"""Background work of a run that takes time outside the engine, such as deleting files.
 
-No machine waits for a disk in its turn. It gives such work to a helper task and goes on; a message brings it
-the outcome, and only then does what was to follow happen. The errands of one run are done one at a time, in
-order.
+A machine never waits for a disk during its turn. It passes such work to a helper task and continues; a
+message brings the result, and only then the follow-up step is executed. The errands of one run are executed
+one at a time, in order.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ T = TypeVar("T")
 
 
 class ErrandDone(msgspec.Struct):
-    """From a helper task to the run's actor: its first errand is done, or has failed with an error that is a
-    bug."""
+    """From a helper task to the run's actor: the first errand is done or has failed."""
 
     outcome: Any = None
     error: Exception | None = None
 
 
 def send(run: RunState, work: Callable[[], Awaitable[T]], then: Callable[[T], Steps]) -> None:
-    """Have work done beside the actor, after the errands before it; `then` is called in the actor's turn."""
+    """Queue work for a helper task; `then` is called with its result in a turn of the actor."""
     run.errands = (*run.errands, (work, then))
     if len(run.errands) == 1:
         _begin_first(run)
 
 
 def done(run: RunState, message: ErrandDone) -> Steps:
-    """The first errand is done: do what was to follow, and begin the next one."""
+    """The first errand is done: execute its follow-up step and begin the next errand."""
     if message.error is not None:
         raise message.error
     (_, then), *rest = run.errands
@@ -52,6 +51,6 @@ def _begin_first(run: RunState) -> None:
 async def _do(services: Services, run: str, work: Callable[[], Awaitable[Any]]) -> None:
     try:
         message = ErrandDone(await work())
-    except Exception as error:  # the actor raises it, which names the run and stops the engine
+    except Exception as error:  # the actor raises it, so that the log names the run and the engine stops
         message = ErrandDone(error=error)
     services.delivery.tell("run", run, message)

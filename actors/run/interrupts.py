@@ -27,17 +27,17 @@ logger = logging.getLogger("greenroom")
 
 
 class OpenInterrupt(msgspec.Struct):
-    """An interrupt that is open; `deadline` in trio's time."""
+    """An open interrupt; `deadline` is in trio's time."""
 
     id: str
     key: str
     data: Any
     deadline: float
-    answer: Reply[Any] | None  # `None` after a restart, until a body asks again under its key
+    answer: Reply[Any] | None  # `None` after a restart, until a body opens it again
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
-    """The answer to an interrupt that is closed."""
+    """The answer to a closed interrupt."""
 
     id: str
     data: Any
@@ -45,7 +45,7 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 class Interrupts:
-    """Kept by the run's actor, who decides whether an interrupt may be asked."""
+    """Belongs to the run's actor, which decides whether a body may open an interrupt."""
 
     __slots__ = ("_asked", "_open", "_submission", "_unspent", "_wall_clock", "kept")
 
@@ -55,21 +55,21 @@ class Interrupts:
         self._wall_clock = wall_clock
         self._open: dict[str, OpenInterrupt] = {}  # by key
         self._asked = 0
-        self._unspent: list[str] = []  # those closed with an answer since the last checkpoint
+        self._unspent: list[str] = []  # ids of those closed with an answer since the last checkpoint
 
     def restore(self, stored: list[StoredInterrupt], now: float) -> None:
-        """What was asked and answered before a restart."""
+        """Load the interrupts that were opened before a restart."""
         self._asked = len(stored)
         wall_now = self._wall_clock()
         for interrupt in sorted(stored, key=_number):
             if interrupt.spent:
                 continue
             key = interrupt.key
-            self._open.pop(key, None)  # of those under one key the last counts
+            self._open.pop(key, None)  # the last one under a key counts
             self.kept.pop(key, None)
             if interrupt.outcome is None:
                 deadline = math.inf
-                if interrupt.deadline is not None:  # the clock may have been set back since
+                if interrupt.deadline is not None:  # the clock may have been set back
                     asked_for = interrupt.deadline - interrupt.opened_at
                     deadline = now + min(interrupt.deadline - wall_now, asked_for)
                 self._open[key] = OpenInterrupt(interrupt.id, key, interrupt.data, deadline, None)
@@ -78,7 +78,7 @@ class Interrupts:
                 self._unspent.append(interrupt.id)
 
     def asked_by_body(self, key: str) -> bool:
-        """Whether a body waits for the answer already."""
+        """Whether a body already waits for the answer to this key."""
         interrupt = self._open.get(key)
         return interrupt is not None and interrupt.answer is not None
 
@@ -87,19 +87,22 @@ class Interrupts:
         return bool(self._open)
 
     def deadline(self) -> float:
-        """When the first of them times out."""
+        """When the first open interrupt times out."""
         if not self._open:
             return math.inf
         return min((interrupt.deadline for interrupt in self._open.values()), default=math.inf)
 
     def recall(self, ask: Ask) -> Kept | None:
-        """The answer that is kept for this interrupt."""
+        """The stored answer to this interrupt, if any."""
         kept = self.kept.get(ask.key)
         return kept if kept is not None and same_json(kept.data, ask.data) else None
 
     def open(self, ask: Ask, now: float) -> list[Event]:
-        """An interrupt, and the event that opens it; none, if it was open before a restart and still is. What
-        is stored under its key and has other data is withdrawn."""
+        """Open an interrupt; returns the events to commit.
+
+        There are none if the interrupt was open before a restart and still is. An interrupt that is stored
+        under the same key with other data is withdrawn.
+        """
         before, withdrawn = self._open.get(ask.key), []
         if before is not None and same_json(before.data, ask.data):
             before.answer = ask.answer
@@ -127,9 +130,9 @@ class Interrupts:
     def _warn_of_other_data(self, key: str, id: str) -> None:
         submission = self._submission
         logger.warning(
-            "run %s of job %r asks something else under key %r than its last body did: interrupt %s is "
-            "withdrawn and the interrupt is asked anew; a body that goes on from a checkpoint should ask the "
-            "same in the same order, or give each interrupt a key of its own",
+            "run %s of job %r opened an interrupt under key %r with other data than its previous body; "
+            "interrupt %s is withdrawn and a new one is opened; a body that resumes from a checkpoint must "
+            "open the same interrupts in the same order, or pass a different key for each",
             submission.id,
             submission.job.name,
             key,
@@ -137,8 +140,10 @@ class Interrupts:
         )
 
     def open_without_body(self, interrupt: AwaitedInterrupt) -> list[Event]:
-        """An interrupt that is open while the run waits without a body. Its key is unique, so one that is
-        stored under it is the same, whatever became of its data."""
+        """Open an interrupt of a run that waits without a body; returns the events to commit.
+
+        Its key is unique in the run, so a stored interrupt with this key is the same one.
+        """
         key = interrupt.key
         if key in self.kept or key in self._open:
             return []
@@ -147,7 +152,7 @@ class Interrupts:
         return [opened]
 
     def answer(self, message: AnswerInterrupt) -> Generator[Change, Outcome, str]:
-        """Take an answer, if the interrupt is open."""
+        """Close an open interrupt with this answer; returns `resolved`, `already_resolved` or `not_found`."""
         for interrupt in self._open.values():
             if interrupt.id == message.interrupt:
                 yield from self._close(interrupt, "answered", message.data, message.by)
@@ -160,7 +165,7 @@ class Interrupts:
         return "already_resolved" if asked else "not_found"
 
     def on_deadline(self, now: float) -> Generator[Change, Outcome, None]:
-        """Close the interrupts that nobody answered in time."""
+        """Close the interrupts whose deadline has passed."""
         for interrupt in list(self._open.values()):
             if interrupt.deadline <= now:
                 yield from self._close(interrupt, "timed_out", None, "engine")
@@ -170,18 +175,21 @@ class Interrupts:
                     self.kept[interrupt.key] = Kept(interrupt.id, interrupt.data, None)  # for the next body
 
     def advance(self, seconds: float) -> None:
-        """All that are open have so much less time left."""
+        """Move the deadlines of all open interrupts `seconds` earlier."""
         for interrupt in self._open.values():
             interrupt.deadline -= seconds
 
     def withdraw(self, key: str) -> Event | None:
-        """The body doesn't wait for this one any more."""
+        """Close an interrupt that the body no longer waits for; returns the event."""
         interrupt = self._open.pop(key, None)
         return None if interrupt is None else self._closed(interrupt, "withdrawn", None, "body")
 
     def pass_checkpoint(self) -> tuple[list[Event], tuple[str, ...]]:
-        """The body saves a checkpoint, and goes on from there: the events that close what nobody waits for
-        any more, and the interrupts whose answers are not kept any longer."""
+        """The body saves a checkpoint.
+
+        Returns the events that close the interrupts that no body waits for, and the ids of the interrupts
+        whose answers are no longer kept.
+        """
         left = [interrupt for interrupt in self._open.values() if interrupt.answer is None]
         for interrupt in left:
             del self._open[interrupt.key]
@@ -190,27 +198,27 @@ class Interrupts:
         return [self._closed(interrupt, "withdrawn", None, "body") for interrupt in left], spent
 
     def closing(self, outcome: str, answer: Any, by: str) -> list[Event]:
-        """The events that close all of them."""
+        """The events that close all open interrupts."""
         return [self._closed(interrupt, outcome, answer, by) for interrupt in self._open.values()]
 
     def refuse(self, answer: Any) -> None:
-        """All of them are closed with this answer."""
+        """Remove all open interrupts and pass this answer to the body."""
         interrupts, self._open = self._open, {}
         for interrupt in interrupts.values():
             if interrupt.answer is not None:
                 interrupt.answer.set(answer)
 
     def body_is_gone(self) -> None:
-        """No body waits for the answers; the next one may ask again."""
+        """No body waits for the answers now; the next body can open the interrupts again."""
         for interrupt in self._open.values():
             interrupt.answer = None
 
     def forget(self) -> None:
-        """All of them are closed, and nobody waits for an answer any more."""
+        """Remove all open interrupts: their closing is committed, and no body waits for an answer."""
         self._open.clear()
 
     def fail(self, error: Exception) -> None:
-        """Nobody is going to answer; the events that close them come with the run's end."""
+        """Fail the body's waits for answers. The interrupts are closed with the end of the run."""
         for interrupt in self._open.values():
             if interrupt.answer is not None:
                 interrupt.answer.fail(error)

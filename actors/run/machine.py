@@ -1,12 +1,12 @@
-"""What a run does about what it is told: the one authority over how it goes on and how it ends.
+"""The machine of a run: the only place that decides how the run continues and how it ends.
 
-`receive(message, now)` decides, and leaves what follows in `state.effects`: changes to commit, messages to
-send, bodies to start, helpers to begin. It waits for nothing. While a change of the run is being committed,
-messages are put aside, and handled in their order when its outcome has come; the functions that decide say
-`yield` where that is.
+`receive(message, now)` decides and leaves the results in `state.effects`: changes to commit, messages to
+send, bodies to start, helpers to start. It never waits. While a change of the run is being committed,
+further messages are deferred; they are handled in order when the outcome arrives. The functions that decide
+`yield` such a change.
 
-Here stands what is done about a start. The rest stands in `requests.py`, `termination.py`, `outcomes.py` and
-`restore.py`: functions that are given the `RunState`.
+This module handles starts. `requests.py`, `termination.py`, `outcomes.py` and `restore.py` contain the rest:
+functions that take the `RunState`.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from .transitions import move
 
 
 class TimeHasCome(msgspec.Struct, gc=False):
-    """From the run's actor: its deadline has passed."""
+    """From the run's actor to its machine: the deadline has passed."""
 
 
 class RunMachine:
-    """See the module's text."""
+    """See the module's docstring."""
 
     __slots__ = ("_interrupt", "_steps", "state")
 
@@ -75,7 +75,7 @@ class RunMachine:
             restore.restore(run, submission.stored)
 
     def receive(self, message: Any, now: float) -> None:
-        """Decide about a message, or put it aside."""
+        """Handle a message, or defer it."""
         run = self.state
         run.now = now
         if type(message) is Committed and self._steps is not None:
@@ -91,7 +91,7 @@ class RunMachine:
             self._take_up()
 
     def has_work(self) -> bool:
-        """Whether there is anything that the run waits for."""
+        """Whether the run still needs its actor."""
         run = self.state
         if run.errands or self._steps is not None:
             return True
@@ -102,10 +102,10 @@ class RunMachine:
         return run.status is not Status.QUEUED or len(run.timers) > 0 or len(run.inbox) > 0
 
     def deadline(self) -> float:
-        """When `TimeHasCome` is to be told."""
+        """When the actor must send `TimeHasCome`."""
         run = self.state
         if self._steps is not None or run.starting:
-            return math.inf  # all is looked at when that is over
+            return math.inf  # the timers are checked when that is done
         due = run.timers.next()
         return min(due, run.interrupts.deadline()) if run.asks else due
 
@@ -119,7 +119,7 @@ class RunMachine:
             self._advance(steps)
 
     def _advance(self, steps: Steps, outcome: Outcome | None = None) -> None:
-        """Go on with what was being decided, up to the next change that has to be committed."""
+        """Continue handling a message, up to the next change that must be committed."""
         try:
             change = next(steps) if outcome is None else steps.send(outcome)
         except StopIteration:
@@ -129,7 +129,7 @@ class RunMachine:
             self.state.effects.commit(change)
 
     def _take_up(self) -> None:
-        """Handle the messages that were put aside."""
+        """Handle the deferred messages."""
         run = self.state
         while run.put_aside and self._steps is None:
             if not run.starting:
@@ -144,7 +144,7 @@ class RunMachine:
     # Starts.
 
     def _started(self, message: Started) -> Steps:
-        """The run has a slot: for a new body, or for the one whose wait is over."""
+        """The run has a slot: for a new body, or for a body whose wait has ended."""
         run = self.state
         run.take_slot(message)
         if run.ending is not None:
@@ -156,7 +156,7 @@ class RunMachine:
             yield from self._put_slot_back()
             return
         if run.verdict is not None:
-            return  # its body is ending, and the slot is free when it has ended
+            return  # its body is ending; the slot is released when it has ended
         executed = run.run_clock.start(run.now)
         run_timeout = run.submission.terms.run_timeout
         if run_timeout is not None:
@@ -167,7 +167,7 @@ class RunMachine:
             self._prepare_body()
 
     def _put_slot_back(self) -> Steps:
-        """The slot was for a body that has ended meanwhile, and its run waits for something else."""
+        """Release a slot that was granted for a body that has since ended."""
         run = self.state
         if run.verdict is not None:
             yield from termination.suspend_for_shutdown(run)
@@ -185,7 +185,7 @@ class RunMachine:
             run.ask_for_slot()
 
     def _prepare_body(self) -> None:
-        """Start a body, as soon as it is known what it goes on from."""
+        """Start a body, after its checkpoint is loaded if it can have one."""
         run = self.state
         run.timers.drop("queue_timeout")
         run.gate.new_body()
@@ -198,7 +198,7 @@ class RunMachine:
     def _go_on_from(self, checkpoint: Checkpoint | None) -> Steps:
         run = self.state
         run.starting = False
-        yield from _act_on_timers(run)  # its time may be over before its body begins
+        yield from _act_on_timers(run)  # a deadline can have passed before the body starts
         if run.status is Status.RUNNING and run.ending is None:
             self._start_body(checkpoint)
 
@@ -213,15 +213,17 @@ class RunMachine:
 
 
 def _begins_afresh(run: RunState) -> bool:
-    """Whether nothing can have been saved that the body could go on from."""
+    """Whether no checkpoint can exist from which the body could resume."""
     submission = run.submission
     first = run.attempt == 1 and submission.stored is None and not run.lapsed
     return submission.kind == "start" and first
 
 
 async def _load_checkpoint(run: RunState) -> Checkpoint | None:
-    """What the body goes on from: what this run has saved, or for a `continue` also what another has.
-    Whatever was saved by then is committed, since the start is."""
+    """The checkpoint from which the body resumes: the run's own or, for kind `continue`, also another run's.
+
+    The start is committed, so every checkpoint saved before it is committed, too.
+    """
     submission = run.submission
     if _begins_afresh(run):
         return None
@@ -261,12 +263,14 @@ def _act_on_timers(run: RunState) -> Steps:
 
 
 def _keep_time(run: RunState, message: KeepTime) -> None:
-    """Nothing to do but to be awake: the timers are set."""
+    """Keep the actor awake: the timers are already set."""
 
 
 def _suspended(run: RunState, message: Suspended) -> None:
-    """The machine was suspended: what waits for a time of day is nearer to it. Grace and executing time are
-    not, for nobody could use them meanwhile."""
+    """The computer was suspended: advance all waits that depend on wall time.
+
+    Grace and executing time are not advanced, because no body could use them during the suspend.
+    """
     run.timers.advance(message.seconds, ("queue_timeout", "deadline", "retry", "wake"))
     if run.asks:
         run.interrupts.advance(message.seconds)

@@ -1,7 +1,7 @@
-"""What becomes of a run whose body has ended: its own end, another attempt, or a pause until the next start.
+"""How a run continues when its body has ended: it ends, is retried, or is suspended until the next start.
 
-A body that ends by itself decides that by what it returns or raises; one that was told to end, by the
-verdict that told it so, unless it had finished before it noticed.
+If the body ended by itself, its return value or exception decides. If the body was requested to end, the
+verdict of that request decides, unless the body had finished before it noticed the request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger("greenroom")
 
 
 def body_ended(run: RunState, message: BodyEnded) -> Steps:
-    """No code of the execution is left."""
+    """The body has ended: decide how the run continues."""
     execution, run.execution = run.execution, None
     assert execution is not None, "a run has one body at a time"
     run.inbox = execution.body.close("its body has ended")
@@ -41,7 +41,7 @@ def body_ended(run: RunState, message: BodyEnded) -> Steps:
     run.timers.drop("abandon")
     if run.abandoned:
         if run.ending:
-            return  # it is gone before its run has ended without it
+            return  # the body ended before the end of its run was committed
         run.effects.tell("supervisor", "", BodyGone(run.id, run.submission.handle))
         return
     outcome, verdict = message.outcome, run.verdict
@@ -63,7 +63,7 @@ def body_ended(run: RunState, message: BodyEnded) -> Steps:
 
 
 def _pause(run: RunState, pause: Pause) -> Steps:
-    """The run waits without a body."""
+    """Suspend the run; it waits without a body."""
     opened = [] if pause.interrupt is None else run.interrupts.open_without_body(pause.interrupt)
     yield from move(
         run,
@@ -83,7 +83,7 @@ def _pause(run: RunState, pause: Pause) -> Steps:
 
 
 def _passes_cancel_on(verdict: Verdict | None, error: BaseException) -> bool:
-    """Whether the body raised because a child of it was cancelled together with it."""
+    """Whether the body raised because one of its child runs was cancelled together with it."""
     return verdict is not None and verdict.to is Status.CANCELLED and isinstance(error, RunCancelled)
 
 
@@ -102,7 +102,7 @@ def _raised(run: RunState, error: BaseException) -> Steps:
         and isinstance(error, Exception)
         and attempt < run.submission.job.max_attempts
     )
-    then = "and is tried again" if may_retry else "and has no attempt left"
+    then = "and will be retried" if may_retry else "and has no attempts left"
     log_failure(run.submission, attempt, error, then)
     if may_retry:
         yield from _wait_for_retry(run, error)
@@ -127,7 +127,7 @@ def _wait_for_retry(run: RunState, error: BaseException) -> Steps:
             error=error_text(error),
             by="body",
         )
-    else:  # another task of the body had given the slot back to wait
+    else:  # another task of the body had released the slot to wait
         yield from lose_body(run, *closing)
     run.forget_interrupts()
     run.timers.drop("run_timeout")
@@ -140,8 +140,10 @@ def _retry_delay(run: RunState) -> float:
     job, attempt = run.submission.job, run.attempt
     try:
         return job.delay(attempt)
-    except Exception:  # the job author's mistake; the run goes on with the default
-        logger.exception("backoff of job %r failed for attempt %d", job.name, attempt)
+    except Exception:  # an error in the job's code; the run continues with the default
+        logger.exception(
+            "backoff function of job %r failed for attempt %d; using the default", job.name, attempt
+        )
         return exponential(attempt)
 
 
