@@ -197,7 +197,7 @@ def abandon(run: RunState) -> None:
         verdict.reason,
         submission.job.grace,
     )
-    why = "abandoned: the body did not end within its grace"
+    why = "the body did not end within its grace and was abandoned"
     execution.body.close(why)
     run.live_bodies.abandoned(execution)
     if run.asks:

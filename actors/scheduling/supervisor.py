@@ -375,7 +375,7 @@ class SupervisorMachine:
         elif self.handles.taken_by(target) is not None or self.handles.waiting(target):
             message.reply.fail(NoActiveRun(f"handle {shown(target)} has no active run"))
         else:
-            message.reply.fail(NoActiveRun(f"no pending run or handle with a pending run: {shown(target)}"))
+            message.reply.fail(NoActiveRun(f"{shown(target)} is not a pending run or a handle with one"))
 
     def _set_params(self, message: SetParams) -> None:
         locked = self.handles.locked(message.handle)

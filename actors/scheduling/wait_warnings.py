@@ -68,7 +68,7 @@ class WaitWarnings:
         blocked_by = ", ".join(blockers[:_NAMED]) or ("draining" if draining else "a limit of 0")
         if len(blockers) > _NAMED:
             blocked_by += f" and {len(blockers) - _NAMED:,} more"
-        others = f"; {self._count - 1:,} more runs wait too long" if self._count > 1 else ""
+        others = f"; {self._count - 1:,} more wait too long" if self._count > 1 else ""
         logger.warning(
             "run %s of handle %r has waited %.1f s in lane %r: %d ahead, blocked by %s%s",
             submission.id,

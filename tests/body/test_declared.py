@@ -103,7 +103,7 @@ async def test_a_function_may_be_two_jobs_and_a_function_for_flows():
 
 @pytest.mark.parametrize("function", [lambda run: None, type("Callable", (), {"__call__": lambda self: 1})()])
 def test_what_has_no_name_needs_one_for_its_job(function: Callable[..., Any]):
-    with pytest.raises(Invalid, match=r'has no name of its own: name the job, @jobs.job\("…"\)'):
+    with pytest.raises(Invalid, match=r'has no name: pass a job name, as in @jobs.job\("…"\)'):
         Jobs().job(function)
 
 
@@ -122,7 +122,7 @@ async def test_a_function_that_is_no_job_is_refused_with_its_name(autojump_clock
     async with open_engine(jobs) as engine:
         with pytest.raises(Invalid, match=r"plain is not registered as a job: decorate it with"):
             await engine.submit(plain, handle="a")  # type: ignore[call-overload]
-        with pytest.raises(Invalid, match=r'elsewhere is registered as job "elsewhere" of other Jobs'):
+        with pytest.raises(Invalid, match=r'elsewhere is job "elsewhere" of other Jobs'):
             await engine.submit(elsewhere, handle="a")
         with pytest.raises(RunFailed, match="plain is not registered as a job"):
             await (await engine.submit(calls, handle="a")).result()

@@ -999,7 +999,7 @@ async def test_many_long_waits_are_one_line_a_second_with_their_count_and_the_lo
     assert len(times) <= 7  # for the 5 s in which they get long
     said = [record.getMessage() for record in records]
     assert f"run {waiting[0].id}" in said[0]
-    counts = [int(found[1]) + 1 for text in said if (found := re.search(r"; (\d+) more waited", text))]
+    counts = [int(found[1]) + 1 for text in said if (found := re.search(r"; (\d+) more wait too long", text))]
     assert sum(counts) + len(said) - len(counts) == 100
     assert executing[9].id in said[0]
     assert executing[10].id not in said[0]
@@ -1019,7 +1019,7 @@ async def test_10_000_long_waits_at_once_are_one_line_and_one_message(autojump_c
         finally:
             actor.observer = before
         [record] = [record for record in caplog.records if "has waited" in record.getMessage()]
-        assert "; 9,999 more waited too long" in record.getMessage()
+        assert "; 9,999 more wait too long" in record.getMessage()
         assert len(messages) < 10
 
 

@@ -311,9 +311,9 @@ def test_a_body_that_ignores_its_cancel_is_abandoned_and_keeps_its_handle(caplog
     assert (record.status, record.reason) == (Status.CANCELLED, "abandoned")
     assert run.supervisor() == [Left(run.id, 0), Ended(run.id, True)]
     assert run.changed()[-1].holds_handle
-    assert run.body.closed == "it ignored its end for too long and was abandoned"
+    assert run.body.closed == "the body did not end within its grace and was abandoned"
     (line,) = [line for line in caplog.records if line.levelno == logging.ERROR]
-    assert "ignored its end (user) for 10 s and is abandoned" in line.message
+    assert "did not end within the grace after a request to end (user, grace 10 s)" in line.message
     run.returns(1)
     assert run.supervisor() == [BodyGone(run.id, "alice")]
     assert run.record == record
@@ -367,7 +367,7 @@ def test_parts_that_can_not_be_discarded_harm_nothing(monkeypatch, caplog) -> No
     run.cancel()
     run.at(10)
     assert run.status is Status.CANCELLED
-    assert "unfinished files that could not be deleted" in caplog.text
+    assert f"unfinished files of run {run.id} could not be deleted" in caplog.text
 
 
 def test_a_body_that_ends_while_it_is_being_abandoned_leaves_its_handle_free() -> None:
@@ -387,7 +387,7 @@ def test_a_body_that_ignores_the_engines_end_is_abandoned_and_its_run_goes_on_la
     run = executing("swim")
     run.stop(now=True)
     run.at(10)
-    assert "ignored its end (shutdown)" in caplog.text
+    assert "request to end (shutdown, grace 10 s)" in caplog.text
     assert (run.status, run.record.reason, run.record.waiting_for) == (Status.SUSPENDED, "shutdown", "slot")
     assert run.machine.state.ending is None
     assert not run.machine.has_work()
@@ -544,7 +544,7 @@ def test_files_that_can_not_be_deleted_do_not_hold_up_the_end(caplog) -> None:
     run.cancel(files="delete")
     run.stopped()
     assert run.status is Status.CANCELLED
-    assert "could not delete all of its files" in caplog.text
+    assert "could not all be deleted" in caplog.text
 
 
 def test_a_cancel_that_comes_while_the_run_ends_is_refused_afterwards() -> None:
@@ -725,10 +725,10 @@ def test_a_suspended_run_whose_deadline_crosses_its_start_is_ended_all_the_same(
 
 def test_a_queued_run_that_can_not_be_started_any_more_is_rejected() -> None:
     run = queued()
-    run.give(Reject('no job is named "walk" any more'))
+    run.give(Reject('job "walk" is no longer registered'))
     record = run.record
     assert (record.status, record.reason) == (Status.REJECTED, "rejected")
-    assert record.error == 'no job is named "walk" any more'
+    assert record.error == 'job "walk" is no longer registered'
 
 
 def test_a_run_that_could_not_be_stored_is_forgotten() -> None:

@@ -79,7 +79,7 @@ def test_a_body_with_side_effects_is_never_repeated() -> None:
     run = recovered(record_of(Status.RUNNING))
     record = run.record
     assert (record.status, record.reason) == (Status.FAILED, "crashed")
-    assert record.error == "the process ended while it executed"
+    assert record.error == "the process ended while the run executed"
     assert run.supervisor() == [Leave("r"), Ended("r", False), Recovered()]
 
 
@@ -104,10 +104,10 @@ def test_a_run_whose_files_were_to_be_deleted_is_cancelled_when_they_are(status)
 def test_a_run_whose_job_is_gone_has_failed_if_it_executed_and_is_rejected_if_it_waited() -> None:
     executed = recovered(record_of(Status.RUNNING, "gone"), "gone")
     assert (executed.status, executed.record.reason) == (Status.FAILED, "crashed")
-    assert executed.record.error == 'no job is named "gone" any more'
+    assert executed.record.error == 'job "gone" is no longer registered'
     waited = suspended("time", "gone")
     assert (waited.status, waited.record.reason) == (Status.REJECTED, "unknown_job")
-    assert waited.record.error == 'no job is named "gone" any more'
+    assert waited.record.error == 'job "gone" is no longer registered'
 
 
 @pytest.mark.parametrize(("deaths", "status"), [(2, Status.SUSPENDED), (3, Status.FAILED)])
@@ -116,7 +116,7 @@ def test_a_run_that_took_three_processes_with_it_has_failed(deaths, status) -> N
     assert run.status is status
     if status is Status.FAILED:
         assert run.record.reason == "killed"
-        assert run.record.error == "the process has died 3 times while it executed"
+        assert run.record.error == "the process died 3 times while the run executed"
         assert run.remembered() == [Deaths("r", 0)]
 
 
@@ -584,7 +584,7 @@ def test_a_run_that_lost_its_body_and_may_not_be_repeated_has_failed() -> None:
     run = executing()
     lapse(run)
     assert (run.status, run.record.reason) == (Status.FAILED, "lease_lost")
-    assert run.record.error == "the engine lost its lease on the store while it executed"
+    assert run.record.error == "the engine lost its lease on the store while the run executed"
 
 
 def test_a_body_that_was_told_to_end_before_the_lease_was_lost_ends_as_it_was_told() -> None:

@@ -133,7 +133,7 @@ def test_the_same_key_is_not_asked_under_twice_at_a_time() -> None:
     asks(run)
     refused = answer(asks(run).reply)
     assert isinstance(refused, Conflict)
-    assert 'asks under key "key" already' in str(refused)
+    assert 'already has an open interrupt with key "key"' in str(refused)
 
 
 def test_an_interrupt_that_outlasts_the_run_is_refused() -> None:
@@ -141,7 +141,7 @@ def test_an_interrupt_that_outlasts_the_run_is_refused() -> None:
     run.at(4)
     refused = answer(asks(run, timeout=6).reply)
     assert isinstance(refused, Invalid)
-    assert "timeout 6 must be shorter than the 6 s that are left" in str(refused)
+    assert "timeout must be less than the 6 s that remain of run_timeout (got 6)" in str(refused)
     assert refused.details["value"] == 6
     assert answer(asks(run, timeout=5.9).reply) is False
     assert answer(asks(executing(), timeout=math.inf).reply) is False
@@ -293,7 +293,7 @@ def test_other_data_under_the_same_key_is_another_interrupt(caplog) -> None:
     assert not again.answer.done
     (opened,) = run.changed()
     assert opened.interrupt == f"{run.id}.2"
-    assert "asks something else under key 'key'" in caplog.text
+    assert "opened an interrupt under key 'key' with other data" in caplog.text
     assert "key" not in run.body.answers
 
 
@@ -422,7 +422,7 @@ def test_a_body_that_asks_with_other_data_withdraws_what_is_open_under_its_key(c
     withdrawn, opened = run.changed()
     assert (withdrawn.outcome, withdrawn.interrupt, withdrawn.by) == ("withdrawn", f"{run.id}.1", "body")
     assert opened.interrupt == f"{run.id}.2"
-    assert "asks something else" in caplog.text
+    assert "with other data" in caplog.text
 
 
 def test_a_checkpoint_withdraws_what_no_body_waits_for() -> None:
@@ -563,14 +563,14 @@ def test_a_flow_takes_no_messages_and_a_body_no_signals() -> None:
     assert flow.changed() == []
     refused = signal(executing())
     assert isinstance(refused, Conflict)
-    assert "only flows take signals" in str(refused)
+    assert "accepts no signals: only flows do" in str(refused)
 
 
 def test_a_gate_is_shut_until_there_is_a_body() -> None:
     gate = MessageGate("r", "interactive")
     refused = gate.refusal(ending=False)
     assert isinstance(refused, NotInteractive)
-    assert str(refused).startswith("run r takes no messages now")
+    assert str(refused).startswith("run r accepts no messages now")
     gate.awaited = True
     assert gate.refusal(ending=False) is None
     gate.new_body()

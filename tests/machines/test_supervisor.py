@@ -250,7 +250,7 @@ def test_a_request_id_with_another_payload_is_refused_with_the_run_that_it_made(
     assert desk.submits("b", request_id="r", fingerprint="g") == []
     (look,) = desk.told("journal")
     assert look.reply is desk.replies["b"]
-    with pytest.raises(Conflict, match='request_id "r" was used for another submission') as refused:
+    with pytest.raises(Conflict, match='request_id "r" was already used for another submission') as refused:
         look.read(Projection("e", max_concurrent=1))
     assert refused.value.details == {}
     committed = Projection("e", max_concurrent=1)
@@ -361,7 +361,7 @@ def test_an_id_that_repeats_itself_is_refused() -> None:
     desk.submits("a", handle="other")
     refused = desk.answer(desk.replies["a"])
     assert isinstance(refused, Internal)
-    assert "repeat themselves: a" in str(refused)
+    assert "run id a already exists" in str(refused)
 
 
 # Drafts.
@@ -880,7 +880,7 @@ def test_a_message_for_nobody_is_refused() -> None:
         return str(refused)
 
     assert refusal("h") == 'handle "h" has no active run'
-    assert refusal("x") == '"x" is no pending run, nor a handle that has one'
+    assert refusal("x") == '"x" is not a pending run or a handle with one'
     desk.turn(desk.submit("b", "queue", handle="h"))
     desk.machine.handles.free("h")
     assert refusal("h") == 'handle "h" has no active run'

@@ -353,7 +353,7 @@ def test_a_run_that_waits_too_long_in_its_lane_is_told_of_with_what_blocks_it(ca
     assert said(desk) == [("b", 2.0, 0, ["a"])]
     (change,) = desk.changes()
     assert change.expect == frozenset({Status.QUEUED})
-    assert "1 more waited too long" in caplog.text
+    assert "1 more wait too long" in caplog.text
     assert desk.machine.deadline() == math.inf
 
 
@@ -428,7 +428,7 @@ def test_the_longest_of_each_lane_is_told_of_and_whoever_wants_to_hear_hears_of_
     assert len(desk.helpers()) == 1
     (line,) = [line for line in caplog.records if line.levelno == logging.WARNING]
     assert "run a of handle 'of-a'" in line.message
-    assert "3 more waited too long" in line.message
+    assert "3 more wait too long" in line.message
     assert "blocked by a limit of 0" in line.message
 
 
