@@ -38,8 +38,9 @@ class Channel:
 
     It is a list and at most one parked task instead of trio's memory channel, but has the same method names.
     There can be very many actors, and each takes all waiting messages in one step. So an empty channel needs
-    1/15 of the memory, and ten messages 1/7 of the time; `docs/architecture.md` has the measurements. Actors
-    do not need the other features of trio's channels: bounds, several receivers, closing.
+    1/15 of the memory, and ten messages 1/7 of the time; `docs/understanding/architecture.md` has the
+    measurements. Actors do not need the other features of trio's channels: bounds, several receivers,
+    closing.
     """
 
     __slots__ = ("_messages", "_receiver", "_woken")
