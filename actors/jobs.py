@@ -234,7 +234,7 @@ class Jobs:
         def register(function: Callable[..., Any]) -> AnyJob:
             if isinstance(function, JobFunction):
                 function = function.function  # already a job: register it under a second name
-            name = check_name("job", _own_name(function) if given is None else given)
+            name = check_name("job", _defined_name(function) if given is None else given)
             if name == FLOW:
                 raise Invalid(f"job name {name!r} is reserved for flows: choose another name")
             if name in self._jobs:
@@ -335,7 +335,7 @@ class Jobs:
     def recall(self, name: str) -> Job:
         """The job of a stored run; a placeholder, which can't be executed, if it is no longer registered."""
         job = self._jobs.get(name)
-        return job if job is not None else _stand_in(name)
+        return job if job is not None else _placeholder(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._jobs
@@ -370,7 +370,7 @@ def unknown_job(name: str) -> str:
     return f"job {shown(name)} is no longer registered"
 
 
-def _stand_in(name: str) -> Job:
+def _placeholder(name: str) -> Job:
     return Job(
         name=name,
         function=lambda run: None,
@@ -410,7 +410,7 @@ def _params_type(name: str, function: Callable[..., Any], names: dict[str, Any])
     return hints.get(parameters[1].name, dict)
 
 
-def _own_name(function: Callable[..., Any]) -> str:
+def _defined_name(function: Callable[..., Any]) -> str:
     """The name in a function's definition."""
     name = getattr(function, "__name__", "<lambda>")
     if name == "<lambda>":

@@ -32,11 +32,11 @@ class Change(msgspec.Struct):
     `expect`, `attempt` and `generation` (of the run's lane) are compared with the committed state; `None`
     compares nothing. If all are equal the change is accepted; else it changes nothing.
 
-    After the commit, `tells` are delivered before the change is visible to others, and `ended` is sent to
-    the supervisor. `else_tells` are delivered if the change was refused. `tells_run` sends the run's actor
-    `Committed` in both cases. `watch` is answered when the run has ended. `submission` is marked as `over`
-    when this change ends it, or if the change `creates` the run and it can't be stored. `reply` is answered
-    with `answer` or, without one and after a refusal, with the `Outcome`.
+    After the commit, `notify` are delivered before the change is visible to others, and `ended` is sent to
+    the supervisor. `notify_on_refusal` are delivered if the change was refused. `notify_run` sends the run's
+    actor `Committed` in both cases. `watch` is answered when the run has ended. `submission` is marked as
+    `over` when this change ends it, or if the change `creates` the run and it can't be stored. `reply` is
+    answered with `answer` or, without one and after a refusal, with the `Outcome`.
     """
 
     events: tuple[Event, ...]
@@ -45,8 +45,8 @@ class Change(msgspec.Struct):
     attempt: int | None = None
     generation: int | None = None
     memos: tuple[Memo, ...] = ()
-    tells: tuple[tuple[Kind, str, object], ...] = ()
-    else_tells: tuple[tuple[Kind, str, object], ...] = ()
+    notify: tuple[tuple[Kind, str, object], ...] = ()
+    notify_on_refusal: tuple[tuple[Kind, str, object], ...] = ()
     ended: Ended | None = None
     terms: Terms | None = None
     watch: Reply[RunRecord | None] | None = None
@@ -54,7 +54,7 @@ class Change(msgspec.Struct):
     creates: bool = False
     reply: Reply[Any] | None = None
     answer: object = None
-    tells_run: bool = False
+    notify_run: bool = False
 
 
 class Committed(msgspec.Struct, gc=False):

@@ -118,9 +118,9 @@ class Committer:
             if isinstance(job, Check):
                 await self._store.check()
             elif job.error is not None:
-                self._goes_down(job.error)
+                self._mark_down(job.error)
         except StoreDown as error:
-            self._goes_down(error)
+            self._mark_down(error)
         if not self.down:
             self._tell(StoreIsBack())
         elif not await self._until_back(job.nothing):
@@ -134,13 +134,13 @@ class Committer:
             with trio.CancelScope(shield=True):  # the outcome of a commit must be known
                 await self._store.commit(batch)
         except StoreDown as error:
-            self._goes_down(error)
+            self._mark_down(error)
             if error.outcome_known or not await self._is_committed(batch):
                 return False
         finally:
             self._began = math.inf
         self.took = trio.current_time() - began
-        self._comes_back()
+        self._mark_up()
         return True
 
     async def _until_back(self, nothing: Batch) -> bool:
@@ -154,7 +154,7 @@ class Committer:
                 self._pause = min(_LONGEST_PAUSE, self._pause * 2)
                 logger.info("%s", error.message)
             else:
-                self._comes_back()
+                self._mark_up()
                 return True
         return False
 
@@ -164,14 +164,14 @@ class Committer:
             try:
                 return await self._store.committed(batch)
             except StoreDown as error:
-                self._goes_down(error)
+                self._mark_down(error)
 
     async def _wait(self) -> None:
         """Pause before the next attempt if the store is down."""
         if self.down:
             await trio.sleep(self._pause)
 
-    def _goes_down(self, error: StoreDown) -> None:
+    def _mark_down(self, error: StoreDown) -> None:
         if trio.current_time() >= self.patience:
             raise error
         self._pause = min(_LONGEST_PAUSE, self._pause * 2 or 1.0)
@@ -180,7 +180,7 @@ class Committer:
             logger.error("%s; no runs are accepted or started until the store is back", error.message)
             self._tell(WentDown())
 
-    def _comes_back(self) -> None:
+    def _mark_up(self) -> None:
         self.commits += 1
         if self.down:
             self.down = False

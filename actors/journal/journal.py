@@ -26,13 +26,13 @@ from ..effects import Spawn
 from .change import Change, Outcome
 from .committer import CommitFailed, Committer
 from .machine import JournalMachine
-from .messages import Look, NotRead
+from .messages import Look, ReadFailed
 from .stream import Stream
 
 T = TypeVar("T")
 
 _QUIET_TURNS = 4
-_MANY = 1000
+_MAX_GATHERED = 1000
 
 
 class Journal(Actor):
@@ -109,7 +109,7 @@ class Journal(Actor):
                 return await call()
             except StoreDown as error:
                 back: Reply[None] = Reply()
-                self.tell(NotRead(error, self.committer.commits, back))
+                self.tell(ReadFailed(error, self.committer.commits, back))
                 await back.get()
 
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
@@ -163,7 +163,7 @@ class Journal(Actor):
         """Wait some turns for the changes of actors that are ready to run: a commit costs more than turns."""
         self._carry_out()
         taken, quiet = self.machine.gathered, 0
-        while quiet < (_QUIET_TURNS if self.machine.gathered > 1 else 1) and taken < _MANY:
+        while quiet < (_QUIET_TURNS if self.machine.gathered > 1 else 1) and taken < _MAX_GATHERED:
             await trio.lowlevel.checkpoint()
             more = self.channel.receive_all_nowait()
             self._receive(more)

@@ -35,9 +35,9 @@ from .committer import (
     Write,
     Written,
 )
-from .messages import Answer, Look, Mention, NotRead, StoreIsDamaged, WatchEnd, unavailable
+from .messages import Answer, Look, Mention, ReadFailed, StoreIsDamaged, WatchEnd, unavailable
 
-_A_MOMENT = 0.05
+_MENTION_DELAY = 0.05
 """Seconds for which a `Mention` waits for another change to be committed with."""
 
 Changes = list[Change | ProgressReport]
@@ -111,7 +111,7 @@ class JournalMachine:
         elif self._mentions:
             self._begin_batch(list(self._mentions))
         else:
-            self._have_done(Check(self._nothing()))
+            self._start_job(Check(self._nothing()))
         self._set_deadline(now)
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class JournalMachine:
         if not self._mentions:
             self._mentioned_by = math.inf
         elif self._mentioned_by == math.inf:
-            self._mentioned_by = now + _A_MOMENT
+            self._mentioned_by = now + _MENTION_DELAY
         self.deadline = math.inf if self._busy else min(now + self._check_every, self._mentioned_by)
 
     # Batches.
@@ -140,14 +140,14 @@ class JournalMachine:
         batch = DecidedBatch(self.projection, self._clock(), changes)
         if batch.writes:
             self._written = batch, changes, later
-            self._have_done(Write(batch.to_commit()))
+            self._start_job(Write(batch.to_commit()))
         elif self._down:
             self._written = batch, changes, later
-            self._have_done(AwaitStore(self._nothing()))
+            self._start_job(AwaitStore(self._nothing()))
         else:
             self._show(batch, later)
 
-    def _have_done(self, job: Write | AwaitStore | Check) -> None:
+    def _start_job(self, job: Write | AwaitStore | Check) -> None:
         self.job, self._busy = job, True
 
     def _is_written(self, message: Written) -> None:
@@ -174,9 +174,9 @@ class JournalMachine:
         if self._down:
             self._down = False
             self.effects.tell("supervisor", "", StoreIsDown(False))
-        self._waits_no_longer(message)
+        self._release_readers(message)
 
-    def _waits_no_longer(self, message: StoreIsBack | StoreIsGivenUp) -> None:
+    def _release_readers(self, message: StoreIsBack | StoreIsGivenUp) -> None:
         for reply in self._unread:
             reply.set(None)
         self._unread.clear()
@@ -195,7 +195,7 @@ class JournalMachine:
 
     def _refuse_new_run(self, change: Change | ProgressReport) -> bool:
         """While the store is down: refuse a change that creates a run from outside; whether it was one."""
-        if isinstance(change, ProgressReport) or not _wanted_from_outside(change):
+        if isinstance(change, ProgressReport) or not _is_from_outside(change):
             return False
         submission = change.submission
         assert submission is not None, "a change that creates a run has its submission"
@@ -216,7 +216,7 @@ class JournalMachine:
         ended: list[Ended] = []
         for change, outcome in batch.decided:
             if not outcome.held:
-                for kind, name, message in change.else_tells:
+                for kind, name, message in change.notify_on_refusal:
                     tell(kind, name, message)
                 continue
             if change.submission is not None:
@@ -224,7 +224,7 @@ class JournalMachine:
                     change.submission.committed = True
                 else:
                     change.submission.over = True
-            for kind, name, message in change.tells:
+            for kind, name, message in change.notify:
                 tell(kind, name, message)
             if change.ended is not None:
                 ended.append(change.ended)
@@ -233,7 +233,7 @@ class JournalMachine:
         if ended:
             tell("supervisor", "", RunsEnded(ended))
         for change, outcome in batch.decided:
-            if change.tells_run and change.run is not None:
+            if change.notify_run and change.run is not None:
                 tell("run", change.run, Committed(outcome))
         if batch.events:
             self._publish(batch.events)
@@ -259,26 +259,26 @@ class JournalMachine:
                 watchers.append(message.reply)
         elif kind is Look:
             self._look(message)
-        elif kind is NotRead:
-            self._not_read(message)
+        elif kind is ReadFailed:
+            self._read_failed(message)
         elif not _refuse_answer(message):
             if message.error is not None:
                 message.reply.fail(message.error)
             else:
                 message.reply.set(message.value)
 
-    def _not_read(self, message: NotRead) -> None:
+    def _read_failed(self, message: ReadFailed) -> None:
         if message.commits != self._commits():  # the store has been written since
             message.reply.set(None)
             return
         self._unread.append(message.reply)
         if not self._busy:
-            self._have_done(AwaitStore(self._nothing(), message.error))
+            self._start_job(AwaitStore(self._nothing(), message.error))
 
     def _nothing(self) -> Batch:
         return Batch(self.projection.seq, [], {}, [])
 
-    def _look_at_once(self, message: Look) -> None:
+    def _on_look(self, message: Look) -> None:
         if self._down:
             self._look(message)
         else:
@@ -305,7 +305,7 @@ def _refuse_answer(message: Any) -> bool:
     return True
 
 
-def _wanted_from_outside(change: Change) -> bool:
+def _is_from_outside(change: Change) -> bool:
     """Whether it creates a run that is no child: a body that calls a child waits until the store is back."""
     return change.creates and change.submission is not None and not change.submission.terms.ancestors
 
@@ -314,12 +314,12 @@ _HANDLERS: dict[type, Callable[[JournalMachine, Any], None]] = {
     Change: JournalMachine._change,
     ProgressReport: JournalMachine._change,
     Mention: JournalMachine._mention,
-    Look: JournalMachine._look_at_once,
+    Look: JournalMachine._on_look,
     Written: JournalMachine._is_written,
     NotWritten: JournalMachine._is_not_written,
     WentDown: JournalMachine._went_down,
     StoreIsBack: JournalMachine._is_back,
-    StoreIsGivenUp: JournalMachine._waits_no_longer,
+    StoreIsGivenUp: JournalMachine._release_readers,
     StoreIsDamaged: JournalMachine._fails,
     CommitFailed: JournalMachine._fails,
 }

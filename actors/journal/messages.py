@@ -46,7 +46,7 @@ class Mention(msgspec.Struct):
     change: Change
 
 
-class NotRead(msgspec.Struct):
+class ReadFailed(msgspec.Struct):
     """From a body or a helper task: the store could not be read. Answered when the store is back.
 
     `commits` is the committer's count at that time: if it has changed since, the store is already back.

@@ -77,8 +77,8 @@ class Stream:
             self._ring[event.seq % self._size] = Published(event, self._published_bytes)
             self._published_bytes += len(self._measured)
         self.last_seq += len(events)
-        self._let_go()
-        self._tell()
+        self._trim()
+        self._notify()
 
     def holds_well(self, seq: int) -> bool:
         """Whether all events after `seq` are in the newer half of the ring, so that they stay for a while."""
@@ -92,20 +92,20 @@ class Stream:
     def close(self) -> None:
         """End the stream: subscribers end when they have taken the remaining events."""
         self._closed = True
-        self._tell()
+        self._notify()
 
-    def listen(self, hear: Callable[[], None]) -> None:
-        """Call `hear` after each publish, in the journal's turn: it must be fast and must not raise.
+    def listen(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each publish, in the journal's turn: it must be fast and must not raise.
 
         For subscribers that also wait for other things; others use a cursor.
         """
-        self._listeners[hear] = None
+        self._listeners[callback] = None
 
-    def unlisten(self, hear: Callable[[], None]) -> None:
+    def unlisten(self, callback: Callable[[], None]) -> None:
         """Remove a listener."""
-        del self._listeners[hear]
+        del self._listeners[callback]
 
-    def _let_go(self) -> None:
+    def _trim(self) -> None:
         """Remove the oldest events beyond the limits, but never the last event."""
         self._first_seq = max(self._first_seq, self.last_seq - self._size + 1)
         while self._first_seq < self.last_seq:
@@ -115,10 +115,10 @@ class Stream:
             self._ring[self._first_seq % self._size] = None
             self._first_seq += 1
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._news.unpark_all()
-        for hear in self._listeners:
-            hear()
+        for callback in self._listeners:
+            callback()
 
     def cursor(self, after: int) -> Cursor:
         """A cursor positioned after event `after`."""

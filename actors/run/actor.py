@@ -16,7 +16,7 @@ from ..effects import Spawn
 from ..messages import Submission
 from .context import Services
 from .execution import Execution, LiveBodies
-from .machine import RunMachine, TimeHasCome
+from .machine import DeadlineReached, RunMachine
 
 
 class RunActor(Actor):
@@ -58,7 +58,7 @@ class RunActor(Actor):
         self._carry_out()
 
     async def on_deadline(self) -> None:
-        self.machine.receive(TimeHasCome(), trio.current_time())
+        self.machine.receive(DeadlineReached(), trio.current_time())
         self._carry_out()
 
     def _carry_out(self) -> None:

@@ -28,7 +28,7 @@ from ...protocol.values import copied
 from ..channel import Reply
 from ..engine.entry_point import Caller
 from ..journal.change import Change, Outcome, ProgressReport
-from .body_messages import Ask, Flag, Save, Taken, Unask, cancel_child
+from .body_messages import Flag, OpenInterrupt, Save, Taken, WithdrawInterrupt, cancel_child
 from .children import Children
 from .context import Body
 
@@ -114,7 +114,7 @@ class Run:
         await self._body.check_open()
         kept = self._body.value(value, "checkpoint")
         counts = (self._body.interrupts.save(), self._body.calls.save())
-        self._body.heard = None
+        self._body.last_taken = None
         reply: Reply[Outcome] = Reply()
         self._body.tell_actor(Save(kept, *counts, self.attempt, reply))
         await self._body.committed(reply)
@@ -125,7 +125,7 @@ class Run:
         await self._body.check_open()
         taken, self._body.inbox = list(self._body.inbox), ()
         if taken:
-            self._body.heard = taken[-1].seq
+            self._body.last_taken = taken[-1].seq
             self._body.tell_actor(Taken(len(taken)))
         return [message.value for message in taken]
 
@@ -138,12 +138,12 @@ class Run:
         while not self._body.inbox:
             if release_slot:
                 async with self._body.released("message"):
-                    await self._body.news_of_messages()
-                await self._body.look_up()
+                    await self._body.wait_for_message()
+                await self._body.check_cancelled()
             else:
-                await self._body.news_of_messages()
+                await self._body.wait_for_message()
         message, *self._body.inbox = self._body.inbox
-        self._body.heard = message.seq
+        self._body.last_taken = message.seq
         self._body.tell_actor(Taken(1))
         return message.value
 
@@ -181,17 +181,19 @@ class Run:
         """
         await self._body.check_open()
         position = self._body.interrupts.begin()
-        over = True
+        completed = True
         try:
             key = self._body.default_key(position) if key is None else check_name("key", key)
             seconds = check_seconds("timeout", timeout, 300)
-            ask = Ask(self._body.value(data, "interrupt"), seconds, key, release_slot, Reply(), Reply())
-            return await self._answer_to(ask)
+            request = OpenInterrupt(
+                self._body.value(data, "interrupt"), seconds, key, release_slot, Reply(), Reply()
+            )
+            return await self._answer_to(request)
         except trio.Cancelled:
-            over = not self._body.goes_on_later  # else the next body opens it again
+            completed = not self._body.resumes_later  # else the next body opens it again
             raise
         finally:
-            if over:
+            if completed:
                 self._body.interrupts.end(position)
 
     async def confirm(
@@ -207,12 +209,12 @@ class Run:
         """
         return approves(await self.interrupt(data, timeout, key, release_slot))
 
-    async def _answer_to(self, ask: Ask) -> Any:
-        released = await self._body.ask_actor(ask)
+    async def _answer_to(self, request: OpenInterrupt) -> Any:
+        released = await self._body.ask_actor(request)
         try:
-            return with_truth(copied(await self._body.wait(ask.answer)))
+            return with_truth(copied(await self._body.wait(request.answer)))
         except trio.Cancelled:
-            self._body.tell_actor(Unask(ask.key))
+            self._body.tell_actor(WithdrawInterrupt(request.key))
             raise
         finally:
             if released:
@@ -233,7 +235,7 @@ class Run:
         wall = None if wakes_at == math.inf else self._body.services.wall_clock() + seconds
         async with self._body.released("time", wall, seconds):
             await self._body.nap(wakes_at)
-        await self._body.look_up()
+        await self._body.check_cancelled()
 
     @overload
     async def call(
@@ -268,14 +270,14 @@ class Run:
         name = self._body.services.entry.name_of(job)
         child = SubmitOptions(job=name, handle=handle, params=params, **options)
         position = self._body.calls.begin()
-        over = True
+        completed = True
         try:
             return raise_unless_succeeded(await self._end_of_child(position, child), typed_job(job))
         except trio.Cancelled:
-            over = not self._body.goes_on_later  # else the next body calls it again
+            completed = not self._body.resumes_later  # else the next body calls it again
             raise
         finally:
-            if over:
+            if completed:
                 self._body.calls.end(position)
 
     async def _end_of_child(self, position: int, options: SubmitOptions) -> RunRecord | None:
@@ -296,12 +298,12 @@ class Run:
                 await self._body.wait(ended)
                 child = await calls.record(accepted, ended)
         except BaseException:
-            if accepted.run in self._body.children and not self._body.goes_on_later:
+            if accepted.run in self._body.children and not self._body.resumes_later:
                 self._body.services.entry.tell(cancel_child(accepted.run))
             raise
         finally:
             self._body.children.pop(accepted.run, None)
-        await self._body.look_up()
+        await self._body.check_cancelled()
         return child
 
     @asynccontextmanager

@@ -28,7 +28,7 @@ class Resume(msgspec.Struct):
     reply: Reply[None]
 
 
-class Ask(msgspec.Struct):
+class OpenInterrupt(msgspec.Struct):
     """From a body: open an interrupt. `timeout` is `math.inf` for none.
 
     `reply` is answered when the interrupt is open: whether the run has released its slot. `answer` is
@@ -54,7 +54,7 @@ class Save(msgspec.Struct):
     reply: Reply[Any]
 
 
-class Unask(msgspec.Struct, gc=False):
+class WithdrawInterrupt(msgspec.Struct, gc=False):
     """From a body: it no longer waits for the answer. Has no reply."""
 
     key: str

@@ -49,7 +49,7 @@ class Children:
         if options.request_id is not None:  # the body names the child itself
             with self._shielded():
                 return await self._entry.submit(options, self._caller)
-        earlier = await self._of_earlier_attempts(position, options)
+        earlier = await self._find_in_earlier_attempts(position, options)
         if earlier is not None:
             return earlier
         number = 1
@@ -67,14 +67,14 @@ class Children:
                     raise  # another conflict, such as a taken handle
                 await self._withdraw(position, stored, options.on_conflict)
                 continue
-            if not accepted.joined or not ended.done or not _was_given_up(await self.record(accepted, ended)):
+            if not accepted.joined or not ended.done or not _was_dropped(await self.record(accepted, ended)):
                 return accepted, ended
 
     async def record(self, accepted: Accepted, ended: Reply[RunRecord | None]) -> RunRecord | None:
         """The record of a child that has ended, from the store if it is no longer in memory."""
         return await ended.get() or await self._journal.load_run(accepted.run)
 
-    async def _of_earlier_attempts(
+    async def _find_in_earlier_attempts(
         self, position: int, options: SubmitOptions
     ) -> tuple[Accepted, Reply[RunRecord | None]] | None:
         """Find a succeeded child with the same terms that an earlier attempt called since the same
@@ -127,6 +127,6 @@ class Children:
         return request_id if number == 1 else f"{request_id}.{number}"
 
 
-def _was_given_up(child: RunRecord | None) -> bool:
+def _was_dropped(child: RunRecord | None) -> bool:
     """Whether the child was cancelled because the previous body stopped waiting for it."""
     return child is not None and child.status is Status.CANCELLED and child.reason == "parent_cancelled"

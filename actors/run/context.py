@@ -29,7 +29,7 @@ from ..journal.change import REPORTING, Change, Outcome, ProgressReport
 from ..journal.journal import Journal
 from ..journal.messages import Mention
 from ..messages import Submission
-from .body_messages import Ask, Flag, Resume, Suspend, Unask
+from .body_messages import Flag, OpenInterrupt, Resume, Suspend, WithdrawInterrupt
 from .interrupts import Kept
 from .pause import Signal
 from .positions import Positions
@@ -72,17 +72,17 @@ class Body:
         "closed",
         "end_is_written",
         "finished_files",
-        "goes_on_later",
         "handle",
-        "heard",
         "id",
         "inbox",
         "interrupts",
         "journal",
         "kind",
         "lane",
+        "last_taken",
         "parts",
         "progress",
+        "resumes_later",
         "saw_cancel_request",
         "services",
         "submission",
@@ -111,7 +111,7 @@ class Body:
         self.journal = services.journal
         self._kept = kept
         self.inbox = inbox  # messages not taken yet; the message gate limits their number
-        self.heard: int | None = None
+        self.last_taken: int | None = None
         """The seq of the last message that was taken since the last checkpoint."""
         self._news: trio.lowlevel.ParkingLot | None = None  # created on first use: few bodies get messages
         self.progress: ProgressReport | None = None  # created on first use, too
@@ -122,7 +122,7 @@ class Body:
         self._phases: dict[str, int] = {}  # the number of the body's tasks in each phase
         self.cancel_requested = False
         self.saw_cancel_request = False
-        self.goes_on_later = False
+        self.resumes_later = False
         self.end_is_written = False
         """Whether the walk of a flow has recorded the node that the cancel interrupts."""
         self.woken_at: float | None = None
@@ -138,9 +138,9 @@ class Body:
         An interrupt that is opened after a message was taken can concern that message, which no other body
         will receive. So the key includes the message, and the answer is never used for another message.
         """
-        return str(position) if self.heard is None else f"{position}@{self.heard}"
+        return str(position) if self.last_taken is None else f"{position}@{self.last_taken}"
 
-    async def news_of_messages(self) -> None:
+    async def wait_for_message(self) -> None:
         """Wait until there is a message."""
         if self._news is None:
             self._news = trio.lowlevel.ParkingLot()
@@ -198,7 +198,7 @@ class Body:
 
     def withdraw(self, key: str) -> None:
         """Close the interrupt with this key: the body no longer waits for its answer."""
-        self.tell_actor(Unask(key))
+        self.tell_actor(WithdrawInterrupt(key))
 
     def mention(self, *events: Event) -> None:
         """Have events committed soon, without waiting."""
@@ -244,9 +244,9 @@ class Body:
         for shield in self._shields:
             shield.cancel()
 
-    def go_on_later(self) -> None:
+    def resume_later(self) -> None:
         """The body is being stopped, but its run and its children continue at the engine's next start."""
-        self.goes_on_later = True
+        self.resumes_later = True
 
     @property
     def obeyed_cancel(self) -> bool:
@@ -321,7 +321,7 @@ class Body:
         if not outcome.held:
             raise RunAbandoned(f"run {self.id}, attempt {self.attempt}: the run continues without this body")
 
-    async def ask_actor(self, message: Suspend | Resume | Ask | Flag) -> Any:
+    async def ask_actor(self, message: Suspend | Resume | OpenInterrupt | Flag) -> Any:
         """Send the actor a request and wait for its reply.
 
         Shielded, so that the body always knows what the actor did. The actor replies after one commit, or
@@ -361,7 +361,7 @@ class Body:
         for nap in self._naps or ():
             nap.deadline -= seconds
 
-    async def look_up(self) -> None:
+    async def check_cancelled(self) -> None:
         """Raise a cancellation that arrived during a shielded wait for a slot."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()

@@ -148,7 +148,7 @@ class Execution:
         self.lapsed = True
         self.children = tuple(self.body.children)
         self.body.request_cancel()
-        self.body.go_on_later()
+        self.body.resume_later()
         self.body.lapse(why)
         self.scope.cancel()
 

@@ -20,13 +20,13 @@ from ...protocol.values import same_json
 from ..channel import Reply
 from ..journal.change import REPORTING, Change, Outcome
 from ..messages import AnswerInterrupt, Submission
-from .body_messages import Ask
+from .body_messages import OpenInterrupt
 from .pause import AwaitedInterrupt
 
 logger = logging.getLogger("greenroom")
 
 
-class OpenInterrupt(msgspec.Struct):
+class OpenedInterrupt(msgspec.Struct):
     """An open interrupt; `deadline` is in trio's time."""
 
     id: str
@@ -47,19 +47,19 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 class Interrupts:
     """Belongs to the run's actor, which decides whether a body may open an interrupt."""
 
-    __slots__ = ("_asked", "_open", "_submission", "_unspent", "_wall_clock", "kept")
+    __slots__ = ("_open", "_opened", "_submission", "_unspent", "_wall_clock", "kept")
 
     def __init__(self, submission: Submission, wall_clock: Callable[[], float]) -> None:
         self.kept: dict[str, Kept] = {}  # by key
         self._submission = submission
         self._wall_clock = wall_clock
-        self._open: dict[str, OpenInterrupt] = {}  # by key
-        self._asked = 0
+        self._open: dict[str, OpenedInterrupt] = {}  # by key
+        self._opened = 0
         self._unspent: list[str] = []  # ids of those closed with an answer since the last checkpoint
 
     def restore(self, stored: list[StoredInterrupt], now: float) -> None:
         """Load the interrupts that were opened before a restart."""
-        self._asked = len(stored)
+        self._opened = len(stored)
         wall_now = self._wall_clock()
         for interrupt in sorted(stored, key=_number):
             if interrupt.spent:
@@ -72,12 +72,12 @@ class Interrupts:
                 if interrupt.deadline is not None:  # the clock may have been set back
                     asked_for = interrupt.deadline - interrupt.opened_at
                     deadline = now + min(interrupt.deadline - wall_now, asked_for)
-                self._open[key] = OpenInterrupt(interrupt.id, key, interrupt.data, deadline, None)
+                self._open[key] = OpenedInterrupt(interrupt.id, key, interrupt.data, deadline, None)
             elif interrupt.outcome in ("answered", "timed_out"):
                 self.kept[key] = Kept(interrupt.id, interrupt.data, interrupt.answer)
                 self._unspent.append(interrupt.id)
 
-    def asked_by_body(self, key: str) -> bool:
+    def awaited_by_body(self, key: str) -> bool:
         """Whether a body already waits for the answer to this key."""
         interrupt = self._open.get(key)
         return interrupt is not None and interrupt.answer is not None
@@ -92,38 +92,40 @@ class Interrupts:
             return math.inf
         return min((interrupt.deadline for interrupt in self._open.values()), default=math.inf)
 
-    def recall(self, ask: Ask) -> Kept | None:
+    def stored_answer(self, request: OpenInterrupt) -> Kept | None:
         """The stored answer to this interrupt, if any."""
-        kept = self.kept.get(ask.key)
-        return kept if kept is not None and same_json(kept.data, ask.data) else None
+        kept = self.kept.get(request.key)
+        return kept if kept is not None and same_json(kept.data, request.data) else None
 
-    def open(self, ask: Ask, now: float) -> list[Event]:
+    def open(self, request: OpenInterrupt, now: float) -> list[Event]:
         """Open an interrupt; returns the events to commit.
 
         There are none if the interrupt was open before a restart and still is. An interrupt that is stored
         under the same key with other data is withdrawn.
         """
-        before, withdrawn = self._open.get(ask.key), []
-        if before is not None and same_json(before.data, ask.data):
-            before.answer = ask.answer
+        before, withdrawn = self._open.get(request.key), []
+        if before is not None and same_json(before.data, request.data):
+            before.answer = request.answer
             return []
         if before is not None:
             withdrawn.append(self._closed(before, "withdrawn", None, "body"))
-        stored = before or self.kept.pop(ask.key, None)
+        stored = before or self.kept.pop(request.key, None)
         if stored is not None:
-            self._warn_of_other_data(ask.key, stored.id)
-        return [*withdrawn, self._open_anew(ask, now)]
+            self._warn_of_other_data(request.key, stored.id)
+        return [*withdrawn, self._open_new(request, now)]
 
-    def _open_anew(self, ask: Ask, now: float) -> InterruptOpened:
-        self._asked += 1
-        id = f"{self._submission.id}.{self._asked}"
-        self._open[ask.key] = OpenInterrupt(id, ask.key, ask.data, now + ask.timeout, ask.answer)
+    def _open_new(self, request: OpenInterrupt, now: float) -> InterruptOpened:
+        self._opened += 1
+        id = f"{self._submission.id}.{self._opened}"
+        self._open[request.key] = OpenedInterrupt(
+            id, request.key, request.data, now + request.timeout, request.answer
+        )
         return InterruptOpened(
             by="body",
             interrupt=id,
-            key=ask.key,
-            data=ask.data,
-            deadline=None if ask.timeout == math.inf else self._wall_clock() + ask.timeout,
+            key=request.key,
+            data=request.data,
+            deadline=None if request.timeout == math.inf else self._wall_clock() + request.timeout,
             **self._submission.about(),
         )
 
@@ -147,7 +149,9 @@ class Interrupts:
         key = interrupt.key
         if key in self.kept or key in self._open:
             return []
-        opened = self._open_anew(Ask(interrupt.data, math.inf, key, False, Reply(), Reply()), math.inf)
+        opened = self._open_new(
+            OpenInterrupt(interrupt.data, math.inf, key, False, Reply(), Reply()), math.inf
+        )
         self._open[key].answer = None
         return [opened]
 
@@ -161,7 +165,7 @@ class Interrupts:
                     interrupt.answer.set(message.data)
                 return "resolved"
         number = message.interrupt.rpartition(".")[2]
-        asked = number.isdecimal() and 1 <= int(number) <= self._asked
+        asked = number.isdecimal() and 1 <= int(number) <= self._opened
         return "already_resolved" if asked else "not_found"
 
     def on_deadline(self, now: float) -> Generator[Change, Outcome, None]:
@@ -208,7 +212,7 @@ class Interrupts:
             if interrupt.answer is not None:
                 interrupt.answer.set(answer)
 
-    def body_is_gone(self) -> None:
+    def body_ended(self) -> None:
         """No body waits for the answers now; the next body can open the interrupts again."""
         for interrupt in self._open.values():
             interrupt.answer = None
@@ -224,14 +228,14 @@ class Interrupts:
                 interrupt.answer.fail(error)
 
     def _close(
-        self, interrupt: OpenInterrupt, outcome: str, answer: Any, by: str
+        self, interrupt: OpenedInterrupt, outcome: str, answer: Any, by: str
     ) -> Generator[Change, Outcome, None]:
         event = self._closed(interrupt, outcome, answer, by)
-        yield Change((event,), run=self._submission.id, expect=REPORTING, tells_run=True)
+        yield Change((event,), run=self._submission.id, expect=REPORTING, notify_run=True)
         del self._open[interrupt.key]
         self._unspent.append(interrupt.id)
 
-    def _closed(self, interrupt: OpenInterrupt, outcome: str, answer: Any, by: str) -> InterruptClosed:
+    def _closed(self, interrupt: OpenedInterrupt, outcome: str, answer: Any, by: str) -> InterruptClosed:
         return InterruptClosed(
             by=by, interrupt=interrupt.id, outcome=outcome, answer=answer, **self._submission.about()
         )

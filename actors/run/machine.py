@@ -36,16 +36,16 @@ from ..messages import (
     Stop,
     Submission,
 )
-from . import errands, outcomes, requests, restore, termination
-from .body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
+from . import background, outcomes, requests, restore, termination
+from .background import BackgroundDone
+from .body_messages import Flag, OpenInterrupt, Resume, Save, Suspend, Taken, WithdrawInterrupt
 from .context import Body, Services
-from .errands import ErrandDone
 from .execution import BodyEnded, Execution, LiveBodies
 from .state import RunState, Steps
 from .transitions import move
 
 
-class TimeHasCome(msgspec.Struct, gc=False):
+class DeadlineReached(msgspec.Struct, gc=False):
     """From the run's actor to its machine: the deadline has passed."""
 
 
@@ -80,20 +80,20 @@ class RunMachine:
         run.now = now
         if type(message) is Committed and self._steps is not None:
             self._advance(self._steps, message.outcome)
-        elif self._steps is not None or (run.starting and type(message) is not ErrandDone):
-            if run.put_aside is None:
-                run.put_aside = deque()
-            run.put_aside.append(message)
+        elif self._steps is not None or (run.starting and type(message) is not BackgroundDone):
+            if run.deferred is None:
+                run.deferred = deque()
+            run.deferred.append(message)
             return
         else:
             self._begin(message)
-        if run.put_aside:
-            self._take_up()
+        if run.deferred:
+            self._handle_deferred()
 
     def has_work(self) -> bool:
         """Whether the run still needs its actor."""
         run = self.state
-        if run.errands or self._steps is not None:
+        if run.background or self._steps is not None:
             return True
         if run.execution is not None:
             return not (run.abandoned and run.stopping is not None)
@@ -102,12 +102,12 @@ class RunMachine:
         return run.status is not Status.QUEUED or len(run.timers) > 0 or len(run.inbox) > 0
 
     def deadline(self) -> float:
-        """When the actor must send `TimeHasCome`."""
+        """When the actor must send `DeadlineReached`."""
         run = self.state
         if self._steps is not None or run.starting:
             return math.inf  # the timers are checked when that is done
         due = run.timers.next()
-        return min(due, run.interrupts.deadline()) if run.asks else due
+        return min(due, run.interrupts.deadline()) if run.has_interrupts else due
 
     def _begin(self, message: Any) -> None:
         kind = type(message)
@@ -128,17 +128,17 @@ class RunMachine:
             self._steps = steps
             self.state.effects.commit(change)
 
-    def _take_up(self) -> None:
+    def _handle_deferred(self) -> None:
         """Handle the deferred messages."""
         run = self.state
-        while run.put_aside and self._steps is None:
+        while run.deferred and self._steps is None:
             if not run.starting:
-                self._begin(run.put_aside.popleft())
+                self._begin(run.deferred.popleft())
                 continue
-            done = next((m for m in run.put_aside if type(m) is ErrandDone), None)
+            done = next((m for m in run.deferred if type(m) is BackgroundDone), None)
             if done is None:
                 return
-            run.put_aside.remove(done)
+            run.deferred.remove(done)
             self._begin(done)
 
     # Starts.
@@ -153,7 +153,7 @@ class RunMachine:
                 yield from move(run, Status.CANCELLING, live_body=True, reason=reason, by=by)
             return
         if run.abandoned or (run.execution is None and (message.resumes or run.verdict is not None)):
-            yield from self._put_slot_back()
+            yield from self._return_slot()
             return
         if run.verdict is not None:
             return  # its body is ending; the slot is released when it has ended
@@ -162,11 +162,11 @@ class RunMachine:
         if run_timeout is not None:
             run.timers.set("run_timeout", run.now + run_timeout - executed)
         if message.resumes:
-            run.go_on()
+            run.resume_body()
         else:
             self._prepare_body()
 
-    def _put_slot_back(self) -> Steps:
+    def _return_slot(self) -> Steps:
         """Release a slot that was granted for a body that has since ended."""
         run = self.state
         if run.verdict is not None:
@@ -189,16 +189,16 @@ class RunMachine:
         run = self.state
         run.timers.drop("queue_timeout")
         run.gate.new_body()
-        if not run.errands and _begins_afresh(run):
+        if not run.background and _has_no_checkpoint(run):
             self._start_body(None)
         else:
             run.starting = True
-            errands.send(run, partial(_load_checkpoint, run), self._go_on_from)
+            background.add(run, partial(_load_checkpoint, run), self._checkpoint_loaded)
 
-    def _go_on_from(self, checkpoint: Checkpoint | None) -> Steps:
+    def _checkpoint_loaded(self, checkpoint: Checkpoint | None) -> Steps:
         run = self.state
         run.starting = False
-        yield from _act_on_timers(run)  # a deadline can have passed before the body starts
+        yield from _handle_timers(run)  # a deadline can have passed before the body starts
         if run.status is Status.RUNNING and run.ending is None:
             self._start_body(checkpoint)
 
@@ -212,7 +212,7 @@ class RunMachine:
         run.effects.start_body(run.execution)
 
 
-def _begins_afresh(run: RunState) -> bool:
+def _has_no_checkpoint(run: RunState) -> bool:
     """Whether no checkpoint can exist from which the body could resume."""
     submission = run.submission
     first = run.attempt == 1 and submission.stored is None and not run.lapsed
@@ -225,7 +225,7 @@ async def _load_checkpoint(run: RunState) -> Checkpoint | None:
     The start is committed, so every checkpoint saved before it is committed, too.
     """
     submission = run.submission
-    if _begins_afresh(run):
+    if _has_no_checkpoint(run):
         return None
     saved = await run.services.journal.checkpoint(submission.handle, submission.job.name)
     if saved is None or (submission.kind == "start" and saved.run != submission.id):
@@ -233,14 +233,14 @@ async def _load_checkpoint(run: RunState) -> Checkpoint | None:
     return saved
 
 
-def _time_has_come(run: RunState, message: TimeHasCome) -> Steps:
-    yield from _act_on_timers(run)
-    if run.asks:
+def _deadline_reached(run: RunState, message: DeadlineReached) -> Steps:
+    yield from _handle_timers(run)
+    if run.has_interrupts:
         yield from run.interrupts.on_deadline(run.now)
-    restore.look_for_answers(run)
+    restore.check_answers(run)
 
 
-def _act_on_timers(run: RunState) -> Steps:
+def _handle_timers(run: RunState) -> Steps:
     for timer in run.timers.take_due(run.now):
         match timer:
             case "queue_timeout" | "run_timeout" | "deadline":
@@ -272,22 +272,22 @@ def _suspended(run: RunState, message: Suspended) -> None:
     Grace and executing time are not advanced, because no body could use them during the suspend.
     """
     run.timers.advance(message.seconds, ("queue_timeout", "deadline", "retry", "wake"))
-    if run.asks:
+    if run.has_interrupts:
         run.interrupts.advance(message.seconds)
     if run.execution is not None:
         run.execution.body.advance(message.seconds)
 
 
 _HANDLERS: dict[type, Callable[[RunState, Any], Steps | None]] = {
-    ErrandDone: errands.done,
-    TimeHasCome: _time_has_come,
+    BackgroundDone: background.done,
+    DeadlineReached: _deadline_reached,
     Recover: restore.recover,
     BodyEnded: outcomes.body_ended,
     Suspend: requests.suspend,
     Resume: requests.resume,
-    Ask: requests.ask,
+    OpenInterrupt: requests.open_interrupt,
     Save: requests.save,
-    Unask: requests.unask,
+    WithdrawInterrupt: requests.withdraw_interrupt,
     AnswerInterrupt: requests.answer,
     Flag: requests.flag,
     Inject: requests.inject,
@@ -299,5 +299,5 @@ _HANDLERS: dict[type, Callable[[RunState, Any], Steps | None]] = {
     Forget: termination.forget,
     KeepTime: _keep_time,
     Suspended: _suspended,
-    restore.ChildrenEnded: restore.go_on_without_children,
+    restore.ChildrenEnded: restore.children_ended,
 }

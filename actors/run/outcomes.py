@@ -48,18 +48,18 @@ def body_ended(run: RunState, message: BodyEnded) -> Steps:
     if execution.lapsed and verdict is None:
         yield from lapsed(run, execution, in_lane=in_lane)
         return
-    unsaid = not execution.body.end_is_written
+    unrecorded = not execution.body.end_is_written
     if verdict is not None and verdict.to is Status.TIMED_OUT:
-        yield from end(run, Status.TIMED_OUT, reason=verdict.reason, unsaid=unsaid)
+        yield from end(run, Status.TIMED_OUT, reason=verdict.reason, unrecorded=unrecorded)
     elif isinstance(outcome, Pause) and (verdict is None or verdict.to is Status.SUSPENDED):
         yield from _pause(run, outcome)
     elif isinstance(outcome, Returned):
         yield from _returned(run, outcome.value, execution.body)
-    elif isinstance(outcome, Raised) and not _passes_cancel_on(verdict, outcome.error):
+    elif isinstance(outcome, Raised) and not _is_child_cancel(verdict, outcome.error):
         yield from _raised(run, outcome.error)
     else:
         assert verdict is not None, "a body's scope is cancelled only by a verdict"
-        yield from _stopped(run, verdict, unsaid=unsaid)
+        yield from _stopped(run, verdict, unrecorded=unrecorded)
 
 
 def _pause(run: RunState, pause: Pause) -> Steps:
@@ -82,7 +82,7 @@ def _pause(run: RunState, pause: Pause) -> Steps:
     wait(run, pause)
 
 
-def _passes_cancel_on(verdict: Verdict | None, error: BaseException) -> bool:
+def _is_child_cancel(verdict: Verdict | None, error: BaseException) -> bool:
     """Whether the body raised because one of its child runs was cancelled together with it."""
     return verdict is not None and verdict.to is Status.CANCELLED and isinstance(error, RunCancelled)
 
@@ -98,7 +98,7 @@ def _raised(run: RunState, error: BaseException) -> Steps:
     attempt = run.attempt
     may_retry = (
         run.verdict is None
-        and not run.unwanted
+        and not run.no_retry
         and isinstance(error, Exception)
         and attempt < run.submission.job.max_attempts
     )
@@ -147,9 +147,9 @@ def _retry_delay(run: RunState) -> float:
         return exponential(attempt)
 
 
-def _stopped(run: RunState, verdict: Verdict, *, unsaid: bool) -> Steps:
+def _stopped(run: RunState, verdict: Verdict, *, unrecorded: bool) -> Steps:
     if verdict.to is not Status.SUSPENDED:
-        yield from end(run, verdict.to, reason=verdict.reason, by=verdict.by, unsaid=unsaid)
+        yield from end(run, verdict.to, reason=verdict.reason, by=verdict.by, unrecorded=unrecorded)
     elif run.status is Status.RUNNING:
         yield from suspend_for_shutdown(run)
     else:

@@ -52,7 +52,7 @@ class Signal(msgspec.Struct, frozen=True, gc=False):
     value: Any
 
 
-def concerns(awaited: str, received: str) -> bool:
+def matches(awaited: str, received: str) -> bool:
     """Whether a value set at one path of the shared state can satisfy a wait for another path: one path is a
     prefix of the other. Both can use any notation for paths."""
     one, other = _steps(awaited), _steps(received)

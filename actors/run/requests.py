@@ -15,10 +15,10 @@ from ...protocol.values import copied, shown
 from ..journal.change import REPORTING, Change
 from ..journal.messages import unavailable
 from ..messages import AnswerInterrupt, Inject, SendSignal
-from .body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
+from .body_messages import Flag, OpenInterrupt, Resume, Save, Suspend, Taken, WithdrawInterrupt
 from .message_gate import MAX_MESSAGES
 from .pause import Message, Signal
-from .restore import look_for_answers, look_for_messages, look_for_signals
+from .restore import check_answers, check_messages, check_signals
 from .state import RunState, Steps
 from .transitions import changed, move, note
 
@@ -30,7 +30,7 @@ def suspend(run: RunState, message: Suspend) -> Steps:
     if run.verdict is not None:
         message.reply.set(None)
     elif run.status is not Status.RUNNING:
-        message.reply.fail(_second_wait(run))
+        message.reply.fail(_wait_conflict(run))
     else:
         yield from _release_slot(run, message.waiting_for, message.wakes_at, message.within)
         message.reply.set(None)
@@ -63,24 +63,24 @@ def _release_slot(
     run.timers.drop("run_timeout")
 
 
-def _second_wait(run: RunState) -> Conflict:
+def _wait_conflict(run: RunState) -> Conflict:
     return Conflict(f"run {run.id} already waits without its slot: only one such wait at a time is allowed")
 
 
 # Interrupts.
 
 
-def ask(run: RunState, message: Ask) -> Steps:
+def open_interrupt(run: RunState, message: OpenInterrupt) -> Steps:
     """Open an interrupt, unless its answer is already known."""
     interrupts = run.interrupts
     stopping = run.stopping is not None and not run.submission.job.resumable
     if run.verdict is not None or stopping:
         message.answer.set({"approved": False, "reason": "shutdown" if stopping else "cancelled"})
         message.reply.set(False)
-    elif (kept := interrupts.recall(message)) is not None:
+    elif (kept := interrupts.stored_answer(message)) is not None:
         message.answer.set(kept.answer)
         message.reply.set(False)
-    elif (refusal := _refuses_interrupt(run, message)) is not None:
+    elif (refusal := _interrupt_refusal(run, message)) is not None:
         message.reply.fail(refusal)
     else:
         opened = interrupts.open(message, run.now)
@@ -91,11 +91,11 @@ def ask(run: RunState, message: Ask) -> Steps:
         message.reply.set(message.release_slot)
 
 
-def _refuses_interrupt(run: RunState, message: Ask) -> GreenroomError | None:
-    if run.interrupts.asked_by_body(message.key):
+def _interrupt_refusal(run: RunState, message: OpenInterrupt) -> GreenroomError | None:
+    if run.interrupts.awaited_by_body(message.key):
         return Conflict(f"run {run.id} already has an open interrupt with key {shown(message.key)}")
     if message.release_slot:
-        return None if run.status is Status.RUNNING else _second_wait(run)
+        return None if run.status is Status.RUNNING else _wait_conflict(run)
     left = run.timers.left("run_timeout", run.now)
     if message.timeout >= left and run.submission.terms.run_timeout is not None:
         return Invalid(
@@ -106,7 +106,7 @@ def _refuses_interrupt(run: RunState, message: Ask) -> GreenroomError | None:
     return None
 
 
-def unask(run: RunState, message: Unask) -> Steps:
+def withdraw_interrupt(run: RunState, message: WithdrawInterrupt) -> Steps:
     """The body no longer waits for the answer."""
     if run.verdict is not None and run.verdict.to is Status.SUSPENDED:
         return  # the interrupt stays open while the engine is stopped
@@ -119,7 +119,7 @@ def save(run: RunState, message: Save) -> None:
     """Save a checkpoint. Earlier answers are spent: a later body opens its interrupts again."""
     if run.abandoned or run.execution is None:
         return  # an abandoned body's calls have already failed
-    events, spent = run.interrupts.pass_checkpoint() if run.asks else ([], ())
+    events, spent = run.interrupts.pass_checkpoint() if run.has_interrupts else ([], ())
     counts = (message.interrupts, message.calls)
     memos: tuple[Memo, ...] = (
         Checkpoint(run.submission.handle, run.submission.job.name, run.id, message.value, *counts),
@@ -142,7 +142,7 @@ def answer(run: RunState, message: AnswerInterrupt) -> Steps:
     """A caller answers an interrupt."""
     outcome = yield from run.interrupts.answer(message)
     message.reply.set(outcome)
-    look_for_answers(run)
+    check_answers(run)
 
 
 # Phases and messages.
@@ -176,7 +176,7 @@ def inject(run: RunState, message: Inject) -> Steps:
         run.execution.body.deliver(Message(outcome.seq, copied(message.message)))
     else:
         run.inbox = (*run.inbox, Message(outcome.seq, copied(message.message)))
-        look_for_messages(run)
+        check_messages(run)
     message.reply.set("accepted")
 
 
@@ -195,7 +195,7 @@ def signal(run: RunState, message: SendSignal) -> Steps:
         )
     else:
         event = RunSignal(by=message.by, key=message.key, value=message.value, **run.submission.about())
-        outcome = yield Change((event,), run=run.id, expect=PENDING, tells_run=True)
+        outcome = yield Change((event,), run=run.id, expect=PENDING, notify_run=True)
         if not outcome.held:
             message.reply.fail(unavailable())
             return
@@ -204,7 +204,7 @@ def signal(run: RunState, message: SendSignal) -> Steps:
             body.deliver(came)
         else:
             run.inbox = (*run.inbox, came)
-            look_for_signals(run)
+            check_signals(run)
         message.reply.set(True)
 
 

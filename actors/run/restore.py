@@ -23,19 +23,19 @@ from ..journal.change import Change
 from ..journal.messages import WatchEnd
 from ..messages import Recover
 from ..scheduling.trials import MOST_DEATHS
-from . import errands
+from . import background
 from .execution import Execution
-from .pause import Message, Pause, Signal, concerns
+from .pause import Message, Pause, Signal, matches
 from .state import RunState, Steps
 from .termination import end
 from .transitions import lose_body, move, note
 
 logger = logging.getLogger("greenroom")
 
-_A_MOMENT = 0.5
+_DETACH_AFTER = 0.5
 """Seconds for which starts wait while a run that a restart ends deletes its files."""
 
-_MANY = 100
+_MAX_WAITING_SIGNALS = 100
 """The number of unrelated signals after which a run that waits for a signal gets a body to take them."""
 
 
@@ -69,24 +69,24 @@ def recover(run: RunState, message: Recover) -> Steps:
 
     Unfinished files of the last body are deleted before the next body starts, or before the run ends.
     """
-    errands.send(run, partial(_tidy_up_files, run), partial(_without_parts, run))
-    yield from _go_on_or_end(run, message)
+    background.add(run, partial(_remove_unfinished_files, run), partial(_keep_finished_files, run))
+    yield from _continue_or_end(run, message)
     stored = run.submission.stored
     if run.ending and stored is not None and holds_slot(stored.record):
         run.recovering = True
-        run.timers.set("detach", run.now + _A_MOMENT)
+        run.timers.set("detach", run.now + _DETACH_AFTER)
     else:
-        run.recovered()
+        run.report_recovered()
 
 
 def detach(run: RunState) -> Steps:
     """The run's files are still being deleted: detach the run, so that other runs can start."""
     if run.recovering:
         yield from note(run, RunChanged(by="engine", detached=True, **run.submission.about()))
-        run.recovered()
+        run.report_recovered()
 
 
-def _go_on_or_end(run: RunState, message: Recover) -> Steps:
+def _continue_or_end(run: RunState, message: Recover) -> Steps:
     stored, job = run.submission.stored, run.submission.job
     assert stored is not None, "only a run that was stored can be recovered"
     record = stored.record
@@ -123,7 +123,7 @@ def _go_on_or_end(run: RunState, message: Recover) -> Steps:
         if message.deaths:
             run.deaths, memos = message.deaths, (Deaths(run.id, message.deaths),)
         yield from _without_body(run, record.waiting_for, memos)
-        _wait_again(run, record.waiting_for, stored.wakes_at, message.children)
+        _resume_wait(run, record.waiting_for, stored.wakes_at, message.children)
 
 
 def _without_body(run: RunState, waiting_for: str | None, memos: tuple[Memo, ...] = ()) -> Steps:
@@ -157,16 +157,16 @@ def lapsed(run: RunState, execution: Execution, *, in_lane: bool) -> Steps:
         )
         run.forget_interrupts()
     else:
-        if run.asks:
-            run.interrupts.body_is_gone()
+        if run.has_interrupts:
+            run.interrupts.body_ended()
         yield from _without_body(run, None if in_lane else run.waiting_for)
         if in_lane:
             run.ask_for_slot()
         else:
-            _wait_again(run, run.waiting_for, run.waits_until, list(execution.children))
+            _resume_wait(run, run.waiting_for, run.waits_until, list(execution.children))
 
 
-async def _tidy_up_files(run: RunState) -> list[str] | None:
+async def _remove_unfinished_files(run: RunState) -> list[str] | None:
     """Remove the unfinished files of the last body; returns their paths, or `None` if they are not known.
 
     A file can be recorded as finished although it was not renamed yet; its name can then belong to an older
@@ -186,7 +186,7 @@ async def _tidy_up_files(run: RunState) -> list[str] | None:
     return unfinished
 
 
-def _without_parts(run: RunState, unfinished: list[str] | None) -> Steps:
+def _keep_finished_files(run: RunState, unfinished: list[str] | None) -> Steps:
     if unfinished is None:
         run.files = []  # keep its finished files: some could belong to an older run
     else:
@@ -194,7 +194,7 @@ def _without_parts(run: RunState, unfinished: list[str] | None) -> Steps:
     yield from ()
 
 
-def _wait_again(
+def _resume_wait(
     run: RunState,
     waiting_for: str | None,
     wakes_at: float | None,
@@ -232,9 +232,9 @@ def wait(run: RunState, pause: Pause) -> None:
     if pause.until is not None:
         left = _seconds_until(run, pause.until, pause.within)
         run.timers.set("wake", run.now + left)
-    look_for_answers(run)
-    look_for_signals(run)
-    look_for_messages(run)
+    check_answers(run)
+    check_signals(run)
+    check_messages(run)
 
 
 def _seconds_until(run: RunState, wall: float, within: float | None) -> float:
@@ -243,14 +243,18 @@ def _seconds_until(run: RunState, wall: float, within: float | None) -> float:
     return left if within is None else min(left, within)
 
 
-def look_for_answers(run: RunState) -> None:
+def check_answers(run: RunState) -> None:
     """End the bodiless wait for an answer when no interrupt is open."""
     pause = run.waits_for
-    if pause is not None and pause.waiting_for == "answer" and not (run.asks and run.interrupts.any_open()):
+    if (
+        pause is not None
+        and pause.waiting_for == "answer"
+        and not (run.has_interrupts and run.interrupts.any_open())
+    ):
         run.stop_waiting()
 
 
-def look_for_signals(run: RunState) -> None:
+def check_signals(run: RunState) -> None:
     """End the bodiless wait when a received signal could be the awaited one, or when there are many signals.
 
     After a restart the awaited key is unknown, and any signal ends the wait.
@@ -258,19 +262,19 @@ def look_for_signals(run: RunState) -> None:
     pause = run.waits_for
     if pause is None or pause.waiting_for == "time" or run.submission.job.special is None:
         return
-    if len(run.inbox) >= _MANY or any(
-        pause.key is None or concerns(pause.key, signal.key) for signal in run.inbox
+    if len(run.inbox) >= _MAX_WAITING_SIGNALS or any(
+        pause.key is None or matches(pause.key, signal.key) for signal in run.inbox
     ):
         run.stop_waiting()
 
 
-def look_for_messages(run: RunState) -> None:
+def check_messages(run: RunState) -> None:
     """End the bodiless wait for a message when there is one."""
     if run.waits_for is not None and run.waits_for.waiting_for == "message" and run.inbox:
         run.stop_waiting()
 
 
-def go_on_without_children(run: RunState, message: ChildrenEnded) -> None:
+def children_ended(run: RunState, message: ChildrenEnded) -> None:
     """The child runs that the last body waited for have ended: request a slot."""
     if run.status is Status.SUSPENDED and run.execution is None and not run.ending:
         run.ask_for_slot()

@@ -32,7 +32,7 @@ from .timers import RunClock, Timers
 Steps = Generator[Change, Outcome, None]
 """The steps that handle a message: each yielded change is committed or refused before the next step."""
 
-Errand = tuple[Callable[[], Awaitable[Any]], Callable[[Any], Steps]]
+BackgroundTask = tuple[Callable[[], Awaitable[Any]], Callable[[Any], Steps]]
 
 _NO_ANSWERS: Mapping[str, Kept] = {}
 
@@ -64,10 +64,11 @@ class RunState:
         "_interrupts",
         "abandoned",
         "attempt",
+        "background",
         "deaths",
+        "deferred",
         "effects",
         "ending",
-        "errands",
         "execution",
         "files",
         "files_doomed",
@@ -79,9 +80,9 @@ class RunState:
         "late_cancels",
         "live_bodies",
         "next_attempt",
+        "no_retry",
         "now",
         "orphans",
-        "put_aside",
         "recovering",
         "resuming",
         "run_clock",
@@ -91,7 +92,6 @@ class RunState:
         "stopping",
         "submission",
         "timers",
-        "unwanted",
         "verdict",
         "waiting_for",
         "waits_for",
@@ -106,7 +106,7 @@ class RunState:
         self.live_bodies = live_bodies
         self.effects = Effects()
         self.now = 0.0  # trio's time as of this turn
-        self.put_aside: deque[Any] | None = None  # messages received while a change is being committed
+        self.deferred: deque[Any] | None = None  # messages received while a change is being committed
         # What is stored once all pending changes are committed.
         self.status = Status.QUEUED
         self.attempt = 0
@@ -120,7 +120,7 @@ class RunState:
         self.next_attempt = 1  # the number of the attempt that the next slot is for
         self.execution: Execution | None = None
         self.verdict: Verdict | None = None
-        self.unwanted = False  # it was to be cancelled in post-processing: it is not retried
+        self.no_retry = False  # it was to be cancelled in post-processing: it is not retried
         self.abandoned = False
         self.lapsed = False  # one of its bodies was ended because the engine lost its lease
         self.stopping: Stop | None = None
@@ -133,11 +133,11 @@ class RunState:
         self.files_doomed = False  # whether they are deleted unless the run succeeds
         self.deaths = 0  # how many processes died while they executed it, as far as stored
         self.orphans: Sequence[str] = ()  # the child runs of a body that a restart ended
-        self.errands: tuple[Errand, ...] = ()  # work for helper tasks, each with its follow-up step
-        self.ending: End | None = None  # the end that is committed when the earlier errands are done
+        self.background: tuple[BackgroundTask, ...] = ()  # each with its follow-up step
+        self.ending: End | None = None  # the end that is committed after the background tasks
         self.recovering = False  # a restart ends it, and starts of other runs wait for that
         self.late_cancels: Sequence[Cancel] = ()  # received while it is ending, answered afterwards
-        self.starting = False  # it is running, and its body starts when the earlier errands are done
+        self.starting = False  # it is running, and its body starts after the background tasks
 
     @property
     def ended(self) -> bool:
@@ -154,7 +154,7 @@ class RunState:
         return self._interrupts
 
     @property
-    def asks(self) -> bool:
+    def has_interrupts(self) -> bool:
         """Whether any of its bodies has opened an interrupt."""
         return self._interrupts is not None
 
@@ -195,7 +195,7 @@ class RunState:
         self.timers.drop("wake")
         self.ask_for_slot()
 
-    def recovered(self) -> None:
+    def report_recovered(self) -> None:
         """Report to the supervisor that the recovery of this run after a restart is complete."""
         self.recovering = False
         self.effects.tell("supervisor", "", Recovered())
@@ -205,12 +205,12 @@ class RunState:
         self.status, self.attempt, self.generation = Status.RUNNING, started.attempt, started.generation
         self.waiting_for = None
 
-    def again(self, message: Any) -> None:
+    def handle_again(self, message: Any) -> None:
         """Handle a message once more, after the deferred messages."""
-        assert self.put_aside is not None, "it contains the start that was received first"
-        self.put_aside.append(message)
+        assert self.deferred is not None, "it contains the start that was received first"
+        self.deferred.append(message)
 
-    def go_on(self) -> None:
+    def resume_body(self) -> None:
         """Let a body continue whose wait has ended."""
         resuming, self.resuming = self.resuming, None
         if resuming is not None:

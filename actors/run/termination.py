@@ -2,8 +2,8 @@
 
 If there is a body, it is requested to end, and a *verdict* records how the run continues afterwards
 (`outcomes.py`). A body that does not end within its grace is abandoned, and the run ends without it. Every
-end is committed by `end`. Files are deleted before that, by an errand (`errands.py`); until then the run is
-`ending` and needs no slot.
+end is committed by `end`. Files are deleted before that, by a background task (`background.py`); until then
+the run is `ending` and needs no slot.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..channel import Reply
 from ..journal.change import Change, Outcome
 from ..journal.messages import Look
 from ..messages import Cancel, Forget, Reject, Stop
-from . import errands
+from . import background
 from .body_messages import cancel_child
 from .context import Body
 from .state import End, RunState, Steps, Verdict
@@ -53,9 +53,9 @@ def cancel(run: RunState, message: Cancel) -> Steps:
             gives_way=True,
         )
         if not ended:
-            run.again(message)
+            run.handle_again(message)
     elif not run.gate.interactive:
-        run.unwanted = run.unwanted or message.reason in ("replaced", "parent_cancelled")
+        run.no_retry = run.no_retry or message.reason in ("replaced", "parent_cancelled")
         message.reply.fail(
             NotInteractive(f"run {run.id} is in post-processing and can't be cancelled: wait for its end")
         )
@@ -89,7 +89,7 @@ def _cancel_body(run: RunState, message: Cancel) -> Steps:
         by=message.by,
         memos=memos,
     )
-    if run.asks:
+    if run.has_interrupts:
         run.interrupts.refuse(refusal)
     if run.verdict is None or run.verdict.to is Status.SUSPENDED:
         _stop_body(run, Verdict(Status.CANCELLED, message.reason, message.by))
@@ -161,13 +161,13 @@ def _stop_body(run: RunState, verdict: Verdict) -> None:
     run.timers.clear()
     body.request_cancel()
     if verdict.to is Status.SUSPENDED:
-        body.go_on_later()
+        body.resume_later()
     else:
         for child in body.children:
             run.effects.tell("supervisor", "", cancel_child(child))
     if run.resuming is not None:
         run.leave_lane()
-        run.go_on()
+        run.resume_body()
     if job.cancel == "cooperative":
         run.timers.set("cancel_scope", now + job.grace)
         run.timers.set("abandon", now + 2 * job.grace)
@@ -200,11 +200,11 @@ def abandon(run: RunState) -> None:
     why = "the body did not end within its grace and was abandoned"
     execution.body.close(why)
     run.live_bodies.abandoned(execution)
-    if run.asks:
+    if run.has_interrupts:
         run.interrupts.fail(RunAbandoned(f"run {run.id}: {why}"))
     run.ending = End(verdict.to, "abandoned", "engine", body_remains=True)
     discards = partial(_discard_parts, run, execution.body)
-    errands.send(run, discards, partial(_end_without_body, run, verdict))
+    background.add(run, discards, partial(_end_without_body, run, verdict))
 
 
 async def _discard_parts(run: RunState, body: Body) -> None:
@@ -230,7 +230,7 @@ def _end_without_body(run: RunState, verdict: Verdict, _: None) -> Steps:
 # The end.
 
 
-_Unsaid = tuple[tuple[Event, ...], tuple[Memo, ...]]
+_Unrecorded = tuple[tuple[Event, ...], tuple[Memo, ...]]
 
 
 def end(
@@ -242,26 +242,26 @@ def end(
     result: Any = None,
     error: str | None = None,
     body_remains: bool = False,
-    unsaid: bool = False,
+    unrecorded: bool = False,
     reply: Reply[RunRecord | None] | None = None,
     gives_way: bool = False,
 ) -> Generator[Change, Outcome, bool]:
     """Commit the end of the run and answer all who wait for it; files are deleted first, if they must be.
 
-    `unsaid`: the body has not recorded the node that the end interrupted, so the end must. Returns false if
-    the end `gives_way` to a start that was committed first; the caller must handle that start now.
+    `unrecorded`: the body has not recorded the node that the end interrupted, so the end must. Returns false
+    if the end `gives_way` to a start that was committed first; the caller must handle that start now.
     """
     ending = End(to, reason, by, result, error, body_remains, reply)
     deletes = run.files_doomed and to is not Status.SUCCEEDED and bool(run.files)
-    special, unsaid = run.submission.job.special, unsaid or run.status is Status.SUSPENDED
-    writes_down = special is not None and run.execution is None and unsaid
-    if not (run.errands or deletes or writes_down):
+    special, unrecorded = run.submission.job.special, unrecorded or run.status is Status.SUSPENDED
+    must_record = special is not None and run.execution is None and unrecorded
+    if not (run.background or deletes or must_record):
         return _commit_end(run, ending, ((), ()), gives_way=gives_way)
 
-    async def prepare() -> _Unsaid:
+    async def prepare() -> _Unrecorded:
         if deletes:
             await _delete_files(run)
-        if special is None or not writes_down:
+        if special is None or not must_record:
             return (), ()
         return await special.ends_waiting(run.submission, to)
 
@@ -269,24 +269,24 @@ def end(
     run.waits_for = None
     run.timers.clear()
     run.leave_lane()
-    errands.send(run, prepare, partial(_end_prepared, run, ending))
-    return _follows()
+    background.add(run, prepare, partial(_end_prepared, run, ending))
+    return _end_later()
 
 
-def _follows() -> Generator[Change, Outcome, bool]:
+def _end_later() -> Generator[Change, Outcome, bool]:
     """The result of `end` if the end is committed later."""
     yield from ()
     return True
 
 
-def _end_prepared(run: RunState, ending: End, unsaid: _Unsaid) -> Steps:
-    yield from _commit_end(run, ending, unsaid)
+def _end_prepared(run: RunState, ending: End, unrecorded: _Unrecorded) -> Steps:
+    yield from _commit_end(run, ending, unrecorded)
 
 
 def _commit_end(
-    run: RunState, ending: End, unsaid: _Unsaid, *, gives_way: bool = False
+    run: RunState, ending: End, unrecorded: _Unrecorded, *, gives_way: bool = False
 ) -> Generator[Change, Outcome, bool]:
-    events, memos = unsaid
+    events, memos = unrecorded
     if run.deaths:
         memos = (*memos, Deaths(run.id, 0))
     outcome = yield from move(
@@ -321,7 +321,7 @@ def _commit_end(
 def _no_longer_ending(run: RunState) -> Steps:
     run.ending = None
     if run.recovering:
-        run.recovered()
+        run.report_recovered()
     cancels, run.late_cancels = run.late_cancels, ()
     for message in cancels:
         yield from cancel(run, message)

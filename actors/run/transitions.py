@@ -46,13 +46,13 @@ def move(
     submission = run.submission
     ends = to in ENDED
     while True:
-        tells = _tells(run, to, enters_again, live_body and to is Status.SUSPENDED)
+        notify = _notifications(run, to, enters_again, live_body and to is Status.SUSPENDED)
         if run.generation is not None and to is not Status.CANCELLING:
             # Release the slot now: the next run can then be started by the same commit.
             run.generation = None
-            for kind, name, message in tells:
+            for kind, name, message in notify:
                 run.effects.tell(kind, name, message)
-            tells = ()
+            notify = ()
         event = RunStateChanged(
             seq=0,
             at=0,
@@ -76,17 +76,17 @@ def move(
             run=submission.id,
             expect=allowed_from(to, live_body=live_body),
             memos=memos,
-            tells=tells,
+            notify=notify,
             ended=Ended(run.id, holds_handle) if ends else None,
             submission=submission if ends else None,
-            tells_run=True,
+            notify_run=True,
         )
         if outcome.held:
             if to is not Status.CANCELLING:
                 run.waiting_for = waiting_for
             run.status = to
             return outcome
-        if not _overtaken(run, remove=not gives_way) or gives_way:
+        if not _was_started(run, remove=not gives_way) or gives_way:
             return outcome
         if Status.RUNNING not in allowed_from(to, live_body=live_body):  # it started and is being cancelled
             yield from move(run, Status.CANCELLING, live_body=True, reason=reason, by=by)
@@ -94,7 +94,7 @@ def move(
 
 def note(run: RunState, *events: Event, memos: tuple[Memo, ...] = ()) -> Moves:
     """Commit events without a transition."""
-    outcome = yield Change(events, run=run.id, expect=REPORTING, memos=memos, tells_run=True)
+    outcome = yield Change(events, run=run.id, expect=REPORTING, memos=memos, notify_run=True)
     return outcome
 
 
@@ -114,19 +114,19 @@ def lose_body(
     yield from note(run, *before, event, memos=memos)
 
 
-def _overtaken(run: RunState, *, remove: bool) -> bool:
+def _was_started(run: RunState, *, remove: bool) -> bool:
     """Whether the run was started in the meantime: `Started` arrives before the refusal of the change."""
-    for number, message in enumerate(run.put_aside or ()):
+    for number, message in enumerate(run.deferred or ()):
         if type(message) is Started:
-            assert run.put_aside is not None, "the loop has found a message in it"
+            assert run.deferred is not None, "the loop has found a message in it"
             if remove:
-                del run.put_aside[number]
+                del run.deferred[number]
                 run.take_slot(message)
             return True
     return False
 
 
-def _tells(
+def _notifications(
     run: RunState, to: Status, enters_again: bool, waits: bool
 ) -> tuple[tuple[Kind, str, object], ...]:
     """The messages that the supervisor must receive before the change is visible to others."""

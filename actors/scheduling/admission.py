@@ -28,7 +28,7 @@ from ..journal.change import Change
 from ..journal.messages import Look, WatchEnd, unavailable
 from ..messages import Accepted, FindRequest, Phase, Submission, Submit, cancel_replaced
 from .handles import Admit, Handles, Join, Refuse, Wait
-from .requests import Requests
+from .request_ids import RequestIds
 
 _STORED = frozenset(Status)
 
@@ -61,7 +61,7 @@ class Admission:
         self._holding = holding
         self._enter = enter
         self._waits = waits
-        self._requests = Requests(lambda run: run in self.pending)
+        self._requests = RequestIds(lambda run: run in self.pending)
         self._last_place = 0
         self._children_held: list[Submit] = []  # submitted by bodies while the store is down
 
@@ -272,7 +272,7 @@ class Admission:
         self.pending.pop(submission.id, None)
         self._requests.forget(submission.id)
 
-    def store_is(self, now: float, *, down: bool) -> None:
+    def set_store_down(self, now: float, *, down: bool) -> None:
         """The store went down, or is back."""
         self.store_is_down = down
         if not down:
@@ -322,7 +322,7 @@ class _New(msgspec.Struct, frozen=True, gc=False):
             run=submission.id,
             generation=None if start is None else start.generation,
             memos=submission.memos,
-            tells=cancels if start is None else (*cancels, *start.tells),
+            notify=cancels if start is None else (*cancels, *start.notify),
             terms=submission.terms,
             watch=submission.ended,
             submission=submission,

@@ -9,10 +9,10 @@ from ...protocol.errors import GreenroomError
 from ..channel import Reply
 from ..messages import Cancel, Clear, Phase, Submission
 
-_AT_ONCE = 500
+_BATCH_SIZE = 500
 
 
-def concerned(message: Clear, pending: Iterable[Submission]) -> list[str]:
+def select_runs(message: Clear, pending: Iterable[Submission]) -> list[str]:
     """Select the runs of a clear and mark them as cleared: the runs that are queued in the lane or wait in
     handles for it, or the runs that wait in the handle."""
     by_lane = message.reason == "lane_cleared"
@@ -34,9 +34,9 @@ async def cancel_all(runs: list[str], message: Clear, tell: Callable[[Cancel], N
     """Cancel the runs in batches, so that a long queue does not wake all its runs at the same time; then
     answer with the count."""
     count = 0
-    for start in range(0, len(runs), _AT_ONCE):
+    for start in range(0, len(runs), _BATCH_SIZE):
         replies: list[Reply[Any]] = []
-        for run in runs[start : start + _AT_ONCE]:
+        for run in runs[start : start + _BATCH_SIZE]:
             reply: Reply[Any] = Reply()
             replies.append(reply)
             tell(Cancel(run, message.by, message.reason, "keep", reply))

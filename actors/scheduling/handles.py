@@ -130,7 +130,7 @@ class Handles:
                 self._remains[name] = id
         else:
             self._stop_waiting(name, id)
-        self._replaces_no_more(name, id)
+        self._remove_replacing(name, id)
 
     def free(self, name: str, run: str | None = None) -> str | None:
         """Free a handle that only an abandoned body takes (of `run`, if given); returns the body's run."""
@@ -147,7 +147,7 @@ class Handles:
             return None
         submission = next(iter(waiting.values()))
         self._stop_waiting(name, submission.id)
-        self._replaces_no_more(name, submission.id)
+        self._remove_replacing(name, submission.id)
         self._admitted[name] = submission
         return submission
 
@@ -212,7 +212,7 @@ class Handles:
         if waiting is not None and waiting.pop(id, None) is not None and not waiting:
             del self._waiting[name]
 
-    def _replaces_no_more(self, name: str, run: str) -> None:
+    def _remove_replacing(self, name: str, run: str) -> None:
         replacing = self._replacing.get(name, ())
         if run in replacing:
             self._replacing[name] = tuple(id for id in replacing if id != run)

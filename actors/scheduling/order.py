@@ -121,7 +121,7 @@ class Order:
             self._forget_idle(lane, known)
         self.trials.leave(run)
 
-    def give_back(self, run: str, lane: str, generation: int, now: float, *, body_waits: bool) -> None:
+    def release(self, run: str, lane: str, generation: int, now: float, *, body_waits: bool) -> None:
         """Release a run's slot. A slot of an older generation frees nothing."""
         if body_waits:
             self.trials.waits(run)

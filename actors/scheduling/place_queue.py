@@ -9,8 +9,8 @@ class PlaceQueue:
     """Runs by place. Appending, removing the first run and lookups are fast at any length."""
 
     def __init__(self) -> None:
-        self._places: list[int] = []  # sorted; the first `_gone` are removed
-        self._gone = 0
+        self._places: list[int] = []  # sorted; the first `_removed` are removed
+        self._removed = 0
         self._runs: dict[int, str] = {}
         self._place_of: dict[str, int] = {}
 
@@ -27,28 +27,28 @@ class PlaceQueue:
         if not self._places or place > self._places[-1]:
             self._places.append(place)
         else:
-            self._places.insert(bisect_left(self._places, place, self._gone), place)
+            self._places.insert(bisect_left(self._places, place, self._removed), place)
 
     def remove(self, run: str) -> None:
         """Remove a run."""
         place = self._place_of.pop(run)
         del self._runs[place]
-        position = bisect_left(self._places, place, self._gone)
-        if position > self._gone:
+        position = bisect_left(self._places, place, self._removed)
+        if position > self._removed:
             del self._places[position]
             return
-        self._gone += 1
-        if self._gone > 64 and self._gone * 2 > len(self._places):
-            del self._places[: self._gone]
-            self._gone = 0
+        self._removed += 1
+        if self._removed > 64 and self._removed * 2 > len(self._places):
+            del self._places[: self._removed]
+            self._removed = 0
 
     def ahead(self, run: str) -> int:
         """The number of runs ahead of a run."""
-        return bisect_left(self._places, self._place_of[run], self._gone) - self._gone
+        return bisect_left(self._places, self._place_of[run], self._removed) - self._removed
 
     def at(self, position: int) -> tuple[int, str] | None:
         """The place and run at a position; 0 is the head."""
-        index = self._gone + position
+        index = self._removed + position
         if index >= len(self._places):
             return None
         place = self._places[index]

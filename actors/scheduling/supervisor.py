@@ -62,17 +62,17 @@ from ..messages import (
     cancel_replaced,
 )
 from .admission import Admission
-from .clearing import cancel_all, concerned
+from .clearing import cancel_all, select_runs
 from .handles import Handles
 from .order import Order, Wait
 from .trials import deaths_after_restart, suspects_after_restart
 from .wait_warnings import WaitWarnings
 from .wait_watch import WaitWatch
 
-_AT_ONCE = 0.001
+_DUE_WITHIN = 0.001
 """Seconds before the deadline of a queued run within which the run is granted no slot."""
 
-_AGAIN = 1.0
+_CHECK_AGAIN_AFTER = 1.0
 """Seconds after which a run that waits too long, but is not committed yet, is checked again."""
 
 _HOLDS_SLOT = frozenset({Status.RUNNING, Status.CANCELLING})
@@ -116,7 +116,7 @@ class SupervisorMachine:
             BodyGone: self._body_gone,
             NotStarted: self._not_started,
             NotStored: self._not_stored,
-            StoreIsDown: lambda message: admission.store_is(self._now, down=message.down),
+            StoreIsDown: lambda message: admission.set_store_down(self._now, down=message.down),
             Recovered: self._recovered,
             Cancel: self._cancel,
             AnswerInterrupt: self._route,
@@ -158,8 +158,8 @@ class SupervisorMachine:
     def end_turn(self, now: float) -> None:
         """Report runs that wait too long, and grant the free slots."""
         self._now = now
-        self._warnings.say(now)
-        self._give_slots(now)
+        self._warnings.emit(now)
+        self._grant_slots(now)
 
     def on_deadline(self, now: float) -> None:
         """End the trials that are due, and warn of runs that wait too long."""
@@ -210,7 +210,7 @@ class SupervisorMachine:
 
     # Starts.
 
-    def _give_slots(self, now: float) -> None:
+    def _grant_slots(self, now: float) -> None:
         if self._may_start():
             for run in self.order.trials.take_back():
                 submission = self.pending.get(run)
@@ -249,8 +249,8 @@ class SupervisorMachine:
             run=submission.id,
             expect=_STARTS_FROM,
             generation=generation,
-            tells=(("run", submission.id, Started(attempt, generation, resumes)),),
-            else_tells=(("supervisor", "", NotStarted(submission.id, generation)),),
+            notify=(("run", submission.id, Started(attempt, generation, resumes)),),
+            notify_on_refusal=(("supervisor", "", NotStarted(submission.id, generation)),),
         )
 
     def _waits(self, submission: Submission) -> None:
@@ -265,7 +265,7 @@ class SupervisorMachine:
     def _is_due(self, run: str) -> bool:
         """Whether a deadline of the run has passed: its actor is about to end it, so it gets no slot."""
         submission = self.pending[run]
-        terms, soon = submission.terms, self._now + _AT_ONCE - submission.created_at
+        terms, soon = submission.terms, self._now + _DUE_WITHIN - submission.created_at
         if terms.deadline is not None and terms.deadline <= soon:
             return True
         return not submission.begun and terms.queue_timeout is not None and terms.queue_timeout <= soon
@@ -300,24 +300,24 @@ class SupervisorMachine:
         if message.generation is None:
             self.order.leave(message.run, submission.lane)
         else:
-            self._give_back(submission, message.generation, body_waits=message.body_waits)
+            self._release_slot(submission, message.generation, body_waits=message.body_waits)
 
     def _not_started(self, message: NotStarted) -> None:
         submission = self.pending.get(message.run)
         if submission is not None:  # it is being cancelled, and its body still executes
-            self._give_back(submission, message.generation, body_waits=submission.body_waits)
+            self._release_slot(submission, message.generation, body_waits=submission.body_waits)
 
-    def _needs_nothing(self, submission: Submission) -> None:
+    def _remove_from_lane(self, submission: Submission) -> None:
         """The run is no longer pending: remove it from its queue and release a slot granted to it."""
         self._watch.drop(submission.id)
         self.order.leave(submission.id, submission.lane)
         generation = self.order.executing.get(submission.id)
         if generation is not None:
-            self._give_back(submission, generation, body_waits=False)
+            self._release_slot(submission, generation, body_waits=False)
 
-    def _give_back(self, submission: Submission, generation: int, *, body_waits: bool) -> None:
+    def _release_slot(self, submission: Submission, generation: int, *, body_waits: bool) -> None:
         run = submission.id
-        self.order.give_back(run, submission.lane, generation, self._now, body_waits=body_waits)
+        self.order.release(run, submission.lane, generation, self._now, body_waits=body_waits)
         if self._waiters:
             for runs, reply in self._waiters:
                 runs.discard(run)
@@ -329,14 +329,14 @@ class SupervisorMachine:
         for ended in message.runs:
             submission = self._admission.ended(ended.run, self._now)
             assert submission is not None, "a run ends once"
-            self._needs_nothing(submission)
+            self._remove_from_lane(submission)
             self.order.trials.forget(ended.run)
             self.handles.ended(submission, body_remains=ended.body_remains)
             self._admission.admit_next(submission.handle)
 
     def _not_stored(self, message: NotStored) -> None:
         submission = self.pending[message.run]
-        self._needs_nothing(submission)
+        self._remove_from_lane(submission)
         self._admission.not_stored(submission)
         self.handles.ended(submission, body_remains=False)
         self._admission.admit_next(submission.handle)
@@ -441,7 +441,7 @@ class SupervisorMachine:
         self._waiters = [waiter for waiter in self._waiters if waiter[1] is not message.reply]
 
     def _clear(self, message: Clear) -> None:
-        runs = concerned(message, self.pending.values())
+        runs = select_runs(message, self.pending.values())
         for run in runs:
             self.order.leave(run, self.pending[run].lane)
         self.effects.help(lambda: cancel_all(runs, message, self._tell))
@@ -467,7 +467,7 @@ class SupervisorMachine:
         groups: dict[tuple[Phase, str], list[Submission]] = {}
         for submission in self._watch.take_due(now):
             if not submission.committed:
-                self._watch.look_again(submission, now + _AGAIN)
+                self._watch.watch_again(submission, now + _CHECK_AGAIN_AFTER)
                 continue
             where = submission.lane if submission.phase is Phase.QUEUED else submission.handle
             groups.setdefault((submission.phase, where), []).append(submission)

@@ -32,7 +32,7 @@ _TRIAL = 30.0
 _ALL_TRIALS = 600.0
 """Seconds for the trials of all suspects together; with many suspects, each trial is shorter."""
 
-_AGAIN = 10
+_REPEAT_FACTOR = 10
 """The factor by which the trial of a suspect with more than one death is longer."""
 
 
@@ -152,4 +152,4 @@ class Trials:
 
 
 def _weight(deaths: int) -> int:
-    return _AGAIN if deaths > 1 else 1
+    return _REPEAT_FACTOR if deaths > 1 else 1

@@ -20,7 +20,7 @@ from .order import Wait
 
 logger = logging.getLogger("greenroom")
 
-_NAMED = 10
+_MAX_LISTED = 10
 """The maximum number of blockers that a warning lists."""
 
 _QUEUED = frozenset({Status.QUEUED})
@@ -32,7 +32,7 @@ class WaitWarnings:
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
         self._longest: dict[str, RunWaiting] = {}  # lane: its longest wait since its last event
-        self._said: dict[str, float] = {}  # lane: the time of its last event
+        self._last_event: dict[str, float] = {}  # lane: the time of its last event
         self._count = 0  # runs not logged yet
         self._first: tuple[Submission, float, Wait, bool] | None = None  # the longest wait of these
         self._next_warning = -math.inf
@@ -52,22 +52,22 @@ class WaitWarnings:
             )
 
     def deadline(self) -> float:
-        """When `say` must be called."""
+        """When `emit` must be called."""
         return self._next_warning if self._first is not None else math.inf
 
-    def say(self, now: float) -> None:
+    def emit(self, now: float) -> None:
         """Log a warning and emit the events that are due."""
         if self._first is not None and now >= self._next_warning:
             self._warn(*self._first)
             self._first, self._count, self._next_warning = None, 0, now + 1.0
         if self._longest:
-            self._say_events(now)
+            self._emit_events(now)
 
     def _warn(self, submission: Submission, waited: float, wait: Wait, draining: bool) -> None:
         blockers = wait.blockers
-        blocked_by = ", ".join(blockers[:_NAMED]) or ("draining" if draining else "a limit of 0")
-        if len(blockers) > _NAMED:
-            blocked_by += f" and {len(blockers) - _NAMED:,} more"
+        blocked_by = ", ".join(blockers[:_MAX_LISTED]) or ("draining" if draining else "a limit of 0")
+        if len(blockers) > _MAX_LISTED:
+            blocked_by += f" and {len(blockers) - _MAX_LISTED:,} more"
         others = f"; {self._count - 1:,} more wait too long" if self._count > 1 else ""
         logger.warning(
             "run %s of handle %r has waited %.1f s in lane %r: %d ahead, blocked by %s%s",
@@ -80,11 +80,11 @@ class WaitWarnings:
             others,
         )
 
-    def _say_events(self, now: float) -> None:
-        self._said = {lane: at for lane, at in self._said.items() if now - at < 1.0}
+    def _emit_events(self, now: float) -> None:
+        self._last_event = {lane: at for lane, at in self._last_event.items() if now - at < 1.0}
         for lane, event in self._longest.items():
-            if lane not in self._said:
-                self._said[lane] = now
+            if lane not in self._last_event:
+                self._last_event[lane] = now
                 self._effects.commit(Change((event,), run=event.run, expect=_QUEUED))
         self._longest.clear()
 

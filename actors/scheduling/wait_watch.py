@@ -27,7 +27,7 @@ class WaitWatch:
             self._watched[submission.id] = submission
             heappush(self._due, (due, submission.id))
 
-    def look_again(self, submission: Submission, at: float) -> None:
+    def watch_again(self, submission: Submission, at: float) -> None:
         """Watch a run again: it is not committed, so it can't be reported yet."""
         self._watched[submission.id] = submission
         heappush(self._due, (at, submission.id))

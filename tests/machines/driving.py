@@ -20,7 +20,7 @@ from greenroom.actors.journal.messages import Look
 from greenroom.actors.messages import Cancel, Recover, Started, Stop, Submission
 from greenroom.actors.run.context import Body, Services
 from greenroom.actors.run.execution import BodyEnded, Execution, LiveBodies, Raised, Returned, Stopped
-from greenroom.actors.run.machine import RunMachine, TimeHasCome
+from greenroom.actors.run.machine import DeadlineReached, RunMachine
 from greenroom.actors.run.pause import Pause
 from greenroom.persistence.store import Checkpoint, Memo, Stored, StoredRun
 from greenroom.protocol.events import Event, RunStateChanged
@@ -196,11 +196,11 @@ class Driver:
         outcome = self._decide(change)
         if outcome.held and change.submission is not None:
             change.submission.over = True
-        for kind, name, message in change.tells if outcome.held else change.else_tells:
+        for kind, name, message in change.notify if outcome.held else change.notify_on_refusal:
             self.tell(cast(Any, kind), name, message)
         if outcome.held and change.ended is not None:
             self.tell("supervisor", "", change.ended)
-        if change.tells_run:
+        if change.notify_run:
             self.hold(Committed(outcome))
         elif change.reply is not None:
             change.reply.set(outcome if change.answer is None or not outcome.held else change.answer)
@@ -222,7 +222,7 @@ class Driver:
         """It is now this time, and the run's actor has waked if its deadline has come."""
         while self.machine.deadline() <= time:
             self.now = max(self.now, self.machine.deadline())
-            self.give(TimeHasCome())
+            self.give(DeadlineReached())
         self.now = time
 
     def start(self, *, resumes: bool = False) -> None:

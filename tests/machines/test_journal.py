@@ -21,7 +21,7 @@ from greenroom.actors.journal.committer import (
     Written,
 )
 from greenroom.actors.journal.machine import JournalMachine
-from greenroom.actors.journal.messages import Answer, Look, Mention, NotRead, StoreIsDamaged, WatchEnd
+from greenroom.actors.journal.messages import Answer, Look, Mention, ReadFailed, StoreIsDamaged, WatchEnd
 from greenroom.actors.messages import Ended, Forget, NotStored, RunsEnded, StoreIsDown, Submission
 from greenroom.persistence.failures import StoreBroken, StoreDown
 from greenroom.protocol.errors import Conflict
@@ -110,14 +110,14 @@ def test_at_first_there_is_nothing_to_do() -> None:
 
 def test_nothing_is_shown_before_it_is_written() -> None:
     desk = Desk()
-    tells = (("run", "a", "hello"),)
-    change = creation(tells=tells, tells_run=True, reply=Reply())
+    notify = (("run", "a", "hello"),)
+    change = creation(notify=notify, notify_run=True, reply=Reply())
     assert desk.turn(change) == []
     assert (desk.shown, change.reply.done, desk.machine.projection.seq) == ([], False, 10)
     assert desk.machine.writing == [change]
     assert desk.written() == ["a queued"]
     hello, committed = desk.turn(Written())
-    assert hello == tells[0]
+    assert hello == notify[0]
     assert committed[:2] == ("run", "a")
     assert isinstance(committed[2], Committed)
     assert committed[2].outcome.held
@@ -144,7 +144,11 @@ def test_a_change_that_does_not_hold_tells_those_who_hear_of_that() -> None:
     desk = Desk(creation())
     watch: Reply[Any] = Reply()
     lost = start(
-        "gone", tells=(("run", "a", "held"),), else_tells=(("run", "a", "lost"),), watch=watch, reply=Reply()
+        "gone",
+        notify=(("run", "a", "held"),),
+        notify_on_refusal=(("run", "a", "lost"),),
+        watch=watch,
+        reply=Reply(),
     )
     assert desk.turn(lost) == [("run", "a", "lost")]
     assert desk.job() is None
@@ -154,13 +158,13 @@ def test_a_change_that_does_not_hold_tells_those_who_hear_of_that() -> None:
 
 def test_a_run_is_told_the_outcome_also_where_its_change_did_not_hold() -> None:
     desk = Desk()
-    [(kind, name, message)] = desk.turn(start("a", tells_run=True))
+    [(kind, name, message)] = desk.turn(start("a", notify_run=True))
     assert (kind, name, message.outcome.held) == ("run", "a", False)
 
 
 def test_a_change_that_names_no_run_tells_none() -> None:
     desk = Desk()
-    assert desk.turn(Change((), tells_run=True, watch=Reply())) == []
+    assert desk.turn(Change((), notify_run=True, watch=Reply())) == []
     assert desk.machine.watchers == 0
 
 
@@ -207,15 +211,15 @@ def test_how_many_changes_are_gathered_counts_while_a_batch_can_begin() -> None:
     assert desk.machine.gathered == 1
 
 
-def ending(run: str, *, tells: tuple[Any, ...] = ()) -> Change:
+def ending(run: str, *, notify: tuple[Any, ...] = ()) -> Change:
     change = end(run)
-    change.ended, change.tells, change.tells_run = Ended(run, False), tells, True
+    change.ended, change.notify, change.notify_run = Ended(run, False), notify, True
     return change
 
 
 def test_the_supervisor_hears_once_of_all_runs_that_a_commit_ends_and_before_anyone_can_act_upon_it() -> None:
     desk = Desk(creation("a"), creation("b"), start("a"), start("b"))
-    started = start("c", tells=(("run", "c", "started"),))
+    started = start("c", notify=(("run", "c", "started"),))
     desk.turn(ending("a"), creation("c"), started, ending("b"))
     told = desk.turn(Written())
     assert told[:2] == [
@@ -440,7 +444,7 @@ def test_an_end_and_the_start_behind_it_stay_together_where_a_batch_was_not_writ
     desk = Desk(creation("a"), creation("b"), start("a"))
     wanted = new("c")
     lost = ("supervisor", "", "the slot of b is free")
-    desk.turn(ending("a"), wanted, start("b", else_tells=(lost,)))
+    desk.turn(ending("a"), wanted, start("b", notify_on_refusal=(lost,)))
     assert desk.written() == ["a succeeded", "c queued", "b running"]
     desk.goes_down()
     told = desk.turn(NotWritten())
@@ -487,7 +491,7 @@ def test_nothing_left_to_write_waits_for_the_store_and_is_answered_then(back: An
 
 def test_who_could_not_read_waits_until_the_store_is_back() -> None:
     desk = Desk(creation())
-    first, second = NotRead(DOWN, desk.commits, Reply()), NotRead(DOWN, desk.commits, Reply())
+    first, second = ReadFailed(DOWN, desk.commits, Reply()), ReadFailed(DOWN, desk.commits, Reply())
     desk.turn(first)
     job = desk.job()
     assert isinstance(job, AwaitStore)
@@ -505,7 +509,7 @@ def test_who_could_not_read_waits_until_the_store_is_back() -> None:
 
 def test_who_could_not_read_goes_on_at_once_if_something_was_committed_since() -> None:
     desk = Desk(creation())
-    message = NotRead(DOWN, desk.commits - 1, Reply())
+    message = ReadFailed(DOWN, desk.commits - 1, Reply())
     desk.turn(message)
     assert message.reply.done
     assert desk.job() is None

@@ -53,9 +53,9 @@ def test_a_lowered_limit_of_a_lane_takes_nothing_away_and_gives_nothing() -> Non
     order = with_queue(9, ("a", "x", 1), ("b", "x", 2), ("c", "x", 3), limits={"x": 2})
     assert granted(order) == ["a", "b"]
     order.set_limit("x", 1)
-    order.give_back("a", "x", 0, 0.0, body_waits=False)
+    order.release("a", "x", 0, 0.0, body_waits=False)
     assert granted(order) == []
-    order.give_back("b", "x", 0, 0.0, body_waits=False)
+    order.release("b", "x", 0, 0.0, body_waits=False)
     assert granted(order) == ["c"]
 
 
@@ -74,7 +74,7 @@ def test_a_lane_without_a_limit_of_its_own_has_one_slot_and_main_has_all() -> No
 def test_a_run_that_comes_back_with_its_old_place_goes_before_those_that_came_after_it() -> None:
     order = with_queue(1, ("a", "main", 1), ("b", "main", 2))
     assert granted(order) == ["a"]
-    order.give_back("a", "main", 0, 0.0, body_waits=False)
+    order.release("a", "main", 0, 0.0, body_waits=False)
     order.enter("a", "main", 1, privileged=True)
     assert granted(order) == ["a"]
 
@@ -99,9 +99,9 @@ def test_a_slot_of_an_older_generation_frees_nothing() -> None:
     assert granted(order) == ["a"]
     assert order.reset("x") == ["a"]
     assert list(order.grants(0.0, never)) == [Slot("b", 1)]
-    order.give_back("a", "x", 0, 0.0, body_waits=False)
+    order.release("a", "x", 0, 0.0, body_waits=False)
     assert granted(order) == []
-    order.give_back("b", "x", 1, 0.0, body_waits=False)
+    order.release("b", "x", 1, 0.0, body_waits=False)
     assert list(order.grants(0.0, never)) == [Slot("c", 1)]
 
 
@@ -111,7 +111,7 @@ def test_a_run_that_has_a_slot_again_after_a_reset_keeps_it_when_its_old_one_com
     order.reset("x")
     order.enter("a", "x", 1, privileged=True)
     assert list(order.grants(0.0, never)) == [Slot("a", 1)]
-    order.give_back("a", "x", 0, 0.0, body_waits=False)
+    order.release("a", "x", 0, 0.0, body_waits=False)
     assert order.executing == {"a": 1}
 
 
@@ -136,7 +136,7 @@ def test_while_the_engine_drains_only_privileged_runs_start_in_order() -> None:
 def test_a_run_that_is_due_to_end_gets_no_slot_and_its_lane_goes_on() -> None:
     order = with_queue(1, ("a", "x", 1), ("b", "x", 2))
     assert [slot.run for slot in order.grants(0.0, lambda run: run == "a")] == ["b"]
-    order.give_back("b", "x", 0, 0.0, body_waits=False)
+    order.release("b", "x", 0, 0.0, body_waits=False)
     assert granted(order) == []
 
 
@@ -144,7 +144,7 @@ def test_runs_on_trial_execute_one_at_a_time_and_hold_up_nobody() -> None:
     order = with_queue(9, ("a", "x", 1), ("b", "x", 2), ("c", "x", 3), limits={"x": None})
     order.trials.begin({"a": 1, "b": 1})
     assert granted(order) == ["a", "c"]
-    order.give_back("a", "x", 0, 1.0, body_waits=False)
+    order.release("a", "x", 0, 1.0, body_waits=False)
     assert order.trials.take_back() == ["b"]
     order.enter("b", "x", 2, privileged=True)
     assert granted(order, 1.0) == ["b"]
@@ -156,7 +156,7 @@ def test_the_trial_of_a_run_lasts_as_long_as_its_slot() -> None:
     assert granted(order) == ["a"]
     order.leave("a", "main")
     assert order.trials.take_back() == []
-    order.give_back("a", "main", 0, 1.0, body_waits=False)
+    order.release("a", "main", 0, 1.0, body_waits=False)
     assert order.trials.take_back() == ["b"]
 
 
@@ -173,8 +173,8 @@ def test_a_lane_without_runs_is_forgotten_and_its_limit_and_generation_are_not()
     order = with_queue(9, ("a", "x", 1), ("b", "x", 2), limits={"x": 2})
     order.reset("x")
     assert granted(order) == ["a", "b"]
-    order.give_back("a", "x", 1, 0.0, body_waits=False)
-    order.give_back("b", "x", 1, 0.0, body_waits=False)
+    order.release("a", "x", 1, 0.0, body_waits=False)
+    order.release("b", "x", 1, 0.0, body_waits=False)
     assert list(order.lanes) == []
     order.enter("c", "x", 3, privileged=False)
     (report,) = order.reports()
@@ -200,14 +200,14 @@ def test_a_lane_that_has_no_room_any_more_when_its_turn_comes_waits_for_it() -> 
     order.limit = 2
     order.set_limit("x", 1)
     assert granted(order) == []
-    order.give_back("a", "x", 0, 0.0, body_waits=False)
+    order.release("a", "x", 0, 0.0, body_waits=False)
     assert granted(order) == ["b"]
 
 
 def test_a_run_that_comes_back_with_its_old_place_to_a_lane_with_nobody_else_queued_gets_its_slot() -> None:
     order = with_queue(2, ("a", "main", 1), ("b", "main", 2))
     assert granted(order) == ["a", "b"]
-    order.give_back("b", "main", 0, 0.0, body_waits=False)
+    order.release("b", "main", 0, 0.0, body_waits=False)
     order.enter("b", "main", 2, privileged=True)
     assert granted(order) == ["b"]
 
@@ -227,7 +227,7 @@ def test_a_run_that_waits_for_its_trial_and_leaves_is_not_tried() -> None:
     order.trials.begin({"a": 1, "b": 1, "c": 1})
     assert granted(order) == ["a"]
     order.leave("b", "main")
-    order.give_back("a", "main", 0, 1.0, body_waits=False)
+    order.release("a", "main", 0, 1.0, body_waits=False)
     assert order.trials.take_back() == ["c"]
     order.enter("c", "main", 3, privileged=True)
     assert granted(order, 1.0) == ["c"]
@@ -273,18 +273,18 @@ class Formula(RuleBasedStateMachine):
 
     @precondition(lambda self: self.executing)
     @rule(data=st.data(), comes_back=st.booleans())
-    def give_back(self, data: Any, comes_back: bool) -> None:
+    def release(self, data: Any, comes_back: bool) -> None:
         run = data.draw(st.sampled_from(sorted(self.executing)))
         lane, generation = self.executing.pop(run)
         if comes_back:
             self.away[run] = (int(run[1:]), lane)
-        self.order.give_back(run, lane, generation, 0.0, body_waits=False)
+        self.order.release(run, lane, generation, 0.0, body_waits=False)
 
     @precondition(lambda self: self.void)
     @rule(data=st.data())
     def give_back_what_is_void(self, data: Any) -> None:
         run, lane, generation = data.draw(st.sampled_from(self.void))
-        self.order.give_back(run, lane, generation, 0.0, body_waits=False)
+        self.order.release(run, lane, generation, 0.0, body_waits=False)
 
     @rule(lane=st.sampled_from(LANES), limit=st.none() | st.integers(0, 3))
     def set_limit(self, lane: str, limit: int | None) -> None:

@@ -20,8 +20,8 @@ from greenroom.actors.messages import (
     Left,
     Stop,
 )
+from greenroom.actors.run.background import BackgroundDone
 from greenroom.actors.run.body_messages import Flag, Resume, Suspend
-from greenroom.actors.run.errands import ErrandDone
 from greenroom.actors.run.execution import BodyEnded, Returned
 from greenroom.actors.run.pause import AwaitedInterrupt, Pause
 from greenroom.persistence.store import Checkpoint, WakesAt
@@ -116,7 +116,7 @@ def test_the_error_of_a_helper_is_raised_in_the_runs_turn() -> None:
     run = queued(kind="continue")
     run.hold(run.decide_start())
     with pytest.raises(ZeroDivisionError):
-        run.hold(ErrandDone(error=ZeroDivisionError()))
+        run.hold(BackgroundDone(error=ZeroDivisionError()))
 
 
 # How a body ends by itself.
@@ -507,7 +507,7 @@ def test_a_body_that_executes_has_some_time_to_finish() -> None:
     assert run.status is Status.RUNNING
     run.stop(now=True)
     assert run.body.cancel_requested
-    assert run.body.goes_on_later
+    assert run.body.resumes_later
     assert run.scope_is_cancelled()
     run.stopped()
     record = run.record
@@ -544,7 +544,7 @@ def test_what_can_not_be_resumed_is_cancelled_when_the_engine_ends() -> None:
     assert run.status is Status.RUNNING
     run.stop(now=True)
     assert run.status is Status.CANCELLING
-    assert not run.body.goes_on_later
+    assert not run.body.resumes_later
     run.stopped()
     assert (run.status, run.record.reason) == (Status.CANCELLED, "shutdown")
 
@@ -575,7 +575,7 @@ def test_the_engines_end_is_nothing_to_a_body_that_ends_already_or_to_a_run_with
     run.cancel()
     run.changed()
     run.stop(now=True)
-    assert not run.body.goes_on_later
+    assert not run.body.resumes_later
     assert run.changed() == []
     waiting = queued()
     waiting.stop(now=True)

@@ -20,9 +20,9 @@ from greenroom.actors.messages import (
     Reject,
     SendSignal,
 )
-from greenroom.actors.run.body_messages import Ask, Flag, Resume, Suspend
+from greenroom.actors.run.body_messages import Flag, OpenInterrupt, Resume, Suspend
 from greenroom.actors.run.execution import BodyEnded, Returned, Stopped
-from greenroom.actors.run.machine import TimeHasCome
+from greenroom.actors.run.machine import DeadlineReached
 from greenroom.actors.run.pause import Pause
 from greenroom.persistence.store import FilesDoomed
 from greenroom.protocol.errors import Conflict, NotInteractive, RunAbandoned, RunCancelled
@@ -330,7 +330,7 @@ def test_an_abandoned_body_is_waited_for_no_more() -> None:
 
 def test_an_interrupt_of_an_abandoned_body_fails() -> None:
     run = executing("swim")
-    asked = Ask({}, math.inf, "key", False, Reply(), Reply())
+    asked = OpenInterrupt({}, math.inf, "key", False, Reply(), Reply())
     run.give(asked)
     run.stop(now=True)
     run.at(10)
@@ -349,7 +349,7 @@ def test_the_parts_of_an_abandoned_body_are_discarded_before_its_run_ends(monkey
     monkeypatch.setattr(type(run.body), "discard_parts", discard)
     run.cancel()
     run.now = 10
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     assert run.machine.state.ending is not None
     assert run.status is Status.CANCELLING
     run.settle()
@@ -375,7 +375,7 @@ def test_a_body_that_ends_while_it_is_being_abandoned_leaves_its_handle_free() -
     run.cancel()
     run.supervisor()
     run.now = 10
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.hold(BodyEnded(Stopped()))
     run.settle()
     assert run.status is Status.CANCELLED
@@ -473,7 +473,7 @@ def test_an_abandoned_body_that_ends_while_its_files_are_deleted_keeps_no_handle
     run.body.finished_files = ("one",)
     run.cancel(files="delete")
     run.now = 10
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.help()
     run.supervisor()
     run.hold(BodyEnded(Stopped()))
@@ -592,7 +592,7 @@ def test_a_cancel_that_crosses_the_start_is_handled_behind_what_came_meanwhile()
 def test_a_queue_timeout_that_crosses_the_start_has_lost() -> None:
     run = queued(queue_timeout=3.0)
     run.now = 3
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.hold(run.decide_start())
     run.settle()
     assert run.status is Status.RUNNING
@@ -604,7 +604,7 @@ def test_a_queue_timeout_that_crosses_the_start_has_lost() -> None:
 def test_a_deadline_that_crosses_the_start_ends_the_body() -> None:
     run = queued(deadline=3.0)
     run.now = 3
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.hold(run.decide_start())
     run.settle()
     assert run.status is Status.RUNNING
@@ -684,7 +684,7 @@ def test_an_abandoned_body_keeps_the_slot_until_the_end_of_its_run_is_committed(
     run = executing()
     run.cancel()
     run.now = 10
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.help()
     run.supervisor()
     assert len(run.changes) == 1
@@ -701,7 +701,7 @@ def test_a_start_that_comes_while_files_are_deleted_for_a_timeout_executes_nothi
     run.raises()
     run.at(5)
     run.now = 6
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.hold(run.decide_start())
     assert len(run.bodies) == 1
     run.settle()
@@ -713,7 +713,7 @@ def test_a_suspended_run_whose_deadline_crosses_its_start_is_ended_all_the_same(
     run.raises()
     run.at(5)
     run.now = 6
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.hold(run.decide_start())
     run.settle()
     assert len(run.bodies) == 1  # its time is over before the checkpoint is read

@@ -22,8 +22,8 @@ from greenroom.actors.messages import (
     Recovered,
     SendSignal,
 )
-from greenroom.actors.run.body_messages import Ask, Resume, Save, Suspend
-from greenroom.actors.run.machine import TimeHasCome
+from greenroom.actors.run.body_messages import OpenInterrupt, Resume, Save, Suspend
+from greenroom.actors.run.machine import DeadlineReached
 from greenroom.actors.run.pause import Pause, Signal
 from greenroom.actors.run.restore import ChildrenEnded
 from greenroom.persistence.store import Checkpoint, Deaths, FileGivenUp, StoredInterrupt, Terms, WakesAt
@@ -239,7 +239,7 @@ def test_starts_wait_for_a_run_that_ends_only_for_a_moment() -> None:
     assert run.supervisor() == [Leave("r")]
     assert run.machine.deadline() == 0.5
     run.now = 0.5
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.commit()
     assert run.record.detached
     assert run.changed()[-1].by == "engine"
@@ -353,7 +353,7 @@ def test_answers_that_are_spent_or_denied_are_not_given_again() -> None:
     run.remembered()
     run.give(Save(1, 0, 0, 1, Reply()))
     assert run.remembered()[1].interrupts == ("r.3", "r.4")
-    run.give(Ask("?", 60, "new", False, Reply(), Reply()))
+    run.give(OpenInterrupt("?", 60, "new", False, Reply(), Reply()))
     assert run.changed()[-1].interrupt == "r.5"
 
 
@@ -396,7 +396,7 @@ def test_a_body_asks_on_what_was_open_before_the_restart() -> None:
     run.at(5)
     run.start()
     run.changed()
-    asked = Ask("?", 60, "key1", False, Reply(), Reply())
+    asked = OpenInterrupt("?", 60, "key1", False, Reply(), Reply())
     run.give(asked)
     assert run.changed() == []
     assert answer(asked.reply) is False
@@ -596,7 +596,7 @@ def test_a_body_that_was_told_to_end_before_the_lease_was_lost_ends_as_it_was_to
 
 def test_interrupts_of_a_body_that_was_lost_are_closed_if_it_executed() -> None:
     run = executing("swim")
-    run.give(Ask("?", 60, "key", False, Reply(), Reply()))
+    run.give(OpenInterrupt("?", 60, "key", False, Reply(), Reply()))
     run.changed()
     lapse(run)
     (closed, _) = run.changed()
@@ -653,10 +653,10 @@ def test_a_run_whose_body_was_lost_while_it_waited_for_its_children_waits_for_th
 
 def test_an_interrupt_of_a_body_that_was_lost_while_it_waited_is_asked_on_by_the_next_one() -> None:
     run = executing("swim")
-    run.give(Ask("?", 60, "key", True, Reply(), Reply()))
+    run.give(OpenInterrupt("?", 60, "key", True, Reply(), Reply()))
     lapse(run)
     assert run.machine.state.waits_for is not None
-    assert not run.machine.state.interrupts.asked_by_body("key")
+    assert not run.machine.state.interrupts.awaited_by_body("key")
     assert run.machine.deadline() == 60.0
 
 

@@ -10,7 +10,15 @@ import pytest
 from greenroom.actors.channel import Reply
 from greenroom.actors.engine.suspends import Suspended
 from greenroom.actors.messages import AnswerInterrupt, Cancel, Enter, Inject, Left, SendSignal
-from greenroom.actors.run.body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
+from greenroom.actors.run.body_messages import (
+    Flag,
+    OpenInterrupt,
+    Resume,
+    Save,
+    Suspend,
+    Taken,
+    WithdrawInterrupt,
+)
 from greenroom.actors.run.message_gate import MAX_MESSAGES, MessageGate
 from greenroom.actors.run.pause import AwaitedInterrupt, Message, Pause, Signal
 from greenroom.persistence.store import AnswersSpent, Checkpoint, MessagesTaken
@@ -35,9 +43,9 @@ SHUT_DOWN = {"approved": False, "reason": "shutdown"}
 
 def asks(
     run: Driver, key: str = "key", data: Any = "?", timeout: float = 300, *, release: bool = False
-) -> Ask:
+) -> OpenInterrupt:
     """The body asks; what it gets is in the message's `reply` and `answer`."""
-    message = Ask(data, timeout, key, release, Reply(), Reply())
+    message = OpenInterrupt(data, timeout, key, release, Reply(), Reply())
     run.give(message)
     return message
 
@@ -172,10 +180,10 @@ def test_a_body_that_waits_no_longer_withdraws_its_interrupt() -> None:
     run = executing()
     asks(run)
     run.changed()
-    run.give(Unask("key"))
+    run.give(WithdrawInterrupt("key"))
     assert closed(run) == [("1", "withdrawn", None, "body")]
     assert answers(run) == "already_resolved"
-    run.give(Unask("key"))
+    run.give(WithdrawInterrupt("key"))
     assert closed(run) == []
 
 
@@ -184,7 +192,7 @@ def test_an_interrupt_is_not_withdrawn_when_the_engine_ends_and_is_when_its_body
     asks(run, release=True)
     run.changed()
     run.stop(now=False)
-    run.give(Unask("key"))
+    run.give(WithdrawInterrupt("key"))
     assert closed(run) == []
     timed_out = executing(run_timeout=400.0)
     asks(timed_out)
@@ -192,7 +200,7 @@ def test_an_interrupt_is_not_withdrawn_when_the_engine_ends_and_is_when_its_body
     timed_out.changed()
     timed_out.machine.state.timers.set("run_timeout", 299.5)
     timed_out.at(299.5)
-    timed_out.give(Unask("key"))
+    timed_out.give(WithdrawInterrupt("key"))
     assert closed(timed_out) == [("1", "withdrawn", None, "body")]
 
 
@@ -201,7 +209,7 @@ def test_what_is_withdrawn_after_the_end_is_no_event() -> None:
     asks(run)
     run.returns()
     run.changed()
-    run.give(Unask("key"))
+    run.give(WithdrawInterrupt("key"))
     assert run.changed() == []
 
 

@@ -92,7 +92,7 @@ def test_a_run_that_finds_a_slot_is_created_and_started_by_one_change() -> None:
     assert (change.run, change.generation, change.expect) == ("a", 0, None)
     assert change.reply is desk.replies["a"]
     assert change.answer == Accepted("a", False)
-    assert change.tells == (("run", "a", Started(1, 0, False)),)
+    assert change.notify == (("run", "a", Started(1, 0, False)),)
     assert desk.told("run") == []
     assert (made.begun, made.phase, made.place) == (True, Phase.QUEUED, 1)
 
@@ -101,7 +101,7 @@ def test_a_run_that_finds_no_slot_is_only_created() -> None:
     desk = Desk(limit=0)
     assert desk.submits("a") == ["create a"]
     (change,) = desk.changes()
-    assert (change.generation, change.tells) == (None, ())
+    assert (change.generation, change.notify) == (None, ())
     assert not desk.pending("a").begun
 
 
@@ -133,7 +133,7 @@ def test_a_run_that_got_its_place_in_this_turn_starts_behind_that() -> None:
     place, start, _ = desk.changes()
     assert (place.events[0].by, place.run, place.expect) == ("engine", "b", frozenset({Status.QUEUED}))
     assert (start.run, start.generation, start.expect) == ("b", 0, allowed_from(Status.RUNNING))
-    assert start.else_tells == (("supervisor", "", NotStarted("b", 0)),)
+    assert start.notify_on_refusal == (("supervisor", "", NotStarted("b", 0)),)
 
 
 def test_what_waits_in_its_handle_is_created_in_its_turn_too() -> None:
@@ -193,7 +193,7 @@ def test_a_replacement_cancels_the_admitted_run_when_it_is_committed() -> None:
     desk.submits("a", handle="h")
     assert desk.turn(desk.submit("b", "replace", handle="h", by="ann")) == ["create b waiting"]
     (change,) = desk.changes()
-    ((kind, name, cancel),) = change.tells
+    ((kind, name, cancel),) = change.notify
     assert (kind, name) == ("supervisor", "")
     assert (cancel.run, cancel.by, cancel.reason, cancel.files) == ("a", "ann", "replaced", "keep")
     assert change.events[0].front
@@ -213,7 +213,7 @@ def test_a_run_that_queues_does_not_stand_in_front() -> None:
     desk.submits("a", handle="h")
     desk.turn(desk.submit("b", "queue", handle="h"))
     assert not desk.pending("b").terms.front
-    assert desk.changes()[0].tells == ()
+    assert desk.changes()[0].notify == ()
 
 
 def test_nobody_joins_what_is_being_cancelled() -> None:
@@ -439,7 +439,7 @@ def test_a_run_that_waits_comes_back_with_its_place_and_its_body() -> None:
     (change,) = desk.changes()
     (event,) = change.events
     assert (event.from_, event.attempt, event.place, event.interactive) == (Status.SUSPENDED, 1, 1, None)
-    assert change.tells == (("run", "a", Started(1, 0, True)),)
+    assert change.notify == (("run", "a", Started(1, 0, True)),)
 
 
 def test_a_retry_gets_a_new_place_and_a_new_body() -> None:
@@ -999,4 +999,4 @@ def test_a_second_ask_does_not_bring_back_a_body_that_is_gone() -> None:
     desk.turn(Leave("a"))
     desk.turn(Enter("a", 2))
     desk.ends("b")
-    assert desk.changes()[0].tells == (("run", "a", Started(2, 0, False)),)
+    assert desk.changes()[0].notify == (("run", "a", Started(2, 0, False)),)

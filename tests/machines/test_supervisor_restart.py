@@ -160,7 +160,7 @@ def test_a_replacement_after_a_restart_supersedes_those_that_waited_to_replace()
     store.holds("b", place=None, handle="h", front=True)
     desk = store.opened()
     desk.turn(desk.submit("c", "replace", handle="h"))
-    assert [cancel.run for _, _, cancel in desk.changes()[0].tells] == ["b"]
+    assert [cancel.run for _, _, cancel in desk.changes()[0].notify] == ["b"]
 
 
 def test_drafts_and_request_ids_are_there_again() -> None:

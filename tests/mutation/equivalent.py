@@ -21,8 +21,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "actors/scheduling/supervisor.py": {
         "SupervisorMachine.__init__: removed: self._now = 0.0": "every way in sets it",
         "SupervisorMachine.__init__: 0.0 → 1.0": "every way in sets it",
-        "SupervisorMachine._needs_nothing: False → True": "it only matters for a suspect, and the trial of "
-        "a suspect that has ended is forgotten at once; what was not stored is none",
+        "SupervisorMachine._remove_from_lane: False → True": "it only matters for a suspect, and the trial "
+        "of a suspect that has ended is forgotten at once; what was not stored is none",
         "SupervisorMachine._free_handle: return False → return None": _TRUTH,
     },
     "actors/scheduling/trials.py": {
@@ -37,8 +37,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "actors/run/transitions.py": {
         "move: 0 → 1": "the journal gives the event its number and time",
         "move: True → False": _BODY,
-        "_overtaken: return False → return None": _TRUTH,
-        "_overtaken: False → True": "without a start, only what was not stored loses, and that gives way",
+        "_was_started: return False → return None": _TRUTH,
+        "_was_started: False → True": "without a start, only what was not stored loses, and that gives way",
         ": False → True": "only an end without a body crosses a start; it says itself if it gives way",
     },
     "actors/run/termination.py": {
@@ -59,8 +59,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "_pause: removed: run.next_attempt = run.attempt": "it is that while a body executes",
     },
     "actors/run/restore.py": {
-        "_go_on_or_end: False → True": _BODY,
-        "_wait_again: 'signal' → 'signal_other'": "only the other kinds of waits are looked for",
+        "_continue_or_end: False → True": _BODY,
+        "_resume_wait: 'signal' → 'signal_other'": "only the other kinds of waits are looked for",
     },
     "actors/run/requests.py": {
         "inject: removed: return": "the gate of an ended run refuses as well; the first answer counts",
@@ -86,7 +86,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "JournalMachine._answer: len(watchers) - 1 → len(watchers) + 1": "who waits no more is left out at "
         "other lengths, but as rarely",
         "JournalMachine.__init__: removed: self._mentioned_by = math.inf": "each turn sets it anew",
-        "JournalMachine._waits_no_longer: removed: self._unread.clear()": "a reply is set once",
+        "JournalMachine._release_readers: removed: self._unread.clear()": "a reply is set once",
         "JournalMachine._refuse_new_run: return False → return None": _TRUTH,
         "JournalMachine._show: True → False": "each event has a record",
         "_refuse_answer: return False → return None": _TRUTH,

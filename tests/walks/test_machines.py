@@ -22,7 +22,7 @@ from greenroom.actors.messages import (
     SetConcurrency,
     SetMaxConcurrent,
 )
-from greenroom.actors.run.body_messages import Ask
+from greenroom.actors.run.body_messages import OpenInterrupt
 
 from .walking import Walked, walk
 from .whole import Deed, Whole
@@ -65,7 +65,7 @@ def answers(interrupt: str, answer: str, name: str = "answer") -> Deed:
 
 def asks(run: str, **options: Any) -> Deed:
     said = {"data": "?", "timeout": math.inf, "key": "1", "release_slot": True} | options
-    return lambda whole: whole.says(run, Ask(**said, reply=Reply(), answer=Reply()))
+    return lambda whole: whole.says(run, OpenInterrupt(**said, reply=Reply(), answer=Reply()))
 
 
 def limits(lane: str, limit: int | None) -> Deed:

@@ -22,7 +22,7 @@ from greenroom.actors.journal.machine import JournalMachine
 from greenroom.actors.messages import OnConflict, Stop, Submit
 from greenroom.actors.run.context import Services
 from greenroom.actors.run.execution import BodyEnded, Execution, LiveBodies, Returned, Stopped
-from greenroom.actors.run.machine import RunMachine, TimeHasCome
+from greenroom.actors.run.machine import DeadlineReached, RunMachine
 from greenroom.actors.scheduling.supervisor import SupervisorMachine
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.store import Batch, Checkpoint
@@ -112,7 +112,7 @@ class Whole:
         assert not self.rules.faults, self.rules.faults
         unanswered = [name for name, reply in self.replies.items() if not reply.done]
         assert not unanswered, f"nobody has answered {unanswered}"
-        assert not any(machine.state.put_aside for machine in self.runs.values())
+        assert not any(machine.state.deferred for machine in self.runs.values())
 
     # Deeds.
 
@@ -142,7 +142,7 @@ class Whole:
         self.now = max(self.now, time)
         for name, machine in self.runs.items():
             if machine.deadline() <= self.now:
-                self.channels.setdefault(("run", name), []).append(TimeHasCome())
+                self.channels.setdefault(("run", name), []).append(DeadlineReached())
 
     def leaves(self, *, now: bool) -> None:
         """The engine is being left."""

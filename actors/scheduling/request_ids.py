@@ -28,7 +28,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     fingerprint: str | None
 
 
-class Requests:
+class RequestIds:
     """The request ids of pending runs and of runs that ended within 24 hours."""
 
     def __init__(self, is_pending: Callable[[str], bool]) -> None:
