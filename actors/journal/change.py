@@ -30,7 +30,7 @@ class Change(msgspec.Struct):
     """From an actor or a body to the journal: events about at most one run, committed all or none.
 
     `expect`, `attempt` and `generation` (of the run's lane) are compared with the committed state; `None`
-    compares nothing. If all are equal the change is accepted; else it changes nothing.
+    compares nothing. If all match, the change is accepted; otherwise it changes nothing.
 
     After the commit, `notify` are delivered before the change is visible to others, and `ended` is sent to
     the supervisor. `notify_on_refusal` are delivered if the change was refused. `notify_run` sends the run's

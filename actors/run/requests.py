@@ -199,11 +199,11 @@ def signal(run: RunState, message: SendSignal) -> Steps:
         if not outcome.held:
             message.reply.fail(unavailable())
             return
-        came = Signal(outcome.seq, message.key, message.value)
+        received = Signal(outcome.seq, message.key, message.value)
         if body is not None:
-            body.deliver(came)
+            body.deliver(received)
         else:
-            run.inbox = (*run.inbox, came)
+            run.inbox = (*run.inbox, received)
             check_signals(run)
         message.reply.set(True)
 

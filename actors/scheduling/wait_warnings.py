@@ -31,7 +31,7 @@ class WaitWarnings:
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
-        self._longest: dict[str, RunWaiting] = {}  # lane: its longest wait since its last event
+        self._longest: dict[str, RunWaiting] = {}  # lane: the longest wait since the last `emit`
         self._last_event: dict[str, float] = {}  # lane: the time of its last event
         self._count = 0  # runs not logged yet
         self._first: tuple[Submission, float, Wait, bool] | None = None  # the longest wait of these
