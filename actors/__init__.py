@@ -1,1 +1,1 @@
-"""Who does it: supervisor, handle, lane, run and journal, and the API that an application embeds."""
+"""The actors: supervisor, handle, lane, run and journal; and the API that an application embeds."""

@@ -1,8 +1,8 @@
-"""The small base that the supervisor, runs, the journal and other actors stand on.
+"""The base class of all actors, and the directory that delivers messages to them.
 
-An actor is a trio task, a channel, and state that no one else touches. Others `tell` it messages, which
-never waits; it takes all that has gathered at once, handles them in order, and sleeps again. When it has no
-work left and its channel is empty it ends itself; the next message to its address starts it anew.
+An actor is a trio task, a channel, and state that no one else touches. Others `tell` it messages, which never
+waits. The actor takes all waiting messages, handles them in order, and sleeps again. When it has no work and
+its channel is empty, it ends; the next message to its address starts it again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Kind = Literal["supervisor", "run", "journal", "catalog", "registry", "workqueue
 """An actor's address is its kind and its name."""
 
 observer: Callable[[Kind, str, object], None] | None = None
-"""Sees every message as it is told. Set by a simulation only, for as long as it lasts."""
+"""Called with every message when it is sent. Set only by a simulation, while it runs."""
 
 
 class TellWhenSet(Reply[None]):
-    """A reply that an actor hears of as a message."""
+    """A reply that sends an actor a message when it is set."""
 
     __slots__ = ("_delivery", "_kind", "_message", "_name")
 
@@ -43,21 +43,21 @@ class TellWhenSet(Reply[None]):
 
 
 class Delivery(Protocol):
-    """How a message gets to the actor at an address, wherever that is."""
+    """Delivers messages to the actor at an address."""
 
     def tell(self, kind: Kind, name: str, message: object) -> bool:
-        """Deliver. Never waits; messages from one teller to one address keep their order. False if there is
-        nobody at the address any more."""
+        """Deliver a message. Never waits; messages from one sender to one address keep their order. Returns
+        false if there is no longer an actor at the address."""
 
 
 class Actor:
-    """The loop: take what waits, handle it, sleep until the next message or `deadline`."""
+    """The loop: take the waiting messages, handle them, sleep until the next message or `deadline`."""
 
     deadline: float = math.inf
-    """When to wake up without a message, in trio's time; `on_deadline` is called then."""
+    """When to call `on_deadline`, in trio's time."""
 
     fails_with: tuple[type[Exception], ...] = ()
-    """What stops the engine and is no bug: it says in one sentence what is to be done."""
+    """Errors that stop the engine but are no bugs: they are logged with their message only, no traceback."""
 
     def __init__(self, kind: Kind, name: str) -> None:
         self.kind: Kind = kind
@@ -66,7 +66,7 @@ class Actor:
         self._handling: Sequence[object] = ()
 
     def tell(self, message: object) -> None:
-        """Put a message into the channel. Never waits."""
+        """Send the actor a message. Never waits."""
         if observer is not None:
             observer(self.kind, self.name, message)
         self.channel.send_nowait(message)
@@ -79,16 +79,16 @@ class Actor:
         """The deadline has passed."""
 
     def has_work(self) -> bool:
-        """Whether the actor must stay although its channel is empty."""
+        """Whether the actor must stay awake although its channel is empty."""
         return True
 
     def report(self) -> dict[str, Any]:
-        """What the actor is doing, so that a stuck engine can be asked why."""
+        """The actor's current state, to find out why an engine is stuck."""
         waiting = self.channel.statistics().current_buffer_used
         return {"kind": self.kind, "name": self.name, "mailbox": waiting}
 
     def reports(self) -> list[dict[str, Any]]:
-        """Its own report, and those of the parts that it keeps."""
+        """The reports of the actor and of its parts."""
         return [self.report()]
 
     @trio.lowlevel.enable_ki_protection
@@ -98,9 +98,9 @@ class Actor:
         deregister: Callable[[Actor], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Work until there is nothing left to do. `failed` is told of an error before it comes out."""
+        """Work until there is nothing to do. `failed` is called with an error before it is raised."""
         alarm = math.inf
-        messages = self.channel.receive_all_nowait()  # those that woke it
+        messages = self.channel.receive_all_nowait()  # those that woke the actor
         try:
             while True:
                 if messages:
@@ -108,16 +108,16 @@ class Actor:
                     await self.on_batch(messages)
                 if self.deadline != math.inf and self.deadline <= trio.current_time():
                     await self.on_deadline()
-                    alarm = math.inf  # it has been used up, even if the next deadline is the same
+                    alarm = math.inf  # the alarm was used, even if the next deadline is the same
                 if self.deadline != alarm:
                     alarm = self.deadline
                     alarms.set(self, alarm)
-                self._handling = messages = ()  # let go of what has been handled
-                # No checkpoint from here to the end: a message told in between would be lost.
+                self._handling = messages = ()  # free the handled messages
+                # No checkpoint from here to the end: a message sent in between would be lost.
                 channel = self.channel
                 if channel.has_news:
                     await trio.lowlevel.checkpoint()
-                elif self.has_work():  # as `receive_all`, without a coroutine more: there may be very many
+                elif self.has_work():  # `receive_all` without its coroutine: there can be very many actors
                     await trio.lowlevel.wait_task_rescheduled(channel.park())
                 else:
                     if alarm != math.inf:
@@ -134,10 +134,10 @@ class Actor:
 
     def _log(self, error: BaseException) -> None:
         if isinstance(error, self.fails_with):
-            logger.critical("the engine stops: %s", error)
+            logger.critical("engine stops: %s", error)
         elif isinstance(error, Exception):
             logger.critical(
-                "%s %r crashed, which stops the engine; it was handling %s",
+                "actor %s %r crashed while handling %s; engine stops",
                 self.kind,
                 self.name,
                 [describe(message) for message in self._handling],
@@ -146,13 +146,13 @@ class Actor:
 
 
 def describe(message: object) -> str:
-    """A message's type and the id of the run it is about, for logs; never its contents."""
+    """A message's type and the id of its run, for logs; never its contents."""
     run = getattr(message, "run", None)
     return f"{type(message).__name__}({run})" if isinstance(run, str) else type(message).__name__
 
 
 class Directory:
-    """Which actors are awake, and how to wake the others: the delivery within one process."""
+    """The actors that are awake, and how to start the others: the delivery within one process."""
 
     def __init__(self, start: Callable[[Actor], None]) -> None:
         self._start = start
@@ -161,7 +161,7 @@ class Directory:
         self._expecting_none: tuple[Kind, trio.Event] | None = None
 
     def makes(self, kind: Kind, maker: Callable[[str], Actor | None]) -> None:
-        """Say how an actor of a kind is made from its name; `None` where there is nothing to wake."""
+        """Set the function that creates an actor of a kind from its name; `None` if there is none."""
         self._makers[kind] = maker
 
     def tell(self, kind: Kind, name: str, message: object) -> bool:
@@ -177,12 +177,12 @@ class Directory:
         return True
 
     def add(self, actor: Actor) -> None:
-        """Take an actor in and start it."""
+        """Add an actor and start it."""
         self._awake[actor.kind][actor.name] = actor
         self._start(actor)
 
     def remove(self, actor: Actor) -> None:
-        """Forget an actor that has ended."""
+        """Remove an actor that has ended."""
         del self._awake[actor.kind][actor.name]
         if self._expecting_none is not None and not self._awake[self._expecting_none[0]]:
             self._expecting_none[1].set()
@@ -198,7 +198,7 @@ class Directory:
         return self._awake[kind].keys()
 
     def reports(self) -> list[dict[str, Any]]:
-        """What every awake actor is doing."""
+        """The reports of all actors that are awake."""
         return [
             report
             for actors in self._awake.values()

@@ -1,7 +1,7 @@
-"""The engine's one timer: it wakes actors at the time each has asked for.
+"""The engine's timer: it wakes each actor at the time that the actor has set.
 
-A run has half a dozen deadlines, nearly all of which never come. Kept in one heap, setting and dropping one
-costs next to nothing, and trio itself sees a single deadline.
+A run can have several deadlines, nearly all of which are never reached. In one heap, setting and removing a
+deadline costs very little, and trio has only one deadline to manage.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ _SLACK = 64
 
 
 class Alarms:
-    """When to wake which actor. `run` it in a task of its own."""
+    """When to wake which actor. Call `run` in a separate task."""
 
     def __init__(self) -> None:
-        self._numbers_of: dict[Actor, int] = {}  # of the alarms that are wanted
-        self._wanted: dict[int, Actor] = {}
-        # The heap also holds some that are wanted no longer; by number, so that it keeps no actor alive.
+        self._numbers_of: dict[Actor, int] = {}  # the number of each actor's alarm
+        self._active: dict[int, Actor] = {}
+        # The heap includes outdated alarms; it contains numbers, so that it keeps no actor alive.
         self._heap: list[tuple[float, int]] = []
-        self._numbers = count()  # equal times go in the order they were set
+        self._numbers = count()  # alarms for the same time keep the order in which they were set
         self._sleep = trio.CancelScope()
 
     def set(self, actor: Actor, at: float) -> None:
-        """Wake an actor at this time, in trio's time, and no other; `math.inf` for never."""
+        """Set an actor's only alarm, in trio's time; `math.inf` removes it."""
         before = self._numbers_of.pop(actor, None)
         if before is not None:
-            del self._wanted[before]
+            del self._active[before]
         if at != math.inf:
             number = self._numbers_of[actor] = next(self._numbers)
-            self._wanted[number] = actor
+            self._active[number] = actor
             heappush(self._heap, (at, number))
-            if len(self._heap) > 2 * len(self._wanted) + _SLACK:
-                self._heap = [entry for entry in self._heap if entry[1] in self._wanted]
+            if len(self._heap) > 2 * len(self._active) + _SLACK:
+                self._heap = [entry for entry in self._heap if entry[1] in self._active]
                 heapify(self._heap)
             if at < self._sleep.deadline:
                 self._sleep.deadline = at
@@ -56,7 +56,7 @@ class Alarms:
     def _wake_due(self) -> None:
         now = trio.current_time()
         while self._heap and self._heap[0][0] <= now:
-            actor = self._wanted.pop(heappop(self._heap)[1], None)
+            actor = self._active.pop(heappop(self._heap)[1], None)
             if actor is not None:
                 del self._numbers_of[actor]
                 actor.channel.wake()

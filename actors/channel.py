@@ -1,6 +1,6 @@
-"""What tasks hand each other: a channel for many messages, and a reply for one answer.
+"""Communication between tasks: a channel for many messages, and a reply for one answer.
 
-Actors stand on them, and so do the gateway and its client: nothing else is imported here.
+Used by the actors, the gateway and its client, so this module imports nothing else of the package.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ import trio
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    import typing_extensions  # type checkers have it, and at run time it isn't needed
+    import typing_extensions  # type checkers include it; not needed at run time
 
     Result_co = typing_extensions.TypeVar("Result_co", covariant=True, default=Any)
 else:
     Result_co = TypeVar("Result_co", covariant=True)
-"""What the run of a ticket returns; anything, where nobody says."""
+"""The result type of a ticket's run; `Any` by default."""
 
 
 class ChannelStatistics(msgspec.Struct, frozen=True, gc=False):
-    """The two of trio's `MemoryChannelStatistics` that can differ here."""
+    """The two fields of trio's `MemoryChannelStatistics` that can vary here."""
 
     current_buffer_used: int
-    """How many messages wait."""
+    """The number of waiting messages."""
     tasks_waiting_receive: int
-    """Whether the receiver waits for one: 1, else 0."""
+    """1 if the receiver waits for a message, else 0."""
 
 
 class Channel:
-    """Messages for one receiver, in the order they were sent. Unbounded: what comes in is bounded where it
-    comes in.
+    """Messages for one receiver, in the order they were sent. Unbounded: the engine's inputs are limited
+    where they enter it.
 
-    It is a list and at most one parked task rather than trio's memory channel, whose words it speaks. There
-    may be very many actors, and each takes everything that waits in one step: so an empty channel needs a
-    fifteenth of the memory, and ten messages a seventh of the time. The table is in
-    `docs/understanding/architecture.md`. No actor needs bounds, several receivers
-    or closing, which trio's channels have.
+    It is a list and at most one parked task instead of trio's memory channel, but has the same method names.
+    There can be very many actors, and each takes all waiting messages in one step. So an empty channel needs
+    1/15 of the memory, and ten messages 1/7 of the time; `docs/understanding/architecture.md` has the
+    measurements. Actors do not need the other features of trio's channels: bounds, several receivers,
+    closing.
     """
 
     __slots__ = ("_messages", "_receiver", "_woken")
 
     def __init__(self) -> None:
-        self._messages: list[Any] | None = None  # most are empty most of the time
+        self._messages: list[Any] | None = None  # `None` if empty, as most are
         self._woken = False
         self._receiver: trio.lowlevel.Task | None = None
 
     def send_nowait(self, message: object) -> None:
-        """Add a message and wake the receiver. Never waits, and there is always room."""
+        """Add a message and wake the receiver. Never waits and never fails."""
         if self._messages is None:
             self._messages = [message]
         else:
@@ -61,7 +61,7 @@ class Channel:
             self._receiver = None
 
     def wake(self) -> None:
-        """Wake the receiver without a message: `receive_all` returns, though it may have none to return."""
+        """Wake the receiver without a message: `receive_all` can then return none."""
         self._woken = True
         if self._receiver is not None:
             trio.lowlevel.reschedule(self._receiver)
@@ -76,7 +76,7 @@ class Channel:
         return self._messages.pop(0)
 
     async def receive_all(self) -> Sequence[Any]:
-        """Wait for messages and take them all; there are none if the receiver was woken without one."""
+        """Wait for messages and take them all; returns none if the receiver was woken without a message."""
         if self.has_news:
             await trio.lowlevel.checkpoint()
         else:
@@ -84,25 +84,26 @@ class Channel:
         return self.receive_all_nowait()
 
     def receive_all_nowait(self) -> Sequence[Any]:
-        """Take all messages that are there, without waiting. Unlike trio's `receive_nowait`, it answers
-        "none" without an error."""
+        """Take all messages without waiting. In contrast to trio's `receive_nowait`, it can return none."""
         self._woken = False
         taken, self._messages = self._messages, None
         return taken or ()
 
     def statistics(self) -> ChannelStatistics:
-        """How many messages wait, and whether the receiver waits for one."""
+        """The number of waiting messages, and whether the receiver waits for one."""
         used = 0 if self._messages is None else len(self._messages)
         return ChannelStatistics(used, 0 if self._receiver is None else 1)
 
     @property
     def has_news(self) -> bool:
-        """Whether `receive_all` would return at once."""
+        """Whether `receive_all` would return immediately."""
         return self._woken or bool(self._messages)
 
     def park(self) -> Callable[[object], trio.lowlevel.Abort]:
-        """Make this task the receiver that news wakes; returns how its wait is aborted. For who calls trio's
-        `wait_task_rescheduled` itself, which spares a coroutine."""
+        """Register this task as the receiver; returns the abort function for trio's `wait_task_rescheduled`.
+
+        For callers that call `wait_task_rescheduled` directly, which saves a coroutine.
+        """
         self._receiver = trio.lowlevel.current_task()
         return self._leave
 
@@ -112,7 +113,7 @@ class Channel:
 
 
 class Reply(Generic[T]):
-    """A one-shot reply. The first `set` or `fail` decides; any number of tasks may `get` it."""
+    """A one-shot reply. The first `set` or `fail` counts; any number of tasks can `get` it."""
 
     __slots__ = ("_error", "_first", "_others", "_value", "done")
 
@@ -120,7 +121,7 @@ class Reply(Generic[T]):
         self.done = False
         self._value: T | None = None
         self._error: Exception | None = None
-        self._first: trio.lowlevel.Task | None = None  # who waits: one or none, nearly always
+        self._first: trio.lowlevel.Task | None = None  # the waiting task; nearly always at most one
         self._others: list[trio.lowlevel.Task] | None = None
 
     def set(self, value: T) -> None:
@@ -150,7 +151,7 @@ class Reply(Generic[T]):
             await trio.lowlevel.wait_task_rescheduled(partial(_leave, self._others, task))
         if self._error is not None:
             raise self._error
-        return self._value  # type: ignore[return-value]  # `done` without an error: the value was set
+        return self._value  # type: ignore[return-value]  # `done` without an error: the value is set
 
     def _finish(self) -> None:
         self.done = True
@@ -173,7 +174,7 @@ def _leave(others: list[trio.lowlevel.Task], task: trio.lowlevel.Task, _: object
 
 
 class Countdown(Reply[Any]):
-    """Answers other replies with `True` when it has itself been set `count` times."""
+    """Sets other replies to `True` when it has been set `count` times."""
 
     __slots__ = ("_left", "_replies")
 

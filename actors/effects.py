@@ -1,6 +1,6 @@
-"""What machines decide: messages to actors, changes for the journal, and helpers to start, in order.
+"""Effects: what a machine decides to do, in order: send messages, commit changes, start helper tasks.
 
-A machine appends its effects while it decides; the actor around it carries them out afterwards.
+A machine appends effects while it decides; the actor around it carries them out afterwards.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _Effect = tuple[Kind | Literal["helper", "body"], str, Any]
 
 
 class Effects(msgspec.Struct, gc=False):
-    """See the module's text. Between turns there is nothing in it that the garbage collector could find."""
+    """See the module's docstring. Empty between turns, so the garbage collector need not track it."""
 
     _decided: list[_Effect] | None = None
 
     def tell(self, kind: Kind, name: str, message: object) -> None:
-        """Tell an actor a message."""
+        """Send an actor a message."""
         self._add((kind, name, message))
 
     def commit(self, change: Change) -> None:
-        """Have the journal decide and commit a change."""
+        """Send the journal a change."""
         self._add(("journal", "", change))
 
     def answer(
@@ -45,11 +45,11 @@ class Effects(msgspec.Struct, gc=False):
         error: GreenroomError | None = None,
         about: Submission | None = None,
     ) -> None:
-        """Answer once everything before is committed."""
+        """Answer a reply when everything before is committed; see `Answer`."""
         self._add(("journal", "", Answer(reply, value, error, about)))
 
     def help(self, call: Callable[[], Awaitable[object]]) -> None:
-        """Start a task beside the actors."""
+        """Start a helper task."""
         self._add(("helper", "", call))
 
     def start_body(self, execution: Execution) -> None:
@@ -59,7 +59,7 @@ class Effects(msgspec.Struct, gc=False):
     def carry_out(
         self, delivery: Delivery, spawn: Spawn, start_body: Callable[[Execution], None] | None = None
     ) -> None:
-        """Do all of it, in order. Called by the actor, never by the machine."""
+        """Carry out all effects, in order. Called by the actor, never by the machine."""
         decided, self._decided = self._decided or (), None
         for kind, name, what in decided:
             if kind == "helper":
@@ -71,7 +71,7 @@ class Effects(msgspec.Struct, gc=False):
                 _not_delivered(what)
 
     def take(self) -> list[_Effect]:
-        """What has been decided since the last time; for tests of machines."""
+        """Take the effects since the last call; for tests of machines."""
         decided, self._decided = self._decided or [], None
         return decided
 
@@ -83,10 +83,10 @@ class Effects(msgspec.Struct, gc=False):
 
 
 def _not_delivered(message: object) -> None:
-    """The run has ended, or it goes on at the engine's next start."""
+    """There is no actor: the run has ended, or it continues at the engine's next start."""
     if isinstance(message, Inject):
         message.reply.fail(
-            NoActiveRun(f"run {message.target} takes no messages now: the engine is shutting down")
+            NoActiveRun(f"run {message.target} accepts no messages now: engine is shutting down")
         )
     elif isinstance(message, Cancel | AnswerInterrupt | SendSignal):
         message.reply.set(None)

@@ -1,4 +1,4 @@
-"""The registry of jobs: functions that runs execute, with what their author declared about them."""
+"""The registry of jobs: the functions that runs execute, with the options that their author declared."""
 
 from __future__ import annotations
 
@@ -34,42 +34,44 @@ Backoff = float | Callable[[int], float]
 
 
 def exponential(attempt: int) -> float:
-    """Seconds to wait after a failed attempt: 1, 2, 4, … up to a minute."""
+    """The default backoff, in seconds: 1, 2, 4, … and at most 60."""
     return min(60.0, 2.0 ** min(attempt - 1, 6))
 
 
 class Prepared(msgspec.Struct):
-    """A submission that a special job has looked at: its parameters as they are kept, and what is committed
-    with its creation."""
+    """A submission as a special job has prepared it: the parameters to store, and the memos to commit with
+    the creation of the run."""
 
     params: Any
     memos: tuple[Memo, ...]
 
 
 Ask = Callable[[Any, Any], Awaitable[Any]]
-"""Tells an actor a message, and waits for its reply. Raises `Unavailable` once the engine has stopped."""
+"""Sends an actor a message and waits for its reply. Raises `Unavailable` once the engine has stopped."""
 
 
 class Special(Protocol):
-    """What a job of the engine's own, a flow's, does beyond executing. Its runs take signals, and may be
-    submitted without a handle: each then gets one of its own."""
+    """The additional functions of the engine's own job, which executes flows.
+
+    Its runs accept signals, and can be submitted without a handle: each then gets a new handle.
+    """
 
     async def prepare(self, run: str, params: Any, ask: Ask) -> Prepared:
-        """Look at a submission, or refuse it. Actors are asked by `ask`, which ends with the engine."""
+        """Check and prepare a submission, or raise. `ask` sends requests to actors."""
 
     async def ends_waiting(
         self, submission: Submission, status: Status
     ) -> tuple[tuple[Event, ...], tuple[Memo, ...]]:
-        """What is to be committed with the end of a run that waits without a body."""
+        """The events and memos to commit with the end of a run that waits without a body."""
 
 
 @attrs.frozen(eq=False)
 class Job:
-    """A job as it was registered. Durations are in seconds; `math.inf` means no limit."""
+    """A registered job. Durations are in seconds; `math.inf` means no limit."""
 
     name: str
     function: Callable[..., Any]
-    params_type: Any  # `None` when the function takes no parameters
+    params_type: Any  # `None` if the function takes no parameters
     in_thread: bool
     loop: Literal["trio", "asyncio"]
     lane: str
@@ -82,24 +84,24 @@ class Job:
     grace: float
     cancel: Literal["immediate", "cooperative"]
     accepts: Literal["interactive", "streaming"]
-    registered: bool = True  # false for one that only a stored run remembers
-    special: Special | None = None  # for a job of the engine's own
-    declared: AnyJob | None = None  # what the decorator has returned
+    registered: bool = True  # false if only a stored run refers to it
+    special: Special | None = None  # for the engine's own job
+    declared: AnyJob | None = None  # what the decorator returned
 
     def check(self, params: Any) -> None:
-        """Raise `Invalid`, with all mistakes at once, if the parameters don't fit."""
+        """Raise `Invalid` with all errors if the parameters do not fit the job."""
         mistakes = check_params(params, self.params_type)
         if mistakes:
             raise Invalid(f"parameters of job {shown(self.name)}: " + "; ".join(mistakes), errors=mistakes)
 
     def delay(self, attempt: int) -> float:
-        """How long to wait after this attempt has failed. What a function gives is checked like a number."""
+        """Seconds to wait after this attempt has failed. The result of a backoff function is checked, too."""
         seconds = self.backoff(attempt) if callable(self.backoff) else self.backoff
         return check_seconds("backoff", seconds, 0)
 
 
 class Register(Protocol):
-    """Registers a function as a job; what it returns stands for the job, and has its types."""
+    """Registers a function as a job; the returned object represents the job and has its types."""
 
     @overload
     def __call__(
@@ -121,7 +123,7 @@ class Register(Protocol):
 
 
 class RegisterForAsyncio(Protocol):
-    """The same for functions that are awaited in an asyncio loop."""
+    """The same for functions that an asyncio loop executes."""
 
     @overload
     def __call__(
@@ -135,10 +137,9 @@ class RegisterForAsyncio(Protocol):
 
 
 class JobKeywords(TypedDict, total=False):
-    """What `Jobs.job` takes beside the name and the loop, for type checkers.
+    """The options of `Jobs.job` except the name and the loop, for type checkers.
 
-    A function that passes options on takes these, too: from options of any type, a type checker can't tell
-    which loop is meant.
+    Use it to annotate a function that forwards options: otherwise a type checker can't select the overload.
     """
 
     lane: str
@@ -154,7 +155,7 @@ class JobKeywords(TypedDict, total=False):
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A function that nodes of flows call: with the node's input and, if it takes two, its parameters."""
+    """A function that nodes of flows call, with the node's input and optionally the node's parameters."""
 
     name: str
     function: Callable[..., Any]
@@ -163,7 +164,7 @@ class Function(msgspec.Struct, frozen=True):
 
 
 class Jobs:
-    """All jobs that an engine can run, and the functions that nodes of flows may call."""
+    """The jobs that an engine can execute, and the functions that nodes of flows can call."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
@@ -215,15 +216,14 @@ class Jobs:
         accepts: Literal["interactive", "streaming"] = "interactive",
         loop: Literal["trio", "asyncio"] = "trio",
     ) -> Any:
-        """Register the function below as a job, under its own name unless another is given.
+        """Register the decorated function as a job, by default under the function's name.
 
-        It is called with a `Run` and, if it has a second parameter, with the run's parameters as an instance
-        of that parameter's annotation. A plain `def` runs in a thread and gets a `BlockingRun`. With
-        `loop="asyncio"` the function is awaited in an asyncio loop and gets a `greenroom.aio.Run`. What
-        stands for the function from here on can be called like it, and be submitted in place of the job's
-        name.
+        The function is called with a `Run` and, if it has a second parameter, with the run's parameters,
+        converted to that parameter's annotation. A plain `def` runs in a thread and gets a `BlockingRun`.
+        With `loop="asyncio"` the function is awaited in an asyncio loop and gets a `greenroom.aio.Run`. The
+        decorated function can still be called, and can be submitted in place of the job's name.
         """
-        if callable(name):  # `@jobs.job` without parentheses; the caller's types are found below
+        if callable(name):  # `@jobs.job` without parentheses
             bare, name = name, None
         else:
             bare = None
@@ -233,23 +233,23 @@ class Jobs:
 
         def register(function: Callable[..., Any]) -> AnyJob:
             if isinstance(function, JobFunction):
-                function = function.function  # it is registered under another name, too
-            name = check_name("job", _own_name(function) if given is None else given)
+                function = function.function  # already a job: register it under a second name
+            name = check_name("job", _defined_name(function) if given is None else given)
             if name == FLOW:
-                raise Invalid(f"job {name!r} is the engine's own, which walks flows: give yours another name")
+                raise Invalid(f"job name {name!r} is reserved for flows: choose another name")
             if name in self._jobs:
-                raise Invalid(f"job {name!r} is registered already: give one of the two another name")
+                raise Invalid(f"job {name!r} already exists: choose another name")
             if max_attempts < 1:
-                raise Invalid(f"job {name!r}: max_attempts must be at least 1, not {max_attempts!r}")
+                raise Invalid(f"job {name!r}: max_attempts must be at least 1 (got {max_attempts!r})")
             if cancel not in ("immediate", "cooperative"):
-                raise Invalid(f"job {name!r}: cancel must be 'immediate' or 'cooperative', not {cancel!r}")
+                raise Invalid(f"job {name!r}: cancel must be 'immediate' or 'cooperative' (got {cancel!r})")
             if accepts not in ("interactive", "streaming"):
-                raise Invalid(f"job {name!r}: accepts must be 'interactive' or 'streaming', not {accepts!r}")
+                raise Invalid(f"job {name!r}: accepts must be 'interactive' or 'streaming' (got {accepts!r})")
             if loop not in ("trio", "asyncio"):
-                raise Invalid(f"job {name!r}: loop must be 'trio' or 'asyncio', not {loop!r}")
+                raise Invalid(f"job {name!r}: loop must be 'trio' or 'asyncio' (got {loop!r})")
             if loop == "asyncio" and not _is_async(function):
                 raise Invalid(
-                    f"job {name!r}: loop='asyncio' needs an async def; without it, a def runs in a thread"
+                    f"job {name!r}: loop='asyncio' requires an async def; for a plain def, omit loop"
                 )
             if not callable(backoff):
                 check_seconds("backoff", backoff, 0)
@@ -278,50 +278,52 @@ class Jobs:
         return register if bare is None else register(bare)
 
     def function(self, name: str) -> Callable[[F], F]:
-        """Register the function below for nodes of flows (`kind: local`, `func: name`).
+        """Register the decorated function for nodes of flows (`kind: local`, `func: name`).
 
-        It is called with the node's input and, if it has a second parameter, with the node's parameters. A
-        plain `def` runs in a thread.
+        The function is called with the node's input and, if it has a second parameter, with the node's
+        parameters. A plain `def` runs in a thread.
         """
 
         def register(function: F) -> F:
             called = function.function if isinstance(function, JobFunction) else function
             check_name("function", name)
             if name in self._functions:
-                raise Invalid(f"function {name!r} is registered already: give one of the two another name")
+                raise Invalid(f"function {name!r} already exists: choose another name")
             count = len(inspect.signature(called).parameters)
             if count not in (1, 2):
-                raise Invalid(f"function {name!r} must take the input, and the parameters if it wants them")
+                raise Invalid(f"function {name!r} must take 1 or 2 parameters (got {count})")
             self._functions[name] = Function(name, called, count == 2, not _is_async(called))
             return function
 
         return register
 
     def find_function(self, name: str) -> Function | None:
-        """The function of this name."""
+        """The function with this name, if any."""
         return self._functions.get(name)
 
     def takes_in(self, job: Job) -> Job:
-        """A job of the engine's own is to stand beside these; returns it as it is to be executed."""
+        """Called with the engine's own job when an engine opens; returns the job to execute."""
         return job
 
     def get(self, name: object) -> Job:
-        """The job of this name; `Invalid` if there is none."""
+        """The job with this name; raises `Invalid` if there is none."""
         job = self._jobs.get(name) if isinstance(name, str) else None
         if job is None:
             known = ", ".join(sorted(self._jobs)) or "none"
-            raise Invalid(f"no job is named {shown(name)}; registered are: {known}", value=shown(name))
+            raise Invalid(f"job {shown(name)} not found; registered jobs: {known}", value=shown(name))
         return job
 
     def name_of(self, job: str | AnyJob) -> str:
-        """The name of a job of these that is given by its name or its function; `Invalid` for a function that
-        is registered elsewhere, or nowhere."""
+        """The name of a job, which is given by its name or its function.
+
+        Raises `Invalid` for a function that is not registered here.
+        """
         name = job_name(job)
         if isinstance(job, JobFunction) and not self._declares(job):
             function = function_name(job.function)
             raise Invalid(
-                f"function {function} is registered as job {shown(name)} of other Jobs than this engine's: "
-                "register it with this engine's, or open the engine with those",
+                f"function {function} is job {shown(name)} of other Jobs than this engine's: register it "
+                "with this engine's Jobs, or open the engine with the other Jobs",
                 value=function,
             )
         return name
@@ -331,16 +333,16 @@ class Jobs:
         return found is not None and found.declared is job
 
     def recall(self, name: str) -> Job:
-        """The job of a stored run; a stand-in, which can't be executed, if nobody registers it any more."""
+        """The job of a stored run; a placeholder, which can't be executed, if it is no longer registered."""
         job = self._jobs.get(name)
-        return job if job is not None else _stand_in(name)
+        return job if job is not None else _placeholder(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._jobs
 
 
 class EngineJobs(Jobs):
-    """The jobs that an engine was given, those that are registered later too, and one of its own."""
+    """The jobs that were passed to an engine, including those registered later, and the engine's own job."""
 
     def __init__(self, given: Jobs, own: Job) -> None:
         super().__init__()
@@ -364,11 +366,11 @@ class EngineJobs(Jobs):
 
 
 def unknown_job(name: str) -> str:
-    """Why a stored run can't go on."""
-    return f"no job is named {shown(name)} any more"
+    """The error of a stored run whose job is no longer registered."""
+    return f"job {shown(name)} is no longer registered"
 
 
-def _stand_in(name: str) -> Job:
+def _placeholder(name: str) -> Job:
     return Job(
         name=name,
         function=lambda run: None,
@@ -391,35 +393,36 @@ def _stand_in(name: str) -> Job:
 
 def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004  # an object whose call is `async def` is a job, too
+        getattr(function, "__call__", None)  # noqa: B004  # for objects with an async `__call__`
     )
 
 
 def _params_type(name: str, function: Callable[..., Any], names: dict[str, Any]) -> Any:
-    """The annotation of the second parameter: `None` without one, `dict` if it isn't annotated."""
+    """The annotation of the second parameter; `None` without a second parameter, `dict` if not annotated."""
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or len(parameters) > 2:
-        raise Invalid(f"job {name!r}: its function takes the run and at most one object of parameters")
+        raise Invalid(
+            f"job {name!r}: its function must take run and at most one more parameter (got {len(parameters)})"
+        )
     if len(parameters) == 1:
         return None
     hints = typing.get_type_hints(function, localns=names, include_extras=True)
     return hints.get(parameters[1].name, dict)
 
 
-def _own_name(function: Callable[..., Any]) -> str:
-    """The name that a function was defined with."""
+def _defined_name(function: Callable[..., Any]) -> str:
+    """The name in a function's definition."""
     name = getattr(function, "__name__", "<lambda>")
     if name == "<lambda>":
-        raise Invalid(f'{function_name(function)} has no name of its own: name the job, @jobs.job("…")')
+        raise Invalid(f'{function_name(function)} has no name: pass a job name, as in @jobs.job("…")')
     return str(name)
 
 
 def _result_type(function: Callable[..., Any], names: dict[str, Any]) -> Any:
-    """What results can be converted to: the return annotation; `None` without one, or one that can't be
-    read."""
+    """The type for results: the return annotation; `None` without a usable one."""
     try:
         kind = typing.get_type_hints(function, localns=names, include_extras=True).get("return")
-    except Exception:  # it names what is imported for type checkers only, say
+    except Exception:  # for example, a name imported only for type checkers
         return None
     if kind in (None, type(None), Any) or not convertible(kind):
         return None

@@ -1,10 +1,11 @@
-"""What the actors say to each other. Each message says who sends it, and what is true when it arrives.
+"""The messages between actors: who sends each, and what is true when it arrives.
 
-The journal's messages stand in `journalmessages.py`, those of a body to its run in `run/body_messages.py`:
-nobody else speaks them. A `reply` is answered exactly once, and never before the state it names is committed.
+The journal's messages are in `journal/messages.py`, those of a body to its run in `run/body_messages.py`. A
+`reply` is answered exactly once, and never before the state in the answer is committed.
 
-Messages of plain values are not tracked by the garbage collector (`gc=False`): they live for one hop. Those
-with a reply or a submission may come to stand in a cycle, through an error's traceback or a job's closure.
+The garbage collector does not track messages of plain values (`gc=False`), which live only until they are
+handled. It tracks messages with a reply or a submission, which can be part of a cycle through an error's
+traceback or a job's closure.
 """
 
 from __future__ import annotations
@@ -23,53 +24,55 @@ from .jobs import Job
 
 
 class Phase(Enum):
-    """Where a pending run waits, or has waited, for its start."""
+    """Where a pending run waits, or waited, for its start."""
 
-    WAITING = "it waits in its handle"
-    QUEUED = "it has entered its lane"
+    WAITING = "waiting in its handle"
+    QUEUED = "queued in its lane"
 
 
 class Submission(msgspec.Struct):
-    """A run as it was submitted. It goes from the caller through supervisor and handle to lane and run."""
+    """A submitted run. The supervisor keeps it while the run is pending, and the run's actor uses it, too."""
 
     id: str
     job: Job
     handle: str
     lane: str
     kind: str
-    params: Any  # `None` until the handle has put its draft here, if none were given
+    params: Any  # if `None`, admission replaces it with the handle's draft
     terms: Terms
     by: str
     created_at: float  # trio's time
     on_wait: OnWait | None
     ended: Reply[RunRecord | None]
-    place: int | None = None  # set by the supervisor when it lets the run into its lane
-    memos: tuple[Memo, ...] = ()  # what is committed together with its creation
-    stored: StoredRun | None = None  # what the store held of it, if it goes on after a restart
-    begun: bool = False  # set by the supervisor when it gives the run a slot for the first time
-    next_attempt: int = 1  # the attempt that the next slot is for, as the run has told the supervisor
-    body_waits: bool = False  # whether the next slot is for a body that the run has
-    committed: bool = False  # set by the journal the moment that its creation is committed
-    over: bool = False  # set by the journal the moment that the run's end is committed
-    refused: bool = False  # set by the journal if the run could not be stored; it is `over` then, too
+    place: int | None = None  # set by the supervisor when the run enters its lane
+    memos: tuple[Memo, ...] = ()  # committed together with its creation
+    stored: StoredRun | None = None  # the stored state, after a restart
+    begun: bool = False  # set by the supervisor when the run is first granted a slot
+    next_attempt: int = 1  # the attempt that the next slot is for; from the run's `Enter`
+    body_waits: bool = False  # whether the next slot is for the run's existing body
+    committed: bool = False  # set by the journal when its creation is committed
+    over: bool = False  # set by the journal when the run's end is committed
+    refused: bool = False  # set by the journal, with `over`, if the run could not be stored
     phase: Phase = Phase.WAITING  # set by the supervisor
-    shared: Reply[RunRecord | None] | None = None  # what its end answers to all callers who have joined it
-    cleared: bool = False  # set by the supervisor: it has not begun, and is being cancelled
+    shared: Reply[RunRecord | None] | None = None  # answered at its end, for all callers who joined it
+    cleared: bool = False  # set by the supervisor: cancelled before it began
 
     def about(self) -> dict[str, Any]:
-        """What every event of the run begins with; number and time come when it is committed."""
+        """The fields that every event of the run has; seq and time are set with the commit."""
         return {"seq": 0, "at": 0, "run": self.id, "handle": self.handle, "lane": self.lane}
 
     @property
     def privileged(self) -> bool:
-        """Whether the run may execute while the engine drains: without it, something that has begun could
-        not finish."""
+        """Whether the run can start while the engine drains, so that runs that have begun can finish."""
         return self.begun or bool(self.terms.ancestors)
 
 
 class Accepted(msgspec.Struct):
-    """The answer to a submission: the run, and whether it was there before. `ended` is what its end answers
-    instead of the submission's own reply: the same for all callers who join it, so that none costs more."""
+    """The answer to a submission: the run, and whether the submission joined an earlier one.
+
+    `ended`, if set, is answered at the run's end instead of the submission's own reply. All callers who join
+    a run share it.
+    """
 
     run: str
     joined: bool
@@ -80,7 +83,7 @@ class Accepted(msgspec.Struct):
 
 
 class Submit(msgspec.Struct):
-    """Take a run. The supervisor passes it on to the handle."""
+    """Submit a run. Answered when the run is created, or with the run that it joins."""
 
     submission: Submission
     on_conflict: OnConflict
@@ -88,15 +91,16 @@ class Submit(msgspec.Struct):
 
 
 class FindRequest(msgspec.Struct):
-    """Which run a request id has made: answered with its id, the fingerprint of what was submitted, and the
-    run's parent if it is a pending child; `None` if the request id is free."""
+    """Find the run of a request id. Answered with its id, the fingerprint of its submission, and its parent
+    if it is a pending child; or with `None` if the request id is free."""
 
     request_id: str
     reply: Reply[tuple[str, str | None, str | None] | None]
 
 
 class Cancel(msgspec.Struct):
-    """Cancel a run; passed on to it. Answered with the run as it then is, or `None` if it isn't pending."""
+    """Cancel a run; forwarded to the run. Answered when the run is `cancelling` or cancelled, with its
+    record; or with `None` if it is not pending."""
 
     run: str
     by: str
@@ -106,13 +110,16 @@ class Cancel(msgspec.Struct):
 
 
 def cancel_replaced(run: str, by: str) -> Cancel:
-    """Another run came to replace this one. Nobody waits for the reply: post-processing refuses a cancel, and
-    is waited for instead."""
+    """The message that cancels a run because another run replaces it.
+
+    No one waits for the reply: a run in post-processing refuses the cancel, and its end is awaited instead.
+    """
     return Cancel(run, by, "replaced", "keep", Reply())
 
 
 class Inject(msgspec.Struct):
-    """A message for the body of a run, or of a handle's admitted run; passed on to handle and run."""
+    """Send a message to the body of a run, or of a handle's admitted run; forwarded to the run. Answered with
+    `accepted` when the message is committed."""
 
     target: str
     message: Any
@@ -121,8 +128,8 @@ class Inject(msgspec.Struct):
 
 
 class SendSignal(msgspec.Struct):
-    """A value for what a flow's run shares; passed on to the run. Answered with `True` when it is
-    committed, or `None` if the run isn't pending."""
+    """Set a value in the shared state of a flow's run; forwarded to the run. Answered with `True` when it is
+    committed, or with `None` if the run is not pending."""
 
     run: str
     key: str
@@ -132,7 +139,8 @@ class SendSignal(msgspec.Struct):
 
 
 class AnswerInterrupt(msgspec.Struct):
-    """An answer to an open interrupt; passed on to the run. `None` if the run isn't pending."""
+    """Answer an interrupt; forwarded to the run. Answered with `resolved` when that is committed, with
+    `already_resolved` or `not_found`, or with `None` if the run is not pending."""
 
     run: str
     interrupt: str
@@ -142,7 +150,7 @@ class AnswerInterrupt(msgspec.Struct):
 
 
 class SetParams(msgspec.Struct):
-    """A new draft for a handle; passed on to it."""
+    """Set the draft of a handle. Answered when it is committed."""
 
     handle: str
     params: Any
@@ -151,7 +159,8 @@ class SetParams(msgspec.Struct):
 
 
 class ReleaseHandle(msgspec.Struct):
-    """Free a handle whose ended run left a body behind; passed on to it. Answers whether it was taken so."""
+    """Free a handle that is taken only by the abandoned body of an ended run. Answered with `True` when that
+    is committed, or with `False` if there is no such body."""
 
     handle: str
     by: str
@@ -159,7 +168,7 @@ class ReleaseHandle(msgspec.Struct):
 
 
 class SetConcurrency(msgspec.Struct):
-    """A new limit for a lane, `None` for none of its own."""
+    """Set the limit of a lane; `None` removes it. Answered when it is committed."""
 
     lane: str
     limit: int | None
@@ -168,7 +177,7 @@ class SetConcurrency(msgspec.Struct):
 
 
 class SetMaxConcurrent(msgspec.Struct):
-    """A new global limit."""
+    """Set the global limit. Answered when it is committed."""
 
     limit: int
     by: str
@@ -176,8 +185,8 @@ class SetMaxConcurrent(msgspec.Struct):
 
 
 class Clear(msgspec.Struct):
-    """Cancel what is queued in a lane (and waits in handles for it), or waits in a handle. Answers how
-    many."""
+    """Cancel the runs that are queued in a lane or wait in handles for it, or that wait in a handle. Answered
+    with the number of cancelled runs, when all are cancelled."""
 
     reason: Literal["lane_cleared", "handle_cleared"]
     name: str
@@ -186,26 +195,26 @@ class Clear(msgspec.Struct):
 
 
 class ResetLanes(msgspec.Struct):
-    """Free the slots of everything that executes."""
+    """Free the slots of all executing runs. Answered when that is committed."""
 
     by: str
     reply: Reply[object]
 
 
 class WaitForActive(msgspec.Struct):
-    """Answered when every run that holds a slot now has given it back."""
+    """Wait for the runs that hold a slot now. Answered when all of them have released it."""
 
     reply: Reply[bool]
 
 
 class NotWaiting(msgspec.Struct):
-    """Nobody waits for this reply to a `WaitForActive` any more."""
+    """The caller of `WaitForActive` no longer waits for this reply."""
 
     reply: Reply[bool]
 
 
 class SetDraining(msgspec.Struct):
-    """Refuse new runs and start none, or do so again."""
+    """Refuse new runs and start none, or accept and start them again. Answered when it is committed."""
 
     draining: bool
     by: str
@@ -213,8 +222,8 @@ class SetDraining(msgspec.Struct):
 
 
 class Closing(msgspec.Struct):
-    """The engine is being left: take nothing new, and start only what is privileged; `now`, nothing at all.
-    Answered when every start before is committed, and its run told."""
+    """The engine shuts down: accept no new runs, and start only privileged ones; with `now`, start none.
+    Answered when every earlier start is committed and its run has received it."""
 
     now: bool
     reply: Reply[object]
@@ -224,27 +233,27 @@ class Closing(msgspec.Struct):
 
 
 class NotStored(msgspec.Struct, gc=False):
-    """From the journal: a new run could not be stored, so there is none."""
+    """From the journal: a new run could not be stored, so it does not exist."""
 
     run: str
 
 
 class StoreIsDown(msgspec.Struct, gc=False):
-    """From the journal: nothing can be committed just now, or (`down` false) it can again."""
+    """From the journal: the store is down or, with `down` false, is back."""
 
     down: bool
 
 
 class Forget(msgspec.Struct, gc=False):
-    """From the journal to a run: it could not be stored, so there is none."""
+    """From the journal to a run: it could not be stored, so it does not exist."""
 
 
-# Between supervisor and runs. What the journal tells is committed.
+# Between supervisor and runs. Messages from the journal report committed changes.
 
 
 class Started(msgspec.Struct, gc=False):
-    """From the journal to a run: it has a slot, and is `running`. `resumes`: for the body that it had when it
-    asked for the slot."""
+    """From the journal to a run: it has a slot and is `running`. `resumes`: the slot is for the body that the
+    run had when it requested the slot."""
 
     attempt: int
     generation: int
@@ -252,15 +261,15 @@ class Started(msgspec.Struct, gc=False):
 
 
 class NotStarted(msgspec.Struct, gc=False):
-    """From the journal to the supervisor: the run was not there to start; its slot is free."""
+    """From the journal to the supervisor: the start was refused, so the slot must be released."""
 
     run: str
     generation: int
 
 
 class Enter(msgspec.Struct, gc=False):
-    """From a run that has begun to the supervisor: it wants a slot for this attempt, at the place that it has
-    or, for a retry, at a new one. `live_body`: for the body that it has."""
+    """From a run that has begun to the supervisor: it requests a slot for this attempt, at its place or, for
+    a retry, at a new one. `live_body`: for its existing body."""
 
     run: str
     attempt: int
@@ -269,16 +278,20 @@ class Enter(msgspec.Struct, gc=False):
 
 
 class Leave(msgspec.Struct, gc=False):
-    """From a run to the supervisor: it wants no slot any more, or not now. `live_body`: it has a body."""
+    """From a run to the supervisor: it no longer requests a slot. `live_body`: it has a body."""
 
     run: str
     live_body: bool = False
 
 
 class Left(msgspec.Struct, gc=False):
-    """To the supervisor: the run has given back its slot of that generation, or its place in the queue where
-    that is `None`. `body_waits`: its body lives on. The run itself gives back a slot, together with the
-    change that says so: whoever gets it can then be started by the same commit."""
+    """To the supervisor: the run has released its slot of this generation or, with `None`, has left the
+    queue.
+
+    `body_waits`: its body still executes. The run itself sends this for a slot, before the change that
+    suspends or ends it is committed: the next run can then be started by the same commit. Otherwise the
+    journal sends it.
+    """
 
     run: str
     generation: int | None
@@ -286,55 +299,57 @@ class Left(msgspec.Struct, gc=False):
 
 
 class Ended(msgspec.Struct, gc=False):
-    """A run has ended, and needs neither slot nor place any more. `body_remains`: its abandoned body still
-    executes."""
+    """A run has ended. `body_remains`: its abandoned body still executes."""
 
     run: str
     body_remains: bool
 
 
 class RunsEnded(msgspec.Struct, gc=False):
-    """From the journal to the supervisor: these runs have ended, by one commit."""
+    """From the journal to the supervisor: these runs have ended in one commit."""
 
     runs: list[Ended]
 
 
 class Cancelling(msgspec.Struct, gc=False):
-    """From the journal to the supervisor: the run is being cancelled, so nobody can join it any more."""
+    """From the journal to the supervisor: the run is being cancelled and can no longer be joined."""
 
     run: str
 
 
 class BodyGone(msgspec.Struct, gc=False):
-    """From a run to the supervisor: the abandoned body of an ended run has ended, too."""
+    """From a run to the supervisor: the abandoned body of an ended run has ended."""
 
     run: str
     handle: str
 
 
 class Recover(msgspec.Struct, gc=False):
-    """To a run that had begun, at the start: go on, or end. `children` are the runs that it waited for;
-    `deaths` how many processes have died while it had a body, if it had one when the last one did."""
+    """From the supervisor, at the engine's start, to a run that had begun: continue, or end.
+
+    `children` are its pending child runs. `deaths` is the number of processes that died while it had a body,
+    or 0 if it had none when the last one died.
+    """
 
     children: list[str]
     deaths: int = 0
 
 
 class Recovered(msgspec.Struct, gc=False):
-    """From a run to the supervisor: it has ended, or wants a slot again, or waits for something."""
+    """From a run to the supervisor: its recovery is complete; it has ended, requests a slot, or waits."""
 
 
 class Reject(msgspec.Struct, gc=False):
-    """To a queued run, at the start: it can't be started any more."""
+    """From the supervisor, at the engine's start, to a queued run: it can no longer be started."""
 
     why: str
 
 
 class KeepTime(msgspec.Struct, gc=False):
-    """From the supervisor: the run has a deadline to watch while it is queued."""
+    """From the supervisor to a queued run: it has a deadline, so its actor must be awake."""
 
 
 class Stop(msgspec.Struct, gc=False):
-    """To a run, at the engine's end: first a word to finish, then `now`."""
+    """To a run, at the engine's shutdown: first it has time to finish; with `now`, end its execution."""
 
     now: bool

@@ -196,7 +196,7 @@ class Engine:
 
         asked = await self._entry.look(read)
         if asked is None:
-            raise NoActiveRun(f"{shown(run_or_handle)} is no pending run, nor a handle that has one")
+            raise NoActiveRun(f"{shown(run_or_handle)} is not a pending run or a handle with one")
         return asked.get(key)
 
     async def _answer(self, interrupt_id: str, plain: Any, by: str) -> str:

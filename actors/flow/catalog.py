@@ -196,7 +196,7 @@ class Catalog(Actor):
         )
         change.events += (changed,)
         change.memos += (row,)
-        change.tells += (("catalog", "", Stands(known)),)
+        change.notify += (("catalog", "", Stands(known)),)
         change.reply, change.answer = message.reply, row
         self._journal.tell(change)
 
@@ -205,7 +205,7 @@ class Catalog(Actor):
         self._add_flow(flow)
         self._coming[flow.id] = flow
         made = FlowChanged(seq=0, at=0, by=by, flow=flow.id, name=name)
-        return flow, Change((made,), memos=(flow,), tells=(("catalog", "", Stands(flow)),))
+        return flow, Change((made,), memos=(flow,), notify=(("catalog", "", Stands(flow)),))
 
     def _add_flow(self, flow: FlowRow) -> None:
         self._flows[flow.id] = flow

@@ -158,7 +158,7 @@ class Walk:
 
     async def record_cancelled(self, context: NodeContext[Any], done: Done, branch: str | None) -> None:
         """Have a try committed that is being cancelled, unless it will be made again at the next start."""
-        if self.body.goes_on_later:
+        if self.body.resumes_later:
             return
         self.body.end_is_written = True
         done.status, done.error = "cancelled", None

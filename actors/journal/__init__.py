@@ -1,1 +1,1 @@
-"""The one actor that commits: changes, batches, and the stream of events."""
+"""The actor that commits: changes, batches, and the stream of events."""

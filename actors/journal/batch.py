@@ -1,4 +1,4 @@
-"""A batch while the journal decides it: every compare-and-set, and the numbering of what holds.
+"""A batch of changes: the result of each compare-and-set, and the numbering of the accepted events.
 
 Plain data without messages: the projection is only read, and nothing is committed here.
 """
@@ -18,7 +18,7 @@ from .change import REPORTING, Change, Outcome, ProgressReport
 
 
 class DecidedBatch:
-    """A batch while it is being decided: the projection, and what the batch has changed so far."""
+    """A batch decided against the projection: its events, records, memos, and the outcome of each change."""
 
     def __init__(
         self, projection: Projection, now: float, changes: Sequence[Change | ProgressReport]
@@ -42,7 +42,7 @@ class DecidedBatch:
 
     @property
     def seq(self) -> int:
-        """The last seq once the batch is committed."""
+        """The last seq after the commit of the batch."""
         return self._seq
 
     @property
@@ -54,7 +54,7 @@ class DecidedBatch:
         return Batch(self._projection.seq, self.events, self._writes, self.memos)
 
     def _decide(self, change: Change) -> Outcome:
-        """Compare, and number the events if everything is as expected."""
+        """Compare, and number the events if every comparison succeeds."""
         run = None
         if change.run is not None:
             run = self._fresh.get(change.run) or self._projection.runs.get(change.run)
@@ -67,7 +67,7 @@ class DecidedBatch:
         return Outcome(True, run, self._seq)
 
     def _progress(self, report: ProgressReport) -> None:
-        """The latest that a body said, if it may still say anything."""
+        """Add the latest progress of a body, if its run is still executing this attempt."""
         latest, report.latest = report.latest or report.taken, None
         report.taken = latest
         run = self._fresh.get(report.run) or self._projection.runs.get(report.run)
@@ -104,7 +104,7 @@ class DecidedBatch:
 
     def _add(self, event: Event, change: Change | None) -> RunRecord | None:
         self._seq += 1
-        # Nobody has seen the event yet, so giving it its number and time changes nothing under anyone.
+        # The event is not visible to anyone yet, so its seq and time can be set in place.
         force_setattr(event, "seq", self._seq)
         force_setattr(event, "at", self._now)
         self.events.append(event)

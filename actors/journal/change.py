@@ -1,4 +1,4 @@
-"""A change: what an actor wants committed, and who is to hear of it when it is."""
+"""A change: what an actor requests to commit, and who is notified of the commit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..channel import Reply
 from ..messages import Ended, Submission
 
 REPORTING: frozenset[Status] = frozenset({Status.RUNNING, Status.SUSPENDED, Status.CANCELLING})
-"""A body may report while its run has one of these."""
+"""A body can report while its run has one of these statuses."""
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What became of a change: whether it held, the run as it is now, and the last seq."""
+    """The outcome of a change: whether it was accepted (`held`), the run as it is now, and the last seq."""
 
     held: bool
     run: RunRecord | None
@@ -27,14 +27,16 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct):
-    """Some events about at most one run that hold together or not at all.
+    """From an actor or a body to the journal: events about at most one run, committed all or none.
 
-    `expect`, `attempt` and `generation` (of the run's lane) are compared with what is committed; `None`
-    compares nothing. `tells` are delivered after the commit, before anyone else learns of it, and the
-    supervisor hears of the run that has `ended`. `watch` is
-    answered when the run has ended; `submission` is marked as over when this change ends it, or if it
-    `creates` the run and can't be stored. `answer` is what the reply gets when the change holds; without it
-    the reply gets the `Outcome`.
+    `expect`, `attempt` and `generation` (of the run's lane) are compared with the committed state; `None`
+    compares nothing. If all match, the change is accepted; otherwise it changes nothing.
+
+    After the commit, `notify` are delivered before the change is visible to others, and `ended` is sent to
+    the supervisor. `notify_on_refusal` are delivered if the change was refused. `notify_run` sends the run's
+    actor `Committed` in both cases. `watch` is answered when the run has ended. `submission` is marked as
+    `over` when this change ends it, or if the change `creates` the run and it can't be stored. `reply` is
+    answered with `answer` or, without one and after a refusal, with the `Outcome`.
     """
 
     events: tuple[Event, ...]
@@ -43,8 +45,8 @@ class Change(msgspec.Struct):
     attempt: int | None = None
     generation: int | None = None
     memos: tuple[Memo, ...] = ()
-    tells: tuple[tuple[Kind, str, object], ...] = ()
-    else_tells: tuple[tuple[Kind, str, object], ...] = ()
+    notify: tuple[tuple[Kind, str, object], ...] = ()
+    notify_on_refusal: tuple[tuple[Kind, str, object], ...] = ()
     ended: Ended | None = None
     terms: Terms | None = None
     watch: Reply[RunRecord | None] | None = None
@@ -52,21 +54,22 @@ class Change(msgspec.Struct):
     creates: bool = False
     reply: Reply[Any] | None = None
     answer: object = None
-    tells_run: bool = False
+    notify_run: bool = False
 
 
 class Committed(msgspec.Struct, gc=False):
-    """From the journal to a run's actor: what has become of the change that it waits for."""
+    """From the journal to a run's actor: the outcome of the change that it waits for."""
 
     outcome: Outcome
 
 
 class ProgressReport(msgspec.Struct, gc=False):
-    """How far a body has come. One per run waits at most: `latest` is replaced until the journal takes it."""
+    """From a body to the journal: its progress. At most one per run waits; until the journal takes it, newer
+    values replace `latest`."""
 
     run: str
     handle: str
     lane: str
     attempt: int
     latest: tuple[float | None, float | None, dict[str, Any]] | None = None
-    taken: tuple[float | None, float | None, dict[str, Any]] | None = None  # for deciding once more
+    taken: tuple[float | None, float | None, dict[str, Any]] | None = None  # for a second decision

@@ -1,11 +1,11 @@
-"""Commits batches, one after the other, in a task of its own, and retries while the store is down.
+"""The committer: commits batches one after the other in its own task, and retries while the store is down.
 
-A commit that failed for a passing reason has been tried again by the store itself. If that did not help, the
-store is *down*. First it is found out whether the batch was committed after all. If not, the journal is told,
-which keeps what it can of the batch (`machine.py`) and sends that again. Between two tries there is a
-pause, so that a store that comes back is not overrun.
+The store itself retries a commit after a transient error. If all its attempts fail, the store is *down*. The
+committer first finds out whether the batch was committed nevertheless. If not, it reports that to the
+journal, which keeps what it can of the batch (`machine.py`) and sends that again. There is a pause between
+attempts, so that a recovering store is not overloaded.
 
-The journal sends jobs and hears what became of them as messages; so it never waits.
+The journal sends jobs and receives their results as messages, so it never waits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger("greenroom")
 
 _LONGEST_PAUSE = 5.0
 _SILENT_AFTER = 10.0
-"""Seconds after which a commit that hasn't come back counts as an outage."""
+"""Seconds after which a commit that has not returned counts as an outage."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -35,16 +35,17 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class AwaitStore(msgspec.Struct, frozen=True):
-    """To the committer: the store is down, perhaps because of this error; wait until it can be written, which
-    an empty batch finds out. Answered by `StoreIsBack`, or by `StoreIsGivenUp`."""
+    """To the committer: wait until the store can be written, which it tests by committing an empty batch.
+
+    `error` is set if a read has found that the store is down. Answered by `StoreIsBack` or `StoreIsGivenUp`.
+    """
 
     nothing: Batch
     error: StoreDown | None = None
 
 
 class Check(msgspec.Struct, frozen=True):
-    """To the committer: see that the engine still has its store. Answered by `StoreIsBack`, or by
-    `StoreIsGivenUp`."""
+    """To the committer: check the store and the lease. Answered by `StoreIsBack` or `StoreIsGivenUp`."""
 
     nothing: Batch
 
@@ -54,53 +55,53 @@ class Written(msgspec.Struct, gc=False):
 
 
 class NotWritten(msgspec.Struct, gc=False):
-    """From the committer: the store is down, and has nothing of the batch."""
+    """From the committer: the store is down, and the batch is not committed."""
 
 
 class WentDown(msgspec.Struct, gc=False):
-    """From the committer: the store can't be written."""
+    """From the committer: the store went down."""
 
 
 class StoreIsBack(msgspec.Struct, gc=False):
-    """From the committer: the store can be written. Comes before `Written` when the store was down."""
+    """From the committer: the store can be written. Sent before `Written` if the store was down."""
 
 
 class StoreIsGivenUp(msgspec.Struct, gc=False):
-    """From the committer: the store is down, and not waited for any longer."""
+    """From the committer: the store is down, and the time to wait for it has expired."""
 
 
 class CommitFailed(msgspec.Struct):
-    """From the committer: it can't go on, and so the engine can't."""
+    """From the committer: it has stopped because of this error, and the engine must stop, too."""
 
     error: Exception
 
 
 class Committer:
-    """See the module's text. `tell` tells the journal."""
+    """See the module's docstring. `tell` sends the journal a message."""
 
     def __init__(self, store: Store, tell: Callable[[object], None]) -> None:
-        self.commits = 0  # that have been made
-        self.took = 0.0  # how many seconds the last commit needed
-        self.patience = math.inf  # until when a store that is down is waited for, in trio's time
-        self.down = False  # whether the store could not be written the last time
+        self.commits = 0  # the number of successful commits
+        self.took = 0.0  # the duration of the last commit in seconds
+        self.patience = math.inf  # when to stop waiting for a store that is down, in trio's time
+        self.down = False  # whether the last commit failed
         self._store = store
         self._tell = tell
         self._jobs = Channel()
         self._pause = 0.0
-        self._began = math.inf  # when the commit began that is under way
+        self._began = math.inf  # when the commit in flight began
 
     @property
     def silent(self) -> bool:
-        """Whether a commit is under way that should have come back long ago."""
+        """Whether a commit has not returned for a long time."""
         return trio.current_time() > self._began + _SILENT_AFTER
 
     def send(self, job: Write | AwaitStore | Check) -> None:
-        """Have something done. The journal sends one job at a time."""
+        """Start a job. The journal sends one job at a time."""
         self._jobs.send_nowait(job)
 
     @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
-        """Work until cancelled, or until nothing can be committed any more."""
+        """Execute jobs until cancelled, or until one fails with an error that stops the engine."""
         while True:
             job = await self._jobs.receive()
             try:
@@ -117,33 +118,33 @@ class Committer:
             if isinstance(job, Check):
                 await self._store.check()
             elif job.error is not None:
-                self._goes_down(job.error)
+                self._mark_down(job.error)
         except StoreDown as error:
-            self._goes_down(error)
+            self._mark_down(error)
         if not self.down:
             self._tell(StoreIsBack())
         elif not await self._until_back(job.nothing):
             self._tell(StoreIsGivenUp())
 
     async def _commit(self, batch: Batch) -> bool:
-        """Whether the batch is committed; else the store is down and has nothing of it."""
+        """Commit a batch; false if the store is down and the batch is not committed."""
         await self._wait()
         began = self._began = trio.current_time()
         try:
-            with trio.CancelScope(shield=True):  # a commit must not be left with its outcome unknown
+            with trio.CancelScope(shield=True):  # the outcome of a commit must be known
                 await self._store.commit(batch)
         except StoreDown as error:
-            self._goes_down(error)
+            self._mark_down(error)
             if error.outcome_known or not await self._is_committed(batch):
                 return False
         finally:
             self._began = math.inf
         self.took = trio.current_time() - began
-        self._comes_back()
+        self._mark_up()
         return True
 
     async def _until_back(self, nothing: Batch) -> bool:
-        """Wait until the store can be written again, or patience ends; whether it can be written."""
+        """Wait until the store can be written again; false if `patience` ends first."""
         while self.down and trio.current_time() < self.patience:
             await self._wait()
             try:
@@ -153,7 +154,7 @@ class Committer:
                 self._pause = min(_LONGEST_PAUSE, self._pause * 2)
                 logger.info("%s", error.message)
             else:
-                self._comes_back()
+                self._mark_up()
                 return True
         return False
 
@@ -163,23 +164,23 @@ class Committer:
             try:
                 return await self._store.committed(batch)
             except StoreDown as error:
-                self._goes_down(error)
+                self._mark_down(error)
 
     async def _wait(self) -> None:
-        """Give a store that is down some time before it is asked again."""
+        """Pause before the next attempt if the store is down."""
         if self.down:
             await trio.sleep(self._pause)
 
-    def _goes_down(self, error: StoreDown) -> None:
+    def _mark_down(self, error: StoreDown) -> None:
         if trio.current_time() >= self.patience:
             raise error
         self._pause = min(_LONGEST_PAUSE, self._pause * 2 or 1.0)
         if not self.down:
             self.down = True
-            logger.error("%s; no runs are taken or started until it is back", error.message)
+            logger.error("%s; no runs are accepted or started until the store is back", error.message)
             self._tell(WentDown())
 
-    def _comes_back(self) -> None:
+    def _mark_up(self) -> None:
         self.commits += 1
         if self.down:
             self.down = False

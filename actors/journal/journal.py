@@ -1,11 +1,11 @@
-"""The journal: the one actor through which every change goes, and the only one who commits.
+"""The journal: the actor that receives every change, and the only one that commits.
 
-It hands what its channel holds to its machine (`machine.py`), which decides every compare-and-set and
-what everyone is told, and the batches of that to the committer (`committer.py`), a task of its own. So the
-journal never waits: what a commit has led to comes as a message.
+It passes the messages of its channel to its machine (`machine.py`), which decides every compare-and-set and
+who is notified, and it passes the batches to the committer (`committer.py`), which has its own task. So the
+journal never waits: the result of a commit arrives as a message.
 
-Everything that would name state which is not committed yet goes through this channel behind the change it
-depends on, so nothing is shown to anyone before it is durable.
+A reply that depends on uncommitted state goes through this channel after the change that it depends on, so
+nothing is visible before it is durable.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from ..effects import Spawn
 from .change import Change, Outcome
 from .committer import CommitFailed, Committer
 from .machine import JournalMachine
-from .messages import Look, NotRead
+from .messages import Look, ReadFailed
 from .stream import Stream
 
 T = TypeVar("T")
 
 _QUIET_TURNS = 4
-_MANY = 1000
+_MAX_GATHERED = 1000
 
 
 class Journal(Actor):
-    """See the module's text. `gathers`: commits take so long that it is worth some turns to have fewer."""
+    """See the module's docstring. `gathers`: commits are slow, so wait some turns to make batches larger."""
 
     fails_with = (StoreBroken,)
 
@@ -57,44 +57,44 @@ class Journal(Actor):
         self._delivery = delivery
         self._spawn = spawn
         self.look_for_suspends: Callable[[], None] = lambda: None
-        """Called whenever the journal does something, to notice that the machine was suspended."""
+        """Called in each turn of the journal, to detect that the computer was suspended."""
         self.committer = Committer(store, self.tell)
         self.machine = JournalMachine(
             clock, stream.publish, lambda: self.committer.commits, store.check_every
         )
 
     def begin(self, projection: Projection) -> None:
-        """Go on from what is committed."""
+        """Continue from the committed state."""
         self.machine.begin(projection)
 
     @property
     def commit_seconds(self) -> float:
-        """How long the last commit took."""
+        """The duration of the last commit."""
         return self.committer.took
 
     @property
     def store_is_down(self) -> bool:
-        """Whether everything waits for the store to come back."""
+        """Whether the store is down, or a commit has not returned for a long time."""
         return self.committer.down or self.committer.silent
 
     @property
     def draining(self) -> bool:
-        """Whether the engine drains, as far as is committed."""
+        """Whether the engine drains, according to the committed state."""
         return self.machine.projection.draining
 
     async def ask(self, change: Change) -> Outcome:
-        """Have a change decided and committed."""
+        """Send a change and wait for its outcome."""
         reply: Reply[Outcome] = Reply()
         change.reply = reply
         self.tell(change)
         return await reply.get()
 
     def look_now(self, read: Callable[[Projection], T]) -> T:
-        """What is committed and known, without waiting for a commit that is under way."""
+        """Query the committed state, without waiting for a commit in flight."""
         return read(self.machine.projection)
 
     async def look(self, read: Callable[[Projection], T]) -> T:
-        """Ask about what is committed. While the store is down, that is what is known already."""
+        """Query the committed state, after everything sent before. While the store is down, do not wait."""
         if self.store_is_down:
             await trio.lowlevel.checkpoint()
             return self.look_now(read)
@@ -103,30 +103,29 @@ class Journal(Actor):
         return await reply.get()
 
     async def read(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Read the store, for a body or a helper task that can't go on without: it waits for one that is
-        down."""
+        """Read the store for a body or a helper task. While the store is down, wait and read again."""
         while True:
             try:
                 return await call()
             except StoreDown as error:
                 back: Reply[None] = Reply()
-                self.tell(NotRead(error, self.committer.commits, back))
+                self.tell(ReadFailed(error, self.committer.commits, back))
                 await back.get()
 
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
-        """What was last saved for a handle and job."""
+        """The last checkpoint of a handle and job."""
         return await self.read(partial(self._store.checkpoint, handle, job))
 
     async def load_run(self, id: str) -> RunRecord | None:
-        """A run, however long ago it ended."""
+        """The record of a run, from the store."""
         return await self.read(partial(self._store.run, id))
 
     def hurry(self, until: float) -> None:
-        """The engine is being left: a store that is down is not waited for beyond this time."""
+        """The engine is shutting down: stop waiting for a store that is down at this time."""
         self.committer.patience = until
 
     def close(self) -> None:
-        """Answer everyone who still waits for a run: nothing is going to happen any more."""
+        """Fail all replies that still wait for the end of a run, and end the stream."""
         self.machine.close()
         self._stream.close()
 
@@ -161,17 +160,17 @@ class Journal(Actor):
             self.machine.receive(message)
 
     async def _gather(self) -> None:
-        """Take along what actors that can act now are about to send: a commit costs more than some turns."""
+        """Wait some turns for the changes of actors that are ready to run: a commit costs more than turns."""
         self._carry_out()
         taken, quiet = self.machine.gathered, 0
-        while quiet < (_QUIET_TURNS if self.machine.gathered > 1 else 1) and taken < _MANY:
+        while quiet < (_QUIET_TURNS if self.machine.gathered > 1 else 1) and taken < _MAX_GATHERED:
             await trio.lowlevel.checkpoint()
             more = self.channel.receive_all_nowait()
             self._receive(more)
-            taken += len(more)  # also what is no change: as much of that as comes would put the commit off
+            taken += len(more)  # counts all messages, so that a stream of queries can't delay the commit
             quiet = 0 if more else quiet + 1
 
     def job_of(self, run: str) -> str | None:
-        """The job of a run, if that is committed and still in memory."""
+        """The job of a run, if the run is committed and still in memory."""
         found = self.machine.projection.runs.get(run)
         return None if found is None else found.job

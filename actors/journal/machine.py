@@ -1,11 +1,11 @@
-"""What the journal decides: which changes hold, in which batches they are committed, and who hears when.
+"""The machine of the journal: which changes are accepted, their batches, and who is notified when.
 
-One batch is written at a time, and the next one gathers meanwhile. When a batch is committed, the machine
-applies its events to the projection, tells the actors that wait for them, publishes the events, and answers;
-answers that name what a batch commits go with that batch. While the store is down new runs are refused at
-once, what is known already is told at once, and everything else is kept.
+One batch is written at a time, while the next one gathers. When a batch is committed, the machine applies its
+events to the projection, notifies the actors, publishes the events, and answers the replies, in this order.
+Replies that depend on a batch are answered with that batch. While the store is down, new runs are refused
+immediately, queries are answered immediately, and everything else waits.
 
-No I/O here: `job` is what the committer is to do next.
+No I/O here: `job` is the next job for the committer.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ from .committer import (
     Write,
     Written,
 )
-from .messages import Answer, Look, Mention, NotRead, StoreIsDamaged, WatchEnd, unavailable
+from .messages import Answer, Look, Mention, ReadFailed, StoreIsDamaged, WatchEnd, unavailable
 
-_A_MOMENT = 0.05
-"""Seconds for which a mention waits for another change to be committed with."""
+_MENTION_DELAY = 0.05
+"""Seconds for which a `Mention` waits for another change to be committed with."""
 
 Changes = list[Change | ProgressReport]
 
 
 class JournalMachine:
-    """See the module's text. `receive` the messages of a turn, then `end_turn`; or `on_deadline`."""
+    """See the module's docstring. Call `receive` for the messages of a turn and then `end_turn`, or call
+    `on_deadline`."""
 
     def __init__(
         self,
@@ -62,35 +63,35 @@ class JournalMachine:
         self._check_every = check_every
         self._down = False
         self._busy = False  # whether the committer has a job
-        self._written: tuple[DecidedBatch, Changes, list[Any]] | None = None  # what is being written
-        self._changes: Changes = []  # those of the next batch
-        self._later: list[Any] = []  # what is answered when that is committed
+        self._written: tuple[DecidedBatch, Changes, list[Any]] | None = None  # the batch being written
+        self._changes: Changes = []  # for the next batch
+        self._later: list[Any] = []  # answered when the next batch is committed
         self._mentions: list[Change] = []
-        self._mentioned_by = math.inf  # when they are to be committed
-        self._unread: list[Reply[None]] = []  # of those who wait for the store to be back
+        self._mentioned_by = math.inf  # the deadline for their commit
+        self._unread: list[Reply[None]] = []  # answered when the store is back
         self._watchers: dict[str, list[Reply[RunRecord | None]]] = {}
 
     def begin(self, projection: Projection) -> None:
-        """Go on from what is committed."""
+        """Continue from the committed state."""
         self.projection = projection
 
     @property
     def writing(self) -> Changes:
-        """The changes that are being written, for the log."""
+        """The changes being written, for the log."""
         return [] if self._written is None else self._written[1]
 
     @property
     def gathered(self) -> int:
-        """How many changes the next batch has, if it can begin now."""
+        """The number of changes in the next batch; 0 while another batch is being written."""
         return 0 if self._busy else len(self._changes)
 
     @property
     def watchers(self) -> int:
-        """How many wait for the end of a run."""
+        """The number of replies that wait for the end of a run."""
         return sum(len(replies) for replies in self._watchers.values())
 
     def receive(self, message: Any) -> None:
-        """Take note of a message."""
+        """Handle a message."""
         handler = _HANDLERS.get(type(message))
         if handler is not None:
             handler(self, message)
@@ -104,27 +105,27 @@ class JournalMachine:
         self._set_deadline(now)
 
     def on_deadline(self, now: float) -> None:
-        """A time has come: for mentions, or to look after a store that nobody has written to for a while."""
+        """Commit the mentions, or check a store that has not been written for a while."""
         if self._busy:
             pass
         elif self._mentions:
             self._begin_batch(list(self._mentions))
         else:
-            self._have_done(Check(self._nothing()))
+            self._start_job(Check(self._nothing()))
         self._set_deadline(now)
 
     def close(self) -> None:
-        """Answer everyone who still waits for a run: nothing is going to happen any more."""
+        """Fail all replies that still wait for the end of a run."""
         for replies in self._watchers.values():
             for reply in replies:
-                reply.fail(Unavailable("the engine has stopped; what is stored goes on at its next start"))
+                reply.fail(Unavailable("engine has stopped; stored runs resume on restart"))
         self._watchers.clear()
 
     def _set_deadline(self, now: float) -> None:
         if not self._mentions:
             self._mentioned_by = math.inf
         elif self._mentioned_by == math.inf:
-            self._mentioned_by = now + _A_MOMENT
+            self._mentioned_by = now + _MENTION_DELAY
         self.deadline = math.inf if self._busy else min(now + self._check_every, self._mentioned_by)
 
     # Batches.
@@ -139,14 +140,14 @@ class JournalMachine:
         batch = DecidedBatch(self.projection, self._clock(), changes)
         if batch.writes:
             self._written = batch, changes, later
-            self._have_done(Write(batch.to_commit()))
+            self._start_job(Write(batch.to_commit()))
         elif self._down:
             self._written = batch, changes, later
-            self._have_done(AwaitStore(self._nothing()))
+            self._start_job(AwaitStore(self._nothing()))
         else:
             self._show(batch, later)
 
-    def _have_done(self, job: Write | AwaitStore | Check) -> None:
+    def _start_job(self, job: Write | AwaitStore | Check) -> None:
         self.job, self._busy = job, True
 
     def _is_written(self, message: Written) -> None:
@@ -154,7 +155,7 @@ class JournalMachine:
         self._show_written()
 
     def _is_not_written(self, message: NotWritten) -> None:
-        """Whoever wants a run is told so now; the rest is kept until the store is back."""
+        """The store is down: refuse new runs now, and keep the rest until the store is back."""
         assert self._written is not None, "a batch was to be written"
         _, changes, later = self._written
         changes = [change for change in changes if not self._refuse_new_run(change)]
@@ -173,13 +174,13 @@ class JournalMachine:
         if self._down:
             self._down = False
             self.effects.tell("supervisor", "", StoreIsDown(False))
-        self._waits_no_longer(message)
+        self._release_readers(message)
 
-    def _waits_no_longer(self, message: StoreIsBack | StoreIsGivenUp) -> None:
+    def _release_readers(self, message: StoreIsBack | StoreIsGivenUp) -> None:
         for reply in self._unread:
             reply.set(None)
         self._unread.clear()
-        if self._written is None or not self._written[0].writes:  # else the batch follows
+        if self._written is None or not self._written[0].writes:  # else its outcome follows
             self._busy = False
             self._show_written()
 
@@ -193,8 +194,8 @@ class JournalMachine:
             self._changes.append(message)
 
     def _refuse_new_run(self, change: Change | ProgressReport) -> bool:
-        """While the store is down: whether this was a run that is refused."""
-        if isinstance(change, ProgressReport) or not _wanted_from_outside(change):
+        """While the store is down: refuse a change that creates a run from outside; whether it was one."""
+        if isinstance(change, ProgressReport) or not _is_from_outside(change):
             return False
         submission = change.submission
         assert submission is not None, "a change that creates a run has its submission"
@@ -205,17 +206,17 @@ class JournalMachine:
             change.reply.fail(unavailable())
         return True
 
-    # What follows a commit.
+    # After a commit.
 
     def _show(self, batch: DecidedBatch, later: list[Any]) -> None:
-        """The batch is durable: now everyone may know, the actors first."""
+        """The batch is durable: make it visible, to the actors first."""
         projection, tell = self.projection, self.effects.tell
         for event, record in zip(batch.events, batch.records, strict=True):
             projection.apply(event, record)
         ended: list[Ended] = []
         for change, outcome in batch.decided:
             if not outcome.held:
-                for kind, name, message in change.else_tells:
+                for kind, name, message in change.notify_on_refusal:
                     tell(kind, name, message)
                 continue
             if change.submission is not None:
@@ -223,7 +224,7 @@ class JournalMachine:
                     change.submission.committed = True
                 else:
                     change.submission.over = True
-            for kind, name, message in change.tells:
+            for kind, name, message in change.notify:
                 tell(kind, name, message)
             if change.ended is not None:
                 ended.append(change.ended)
@@ -232,7 +233,7 @@ class JournalMachine:
         if ended:
             tell("supervisor", "", RunsEnded(ended))
         for change, outcome in batch.decided:
-            if change.tells_run and change.run is not None:
+            if change.notify_run and change.run is not None:
                 tell("run", change.run, Committed(outcome))
         if batch.events:
             self._publish(batch.events)
@@ -253,31 +254,31 @@ class JournalMachine:
                 message.reply.set(run)
             else:
                 watchers = self._watchers.setdefault(message.run, [])
-                if len(watchers) & (len(watchers) - 1) == 0:  # now and then: who waits no more is left out
+                if len(watchers) & (len(watchers) - 1) == 0:  # at powers of 2: remove those that are answered
                     watchers[:] = [reply for reply in watchers if not reply.done]
                 watchers.append(message.reply)
         elif kind is Look:
             self._look(message)
-        elif kind is NotRead:
-            self._not_read(message)
+        elif kind is ReadFailed:
+            self._read_failed(message)
         elif not _refuse_answer(message):
             if message.error is not None:
                 message.reply.fail(message.error)
             else:
                 message.reply.set(message.value)
 
-    def _not_read(self, message: NotRead) -> None:
-        if message.commits != self._commits():  # it has come back since
+    def _read_failed(self, message: ReadFailed) -> None:
+        if message.commits != self._commits():  # the store has been written since
             message.reply.set(None)
             return
         self._unread.append(message.reply)
         if not self._busy:
-            self._have_done(AwaitStore(self._nothing(), message.error))
+            self._start_job(AwaitStore(self._nothing(), message.error))
 
     def _nothing(self) -> Batch:
         return Batch(self.projection.seq, [], {}, [])
 
-    def _look_at_once(self, message: Look) -> None:
+    def _on_look(self, message: Look) -> None:
         if self._down:
             self._look(message)
         else:
@@ -297,15 +298,15 @@ class JournalMachine:
 
 
 def _refuse_answer(message: Any) -> bool:
-    """Whether it was an answer that can't be given, because the run that it is about could not be stored."""
+    """Fail an `Answer` about a run that could not be stored; whether it was one."""
     if type(message) is not Answer or message.about is None or not message.about.refused:
         return False
     message.reply.fail(unavailable())
     return True
 
 
-def _wanted_from_outside(change: Change) -> bool:
-    """Whether it creates a run that no other run waits for; a body that calls a child waits out an outage."""
+def _is_from_outside(change: Change) -> bool:
+    """Whether it creates a run that is no child: a body that calls a child waits until the store is back."""
     return change.creates and change.submission is not None and not change.submission.terms.ancestors
 
 
@@ -313,12 +314,12 @@ _HANDLERS: dict[type, Callable[[JournalMachine, Any], None]] = {
     Change: JournalMachine._change,
     ProgressReport: JournalMachine._change,
     Mention: JournalMachine._mention,
-    Look: JournalMachine._look_at_once,
+    Look: JournalMachine._on_look,
     Written: JournalMachine._is_written,
     NotWritten: JournalMachine._is_not_written,
     WentDown: JournalMachine._went_down,
     StoreIsBack: JournalMachine._is_back,
-    StoreIsGivenUp: JournalMachine._waits_no_longer,
+    StoreIsGivenUp: JournalMachine._release_readers,
     StoreIsDamaged: JournalMachine._fails,
     CommitFailed: JournalMachine._fails,
 }

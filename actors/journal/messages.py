@@ -1,5 +1,4 @@
-"""What the journal is told besides changes (`change.py`). Each message says who sends it, and what is true
-when it is answered."""
+"""The journal's messages other than changes (`change.py`): who sends each, and when it is answered."""
 
 from __future__ import annotations
 
@@ -18,8 +17,10 @@ from .change import Change
 
 
 class Answer(msgspec.Struct):
-    """A reply that waits for the commit of everything before it. If the run that it is `about` could not be
-    stored, it can't be given, and `unavailable` is."""
+    """From an actor: answer this reply when everything before it is committed.
+
+    If the run that it is `about` could not be stored, the reply fails with `unavailable` instead.
+    """
 
     reply: Reply[Any]
     value: object = None
@@ -28,22 +29,28 @@ class Answer(msgspec.Struct):
 
 
 class Look(msgspec.Struct):
-    """An interrupt about what is committed; `read` sees the projection and must not keep it. It may raise a
-    `GreenroomError`, which is the answer then."""
+    """A query of the committed state; answered when everything before it is committed.
+
+    `read` receives the projection and must not keep it. If it raises a `GreenroomError`, the reply fails with
+    that error.
+    """
 
     read: Callable[[Projection], object]
     reply: Reply[Any]
 
 
 class Mention(msgspec.Struct):
-    """A change that nobody waits for, and that is worth no commit of its own: it is committed with the next
-    one, or after a moment."""
+    """From a body: a change without urgency. It is committed with the next change, or after a short delay.
+    Has no reply."""
 
     change: Change
 
 
-class NotRead(msgspec.Struct):
-    """The store could not be read, after so many commits. Answered when it is back."""
+class ReadFailed(msgspec.Struct):
+    """From a body or a helper task: the store could not be read. Answered when the store is back.
+
+    `commits` is the committer's count at that time: if it has changed since, the store is already back.
+    """
 
     error: StoreDown
     commits: int
@@ -51,18 +58,19 @@ class NotRead(msgspec.Struct):
 
 
 class StoreIsDamaged(msgspec.Struct):
-    """What is stored can't be relied on any more: the journal stops, and the engine with it."""
+    """The stored data is inconsistent: the journal stops, and with it the engine."""
 
     error: StoreBroken
 
 
 class WatchEnd(msgspec.Struct):
-    """Reply with the run's record when it has ended; with `None` if the run isn't known here any more."""
+    """Watch for the end of a run. Answered with its record when the run has ended, or with `None` if the run
+    is no longer in memory."""
 
     run: str
     reply: Reply[RunRecord | None]
 
 
 def unavailable() -> Unavailable:
-    """What a submission is told while the store is down."""
-    return Unavailable("the store can't be written just now, and nothing was changed: try again later")
+    """The error for submissions while the store is down."""
+    return Unavailable("the store is unavailable and nothing was changed: try again later")

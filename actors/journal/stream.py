@@ -1,8 +1,8 @@
-"""The stream: one ring of the latest events, so many and so many bytes, and a cursor per subscriber.
+"""The stream: a ring of the latest events, limited in number and bytes, and one cursor per subscriber.
 
-The journal publishes here after each commit. A subscriber has no queue of its own, only the number of the
-last event it has taken, so one that never reads costs nothing and holds up nobody; when the ring has moved
-on past its cursor, it is told so and starts again from a snapshot.
+The journal publishes here after each commit. A subscriber has no queue, only the number of the last event
+that it has taken, so a slow subscriber uses no memory and delays no one. When events after its cursor have
+left the ring, it gets `FellBehind` and starts again from a snapshot.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from ...protocol.events import Event
 
 RING_SIZE = 8192
 RING_BYTES = 1 << 26
-"""As JSON has the events. The encodings that are kept for subscribers, one per codec, come on top."""
+"""The size of the events as JSON. The encodings kept for subscribers, one per codec, are not included."""
 
 
 class Published(msgspec.Struct, gc=False):
-    """An event in the ring, with its encodings as far as anyone has asked for them, by the codec's name.
-    `start` counts the bytes of all events before it."""
+    """An event in the ring, with the encodings requested so far, by the codec's name.
+
+    `start` is the number of bytes of all events before it.
+    """
 
     event: Event
     start: int
     encodings: dict[str, bytes] | None = None
 
     def encoded(self, codec: Codec) -> bytes:
-        """The event in this codec; encoded once, however many subscribers there are."""
+        """The event in this codec; encoded once for all subscribers."""
         if self.encodings is None:
             self.encodings = {}
         encoding = self.encodings.get(codec.name)
@@ -39,15 +41,15 @@ class Published(msgspec.Struct, gc=False):
 
 
 class FellBehind(Exception):
-    """The cursor is no longer in the ring: take a snapshot and go on from there."""
+    """The events after the cursor are no longer in the ring: continue from a new snapshot."""
 
 
 class Stream:
-    """The ring. Seqs have no gap, so an event's place in it follows from its number."""
+    """The ring. Seqs have no gaps, so an event's position follows from its seq."""
 
     def __init__(self, size: int = RING_SIZE, *, most_bytes: int = RING_BYTES) -> None:
         self.last_seq = 0
-        self._first_seq = 1  # of the events that are still here
+        self._first_seq = 1  # of the events in the ring
         self._size = size
         self._most_bytes = most_bytes
         self._published_bytes = 0
@@ -60,26 +62,26 @@ class Stream:
 
     @property
     def closed(self) -> bool:
-        """Whether no more events come."""
+        """Whether the stream has ended."""
         return self._closed
 
     def begin(self, last_seq: int) -> None:
-        """Numbering goes on after this."""
+        """Continue the numbering after this seq."""
         self.last_seq = last_seq
         self._first_seq = last_seq + 1
 
     def publish(self, events: Sequence[Event]) -> None:
-        """Append events, which follow `last_seq`, and wake every subscriber that waits."""
+        """Append the events that follow `last_seq`, and wake all waiting subscribers."""
         for event in events:
             self._measure.encode_into(event, self._measured)
             self._ring[event.seq % self._size] = Published(event, self._published_bytes)
             self._published_bytes += len(self._measured)
         self.last_seq += len(events)
-        self._let_go()
-        self._tell()
+        self._trim()
+        self._notify()
 
     def holds_well(self, seq: int) -> bool:
-        """Whether what follows event `seq` is all here, and will be for about as long again."""
+        """Whether all events after `seq` are in the newer half of the ring, so that they stay for a while."""
         if seq >= self.last_seq:
             return seq == self.last_seq
         following = self._ring[(seq + 1) % self._size]
@@ -88,23 +90,23 @@ class Stream:
         return self._published_bytes - following.start <= self._most_bytes // 2
 
     def close(self) -> None:
-        """No more events come: subscribers end when they have taken what there is."""
+        """End the stream: subscribers end when they have taken the remaining events."""
         self._closed = True
-        self._tell()
+        self._notify()
 
-    def listen(self, hear: Callable[[], None]) -> None:
-        """Call `hear` at news, in the turn of the journal: it must be quick, and must not raise.
+    def listen(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each publish, in the journal's turn: it must be fast and must not raise.
 
-        For those who wait for other things as well; whoever waits for events alone has a cursor.
+        For subscribers that also wait for other things; others use a cursor.
         """
-        self._listeners[hear] = None
+        self._listeners[callback] = None
 
-    def unlisten(self, hear: Callable[[], None]) -> None:
-        """Call it no longer."""
-        del self._listeners[hear]
+    def unlisten(self, callback: Callable[[], None]) -> None:
+        """Remove a listener."""
+        del self._listeners[callback]
 
-    def _let_go(self) -> None:
-        """Keep no more than there is room for, though always the last event."""
+    def _trim(self) -> None:
+        """Remove the oldest events beyond the limits, but never the last event."""
         self._first_seq = max(self._first_seq, self.last_seq - self._size + 1)
         while self._first_seq < self.last_seq:
             first = self._ring[self._first_seq % self._size]
@@ -113,31 +115,31 @@ class Stream:
             self._ring[self._first_seq % self._size] = None
             self._first_seq += 1
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._news.unpark_all()
-        for hear in self._listeners:
-            hear()
+        for callback in self._listeners:
+            callback()
 
     def cursor(self, after: int) -> Cursor:
-        """A cursor behind event `after`."""
+        """A cursor positioned after event `after`."""
         return Cursor(self, after)
 
     def between(self, after: int, most: int) -> list[Published]:
-        """Up to `most` events that follow `after`, without waiting."""
+        """At most `most` events after `after`, without waiting. Raises `FellBehind`."""
         if after > self.last_seq or after + 1 < self._first_seq:
-            raise FellBehind(f"event {after + 1} is not in the ring any more")
+            raise FellBehind(f"event {after + 1} is no longer in the ring")
         end = min(self.last_seq, after + most)
         return [p for seq in range(after + 1, end + 1) if (p := self._ring[seq % self._size]) is not None]
 
     async def wait_beyond(self, seq: int) -> bool:
-        """Wait until there are events after `seq`; false when the stream has been closed instead."""
+        """Wait until there are events after `seq`; returns false if the stream was closed instead."""
         while self.last_seq <= seq and not self._closed:
             await self._news.park()
         return self.last_seq > seq
 
 
 class Cursor:
-    """How far one subscriber has come."""
+    """The position of one subscriber in the stream."""
 
     __slots__ = ("_stream", "seq")
 
@@ -146,7 +148,7 @@ class Cursor:
         self.seq = after
 
     async def take(self, most: int = 256) -> list[Published]:
-        """The next events, at least one, or none when the stream has ended. Raises `FellBehind`."""
+        """Wait for the next events; returns none only when the stream has ended. Raises `FellBehind`."""
         await trio.lowlevel.checkpoint_if_cancelled()
         events = self._stream.between(self.seq, most)
         if not events:

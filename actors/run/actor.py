@@ -1,7 +1,7 @@
 """The actor of a run: awake while its run has something to do.
 
-It hands what its channel holds to the run's machine and carries out what that decides. A queued run without a
-timer has no actor; its submission is all there is of it.
+It passes the messages of its channel to the run's machine and carries out the effects. A queued run without
+a timer has no actor, only a submission.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ..effects import Spawn
 from ..messages import Submission
 from .context import Services
 from .execution import Execution, LiveBodies
-from .machine import RunMachine, TimeHasCome
+from .machine import DeadlineReached, RunMachine
 
 
 class RunActor(Actor):
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class RunActor(Actor):
         self._carry_out()
 
     async def on_deadline(self) -> None:
-        self.machine.receive(TimeHasCome(), trio.current_time())
+        self.machine.receive(DeadlineReached(), trio.current_time())
         self._carry_out()
 
     def _carry_out(self) -> None:

@@ -1,7 +1,7 @@
-"""`Run`: what a job's function is given, with the calls that its author makes.
+"""`Run`: the object that a job's function receives, with the calls for its author.
 
-Each call checks what it is given, and reports or asks through the `Body` below it. Nothing else of a body is
-public.
+Each call checks its arguments, and sends reports and requests through the `Body` behind it. Nothing else of
+a body is public.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ...protocol.values import copied
 from ..channel import Reply
 from ..engine.entry_point import Caller
 from ..journal.change import Change, Outcome, ProgressReport
-from .body_messages import Ask, Flag, Save, Taken, Unask, cancel_child
+from .body_messages import Flag, OpenInterrupt, Save, Taken, WithdrawInterrupt, cancel_child
 from .children import Children
 from .context import Body
 
@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 
 class RunFile:
-    """A file that a body is writing."""
+    """An open file that a body writes."""
 
     def __init__(self, body: Body, part: PartFile) -> None:
         self._body = body
@@ -45,7 +45,7 @@ class RunFile:
 
     @property
     def path(self) -> str:
-        """Its path under the handle's folder."""
+        """The path under the handle's folder."""
         return self._part.path
 
     async def write(self, data: bytes) -> int:
@@ -68,21 +68,23 @@ class Run:
 
     @property
     def checkpoint(self) -> Any:
-        """What was saved last: by this run, or, for a run of kind `continue`, by the last one that saved."""
+        """The last checkpoint: of this run or, for kind `continue`, of the last run that saved one."""
         return self._body.checkpoint
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether the body should come to an end by itself."""
+        """Whether the body should end itself."""
         self._body.saw_cancel_request = self._body.cancel_requested
         return self._body.cancel_requested
 
     async def progress(self, /, done: float | None = None, total: float | None = None, **stats: Any) -> None:
-        """Say how far the body has come. Doesn't wait for the commit; only the latest counts."""
+        """Report progress. Does not wait for the commit; only the latest report is kept."""
         await self._body.check_open()
         for name, number in (("done", done), ("total", total)):
             if number is not None and (isinstance(number, bool) or not isinstance(number, int | float)):
-                raise Invalid(f"progress.{name} must be a number or None, not {number!r}", value=repr(number))
+                raise Invalid(
+                    f"progress.{name} must be a number or None (got {number!r})", value=repr(number)
+                )
         value = self._body.value({"done": done, "total": total, **stats}, "progress")
         if self._body.progress is None:
             self._body.progress = ProgressReport(self.id, self.handle, self.lane, self.attempt)
@@ -93,7 +95,7 @@ class Run:
             self._body.journal.tell(report)
 
     async def log(self, text: str, level: str = "info") -> None:
-        """Say something to people. Returns when it is committed."""
+        """Add a line to the run's log. Returns when it is committed."""
         await self._body.check_open()
         event = RunLog(
             by="body",
@@ -105,59 +107,61 @@ class Run:
         await self._body.report(Change((event,)))
 
     async def save_checkpoint(self, value: Any) -> None:
-        """Keep a value to go on from. Returns when it is committed.
+        """Save a value from which a later body can resume. Returns when it is committed.
 
-        A body that goes on from it makes none of the interrupts and calls again that were made before it.
+        A body that resumes from it repeats none of the interrupts and calls that were completed before it.
         """
         await self._body.check_open()
         kept = self._body.value(value, "checkpoint")
         counts = (self._body.interrupts.save(), self._body.calls.save())
-        self._body.heard = None
+        self._body.last_taken = None
         reply: Reply[Outcome] = Reply()
         self._body.tell_actor(Save(kept, *counts, self.attempt, reply))
         await self._body.committed(reply)
         self._body.checkpoint = copied(kept)
 
     async def messages(self) -> list[Any]:
-        """All messages that wait, oldest first; perhaps none."""
+        """Take all waiting messages, oldest first; returns an empty list if there are none."""
         await self._body.check_open()
         taken, self._body.inbox = list(self._body.inbox), ()
         if taken:
-            self._body.heard = taken[-1].seq
+            self._body.last_taken = taken[-1].seq
             self._body.tell_actor(Taken(len(taken)))
         return [message.value for message in taken]
 
     async def next_message(self, release_slot: bool = False) -> Any:
-        """The oldest message that waits, or the next one to come: until then without a slot, if it is to be
-        released."""
+        """Take the oldest message; waits for one if there is none.
+
+        With `release_slot`, the run has no slot while it waits.
+        """
         await self._body.check_open()
         while not self._body.inbox:
             if release_slot:
                 async with self._body.released("message"):
-                    await self._body.news_of_messages()
-                await self._body.look_up()
+                    await self._body.wait_for_message()
+                await self._body.check_cancelled()
             else:
-                await self._body.news_of_messages()
+                await self._body.wait_for_message()
         message, *self._body.inbox = self._body.inbox
-        self._body.heard = message.seq
+        self._body.last_taken = message.seq
         self._body.tell_actor(Taken(1))
         return message.value
 
     @asynccontextmanager
     async def streaming(self) -> AsyncIterator[None]:
-        """A phase in which a job that accepts messages while streaming accepts them."""
+        """A phase in which a job with `accepts="streaming"` accepts messages."""
         async with self._body.phase("streaming"):
             yield
 
     @asynccontextmanager
     async def compacting(self, timeout: float = 120) -> AsyncIterator[None]:
-        """A phase in which no messages are accepted. Raises `trio.TooSlowError` when it takes too long."""
+        """A phase in which no messages are accepted. Raises `trio.TooSlowError` after `timeout` seconds."""
         with trio.fail_after(check_seconds("timeout", timeout, 120)):
             async with self._body.phase("compacting"):
                 yield
 
     async def end_interactive(self) -> None:
-        """From here on the body is in post-processing: it takes no messages and can't be cancelled."""
+        """Begin post-processing: from now on the run accepts no messages and can't be cancelled."""
         await self._body.check_open()
         await self._body.ask_actor(Flag("interactive", False, Reply()))
 
@@ -168,26 +172,28 @@ class Run:
         key: str | None = None,
         release_slot: bool = False,
     ) -> Any:
-        """Ask people an interrupt and wait for the answer; `None` when none came in time.
+        """Open an interrupt and wait for the answer; returns `None` if it timed out.
 
-        Whatever denies is false: besides `None`, an answer whose `approved` is not `True`, as a cancel and
-        the engine's end give it.
-        A body that asks the same under a key that was answered since the last checkpoint (default: the
-        position of the interrupt) gets that answer at once.
+        Every denial is false: `None`, and an answer whose `approved` is not `True`, such as the answer after
+        a cancel or a shutdown.
+        If the same interrupt with the same key was answered since the last checkpoint, that answer is
+        returned immediately. The default key is the position of the interrupt.
         """
         await self._body.check_open()
         position = self._body.interrupts.begin()
-        over = True
+        completed = True
         try:
             key = self._body.default_key(position) if key is None else check_name("key", key)
             seconds = check_seconds("timeout", timeout, 300)
-            ask = Ask(self._body.value(data, "interrupt"), seconds, key, release_slot, Reply(), Reply())
-            return await self._answer_to(ask)
+            request = OpenInterrupt(
+                self._body.value(data, "interrupt"), seconds, key, release_slot, Reply(), Reply()
+            )
+            return await self._answer_to(request)
         except trio.Cancelled:
-            over = not self._body.goes_on_later  # else the next body asks it again
+            completed = not self._body.resumes_later  # else the next body opens it again
             raise
         finally:
-            if over:
+            if completed:
                 self._body.interrupts.end(position)
 
     async def confirm(
@@ -197,28 +203,30 @@ class Run:
         key: str | None = None,
         release_slot: bool = False,
     ) -> bool:
-        """Ask people for a yes or no: whether the answer is `True` or has `"approved": True`.
+        """Open an interrupt for approval; returns whether the answer is `True` or has `"approved": True`.
 
-        Everything else is a no: another answer, none in time, a cancel, the engine's end.
+        Every other answer, a timeout, a cancel and a shutdown return false.
         """
         return approves(await self.interrupt(data, timeout, key, release_slot))
 
-    async def _answer_to(self, ask: Ask) -> Any:
-        released = await self._body.ask_actor(ask)
+    async def _answer_to(self, request: OpenInterrupt) -> Any:
+        released = await self._body.ask_actor(request)
         try:
-            return with_truth(copied(await self._body.wait(ask.answer)))
+            return with_truth(copied(await self._body.wait(request.answer)))
         except trio.Cancelled:
-            self._body.tell_actor(Unask(ask.key))
+            self._body.tell_actor(WithdrawInterrupt(request.key))
             raise
         finally:
             if released:
                 await self._body.resume()
 
     async def sleep(self, seconds: float, release_slot: bool = True) -> None:
-        """Sleep; without a slot unless it is to be kept."""
+        """Sleep. The run has no slot while it sleeps, unless `release_slot` is false."""
         await self._body.check_open()
         if seconds is None:
-            raise Invalid("seconds must be a number: give math.inf to sleep until cancelled", value="None")
+            raise Invalid(
+                "seconds must be a number (got None): pass math.inf to sleep until cancelled", value="None"
+            )
         seconds = check_seconds("seconds", seconds, 0)
         wakes_at = trio.current_time() + seconds
         if not release_slot:
@@ -227,7 +235,7 @@ class Run:
         wall = None if wakes_at == math.inf else self._body.services.wall_clock() + seconds
         async with self._body.released("time", wall, seconds):
             await self._body.nap(wakes_at)
-        await self._body.look_up()
+        await self._body.check_cancelled()
 
     @overload
     async def call(
@@ -252,28 +260,28 @@ class Run:
         params: Any = None,
         **options: Unpack[SubmitKeywords],
     ) -> Any:
-        """Have another run done and return its result; it converts and raises as `Ticket.result` does.
+        """Execute a child run and return its result; converts and raises like `Ticket.result`.
 
-        The child is cancelled with this run. It waits for its handle by default; a handle that is held by
-        this run, or by one that waits for this run, is a conflict.
+        The child is cancelled with this run. By default it waits for its handle. A handle of this run, or of
+        a run that waits for this run, is a conflict.
         """
         await self._body.check_open()
         options.setdefault("on_conflict", "queue")
         name = self._body.services.entry.name_of(job)
         child = SubmitOptions(job=name, handle=handle, params=params, **options)
         position = self._body.calls.begin()
-        over = True
+        completed = True
         try:
             return raise_unless_succeeded(await self._end_of_child(position, child), typed_job(job))
         except trio.Cancelled:
-            over = not self._body.goes_on_later  # else the next body calls it again
+            completed = not self._body.resumes_later  # else the next body calls it again
             raise
         finally:
-            if over:
+            if completed:
                 self._body.calls.end(position)
 
     async def _end_of_child(self, position: int, options: SubmitOptions) -> RunRecord | None:
-        # Made for each call: kept, it would be a cycle, and the run would wait for the garbage collector.
+        # Created for each call: an attribute would form a cycle that only the garbage collector frees.
         ancestors = (*self._body.submission.terms.ancestors, self.handle)
         calls = Children(
             Caller(f"run:{self.id}", self.id, ancestors),
@@ -290,19 +298,22 @@ class Run:
                 await self._body.wait(ended)
                 child = await calls.record(accepted, ended)
         except BaseException:
-            if accepted.run in self._body.children and not self._body.goes_on_later:
+            if accepted.run in self._body.children and not self._body.resumes_later:
                 self._body.services.entry.tell(cancel_child(accepted.run))
             raise
         finally:
             self._body.children.pop(accepted.run, None)
-        await self._body.look_up()
+        await self._body.check_cancelled()
         return child
 
     @asynccontextmanager
     async def open_file(self, path: str, *, overwrite: bool = False) -> AsyncIterator[RunFile]:
-        """Write a file of the handle: `await f.write(data)`. It is there, whole, if the block ends well."""
+        """Write a file of the handle with `await f.write(data)`.
+
+        The complete file appears under its name when the block ends without an exception.
+        """
         await self._body.check_open()
-        with trio.CancelScope(shield=True):  # or a file might be created that nobody knows of
+        with trio.CancelScope(shield=True):  # otherwise a file could be created and never tracked
             part = await self._body.services.files.create(self.handle, path, self.id, overwrite=overwrite)
         self._body.parts[part] = False
         try:
@@ -321,9 +332,7 @@ class Run:
         finally:
             del self._body.parts[part]
 
-    # For the walk of a flow.
-
 
 def body_of(run: Run) -> Body:
-    """What a run stands on, for the engine's own jobs."""
+    """The body behind a `Run`, for the engine's own jobs."""
     return run._body

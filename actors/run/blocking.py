@@ -1,4 +1,4 @@
-"""What a plain function is given, which runs in a thread: `Run` with calls that block instead of waiting."""
+"""`BlockingRun`: what a plain `def` job receives in its thread; the calls of `Run`, but blocking."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class BlockingFile:
-    """A file that is being written, from a thread."""
+    """An open file that a thread writes."""
 
     def __init__(self, part: RunFile) -> None:
         self._part = part
@@ -33,8 +33,11 @@ class BlockingFile:
 
 
 class BlockingRun:
-    """The run that a plain function executes for. Each call raises `trio.Cancelled` once the run is cancelled
-    (let it pass); a function that makes none asks `cancel_requested` from time to time."""
+    """The run of a job that is a plain function.
+
+    Each call raises `trio.Cancelled` once the run is cancelled; do not catch it. A function without calls
+    must check `cancel_requested` regularly.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -52,7 +55,7 @@ class BlockingRun:
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether the function should come to an end."""
+        """Whether the function should end itself."""
         return self._run.cancel_requested
 
     def progress(self, done: float | None = None, total: float | None = None, **stats: Any) -> None:
@@ -120,7 +123,7 @@ class BlockingRun:
 
     @contextmanager
     def compacting(self) -> Iterator[None]:
-        """See `Run.compacting`; a thread can't be interrupted, so there is no time limit."""
+        """See `Run.compacting`; without a timeout, because a thread can't be interrupted."""
         with _blocking(body_of(self._run).phase("compacting")):
             yield
 

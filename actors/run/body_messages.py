@@ -1,4 +1,4 @@
-"""What a body says to the actor of its run. Each says what is true when it is answered."""
+"""Messages from a body to the actor of its run, and what is true when each is answered."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from ..messages import Cancel
 
 
 class Suspend(msgspec.Struct):
-    """From a body: it waits for `waiting_for` without needing its slot; for a time, in Unix seconds, which
-    was so many seconds away when the wait began."""
+    """From a body: it waits for `waiting_for` and releases its slot. Answered when the run is suspended.
+
+    A wait for a time ends at `wakes_at` (Unix seconds), which was `within` seconds away when it began.
+    """
 
     waiting_for: Literal["time", "child", "message"]
     wakes_at: float | None
@@ -21,14 +23,17 @@ class Suspend(msgspec.Struct):
 
 
 class Resume(msgspec.Struct):
-    """From a body: its wait is over; answered when it has a slot again, or needs none any more."""
+    """From a body: its wait has ended. Answered when the run has a slot again, or is being ended."""
 
     reply: Reply[None]
 
 
-class Ask(msgspec.Struct):
-    """From a body: an interrupt. `timeout` is `math.inf` for none. `reply` is answered when it is open, with
-    whether the body has no slot meanwhile; `answer` when it is closed."""
+class OpenInterrupt(msgspec.Struct):
+    """From a body: open an interrupt. `timeout` is `math.inf` for none.
+
+    `reply` is answered when the interrupt is open: whether the run has released its slot. `answer` is
+    answered when the interrupt is closed.
+    """
 
     data: Any
     timeout: float
@@ -39,7 +44,8 @@ class Ask(msgspec.Struct):
 
 
 class Save(msgspec.Struct):
-    """From a body: a checkpoint, with the counts of its interrupts and calls. Answered by the journal."""
+    """From a body: save a checkpoint, with the counts of its interrupts and calls. The journal answers when
+    the checkpoint is committed."""
 
     value: Any
     interrupts: int
@@ -48,14 +54,14 @@ class Save(msgspec.Struct):
     reply: Reply[Any]
 
 
-class Unask(msgspec.Struct, gc=False):
-    """From a body: it doesn't wait for the answer any more."""
+class WithdrawInterrupt(msgspec.Struct, gc=False):
+    """From a body: it no longer waits for the answer. Has no reply."""
 
     key: str
 
 
 class Flag(msgspec.Struct):
-    """From a body: it begins or ends a phase."""
+    """From a body: it begins or ends a phase. Answered when that is committed."""
 
     name: Literal["interactive", "streaming", "compacting"]
     value: bool
@@ -63,11 +69,11 @@ class Flag(msgspec.Struct):
 
 
 class Taken(msgspec.Struct, gc=False):
-    """From a body: it has taken this many messages."""
+    """From a body: it has taken this number of messages. Has no reply."""
 
     count: int
 
 
 def cancel_child(run: str) -> Cancel:
-    """The message that cancels a child whose parent is ending or doesn't wait for it any more."""
+    """The message that cancels a child run whose parent is ending or no longer waits for it."""
     return Cancel(run, "engine", "parent_cancelled", "keep", Reply())

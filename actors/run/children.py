@@ -1,8 +1,8 @@
-"""Which child run a body gets for a call: a new one, or the one that the call had before.
+"""Select the child run for a body's call: a new one, or the one that an earlier body submitted.
 
-A body that goes on from a checkpoint makes its calls again. A call is known by its position and its attempt,
-and by what was called: a child of other terms under the same request id belongs to another call. It is
-withdrawn, and the call gets a child of its own under the next request id.
+A body that resumes from a checkpoint repeats its calls. A call is identified by its position and attempt,
+which form the request id, and by its job, handle and parameters. A child with the same request id but other
+terms belongs to another call: it is withdrawn, and the call gets a new child with the next request id.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger("greenroom")
 
 
 class Children:
-    """The children of one body, which is the `caller`."""
+    """The child runs of one body, which is the `caller`."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class Children:
         self._journal = journal
 
     async def call(self, position: int, options: SubmitOptions) -> tuple[Accepted, Reply[RunRecord | None]]:
-        """The child for the call at this position, with the reply that its end will answer."""
+        """Submit or find the child for the call at this position; the reply is answered at its end."""
         if options.request_id is not None:  # the body names the child itself
             with self._shielded():
                 return await self._entry.submit(options, self._caller)
-        earlier = await self._of_earlier_attempts(position, options)
+        earlier = await self._find_in_earlier_attempts(position, options)
         if earlier is not None:
             return earlier
         number = 1
@@ -57,28 +57,31 @@ class Children:
             request_id = self._request_id(self._attempt, position, number)
             number += 1
             try:
-                with self._shielded():  # or a child might be let in that nobody knows of
+                with self._shielded():  # otherwise a child could be accepted and never tracked
                     accepted, ended = await self._entry.submit(
                         replace(options, request_id=request_id), self._caller
                     )
             except Conflict:
                 stored = await self._entry.find(options, request_id)
                 if stored is None or stored.same:
-                    raise  # it is about something else: the handle is taken, say
+                    raise  # another conflict, such as a taken handle
                 await self._withdraw(position, stored, options.on_conflict)
                 continue
-            if not accepted.joined or not ended.done or not _was_given_up(await self.record(accepted, ended)):
+            if not accepted.joined or not ended.done or not _was_dropped(await self.record(accepted, ended)):
                 return accepted, ended
 
     async def record(self, accepted: Accepted, ended: Reply[RunRecord | None]) -> RunRecord | None:
-        """The child as it was at its end, however long ago that was."""
+        """The record of a child that has ended, from the store if it is no longer in memory."""
         return await ended.get() or await self._journal.load_run(accepted.run)
 
-    async def _of_earlier_attempts(
+    async def _find_in_earlier_attempts(
         self, position: int, options: SubmitOptions
     ) -> tuple[Accepted, Reply[RunRecord | None]] | None:
-        """A child of the same terms that an earlier attempt has called since the same checkpoint, if it has
-        succeeded. One that still executes is waited for: a crash has ended that attempt before its child."""
+        """Find a succeeded child with the same terms that an earlier attempt called since the same
+        checkpoint.
+
+        A child that still executes is awaited: a crash ended that attempt before the child.
+        """
         for attempt in range(self._attempt - 1, 0, -1):
             number = 1
             while True:
@@ -106,26 +109,24 @@ class Children:
 
     async def _withdraw(self, position: int, stored: Found, on_conflict: str) -> None:
         logger.warning(
-            "run %s, attempt %d: call %d is of another job, handle or parameters than that of its last body: "
-            "child %s is withdrawn and a new one is submitted; a body that goes on from a checkpoint should "
-            "call the same in the same order",
+            "run %s, attempt %d: call %d has another job, handle or parameters than in the previous body; "
+            "child %s is withdrawn and a new one is submitted; a body that resumes from a checkpoint must "
+            "make the same calls in the same order",
             self._run,
             self._attempt,
             position,
             stored.run,
         )
-        if (
-            stored.parent == self._run
-        ):  # it is pending, and no run of somebody else's that the call had joined
+        if stored.parent == self._run:  # not another caller's run that the call had joined
             self._entry.tell(cancel_child(stored.run))
             if on_conflict in ("reject", "join"):
-                await self._entry.end_of(stored.run)  # or the new child would be refused because of it
+                await self._entry.end_of(stored.run)  # otherwise the new child is refused because of it
 
     def _request_id(self, attempt: int, position: int, number: int) -> str:
         request_id = f"{self._run}.{attempt}.{position}"
         return request_id if number == 1 else f"{request_id}.{number}"
 
 
-def _was_given_up(child: RunRecord | None) -> bool:
-    """Whether the body before had stopped waiting for the child, so that it was cancelled."""
+def _was_dropped(child: RunRecord | None) -> bool:
+    """Whether the child was cancelled because the previous body stopped waiting for it."""
     return child is not None and child.status is Status.CANCELLED and child.reason == "parent_cancelled"

@@ -1,8 +1,8 @@
-"""A body's side of the run that it executes for: what `Run` (`api.py`) stands on, and what the run's actor
-and the walk of a flow use of a body.
+"""`Body`: the base of `Run` (`api.py`), also used by the run's actor and by the walk of a flow.
 
-A body reports to the journal and asks its run's actor; it never touches their state. What an older attempt or
-an abandoned body reports is refused with `RunAbandoned`, here or by the journal's compare-and-set.
+A body sends reports to the journal and requests to its run's actor; it never touches their state. Reports of
+an older attempt or of an abandoned body are refused with `RunAbandoned`, here or by the journal's
+compare-and-set.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..journal.change import REPORTING, Change, Outcome, ProgressReport
 from ..journal.journal import Journal
 from ..journal.messages import Mention
 from ..messages import Submission
-from .body_messages import Ask, Flag, Resume, Suspend, Unask
+from .body_messages import Flag, OpenInterrupt, Resume, Suspend, WithdrawInterrupt
 from .interrupts import Kept
 from .pause import Signal
 from .positions import Positions
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("greenroom")
 
 _CLEANUP = 5.0
-"""Seconds that a body's shielded cleanup may take."""
+"""The timeout of a body's shielded cleanup, in seconds."""
 
 
 class Services(msgspec.Struct):
-    """What bodies and run actors use of the engine."""
+    """The parts of the engine that bodies and run actors use."""
 
     entry: EntryPoint
     journal: Journal
@@ -55,7 +55,7 @@ class Services(msgspec.Struct):
 
 
 class Body:
-    """See the module's text."""
+    """See the module's docstring."""
 
     __slots__ = (
         "_kept",
@@ -72,17 +72,17 @@ class Body:
         "closed",
         "end_is_written",
         "finished_files",
-        "goes_on_later",
         "handle",
-        "heard",
         "id",
         "inbox",
         "interrupts",
         "journal",
         "kind",
         "lane",
+        "last_taken",
         "parts",
         "progress",
+        "resumes_later",
         "saw_cancel_request",
         "services",
         "submission",
@@ -104,40 +104,43 @@ class Body:
         self.kind = submission.kind
         self.attempt = attempt
         self.finished_files: Sequence[str] = ()
-        self.children: dict[str, None] = {}  # the runs that it has called and waits for
+        self.children: dict[str, None] = {}  # the child runs that it waits for
         self.submission = submission
         self.checkpoint = None if checkpoint is None else copied(checkpoint.value)
         self.services = services
         self.journal = services.journal
         self._kept = kept
-        self.inbox = inbox  # messages that it hasn't taken; at most as many as the message gate lets in
-        self.heard: int | None = None
+        self.inbox = inbox  # messages not taken yet; the message gate limits their number
+        self.last_taken: int | None = None
         """The seq of the last message that was taken since the last checkpoint."""
-        self._news: trio.lowlevel.ParkingLot | None = None  # made when first needed: few bodies are told
-        self.progress: ProgressReport | None = None  # likewise
-        self.parts: dict[PartFile, bool] = {}  # and whether it is recorded as finished, for the first time
+        self._news: trio.lowlevel.ParkingLot | None = None  # created on first use: few bodies get messages
+        self.progress: ProgressReport | None = None  # created on first use, too
+        self.parts: dict[PartFile, bool] = {}  # whether the file was recorded as finished, and was not before
         own = checkpoint is not None and checkpoint.run == self.id
         self.interrupts = Positions(checkpoint.interrupts if own and checkpoint is not None else 0)
         self.calls = Positions(checkpoint.calls if own and checkpoint is not None else 0)
-        self._phases: dict[str, int] = {}  # how many tasks of the body are in each
+        self._phases: dict[str, int] = {}  # the number of the body's tasks in each phase
         self.cancel_requested = False
         self.saw_cancel_request = False
-        self.goes_on_later = False
+        self.resumes_later = False
         self.end_is_written = False
-        """Whether the walk of a flow has written down the node that a cancel reaches it at."""
+        """Whether the walk of a flow has recorded the node that the cancel interrupts."""
         self.woken_at: float | None = None
-        """The wake time, in Unix seconds, that has come for a run without a body."""
-        self._naps: set[trio.CancelScope] | None = None  # made when first needed
+        """The wake time, in Unix seconds, that ended the wait without a body."""
+        self._naps: set[trio.CancelScope] | None = None  # created on first use
         self._pending: dict[Reply[Any], None] = {}
-        self._shields: dict[trio.CancelScope, None] = {}  # what holds up a cancel until the engine answers
-        self.closed: str | None = None  # why nothing is taken from this body any more
+        self._shields: dict[trio.CancelScope, None] = {}  # scopes that delay a cancel until a reply
+        self.closed: str | None = None  # why all calls of this body are refused, if they are
 
     def default_key(self, position: int) -> str:
-        """The key of an interrupt at this position. A message that was taken is not given to another body, so
-        what is asked after it is asked about this message, and never answered for another one."""
-        return str(position) if self.heard is None else f"{position}@{self.heard}"
+        """The key of an interrupt at this position.
 
-    async def news_of_messages(self) -> None:
+        An interrupt that is opened after a message was taken can concern that message, which no other body
+        will receive. So the key includes the message, and the answer is never used for another message.
+        """
+        return str(position) if self.last_taken is None else f"{position}@{self.last_taken}"
+
+    async def wait_for_message(self) -> None:
         """Wait until there is a message."""
         if self._news is None:
             self._news = trio.lowlevel.ParkingLot()
@@ -147,7 +150,7 @@ class Body:
 
     @asynccontextmanager
     async def phase(self, name: Literal["streaming", "compacting"]) -> AsyncIterator[None]:
-        """A phase that others can see, without a time limit."""
+        """A phase that is visible in the run's record, without a timeout."""
         await self.check_open()
         self._phases[name] = self._phases.get(name, 0) + 1
         try:
@@ -161,73 +164,73 @@ class Body:
 
     @property
     def answers(self) -> Mapping[str, Any]:
-        """The answers that were given so far, by the keys of the interrupts."""
+        """The stored answers, by the keys of the interrupts."""
         return {key: kept.answer for key, kept in self._kept().items()}
 
     @property
     def wall_clock(self) -> Callable[[], float]:
-        """Unix seconds, by the engine's clock."""
+        """The engine's clock, in Unix seconds."""
         return self.services.wall_clock
 
     @property
     def max_value_bytes(self) -> int:
-        """How large a value may be."""
+        """The maximum size of a value."""
         return self.services.entry.max_value_bytes
 
     def about(self) -> dict[str, Any]:
-        """What every event of the run begins with."""
+        """The fields that every event of the run has."""
         return self.submission.about()
 
     def take_first_state(self) -> FlowState | None:
-        """The state of a walk that has not begun yet; later, it is only in the store."""
+        """Take the initial state of a walk that has not begun; later the state is only in the store."""
         memos, self.submission.memos = self.submission.memos, ()
         return next((memo for memo in memos if isinstance(memo, FlowState)), None)
 
     @property
     def untaken(self) -> int:
-        """How many messages or signals wait to be taken."""
+        """The number of messages or signals that the body has not taken."""
         return len(self.inbox)
 
     def take_signals(self) -> Sequence[Signal]:
-        """The signals that have come since the last time, which whoever takes them has to commit as taken."""
+        """Take the signals received since the last call. The caller must commit that they are taken."""
         taken, self.inbox = self.inbox, ()
         return taken
 
     def withdraw(self, key: str) -> None:
-        """The interrupt under this key need not be answered any more."""
-        self.tell_actor(Unask(key))
+        """Close the interrupt with this key: the body no longer waits for its answer."""
+        self.tell_actor(WithdrawInterrupt(key))
 
     def mention(self, *events: Event) -> None:
-        """Have events committed that nobody waits for, soon."""
+        """Have events committed soon, without waiting."""
         change = Change(events, run=self.id, expect=REPORTING, attempt=self.attempt)
         self.journal.tell(Mention(change))
 
     async def commit(self, events: tuple[Event, ...], memos: tuple[Memo, ...]) -> None:
-        """Returns when it is committed."""
+        """Commit events and memos; returns when they are committed."""
         await self.report(Change(events, memos=memos))
 
     # For the run's actor.
 
     def request_cancel(self) -> None:
-        """The body should end."""
+        """Set `cancel_requested`: the body should end."""
         self.cancel_requested = True
 
     def as_result(self, value: Any) -> Any:
-        """What the body returned, as it goes into the run's record."""
+        """The body's return value as a JSON value for the run's record."""
         try:
             return self.value(value, "result")
         except Invalid:
-            plain = plain_result(value)  # looked at only here: nearly all results are JSON values already
+            plain = plain_result(value)  # converted only now: nearly all results are JSON values
             return self.value(plain, "result")
 
     def deliver(self, message: Any) -> None:
-        """A message or a signal was accepted and committed."""
+        """Pass a committed message or signal to the body."""
         self.inbox = (*self.inbox, message)
         if self._news is not None:
             self._news.unpark()
 
     def close(self, why: str) -> Sequence[Any]:
-        """Take nothing from this body any more; returns the messages that it hasn't taken."""
+        """Refuse all further calls of this body; returns the messages that it has not taken."""
         self.closed = why
         if self._news is not None:
             self._news.unpark_all()
@@ -236,29 +239,29 @@ class Body:
         return self.inbox
 
     def lapse(self, why: str) -> None:
-        """Take nothing more from this body, and let it wait for nothing more."""
+        """Refuse all further calls of this body, and cancel its shielded waits."""
         self.close(why)
         for shield in self._shields:
             shield.cancel()
 
-    def go_on_later(self) -> None:
-        """The body is being stopped, but its run and its children go on at the engine's next start."""
-        self.goes_on_later = True
+    def resume_later(self) -> None:
+        """The body is being stopped, but its run and its children continue at the engine's next start."""
+        self.resumes_later = True
 
     @property
     def obeyed_cancel(self) -> bool:
-        """Whether the body has seen that it should end."""
+        """Whether the body has read `cancel_requested` since it became true."""
         return self.saw_cancel_request
 
     async def discard(self, part: PartFile) -> None:
         try:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
                 await part.discard()
-        except OSError:  # what made the body give the file up matters more
-            logger.exception("run %s left %s unfinished, and it could not be deleted", self.id, part.path)
+        except OSError:  # do not hide the exception that ended the block
+            logger.exception("run %s: unfinished file %s could not be deleted", self.id, part.path)
 
     async def give_up(self, parts: Sequence[PartFile]) -> None:
-        """Commit that these files didn't get their names, before the parts are gone: they show it."""
+        """Commit that these files were not renamed, before their parts, the only evidence, are deleted."""
         reply: Reply[Outcome] = Reply()
         memos = tuple(FileGivenUp(self.id, part.path) for part in parts)
         self.journal.tell(Change((), run=self.id, memos=memos, reply=reply))
@@ -266,17 +269,17 @@ class Body:
             await reply.get()
 
     async def discard_parts(self) -> None:
-        """Delete what is unfinished: the body can't be relied on to do it."""
+        """Delete the unfinished files of a body that is abandoned."""
         recorded = [part for part, recorded in self.parts.items() if recorded]
         if recorded:
             await self.give_up(recorded)
         for part in list(self.parts):
             await part.discard()
 
-    # Ways to the actors.
+    # Messages to the actors.
 
     def tell_actor(self, message: object) -> None:
-        """Tell the actor of the run something."""
+        """Send the run's actor a message."""
         self.services.delivery.tell("run", self.id, message)
 
     def check(self) -> None:
@@ -287,14 +290,14 @@ class Body:
         return RunAbandoned(f"run {self.id}, attempt {self.attempt}: {self.closed}")
 
     async def check_open(self) -> None:
-        """Every call comes here first: a checkpoint, and a refusal if nothing is taken any more."""
+        """Begin a call: a trio checkpoint; raises `RunAbandoned` if the body is closed."""
         self.check()
         await trio.lowlevel.checkpoint()
         self.check()
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Not cancelled, unless the engine itself must let go of the body."""
+        """Shield from cancellation, unless the engine loses its lease."""
         with trio.CancelScope(shield=True) as shield:
             self._shields[shield] = None
             try:
@@ -316,17 +319,20 @@ class Body:
     async def committed(self, reply: Reply[Outcome]) -> None:
         outcome = await self.wait(reply)
         if not outcome.held:
-            raise RunAbandoned(f"run {self.id}, attempt {self.attempt}: the run goes on without this body")
+            raise RunAbandoned(f"run {self.id}, attempt {self.attempt}: the run continues without this body")
 
-    async def ask_actor(self, message: Suspend | Resume | Ask | Flag) -> Any:
-        """Shielded, so that the body always knows what the actor did; the actor answers after one commit, or
-        when it abandons the body."""
+    async def ask_actor(self, message: Suspend | Resume | OpenInterrupt | Flag) -> Any:
+        """Send the actor a request and wait for its reply.
+
+        Shielded, so that the body always knows what the actor did. The actor replies after one commit, or
+        when it abandons the body.
+        """
         with trio.CancelScope(shield=True):
             self.tell_actor(message)
             return await self.wait(message.reply)
 
     async def wait(self, reply: Reply[Any]) -> Any:
-        """Wait for a reply, or until nothing is taken from this body any more."""
+        """Wait for a reply; raises `RunAbandoned` if the body is closed first."""
         self.check()
         self._pending[reply] = None
         try:
@@ -335,13 +341,12 @@ class Body:
             self._pending.pop(reply, None)
 
     async def resume(self) -> None:
-        """Whatever ended the wait, the body may go on only with a slot. The actor answers at once when the
-        run is being ended."""
+        """Wait for a slot after a wait without one. The actor replies immediately if the run is ending."""
         if self.closed is None:
             await self.ask_actor(Resume(Reply()))
 
     async def nap(self, until: float) -> None:
-        """Sleep until a time, or until less is left of it."""
+        """Sleep until a time, which `advance` can move."""
         if self._naps is None:
             self._naps = set()
         with trio.CancelScope(deadline=until) as nap:
@@ -352,12 +357,12 @@ class Body:
                 self._naps.discard(nap)
 
     def advance(self, seconds: float) -> None:
-        """The machine was suspended for so long: whoever sleeps has as much less to sleep."""
+        """The computer was suspended for `seconds`: shorten all sleeps by that."""
         for nap in self._naps or ():
             nap.deadline -= seconds
 
-    async def look_up(self) -> None:
-        """The wait for the slot was shielded: what came meanwhile ends the body here."""
+    async def check_cancelled(self) -> None:
+        """Raise a cancellation that arrived during a shielded wait for a slot."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
 

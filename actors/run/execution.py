@@ -1,4 +1,4 @@
-"""One execution: a body in a task of its own, inside the cancel scope by which its run ends it."""
+"""One execution: a body in its own task, inside the cancel scope with which the run ends it."""
 
 from __future__ import annotations
 
@@ -35,29 +35,32 @@ class Stopped(msgspec.Struct):
 
 
 class BodyEnded(msgspec.Struct):
-    """To the run's actor: no code of this execution is left. It `Pause`s where the run goes on later."""
+    """From an execution to the run's actor: the body has ended.
+
+    The outcome is a `Pause` if the run continues later with a new body.
+    """
 
     outcome: Returned | Raised | Stopped | Pause
 
 
 class LiveBody(msgspec.Struct, frozen=True):
-    """A body that has code running, to be named."""
+    """A description of an executing body, for logs and errors."""
 
     run: str
     attempt: int
     patience: float
-    """Seconds that it has to end once it is told to, before it is abandoned; infinite if it never is."""
+    """Seconds between a request to end and the moment the body is abandoned; infinite if it never is."""
 
 
 class LiveBodies:
-    """The executions that have code running. `ends` is called when one has ended, before its run hears."""
+    """The bodies that execute. `ends` is called when one has ended, before its run is notified."""
 
     def __init__(self, ends: Callable[[Execution], None] = lambda _: None) -> None:
         self.may_begin: Callable[[], Awaitable[None]] | None = None
-        """Waited for before the first step of each body: until it may execute."""
+        """Awaited before the first step of each body: returns when the body may execute."""
         self._ends = ends
         self._executions: dict[Execution, None] = {}
-        self._begun: dict[Execution, None] = {}  # those that have taken their first step
+        self._begun: dict[Execution, None] = {}  # those that have executed their first step
         self._abandoned: dict[Execution, None] = {}
         self._none = trio.lowlevel.ParkingLot()
 
@@ -72,11 +75,11 @@ class LiveBodies:
         self._executions[execution] = None
 
     def begin(self, execution: Execution) -> None:
-        """A body takes its first step."""
+        """A body executes its first step."""
         self._begun[execution] = None
 
     def begun(self) -> Sequence[Execution]:
-        """Those that have taken their first step, and not their last. It may be called from any thread."""
+        """The bodies that have executed their first step. Can be called from any thread."""
         return list(self._begun)
 
     def remove(self, execution: Execution) -> None:
@@ -88,12 +91,12 @@ class LiveBodies:
         self._look()
 
     def abandoned(self, execution: Execution) -> None:
-        """A body is not waited for any more."""
+        """A body is abandoned: `none` no longer waits for it."""
         self._abandoned[execution] = None
         self._look()
 
     async def none(self) -> None:
-        """Wait until there is none but abandoned ones."""
+        """Wait until only abandoned bodies execute."""
         while len(self._executions) > len(self._abandoned):
             await self._none.park()
 
@@ -103,7 +106,8 @@ class LiveBodies:
 
 
 class Execution:
-    """A body while it executes. `interrupt` is told of what is no mere failure (Ctrl-C, say)."""
+    """A body while it executes. `interrupt` is called with errors that must stop the engine, such as
+    `KeyboardInterrupt`."""
 
     def __init__(
         self,
@@ -115,9 +119,9 @@ class Execution:
         self.body = body
         self.scope = trio.CancelScope()
         self.lapsed = False
-        """Whether it had to end because the engine lost its lease; nothing that comes of it counts."""
+        """Whether the body was ended because the engine lost its lease; its outcome is then ignored."""
         self.children: Sequence[str] = ()
-        """Those that it waited for then."""
+        """The child runs that the body waited for when the lease was lost."""
         self._job = job
         self._params = params
         self._interrupt = interrupt
@@ -129,28 +133,28 @@ class Execution:
 
     @property
     def file(self) -> str | None:
-        """The file that the body's code is in, if there is one."""
+        """The source file of the body, if known."""
         code = getattr(inspect.unwrap(self._job.function), "__code__", None)
         return None if code is None else code.co_filename
 
     def describe(self) -> LiveBody:
-        """Which body this is."""
+        """A description of this body."""
         job = self._job
         patience = 2 * job.grace if job.cancel == "cooperative" else job.grace
         return LiveBody(self.body.id, self.body.attempt, patience)
 
     def lapse(self, why: str) -> None:
-        """End the body at once, without its run's actor, which decides afterwards what becomes of the run."""
+        """End the body immediately. Its run's actor decides afterwards how the run continues."""
         self.lapsed = True
         self.children = tuple(self.body.children)
         self.body.request_cancel()
-        self.body.go_on_later()
+        self.body.resume_later()
         self.body.lapse(why)
         self.scope.cancel()
 
     @trio.lowlevel.enable_ki_protection
     async def __call__(self, living: LiveBodies) -> None:
-        """Execute the body, and tell the run's actor how it ended. It stands in `living` meanwhile."""
+        """Execute the body and report its outcome to the run's actor. It is in `living` until it ends."""
         outcome: Returned | Raised | Stopped | Pause = Stopped()
         try:
             with self.scope:
@@ -165,7 +169,7 @@ class Execution:
             if not _is_cancel(error):
                 self._interrupt(error)
             elif trio.current_effective_deadline() == -math.inf:
-                raise  # the engine itself is going down
+                raise  # the engine itself is being cancelled
             outcome = Raised(error)
         finally:
             living.remove(self)
@@ -185,7 +189,7 @@ class Execution:
 
 
 _UNLIMITED = trio.CapacityLimiter(math.inf)
-"""Slots limit how many bodies execute; a limit on threads beside that could only deadlock."""
+"""Slots limit how many bodies execute; an additional limit on threads could only cause deadlocks."""
 
 
 def _is_cancel(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""A failed body, told to people: the text that becomes its run's error, and the line in the log."""
+"""The error text of a failed body, for the run's record and for the log."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _LONGEST_ERROR = 10_000
 
 
 class Failure(Exception):
-    """A failure whose text says it all: where it was raised is of no interest."""
+    """A failure with a complete message: it is logged without a traceback."""
 
 
 def error_text(error: BaseException) -> str:
-    """An exception as a text of bounded length; a group as the exceptions in it."""
+    """An exception as text of limited length; an exception group as the exceptions in it."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(error_text(part) for part in error.exceptions[:10])[:_LONGEST_ERROR]
     if isinstance(error, Failure):
@@ -25,13 +25,13 @@ def error_text(error: BaseException) -> str:
     name = type(error).__name__
     try:
         text = str(error)[:_LONGEST_ERROR].encode(errors="backslashreplace").decode()
-    except Exception:  # an exception that can't even be printed is still only the job's
-        text = "(its text can't be had)"
+    except Exception:  # an exception whose `__str__` raises must not stop the engine
+        text = "(its str() raised an exception)"
     return f"{name}: {text}" if text else name
 
 
 def log_failure(submission: Submission, attempt: int, error: BaseException, then: str) -> None:
-    """Log a failure and what comes `then`; as an error, unless the run is a probe, which may fail."""
+    """Log a failure and what follows it (`then`). Failures of probes are logged at debug level only."""
     expected = is_probe(submission.handle) or is_probe(submission.lane)
     logger.log(
         logging.DEBUG if expected else logging.ERROR,

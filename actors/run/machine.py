@@ -1,12 +1,12 @@
-"""What a run does about what it is told: the one authority over how it goes on and how it ends.
+"""The machine of a run: the only place that decides how the run continues and how it ends.
 
-`receive(message, now)` decides, and leaves what follows in `state.effects`: changes to commit, messages to
-send, bodies to start, helpers to begin. It waits for nothing. While a change of the run is being committed,
-messages are put aside, and handled in their order when its outcome has come; the functions that decide say
-`yield` where that is.
+`receive(message, now)` decides and leaves the results in `state.effects`: changes to commit, messages to
+send, bodies to start, helpers to start. It never waits. While a change of the run is being committed,
+further messages are deferred; they are handled in order when the outcome arrives. The functions that decide
+`yield` such a change.
 
-Here stands what is done about a start. The rest stands in `requests.py`, `termination.py`, `outcomes.py` and
-`restore.py`: functions that are given the `RunState`.
+This module handles starts. `requests.py`, `termination.py`, `outcomes.py` and `restore.py` contain the rest:
+functions that take the `RunState`.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from ..messages import (
     Stop,
     Submission,
 )
-from . import errands, outcomes, requests, restore, termination
-from .body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
+from . import background, outcomes, requests, restore, termination
+from .background import BackgroundDone
+from .body_messages import Flag, OpenInterrupt, Resume, Save, Suspend, Taken, WithdrawInterrupt
 from .context import Body, Services
-from .errands import ErrandDone
 from .execution import BodyEnded, Execution, LiveBodies
 from .state import RunState, Steps
 from .transitions import move
 
 
-class TimeHasCome(msgspec.Struct, gc=False):
-    """From the run's actor: its deadline has passed."""
+class DeadlineReached(msgspec.Struct, gc=False):
+    """From the run's actor to its machine: the deadline has passed."""
 
 
 class RunMachine:
-    """See the module's text."""
+    """See the module's docstring."""
 
     __slots__ = ("_interrupt", "_steps", "state")
 
@@ -75,25 +75,25 @@ class RunMachine:
             restore.restore(run, submission.stored)
 
     def receive(self, message: Any, now: float) -> None:
-        """Decide about a message, or put it aside."""
+        """Handle a message, or defer it."""
         run = self.state
         run.now = now
         if type(message) is Committed and self._steps is not None:
             self._advance(self._steps, message.outcome)
-        elif self._steps is not None or (run.starting and type(message) is not ErrandDone):
-            if run.put_aside is None:
-                run.put_aside = deque()
-            run.put_aside.append(message)
+        elif self._steps is not None or (run.starting and type(message) is not BackgroundDone):
+            if run.deferred is None:
+                run.deferred = deque()
+            run.deferred.append(message)
             return
         else:
             self._begin(message)
-        if run.put_aside:
-            self._take_up()
+        if run.deferred:
+            self._handle_deferred()
 
     def has_work(self) -> bool:
-        """Whether there is anything that the run waits for."""
+        """Whether the run still needs its actor."""
         run = self.state
-        if run.errands or self._steps is not None:
+        if run.background or self._steps is not None:
             return True
         if run.execution is not None:
             return not (run.abandoned and run.stopping is not None)
@@ -102,12 +102,12 @@ class RunMachine:
         return run.status is not Status.QUEUED or len(run.timers) > 0 or len(run.inbox) > 0
 
     def deadline(self) -> float:
-        """When `TimeHasCome` is to be told."""
+        """When the actor must send `DeadlineReached`."""
         run = self.state
         if self._steps is not None or run.starting:
-            return math.inf  # all is looked at when that is over
+            return math.inf  # the timers are checked when that is done
         due = run.timers.next()
-        return min(due, run.interrupts.deadline()) if run.asks else due
+        return min(due, run.interrupts.deadline()) if run.has_interrupts else due
 
     def _begin(self, message: Any) -> None:
         kind = type(message)
@@ -119,7 +119,7 @@ class RunMachine:
             self._advance(steps)
 
     def _advance(self, steps: Steps, outcome: Outcome | None = None) -> None:
-        """Go on with what was being decided, up to the next change that has to be committed."""
+        """Continue handling a message, up to the next change that must be committed."""
         try:
             change = next(steps) if outcome is None else steps.send(outcome)
         except StopIteration:
@@ -128,23 +128,23 @@ class RunMachine:
             self._steps = steps
             self.state.effects.commit(change)
 
-    def _take_up(self) -> None:
-        """Handle the messages that were put aside."""
+    def _handle_deferred(self) -> None:
+        """Handle the deferred messages."""
         run = self.state
-        while run.put_aside and self._steps is None:
+        while run.deferred and self._steps is None:
             if not run.starting:
-                self._begin(run.put_aside.popleft())
+                self._begin(run.deferred.popleft())
                 continue
-            done = next((m for m in run.put_aside if type(m) is ErrandDone), None)
+            done = next((m for m in run.deferred if type(m) is BackgroundDone), None)
             if done is None:
                 return
-            run.put_aside.remove(done)
+            run.deferred.remove(done)
             self._begin(done)
 
     # Starts.
 
     def _started(self, message: Started) -> Steps:
-        """The run has a slot: for a new body, or for the one whose wait is over."""
+        """The run has a slot: for a new body, or for a body whose wait has ended."""
         run = self.state
         run.take_slot(message)
         if run.ending is not None:
@@ -153,21 +153,21 @@ class RunMachine:
                 yield from move(run, Status.CANCELLING, live_body=True, reason=reason, by=by)
             return
         if run.abandoned or (run.execution is None and (message.resumes or run.verdict is not None)):
-            yield from self._put_slot_back()
+            yield from self._return_slot()
             return
         if run.verdict is not None:
-            return  # its body is ending, and the slot is free when it has ended
+            return  # its body is ending; the slot is released when it has ended
         executed = run.run_clock.start(run.now)
         run_timeout = run.submission.terms.run_timeout
         if run_timeout is not None:
             run.timers.set("run_timeout", run.now + run_timeout - executed)
         if message.resumes:
-            run.go_on()
+            run.resume_body()
         else:
             self._prepare_body()
 
-    def _put_slot_back(self) -> Steps:
-        """The slot was for a body that has ended meanwhile, and its run waits for something else."""
+    def _return_slot(self) -> Steps:
+        """Release a slot that was granted for a body that has since ended."""
         run = self.state
         if run.verdict is not None:
             yield from termination.suspend_for_shutdown(run)
@@ -185,20 +185,20 @@ class RunMachine:
             run.ask_for_slot()
 
     def _prepare_body(self) -> None:
-        """Start a body, as soon as it is known what it goes on from."""
+        """Start a body, after its checkpoint is loaded if it can have one."""
         run = self.state
         run.timers.drop("queue_timeout")
         run.gate.new_body()
-        if not run.errands and _begins_afresh(run):
+        if not run.background and _has_no_checkpoint(run):
             self._start_body(None)
         else:
             run.starting = True
-            errands.send(run, partial(_load_checkpoint, run), self._go_on_from)
+            background.add(run, partial(_load_checkpoint, run), self._checkpoint_loaded)
 
-    def _go_on_from(self, checkpoint: Checkpoint | None) -> Steps:
+    def _checkpoint_loaded(self, checkpoint: Checkpoint | None) -> Steps:
         run = self.state
         run.starting = False
-        yield from _act_on_timers(run)  # its time may be over before its body begins
+        yield from _handle_timers(run)  # a deadline can have passed before the body starts
         if run.status is Status.RUNNING and run.ending is None:
             self._start_body(checkpoint)
 
@@ -212,18 +212,20 @@ class RunMachine:
         run.effects.start_body(run.execution)
 
 
-def _begins_afresh(run: RunState) -> bool:
-    """Whether nothing can have been saved that the body could go on from."""
+def _has_no_checkpoint(run: RunState) -> bool:
+    """Whether no checkpoint can exist from which the body could resume."""
     submission = run.submission
     first = run.attempt == 1 and submission.stored is None and not run.lapsed
     return submission.kind == "start" and first
 
 
 async def _load_checkpoint(run: RunState) -> Checkpoint | None:
-    """What the body goes on from: what this run has saved, or for a `continue` also what another has.
-    Whatever was saved by then is committed, since the start is."""
+    """The checkpoint from which the body resumes: the run's own or, for kind `continue`, also another run's.
+
+    The start is committed, so every checkpoint saved before it is committed, too.
+    """
     submission = run.submission
-    if _begins_afresh(run):
+    if _has_no_checkpoint(run):
         return None
     saved = await run.services.journal.checkpoint(submission.handle, submission.job.name)
     if saved is None or (submission.kind == "start" and saved.run != submission.id):
@@ -231,14 +233,14 @@ async def _load_checkpoint(run: RunState) -> Checkpoint | None:
     return saved
 
 
-def _time_has_come(run: RunState, message: TimeHasCome) -> Steps:
-    yield from _act_on_timers(run)
-    if run.asks:
+def _deadline_reached(run: RunState, message: DeadlineReached) -> Steps:
+    yield from _handle_timers(run)
+    if run.has_interrupts:
         yield from run.interrupts.on_deadline(run.now)
-    restore.look_for_answers(run)
+    restore.check_answers(run)
 
 
-def _act_on_timers(run: RunState) -> Steps:
+def _handle_timers(run: RunState) -> Steps:
     for timer in run.timers.take_due(run.now):
         match timer:
             case "queue_timeout" | "run_timeout" | "deadline":
@@ -261,29 +263,31 @@ def _act_on_timers(run: RunState) -> Steps:
 
 
 def _keep_time(run: RunState, message: KeepTime) -> None:
-    """Nothing to do but to be awake: the timers are set."""
+    """Keep the actor awake: the timers are already set."""
 
 
 def _suspended(run: RunState, message: Suspended) -> None:
-    """The machine was suspended: what waits for a time of day is nearer to it. Grace and executing time are
-    not, for nobody could use them meanwhile."""
+    """The computer was suspended: advance all waits that depend on wall time.
+
+    Grace and executing time are not advanced, because no body could use them during the suspend.
+    """
     run.timers.advance(message.seconds, ("queue_timeout", "deadline", "retry", "wake"))
-    if run.asks:
+    if run.has_interrupts:
         run.interrupts.advance(message.seconds)
     if run.execution is not None:
         run.execution.body.advance(message.seconds)
 
 
 _HANDLERS: dict[type, Callable[[RunState, Any], Steps | None]] = {
-    ErrandDone: errands.done,
-    TimeHasCome: _time_has_come,
+    BackgroundDone: background.done,
+    DeadlineReached: _deadline_reached,
     Recover: restore.recover,
     BodyEnded: outcomes.body_ended,
     Suspend: requests.suspend,
     Resume: requests.resume,
-    Ask: requests.ask,
+    OpenInterrupt: requests.open_interrupt,
     Save: requests.save,
-    Unask: requests.unask,
+    WithdrawInterrupt: requests.withdraw_interrupt,
     AnswerInterrupt: requests.answer,
     Flag: requests.flag,
     Inject: requests.inject,
@@ -295,5 +299,5 @@ _HANDLERS: dict[type, Callable[[RunState, Any], Steps | None]] = {
     Forget: termination.forget,
     KeepTime: _keep_time,
     Suspended: _suspended,
-    restore.ChildrenEnded: restore.go_on_without_children,
+    restore.ChildrenEnded: restore.children_ended,
 }

@@ -1,4 +1,4 @@
-"""Whether a body takes messages now: the phases that it declares, and how many messages wait."""
+"""Whether a run accepts messages now: the phases of its body, and the number of waiting messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from ...protocol.errors import Compacting, GreenroomError, NotInteractive, NotStreaming, QueueFull
 
 MAX_MESSAGES = 1000
-"""How many messages may wait for a body."""
+"""The maximum number of messages that can wait for a body."""
 
 Phase = Literal["interactive", "streaming", "compacting"]
 
@@ -22,15 +22,15 @@ class MessageGate(msgspec.Struct, gc=False):
     interactive: bool = False
     streaming: bool = False
     compacting: bool = False
-    awaited: bool = False  # there is no body, and a message is what the run waits for to get one
-    waiting: tuple[int, ...] = ()  # the seqs of the messages that its body hasn't taken
+    awaited: bool = False  # there is no body; a message will start one
+    waiting: tuple[int, ...] = ()  # the seqs of the messages that its body has not taken
 
     def add(self, seq: int) -> None:
-        """A message waits."""
+        """Add a waiting message."""
         self.waiting = (*self.waiting, seq)
 
     def take(self, count: int) -> tuple[int, ...]:
-        """The body has taken the oldest of those that wait."""
+        """The body has taken the `count` oldest messages; returns their seqs."""
         taken, self.waiting = self.waiting[:count], self.waiting[count:]
         return taken
 
@@ -40,7 +40,7 @@ class MessageGate(msgspec.Struct, gc=False):
         self.awaited = False
 
     def no_body(self) -> None:
-        """There is no body now."""
+        """The body has ended."""
         self.interactive, self.streaming, self.compacting = False, False, False
 
     def set(self, phase: Phase, value: bool) -> None:
@@ -48,17 +48,17 @@ class MessageGate(msgspec.Struct, gc=False):
         setattr(self, phase, value)
 
     def refusal(self, *, ending: bool) -> GreenroomError | None:
-        """Why no message is accepted, if none is; none is when the body has been told to end."""
+        """Why no message is accepted, or `None` if messages are accepted. `ending`: the run is ending."""
         id = self.run
         if ending or not (self.interactive or self.awaited):
             return NotInteractive(
-                f"run {id} takes no messages now: it waits without a body (since a restart) for something "
-                "else, is ending, or is in post-processing"
+                f"run {id} accepts no messages now: it is ending, in post-processing, or waits without a "
+                "body since a restart"
             )
         if self.accepts == "streaming" and not (self.streaming or self.awaited):
-            return NotStreaming(f"run {id} takes messages only while it streams")
+            return NotStreaming(f"run {id} accepts messages only while it streams: try again later")
         if self.compacting:
-            return Compacting(f"run {id} is compacting and takes no messages meanwhile: try again later")
+            return Compacting(f"run {id} is compacting and accepts no messages: try again later")
         if len(self.waiting) >= MAX_MESSAGES:
-            return QueueFull(f"{MAX_MESSAGES} messages wait for run {id} already: try again later")
+            return QueueFull(f"run {id} already has {MAX_MESSAGES} waiting messages: try again later")
         return None

@@ -1,7 +1,7 @@
-"""What becomes of a run whose body has ended: its own end, another attempt, or a pause until the next start.
+"""How a run continues when its body has ended: it ends, is retried, or is suspended until the next start.
 
-A body that ends by itself decides that by what it returns or raises; one that was told to end, by the
-verdict that told it so, unless it had finished before it noticed.
+If the body ended by itself, its return value or exception decides. If the body was requested to end, the
+verdict of that request decides, unless the body had finished before it noticed the request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger("greenroom")
 
 
 def body_ended(run: RunState, message: BodyEnded) -> Steps:
-    """No code of the execution is left."""
+    """The body has ended: decide how the run continues."""
     execution, run.execution = run.execution, None
     assert execution is not None, "a run has one body at a time"
     run.inbox = execution.body.close("its body has ended")
@@ -41,29 +41,29 @@ def body_ended(run: RunState, message: BodyEnded) -> Steps:
     run.timers.drop("abandon")
     if run.abandoned:
         if run.ending:
-            return  # it is gone before its run has ended without it
+            return  # the body ended before the end of its run was committed
         run.effects.tell("supervisor", "", BodyGone(run.id, run.submission.handle))
         return
     outcome, verdict = message.outcome, run.verdict
     if execution.lapsed and verdict is None:
         yield from lapsed(run, execution, in_lane=in_lane)
         return
-    unsaid = not execution.body.end_is_written
+    unrecorded = not execution.body.end_is_written
     if verdict is not None and verdict.to is Status.TIMED_OUT:
-        yield from end(run, Status.TIMED_OUT, reason=verdict.reason, unsaid=unsaid)
+        yield from end(run, Status.TIMED_OUT, reason=verdict.reason, unrecorded=unrecorded)
     elif isinstance(outcome, Pause) and (verdict is None or verdict.to is Status.SUSPENDED):
         yield from _pause(run, outcome)
     elif isinstance(outcome, Returned):
         yield from _returned(run, outcome.value, execution.body)
-    elif isinstance(outcome, Raised) and not _passes_cancel_on(verdict, outcome.error):
+    elif isinstance(outcome, Raised) and not _is_child_cancel(verdict, outcome.error):
         yield from _raised(run, outcome.error)
     else:
         assert verdict is not None, "a body's scope is cancelled only by a verdict"
-        yield from _stopped(run, verdict, unsaid=unsaid)
+        yield from _stopped(run, verdict, unrecorded=unrecorded)
 
 
 def _pause(run: RunState, pause: Pause) -> Steps:
-    """The run waits without a body."""
+    """Suspend the run; it waits without a body."""
     opened = [] if pause.interrupt is None else run.interrupts.open_without_body(pause.interrupt)
     yield from move(
         run,
@@ -82,8 +82,8 @@ def _pause(run: RunState, pause: Pause) -> Steps:
     wait(run, pause)
 
 
-def _passes_cancel_on(verdict: Verdict | None, error: BaseException) -> bool:
-    """Whether the body raised because a child of it was cancelled together with it."""
+def _is_child_cancel(verdict: Verdict | None, error: BaseException) -> bool:
+    """Whether the body raised because one of its child runs was cancelled together with it."""
     return verdict is not None and verdict.to is Status.CANCELLED and isinstance(error, RunCancelled)
 
 
@@ -98,11 +98,11 @@ def _raised(run: RunState, error: BaseException) -> Steps:
     attempt = run.attempt
     may_retry = (
         run.verdict is None
-        and not run.unwanted
+        and not run.no_retry
         and isinstance(error, Exception)
         and attempt < run.submission.job.max_attempts
     )
-    then = "and is tried again" if may_retry else "and has no attempt left"
+    then = "and will be retried" if may_retry else "and has no attempts left"
     log_failure(run.submission, attempt, error, then)
     if may_retry:
         yield from _wait_for_retry(run, error)
@@ -127,7 +127,7 @@ def _wait_for_retry(run: RunState, error: BaseException) -> Steps:
             error=error_text(error),
             by="body",
         )
-    else:  # another task of the body had given the slot back to wait
+    else:  # another task of the body had released the slot to wait
         yield from lose_body(run, *closing)
     run.forget_interrupts()
     run.timers.drop("run_timeout")
@@ -140,14 +140,16 @@ def _retry_delay(run: RunState) -> float:
     job, attempt = run.submission.job, run.attempt
     try:
         return job.delay(attempt)
-    except Exception:  # the job author's mistake; the run goes on with the default
-        logger.exception("backoff of job %r failed for attempt %d", job.name, attempt)
+    except Exception:  # an error in the job's code; the run continues with the default
+        logger.exception(
+            "backoff function of job %r failed for attempt %d; using the default", job.name, attempt
+        )
         return exponential(attempt)
 
 
-def _stopped(run: RunState, verdict: Verdict, *, unsaid: bool) -> Steps:
+def _stopped(run: RunState, verdict: Verdict, *, unrecorded: bool) -> Steps:
     if verdict.to is not Status.SUSPENDED:
-        yield from end(run, verdict.to, reason=verdict.reason, by=verdict.by, unsaid=unsaid)
+        yield from end(run, verdict.to, reason=verdict.reason, by=verdict.by, unrecorded=unrecorded)
     elif run.status is Status.RUNNING:
         yield from suspend_for_shutdown(run)
     else:

@@ -1,7 +1,7 @@
-"""How a body goes away while its run waits: it returns a `Pause` instead of a result.
+"""`Pause`: what a body returns instead of a result to let its run wait without a body.
 
-The run is suspended without a body, and costs an actor and a row. When what it waits for has come it gets a
-slot and a new body of the same attempt, which goes on from what was committed.
+The run is suspended; it needs only an actor and a row in the store. When the wait ends, the run gets a slot
+and a new body of the same attempt, which resumes from the committed state.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from ...protocol.flow.paths import parse_path
 
 
 class AwaitedInterrupt(msgspec.Struct, frozen=True, gc=False):
-    """An interrupt that is open while the run waits; answering it ends the wait."""
+    """An interrupt that is open while the run waits; its answer ends the wait."""
 
     key: str
     data: Any
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
-    """What the run waits for: the time `until` (Unix seconds), a signal that concerns the path `key`, or an
-    answer, or a message for its next body. The time is at most `within` seconds away, whatever the clock
-    says. `memos` are committed together with the suspension."""
+    """What the run waits for: the time `until` (Unix seconds), a signal for the path `key`, an answer, or a
+    message for its next body.
+
+    The wait for a time lasts at most `within` seconds, even if the clock is set back. `memos` are committed
+    together with the suspension.
+    """
 
     waiting_for: Literal["time", "signal", "answer", "message"]
     until: float | None = None
@@ -42,17 +45,17 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Signal(msgspec.Struct, frozen=True, gc=False):
-    """A value that somebody put into what a run shares; `seq` is that of its event."""
+    """A value that a caller sent to a run's shared state; `seq` is that of its event."""
 
     seq: int
     key: str
     value: Any
 
 
-def concerns(awaited: str, told: str) -> bool:
-    """Whether a value put under one path of shared may be what is awaited at another: one is, or leads to,
-    the other. Both may be written in any way that leads there."""
-    one, other = _steps(awaited), _steps(told)
+def matches(awaited: str, received: str) -> bool:
+    """Whether a value set at one path of the shared state can satisfy a wait for another path: one path is a
+    prefix of the other. Both can use any notation for paths."""
+    one, other = _steps(awaited), _steps(received)
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]
 

@@ -1,9 +1,9 @@
-"""The positions of what a body asks for: its interrupts, and its calls of child runs.
+"""The positions of a body's interrupts and calls of child runs.
 
-A body that goes on from a checkpoint makes its calls anew, from there on, and must be given the answers and
-children that the body before it had at the same positions. So positions are counted, the count is committed
-with each checkpoint, and the next body counts on from it. What is still open when a checkpoint is saved (in
-another task of the body) is not counted: the next body asks for it once more.
+A body that resumes from a checkpoint repeats its later interrupts and calls, and must get the answers and
+children that the previous body had at the same positions. So positions are counted, the count is committed
+with each checkpoint, and the next body continues from it. Requests that are still open when a checkpoint is
+saved (in another task of the body) are not counted: the next body repeats them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import msgspec
 
 
 class Positions(msgspec.Struct, gc=False):
-    """One such count. Most bodies ask for nothing, so the set is made when it is needed."""
+    """One counter of positions. Most bodies make no requests, so the set is created on first use."""
 
     _last: int
     _open: set[int] | None = None
 
     def begin(self) -> int:
-        """The position of what is asked for now."""
+        """Begin a request; returns its position."""
         self._last += 1
         if self._open is None:
             self._open = set()
@@ -26,12 +26,12 @@ class Positions(msgspec.Struct, gc=False):
         return self._last
 
     def end(self, position: int) -> None:
-        """It was given, or given up."""
-        assert self._open is not None, "it begins before it ends"
+        """The request is answered, or the body no longer waits for it."""
+        assert self._open is not None, "begin() was called before end()"
         self._open.remove(position)
 
     def save(self) -> int:
-        """The count for a checkpoint saved now. From here on this body counts as the next one will."""
+        """The count for a checkpoint saved now. From now on this body counts as the next body will."""
         if not self._open:
             return self._last
         self._last = max(self._open)

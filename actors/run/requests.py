@@ -1,8 +1,8 @@
-"""What a body asks of its run while it executes, and what others tell the body through it.
+"""Requests to a run while its body executes: from the body, and from callers.
 
-A body asks to wait without its slot, to be given one again, to put an interrupt to people, to show a phase.
-Others send it messages and answers. Each of these functions decides about one such message
-(`body_messages.py`, `messages.py`), and replies after the commit.
+A body requests to wait without its slot, to get a slot again, to open an interrupt, to change a phase, to
+save a checkpoint. Callers send messages, signals and answers. Each function here decides about one message
+(`body_messages.py`, `messages.py`) and replies after the commit.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from ...protocol.values import copied, shown
 from ..journal.change import REPORTING, Change
 from ..journal.messages import unavailable
 from ..messages import AnswerInterrupt, Inject, SendSignal
-from .body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
+from .body_messages import Flag, OpenInterrupt, Resume, Save, Suspend, Taken, WithdrawInterrupt
 from .message_gate import MAX_MESSAGES
 from .pause import Message, Signal
-from .restore import look_for_answers, look_for_messages, look_for_signals
+from .restore import check_answers, check_messages, check_signals
 from .state import RunState, Steps
 from .transitions import changed, move, note
 
-# The body's wait without its slot.
+# Waiting without a slot.
 
 
 def suspend(run: RunState, message: Suspend) -> Steps:
-    """The body waits, and gives its slot back meanwhile."""
+    """The body starts to wait and releases its slot."""
     if run.verdict is not None:
         message.reply.set(None)
     elif run.status is not Status.RUNNING:
-        message.reply.fail(_second_wait(run))
+        message.reply.fail(_wait_conflict(run))
     else:
         yield from _release_slot(run, message.waiting_for, message.wakes_at, message.within)
         message.reply.set(None)
 
 
 def resume(run: RunState, message: Resume) -> None:
-    """The body's wait is over: it goes on when there is a slot for it."""
+    """The body's wait has ended: it continues when the run has a slot again."""
     if run.verdict is not None or run.status is not Status.SUSPENDED:
         message.reply.set(None)
     else:
@@ -63,24 +63,24 @@ def _release_slot(
     run.timers.drop("run_timeout")
 
 
-def _second_wait(run: RunState) -> Conflict:
-    return Conflict(f"run {run.id} waits without its slot already: one such wait at a time")
+def _wait_conflict(run: RunState) -> Conflict:
+    return Conflict(f"run {run.id} already waits without its slot: only one such wait at a time is allowed")
 
 
-# Its interrupts.
+# Interrupts.
 
 
-def ask(run: RunState, message: Ask) -> Steps:
-    """Open an interrupt, unless its answer is known already."""
+def open_interrupt(run: RunState, message: OpenInterrupt) -> Steps:
+    """Open an interrupt, unless its answer is already known."""
     interrupts = run.interrupts
     stopping = run.stopping is not None and not run.submission.job.resumable
     if run.verdict is not None or stopping:
         message.answer.set({"approved": False, "reason": "shutdown" if stopping else "cancelled"})
         message.reply.set(False)
-    elif (kept := interrupts.recall(message)) is not None:
+    elif (kept := interrupts.stored_answer(message)) is not None:
         message.answer.set(kept.answer)
         message.reply.set(False)
-    elif (refusal := _refuses_interrupt(run, message)) is not None:
+    elif (refusal := _interrupt_refusal(run, message)) is not None:
         message.reply.fail(refusal)
     else:
         opened = interrupts.open(message, run.now)
@@ -91,35 +91,35 @@ def ask(run: RunState, message: Ask) -> Steps:
         message.reply.set(message.release_slot)
 
 
-def _refuses_interrupt(run: RunState, message: Ask) -> GreenroomError | None:
-    if run.interrupts.asked_by_body(message.key):
-        return Conflict(f"run {run.id} asks under key {shown(message.key)} already")
+def _interrupt_refusal(run: RunState, message: OpenInterrupt) -> GreenroomError | None:
+    if run.interrupts.awaited_by_body(message.key):
+        return Conflict(f"run {run.id} already has an open interrupt with key {shown(message.key)}")
     if message.release_slot:
-        return None if run.status is Status.RUNNING else _second_wait(run)
+        return None if run.status is Status.RUNNING else _wait_conflict(run)
     left = run.timers.left("run_timeout", run.now)
     if message.timeout >= left and run.submission.terms.run_timeout is not None:
         return Invalid(
-            f"timeout {message.timeout:g} must be shorter than the {left:g} s that are left of the run's "
-            "own time: shorten it, or wait with release_slot=True",
+            f"timeout must be less than the {left:g} s that remain of run_timeout (got {message.timeout:g}): "
+            "shorten it, or use release_slot=True",
             value=message.timeout,
         )
     return None
 
 
-def unask(run: RunState, message: Unask) -> Steps:
-    """The body doesn't wait for the answer any more."""
+def withdraw_interrupt(run: RunState, message: WithdrawInterrupt) -> Steps:
+    """The body no longer waits for the answer."""
     if run.verdict is not None and run.verdict.to is Status.SUSPENDED:
-        return  # the run asks on while the engine is away
+        return  # the interrupt stays open while the engine is stopped
     event = run.interrupts.withdraw(message.key)
     if event is not None and not run.ended:
         yield from note(run, event)
 
 
 def save(run: RunState, message: Save) -> None:
-    """The body saves a checkpoint. Answers given until now are spent: a later body asks anew."""
+    """Save a checkpoint. Earlier answers are spent: a later body opens its interrupts again."""
     if run.abandoned or run.execution is None:
-        return  # the body, if there is one, has been told
-    events, spent = run.interrupts.pass_checkpoint() if run.asks else ([], ())
+        return  # an abandoned body's calls have already failed
+    events, spent = run.interrupts.pass_checkpoint() if run.has_interrupts else ([], ())
     counts = (message.interrupts, message.calls)
     memos: tuple[Memo, ...] = (
         Checkpoint(run.submission.handle, run.submission.job.name, run.id, message.value, *counts),
@@ -139,13 +139,13 @@ def save(run: RunState, message: Save) -> None:
 
 
 def answer(run: RunState, message: AnswerInterrupt) -> Steps:
-    """Somebody answers an interrupt."""
+    """A caller answers an interrupt."""
     outcome = yield from run.interrupts.answer(message)
     message.reply.set(outcome)
-    look_for_answers(run)
+    check_answers(run)
 
 
-# Its phases, and messages for it.
+# Phases and messages.
 
 
 def flag(run: RunState, message: Flag) -> Steps:
@@ -156,12 +156,14 @@ def flag(run: RunState, message: Flag) -> Steps:
 
 
 def inject(run: RunState, message: Inject) -> Steps:
-    """Somebody has a message for the body."""
+    """A caller sends the body a message."""
     if run.ended:
         message.reply.fail(NoActiveRun(f"run {run.id} has ended"))
         return
     if run.submission.job.special is not None:
-        message.reply.fail(NotInteractive(f"run {run.id} walks a flow, which takes signals, no messages"))
+        message.reply.fail(
+            NotInteractive(f"run {run.id} executes a flow and accepts no messages: send a signal instead")
+        )
         return
     refusal = run.gate.refusal(ending=run.verdict is not None or run.ending is not None)
     if refusal is not None:
@@ -174,35 +176,39 @@ def inject(run: RunState, message: Inject) -> Steps:
         run.execution.body.deliver(Message(outcome.seq, copied(message.message)))
     else:
         run.inbox = (*run.inbox, Message(outcome.seq, copied(message.message)))
-        look_for_messages(run)
+        check_messages(run)
     message.reply.set("accepted")
 
 
 def signal(run: RunState, message: SendSignal) -> Steps:
-    """Somebody puts a value into what the run shares. It is kept until the run's body has taken it."""
+    """A caller sends a flow's run a value for its shared state. It is kept until the body takes it."""
     job, body = run.submission.job, run.execution.body if run.execution is not None else None
     if run.ended:
         message.reply.set(None)
     elif job.special is None:
-        message.reply.fail(Conflict(f"run {run.id} is of job {shown(job.name)}: only flows take signals"))
+        message.reply.fail(
+            Conflict(f"run {run.id} of job {shown(job.name)} accepts no signals: only flows do")
+        )
     elif (len(run.inbox) if body is None else body.untaken) >= MAX_MESSAGES:
-        message.reply.fail(QueueFull(f"{MAX_MESSAGES} signals wait for run {run.id} already"))
+        message.reply.fail(
+            QueueFull(f"run {run.id} already has {MAX_MESSAGES} waiting signals: try again later")
+        )
     else:
         event = RunSignal(by=message.by, key=message.key, value=message.value, **run.submission.about())
-        outcome = yield Change((event,), run=run.id, expect=PENDING, tells_run=True)
+        outcome = yield Change((event,), run=run.id, expect=PENDING, notify_run=True)
         if not outcome.held:
             message.reply.fail(unavailable())
             return
-        came = Signal(outcome.seq, message.key, message.value)
+        received = Signal(outcome.seq, message.key, message.value)
         if body is not None:
-            body.deliver(came)
+            body.deliver(received)
         else:
-            run.inbox = (*run.inbox, came)
-            look_for_signals(run)
+            run.inbox = (*run.inbox, received)
+            check_signals(run)
         message.reply.set(True)
 
 
 def taken(run: RunState, message: Taken) -> None:
-    """The body has taken messages: they need not be kept any longer."""
+    """The body has taken messages: they are no longer kept."""
     memo = MessagesTaken(run.id, run.gate.take(message.count))
     run.effects.commit(Change((), run=run.id, memos=(memo,)))

@@ -1,8 +1,8 @@
-"""How a run comes back after a restart: what it was, whether it may go on, and what it waits for.
+"""Restore a run after a restart: its state, whether it may continue, and what it waits for.
 
-Its last body is gone with the process; or it had to go because the engine lost its lease, which comes to the
-same. If its author said that it may go on, it waits for what that body
-waited for, and then stands in its lane for a slot for a new one; else it ends here.
+Its last body ended with the process, or because the engine lost its lease; both are handled the same way. If
+the job may continue, the run waits for whatever that body waited for, and then requests a slot for a new
+body. Otherwise the run ends.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from ..journal.change import Change
 from ..journal.messages import WatchEnd
 from ..messages import Recover
 from ..scheduling.trials import MOST_DEATHS
-from . import errands
+from . import background
 from .execution import Execution
-from .pause import Message, Pause, Signal, concerns
+from .pause import Message, Pause, Signal, matches
 from .state import RunState, Steps
 from .termination import end
 from .transitions import lose_body, move, note
 
 logger = logging.getLogger("greenroom")
 
-_A_MOMENT = 0.5
-"""Seconds for which starts wait for the deletes of a run that ends with a restart."""
+_DETACH_AFTER = 0.5
+"""Seconds for which starts wait while a run that a restart ends deletes its files."""
 
-_MANY = 100
-"""Signals that a run lets gather while it waits for another one."""
+_MAX_WAITING_SIGNALS = 100
+"""The number of unrelated signals after which a run that waits for a signal gets a body to take them."""
 
 
 class ChildrenEnded(msgspec.Struct, gc=False):
-    """From a run's actor to itself: the runs that its last body waited for have ended."""
+    """From the journal to a run's actor: the child runs that its last body waited for have ended."""
 
 
 def restore(run: RunState, stored: StoredRun) -> None:
-    """Be what the run was when the engine ended, but for its body."""
+    """Restore the state that the run had when the engine ended, except for its body."""
     record = stored.record
     run.status, run.attempt, run.waiting_for = record.status, record.attempt, record.waiting_for
     if record.attempt and record.reason != "retry" and run.submission.job.resumable:
-        run.next_attempt = record.attempt  # what the restart broke off is no attempt lost
+        run.next_attempt = record.attempt  # an attempt that a restart interrupted does not count
     else:
         run.next_attempt = record.attempt + 1
     if stored.interrupts:
@@ -65,43 +65,44 @@ def restore(run: RunState, stored: StoredRun) -> None:
 
 
 def recover(run: RunState, message: Recover) -> Steps:
-    """The run had begun: let it go on if its author said that it may, else end it. What the last body left
-    unfinished is deleted before the next one begins, or before the run has ended."""
-    errands.send(run, partial(_tidy_up_files, run), partial(_without_parts, run))
-    yield from _go_on_or_end(run, message)
+    """Recover a run that had begun: it continues if its job allows it, else it ends.
+
+    Unfinished files of the last body are deleted before the next body starts, or before the run ends.
+    """
+    background.add(run, partial(_remove_unfinished_files, run), partial(_keep_finished_files, run))
+    yield from _continue_or_end(run, message)
     stored = run.submission.stored
     if run.ending and stored is not None and holds_slot(stored.record):
         run.recovering = True
-        run.timers.set("detach", run.now + _A_MOMENT)
+        run.timers.set("detach", run.now + _DETACH_AFTER)
     else:
-        run.recovered()
+        run.report_recovered()
 
 
 def detach(run: RunState) -> Steps:
-    """What the run has left is still being deleted: it is not counted among those that execute any more, so
-    that others may start."""
+    """The run's files are still being deleted: detach the run, so that other runs can start."""
     if run.recovering:
         yield from note(run, RunChanged(by="engine", detached=True, **run.submission.about()))
-        run.recovered()
+        run.report_recovered()
 
 
-def _go_on_or_end(run: RunState, message: Recover) -> Steps:
+def _continue_or_end(run: RunState, message: Recover) -> Steps:
     stored, job = run.submission.stored, run.submission.job
     assert stored is not None, "only a run that was stored can be recovered"
     record = stored.record
     may_go_on = job.resumable or record.attempt < job.max_attempts
     if run.status is Status.CANCELLING or run.files_doomed:
         run.orphans = message.children
-        if run.status is Status.RUNNING:  # a start had crossed the cancel, which dooms the files first
+        if run.status is Status.RUNNING:  # a start was committed before the cancel
             yield from move(run, Status.CANCELLING, live_body=False, reason=record.reason)
         yield from end(run, Status.CANCELLED, reason=record.reason)
     elif run.status is Status.SUSPENDED and not job.registered:
         yield from end(run, Status.REJECTED, reason="unknown_job", error=unknown_job(job.name))
     elif not may_go_on or not job.registered:
-        why = unknown_job(job.name) if not job.registered else "the process ended while it executed"
+        why = unknown_job(job.name) if not job.registered else "the process ended while the run executed"
         yield from end(run, Status.FAILED, reason="crashed", error=why)
     elif message.deaths >= MOST_DEATHS:
-        why = f"the process has died {message.deaths} times while it executed"
+        why = f"the process died {message.deaths} times while the run executed"
         yield from end(run, Status.FAILED, reason="killed", error=why)
     elif run.status is Status.RUNNING:
         run.deaths, run.orphans = message.deaths, message.children
@@ -122,18 +123,18 @@ def _go_on_or_end(run: RunState, message: Recover) -> Steps:
         if message.deaths:
             run.deaths, memos = message.deaths, (Deaths(run.id, message.deaths),)
         yield from _without_body(run, record.waiting_for, memos)
-        _wait_again(run, record.waiting_for, stored.wakes_at, message.children)
+        _resume_wait(run, record.waiting_for, stored.wakes_at, message.children)
 
 
 def _without_body(run: RunState, waiting_for: str | None, memos: tuple[Memo, ...] = ()) -> Steps:
-    """The run waits on without its body; it can be talked to if it waits for a message."""
+    """The run continues to wait without its body; it accepts messages if it waits for one."""
     awaits_message = waiting_for == "message"
     yield from lose_body(run, awaits_message=awaits_message, memos=memos)
     run.gate.awaited = awaits_message
 
 
 def lapsed(run: RunState, execution: Execution, *, in_lane: bool) -> Steps:
-    """Its body had to go, because the engine lost its lease. `in_lane`: it stood there for a slot again."""
+    """The body was ended because the engine lost its lease. `in_lane`: the run was queued for a slot."""
     job = run.submission.job
     run.lapsed = True
     run.orphans = execution.children
@@ -141,7 +142,7 @@ def lapsed(run: RunState, execution: Execution, *, in_lane: bool) -> Steps:
     run.run_clock.reset()
     run.next_attempt = run.attempt if job.resumable else run.attempt + 1
     if not job.resumable and run.attempt >= job.max_attempts:
-        why = "the engine lost its lease on the store while it executed"
+        why = "the engine lost its lease on the store while the run executed"
         yield from end(run, Status.FAILED, reason="lease_lost", error=why)
     elif run.status is Status.RUNNING:
         yield from move(
@@ -156,19 +157,21 @@ def lapsed(run: RunState, execution: Execution, *, in_lane: bool) -> Steps:
         )
         run.forget_interrupts()
     else:
-        if run.asks:
-            run.interrupts.body_is_gone()
+        if run.has_interrupts:
+            run.interrupts.body_ended()
         yield from _without_body(run, None if in_lane else run.waiting_for)
         if in_lane:
             run.ask_for_slot()
         else:
-            _wait_again(run, run.waiting_for, run.waits_until, list(execution.children))
+            _resume_wait(run, run.waiting_for, run.waits_until, list(execution.children))
 
 
-async def _tidy_up_files(run: RunState) -> list[str] | None:
-    """Find out which files the last body left unfinished, and remove them; returns their paths, or `None` if
-    they are not known. A file that was recorded as finished and has not got its name may stand in an older
-    run's place: that it isn't this run's is committed before the part is gone, which shows it."""
+async def _remove_unfinished_files(run: RunState) -> list[str] | None:
+    """Remove the unfinished files of the last body; returns their paths, or `None` if they are not known.
+
+    A file can be recorded as finished although it was not renamed yet; its name can then belong to an older
+    run's file. `FileGivenUp` is therefore committed before the part, the only evidence of that, is removed.
+    """
     files, handle = run.services.files, run.submission.handle
     unfinished = None
     try:
@@ -178,26 +181,26 @@ async def _tidy_up_files(run: RunState) -> list[str] | None:
             await run.services.journal.ask(Change((), run=run.id, memos=given_up))
         if unfinished:
             await files.remove_parts(handle, run.id)
-    except OSError:  # the run can go on, or end, all the same
-        logger.exception("what run %s left of unfinished files could not be found or deleted", run.id)
+    except OSError:  # the run can continue, or end, nevertheless
+        logger.exception("unfinished files of run %s could not be found or deleted", run.id)
     return unfinished
 
 
-def _without_parts(run: RunState, unfinished: list[str] | None) -> Steps:
+def _keep_finished_files(run: RunState, unfinished: list[str] | None) -> Steps:
     if unfinished is None:
-        run.files = []  # rather keep what it has finished than delete what an older run has
+        run.files = []  # keep its finished files: some could belong to an older run
     else:
         run.files = [path for path in run.files if path not in unfinished]
     yield from ()
 
 
-def _wait_again(
+def _resume_wait(
     run: RunState,
     waiting_for: str | None,
     wakes_at: float | None,
     children: list[str],
 ) -> None:
-    """Wait for what the run waited for, and then for a slot for a new body."""
+    """Resume the run's wait; when it ends, the run requests a slot for a new body."""
     within = run.submission.terms.waits
     left = 0.0 if wakes_at is None else _seconds_until(run, wakes_at, within)
     if waiting_for == "retry" and not left:
@@ -224,49 +227,54 @@ def _wait_again(
 
 
 def wait(run: RunState, pause: Pause) -> None:
-    """Wait without a body, unless what the run waits for has come already."""
+    """Wait without a body, unless the awaited signal, answer or message is already there."""
     run.waits_for = pause
     if pause.until is not None:
         left = _seconds_until(run, pause.until, pause.within)
         run.timers.set("wake", run.now + left)
-    look_for_answers(run)
-    look_for_signals(run)
-    look_for_messages(run)
+    check_answers(run)
+    check_signals(run)
+    check_messages(run)
 
 
 def _seconds_until(run: RunState, wall: float, within: float | None) -> float:
-    """How long it is to a time; never longer than it was when the wait began, for the clock may have been set
-    back since."""
+    """Seconds until a time; at most `within`, because the clock can have been set back."""
     left = max(0.0, wall - run.services.wall_clock())
     return left if within is None else min(left, within)
 
 
-def look_for_answers(run: RunState) -> None:
-    """A run without a body that waits for an answer goes on when none of its interrupts is open."""
+def check_answers(run: RunState) -> None:
+    """End the bodiless wait for an answer when no interrupt is open."""
     pause = run.waits_for
-    if pause is not None and pause.waiting_for == "answer" and not (run.asks and run.interrupts.any_open()):
-        run.stop_waiting()
-
-
-def look_for_signals(run: RunState) -> None:
-    """A run without a body goes on when one of its signals may be what it waits for, or when there are many,
-    for its next body to take. After a restart it doesn't know any more what it waits for, and any will do."""
-    pause = run.waits_for
-    if pause is None or pause.waiting_for == "time" or run.submission.job.special is None:
-        return
-    if len(run.inbox) >= _MANY or any(
-        pause.key is None or concerns(pause.key, signal.key) for signal in run.inbox
+    if (
+        pause is not None
+        and pause.waiting_for == "answer"
+        and not (run.has_interrupts and run.interrupts.any_open())
     ):
         run.stop_waiting()
 
 
-def look_for_messages(run: RunState) -> None:
-    """A run without a body that waits for a message goes on when there is one, for its next body to take."""
+def check_signals(run: RunState) -> None:
+    """End the bodiless wait when a received signal could be the awaited one, or when there are many signals.
+
+    After a restart the awaited key is unknown, and any signal ends the wait.
+    """
+    pause = run.waits_for
+    if pause is None or pause.waiting_for == "time" or run.submission.job.special is None:
+        return
+    if len(run.inbox) >= _MAX_WAITING_SIGNALS or any(
+        pause.key is None or matches(pause.key, signal.key) for signal in run.inbox
+    ):
+        run.stop_waiting()
+
+
+def check_messages(run: RunState) -> None:
+    """End the bodiless wait for a message when there is one."""
     if run.waits_for is not None and run.waits_for.waiting_for == "message" and run.inbox:
         run.stop_waiting()
 
 
-def go_on_without_children(run: RunState, message: ChildrenEnded) -> None:
-    """The runs have ended that the last body waited for."""
+def children_ended(run: RunState, message: ChildrenEnded) -> None:
+    """The child runs that the last body waited for have ended: request a slot."""
     if run.status is Status.SUSPENDED and run.execution is None and not run.ending:
         run.ask_for_slot()

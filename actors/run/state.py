@@ -1,8 +1,8 @@
-"""What the engine knows of one run in memory: plain data, and the few things that everyone does with it.
+"""The state of one run in memory: plain data, and the operations that several modules need.
 
-It belongs to the run's machine (`machine.py`), which hands it to the functions that decide about messages.
-What few runs need is made when it is needed. Nothing in it but a live body leads back to the actor, so a
-run that has ended is freed at once, without the garbage collector.
+It belongs to the run's machine (`machine.py`), which passes it to the functions that decide about messages.
+Parts that few runs need are created on first use. Only a live body refers back to the actor, so the memory
+of an ended run is freed immediately, without the garbage collector.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from .pause import Pause
 from .timers import RunClock, Timers
 
 Steps = Generator[Change, Outcome, None]
-"""How a message is decided about: a change that is yielded is committed or refused before the next step."""
+"""The steps that handle a message: each yielded change is committed or refused before the next step."""
 
-Errand = tuple[Callable[[], Awaitable[Any]], Callable[[Any], Steps]]
+BackgroundTask = tuple[Callable[[], Awaitable[Any]], Callable[[Any], Steps]]
 
 _NO_ANSWERS: Mapping[str, Kept] = {}
 
 
 class End(msgspec.Struct, frozen=True):
-    """How the run ends. `reply` gets its record; `None` for a run that could not be stored."""
+    """How the run ends. `reply` is answered with the run's record, or `None` if the run was never stored."""
 
     to: Status
     reason: str | None
@@ -50,7 +50,7 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """How the run goes on once its body, which has been told to end, has ended."""
+    """How the run continues when its body, which was requested to end, has ended."""
 
     to: Status
     reason: str
@@ -58,16 +58,17 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class RunState:
-    """See the module's text. There may be very many, so what is mostly empty is a tuple, not a list."""
+    """See the module's docstring. There can be very many, so parts that are mostly empty are tuples."""
 
     __slots__ = (
         "_interrupts",
         "abandoned",
         "attempt",
+        "background",
         "deaths",
+        "deferred",
         "effects",
         "ending",
-        "errands",
         "execution",
         "files",
         "files_doomed",
@@ -79,9 +80,9 @@ class RunState:
         "late_cancels",
         "live_bodies",
         "next_attempt",
+        "no_retry",
         "now",
         "orphans",
-        "put_aside",
         "recovering",
         "resuming",
         "run_clock",
@@ -91,7 +92,6 @@ class RunState:
         "stopping",
         "submission",
         "timers",
-        "unwanted",
         "verdict",
         "waiting_for",
         "waits_for",
@@ -106,13 +106,13 @@ class RunState:
         self.live_bodies = live_bodies
         self.effects = Effects()
         self.now = 0.0  # trio's time as of this turn
-        self.put_aside: deque[Any] | None = None  # messages that have come while a change is being committed
-        # What is stored, once everything that was asked for is committed.
+        self.deferred: deque[Any] | None = None  # messages received while a change is being committed
+        # What is stored once all pending changes are committed.
         self.status = Status.QUEUED
         self.attempt = 0
-        self.generation: int | None = None  # of the slot that the run holds
+        self.generation: int | None = None  # of the slot that the run has
         self.waiting_for: str | None = None
-        # What it waits for and what it is told.
+        # What it waits for, and its messages.
         self.gate = MessageGate(submission.id, submission.job.accepts)
         self._interrupts: Interrupts | None = None
         self.timers = Timers()
@@ -120,46 +120,46 @@ class RunState:
         self.next_attempt = 1  # the number of the attempt that the next slot is for
         self.execution: Execution | None = None
         self.verdict: Verdict | None = None
-        self.unwanted = False  # it was to make way, and only its post-processing is awaited
+        self.no_retry = False  # it was to be cancelled in post-processing: it is not retried
         self.abandoned = False
-        self.lapsed = False  # a body of it had to go because the engine lost its lease
+        self.lapsed = False  # one of its bodies was ended because the engine lost its lease
         self.stopping: Stop | None = None
-        self.resuming: Reply[None] | None = None  # of a body whose wait is over, and that needs a slot
-        self.inbox: Sequence[Any] = ()  # the messages or signals that the last body left
+        self.resuming: Reply[None] | None = None  # of a body whose wait has ended and that needs a slot
+        self.inbox: Sequence[Any] = ()  # the messages or signals that the last body did not take
         self.waits_for: Pause | None = None  # without a body
         self.waits_until: float | None = None  # in Unix seconds
-        self.woken_at: float | None = None  # the wake time, in Unix seconds, that brings the next body
-        self.files: Sequence[str] = ()  # those that this run has finished
+        self.woken_at: float | None = None  # the wake time, in Unix seconds, for which the next body starts
+        self.files: Sequence[str] = ()  # the files that this run has finished
         self.files_doomed = False  # whether they are deleted unless the run succeeds
-        self.deaths = 0  # processes that died while they executed it, as far as that is kept
-        self.orphans: Sequence[str] = ()  # the children of a body that a restart has ended
-        self.errands: tuple[Errand, ...] = ()  # what helper tasks do for it, and what follows then
-        self.ending: End | None = None  # which is committed when the errands before it are done
-        self.recovering = False  # that end is one that a restart brings, and starts wait for it, for a moment
-        self.late_cancels: Sequence[Cancel] = ()  # that have come meanwhile, and are answered afterwards
-        self.starting = False  # it is running, and its body begins when the errands before it are done
+        self.deaths = 0  # how many processes died while they executed it, as far as stored
+        self.orphans: Sequence[str] = ()  # the child runs of a body that a restart ended
+        self.background: tuple[BackgroundTask, ...] = ()  # each with its follow-up step
+        self.ending: End | None = None  # the end that is committed after the background tasks
+        self.recovering = False  # a restart ends it, and starts of other runs wait for that
+        self.late_cancels: Sequence[Cancel] = ()  # received while it is ending, answered afterwards
+        self.starting = False  # it is running, and its body starts after the background tasks
 
     @property
     def ended(self) -> bool:
         """Whether the run's status is final."""
         return self.status in ENDED
 
-    # Its interrupts, which most runs never have.
+    # Interrupts, which most runs never have.
 
     @property
     def interrupts(self) -> Interrupts:
-        """What its bodies ask people."""
+        """The interrupts of the run, created on first use."""
         if self._interrupts is None:
             self._interrupts = Interrupts(self.submission, self.services.wall_clock)
         return self._interrupts
 
     @property
-    def asks(self) -> bool:
-        """Whether any of its bodies has ever asked."""
+    def has_interrupts(self) -> bool:
+        """Whether any of its bodies has opened an interrupt."""
         return self._interrupts is not None
 
     def answers(self) -> Mapping[str, Kept]:
-        """The answers that are kept for its bodies, by key."""
+        """The stored answers for its bodies, by key."""
         return _NO_ANSWERS if self._interrupts is None else self._interrupts.kept
 
     def closing(self, outcome: str, answer: Any, by: str) -> Sequence[Event]:
@@ -167,51 +167,51 @@ class RunState:
         return () if self._interrupts is None else self._interrupts.closing(outcome, answer, by)
 
     def forget_interrupts(self) -> None:
-        """All of them are closed, and nobody waits for an answer any more."""
+        """Remove all open interrupts: their closing is committed, and no body waits for an answer."""
         if self._interrupts is not None:
             self._interrupts.forget()
 
-    # Its places in the lane and in the engine.
+    # Its lane and the supervisor.
 
     def wakes_at(self, at: float | None, within: float | None, *, bodiless: bool) -> WakesAt:
-        """The memo of a wait until a time, in Unix seconds, which is so many seconds away."""
+        """The memo of a wait until the time `at` (Unix seconds), which is `within` seconds away."""
         self.waits_until = at
         self.submission.terms = replace(self.submission.terms, waits=within, bodiless=bodiless)
         return WakesAt(self.id, at, self.submission.terms)
 
     def ask_for_slot(self, *, new_place: bool = False) -> None:
-        """Ask for a slot, at the place that the run has, or at a new one: for another attempt."""
+        """Request a slot: at the run's place, or at a new one for a retry."""
         self.effects.tell(
             "supervisor", "", Enter(self.id, self.next_attempt, self.execution is not None, new_place)
         )
 
     def leave_lane(self) -> None:
-        """Ask for no slot any more."""
+        """Withdraw the request for a slot."""
         self.effects.tell("supervisor", "", Leave(self.id, self.execution is not None))
 
     def stop_waiting(self) -> None:
-        """What it waited for without a body has come: ask for a slot for a new one."""
+        """The wait without a body has ended: request a slot for a new body."""
         self.waits_for = None
         self.timers.drop("wake")
         self.ask_for_slot()
 
-    def recovered(self) -> None:
-        """Say that it stands where it belongs after a restart."""
+    def report_recovered(self) -> None:
+        """Report to the supervisor that the recovery of this run after a restart is complete."""
         self.recovering = False
         self.effects.tell("supervisor", "", Recovered())
 
     def take_slot(self, started: Started) -> None:
-        """The run is `running`: that is committed."""
+        """Record that the run is `running`, which is committed."""
         self.status, self.attempt, self.generation = Status.RUNNING, started.attempt, started.generation
         self.waiting_for = None
 
-    def again(self, message: Any) -> None:
-        """Handle a message once more, behind those that were put aside."""
-        assert self.put_aside is not None, "the start that came first stands there"
-        self.put_aside.append(message)
+    def handle_again(self, message: Any) -> None:
+        """Handle a message once more, after the deferred messages."""
+        assert self.deferred is not None, "it contains the start that was received first"
+        self.deferred.append(message)
 
-    def go_on(self) -> None:
-        """Let a body go on whose wait is over."""
+    def resume_body(self) -> None:
+        """Let a body continue whose wait has ended."""
         resuming, self.resuming = self.resuming, None
         if resuming is not None:
             resuming.set(None)

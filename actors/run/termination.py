@@ -1,9 +1,9 @@
-"""How a run is ended: by a user, by a deadline, by the engine's own end, or because it can't be started.
+"""How a run ends: by a cancel, a deadline, the engine's shutdown, or because it can't be started.
 
-Where there is a body, it is told to end, and a *verdict* says how the run goes on when it has
-(`outcomes.py`). A body that doesn't end in its grace is abandoned, and the run ends without it. Every way to
-the end comes through `end`. Files are deleted before the end is committed, by an errand (`errands.py`); until
-then the run is `ending`, and has no use for a slot.
+If there is a body, it is requested to end, and a *verdict* records how the run continues afterwards
+(`outcomes.py`). A body that does not end within its grace is abandoned, and the run ends without it. Every
+end is committed by `end`. Files are deleted before that, by a background task (`background.py`); until then
+the run is `ending` and needs no slot.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..channel import Reply
 from ..journal.change import Change, Outcome
 from ..journal.messages import Look
 from ..messages import Cancel, Forget, Reject, Stop
-from . import errands
+from . import background
 from .body_messages import cancel_child
 from .context import Body
 from .state import End, RunState, Steps, Verdict
@@ -33,7 +33,7 @@ logger = logging.getLogger("greenroom")
 
 
 def cancel(run: RunState, message: Cancel) -> Steps:
-    """A user, a clear, a replacing run or a parent cancels the run."""
+    """Cancel the run: for a caller, a clear, a replacing run, or the parent."""
     status = run.status
     only_queued = message.reason in ("lane_cleared", "handle_cleared")
     if run.ended or status is Status.CANCELLING or (only_queued and status is not Status.QUEUED):
@@ -53,10 +53,12 @@ def cancel(run: RunState, message: Cancel) -> Steps:
             gives_way=True,
         )
         if not ended:
-            run.again(message)
+            run.handle_again(message)
     elif not run.gate.interactive:
-        run.unwanted = run.unwanted or message.reason in ("replaced", "parent_cancelled")
-        message.reply.fail(NotInteractive(f"run {run.id} is in post-processing: it ends by itself"))
+        run.no_retry = run.no_retry or message.reason in ("replaced", "parent_cancelled")
+        message.reply.fail(
+            NotInteractive(f"run {run.id} is in post-processing and can't be cancelled: wait for its end")
+        )
     else:
         yield from _cancel_body(run, message)
 
@@ -87,7 +89,7 @@ def _cancel_body(run: RunState, message: Cancel) -> Steps:
         by=message.by,
         memos=memos,
     )
-    if run.asks:
+    if run.has_interrupts:
         run.interrupts.refuse(refusal)
     if run.verdict is None or run.verdict.to is Status.SUSPENDED:
         _stop_body(run, Verdict(Status.CANCELLED, message.reason, message.by))
@@ -105,7 +107,7 @@ def expire(run: RunState, reason: str) -> Steps:
 
 
 def stop(run: RunState, message: Stop) -> Steps:
-    """The engine is being left: first a word to finish, then the end of this execution."""
+    """The engine shuts down: first the body has time to finish, then its execution is ended."""
     run.stopping = message
     resumable = run.submission.job.resumable
     if run.execution is None or run.verdict is not None:
@@ -114,7 +116,7 @@ def stop(run: RunState, message: Stop) -> Steps:
     if not message.now and not resumable:
         yield from _refuse_interrupts(run)
     elif not message.now and not waits:
-        return  # it executes, and has some time to finish
+        return  # it executes and has time to finish
     elif resumable:
         _stop_body(run, Verdict(Status.SUSPENDED, "shutdown", "engine"))
     else:
@@ -130,28 +132,28 @@ def _refuse_interrupts(run: RunState) -> Steps:
 
 
 def suspend_for_shutdown(run: RunState) -> Steps:
-    """Commit that the run, whose body was stopped, goes on at the engine's next start."""
+    """Commit that the run, whose body was stopped, continues at the engine's next start."""
     yield from move(
         run, Status.SUSPENDED, live_body=False, reason="shutdown", waiting_for="slot", interactive=False
     )
 
 
 def reject(run: RunState, message: Reject) -> Steps:
-    """The run is queued, and can't be started any more."""
+    """Reject a queued run that can no longer be started."""
     yield from end(run, Status.REJECTED, reason="rejected", error=message.why)
 
 
 def forget(run: RunState, message: Forget) -> None:
-    """The run could not be stored: there is nothing to end."""
+    """Forget a run that could not be stored."""
     run.status = Status.REJECTED
     run.timers.clear()
 
 
-# A body that is told to end.
+# Stopping a body.
 
 
 def _stop_body(run: RunState, verdict: Verdict) -> None:
-    """Tell the body to end, for good."""
+    """Request the body to end, and set the timers that enforce it."""
     execution, job, now = run.execution, run.submission.job, run.now
     assert execution is not None, "only a live body can be stopped"
     body = execution.body
@@ -159,13 +161,13 @@ def _stop_body(run: RunState, verdict: Verdict) -> None:
     run.timers.clear()
     body.request_cancel()
     if verdict.to is Status.SUSPENDED:
-        body.go_on_later()
+        body.resume_later()
     else:
         for child in body.children:
             run.effects.tell("supervisor", "", cancel_child(child))
     if run.resuming is not None:
         run.leave_lane()
-        run.go_on()
+        run.resume_body()
     if job.cancel == "cooperative":
         run.timers.set("cancel_scope", now + job.grace)
         run.timers.set("abandon", now + 2 * job.grace)
@@ -175,41 +177,41 @@ def _stop_body(run: RunState, verdict: Verdict) -> None:
 
 
 def cancel_scope(run: RunState) -> None:
-    """The body has not seen in its grace that it should end."""
+    """The grace of a cooperative body has expired: cancel its scope."""
     if run.execution is not None:
         run.execution.scope.cancel()
 
 
 def abandon(run: RunState) -> None:
-    """The body has ignored its end for too long: the run ends without it."""
+    """Abandon a body that has not ended within its grace: the run ends without it."""
     execution, verdict, submission = run.execution, run.verdict, run.submission
     assert execution is not None, "the timer is set for a body"
     assert verdict is not None, "the timer is set with a verdict"
     run.abandoned = True
     logger.error(
-        "run %s of job %r on handle %r ignored its end (%s) for %g s and is abandoned; "
-        "its body still executes",
+        "run %s of job %r on handle %r is abandoned: its body did not end within the grace after a request "
+        "to end (%s, grace %g s) and still executes",
         run.id,
         submission.job.name,
         submission.handle,
         verdict.reason,
         submission.job.grace,
     )
-    why = "it ignored its end for too long and was abandoned"
+    why = "the body did not end within its grace and was abandoned"
     execution.body.close(why)
     run.live_bodies.abandoned(execution)
-    if run.asks:
+    if run.has_interrupts:
         run.interrupts.fail(RunAbandoned(f"run {run.id}: {why}"))
     run.ending = End(verdict.to, "abandoned", "engine", body_remains=True)
     discards = partial(_discard_parts, run, execution.body)
-    errands.send(run, discards, partial(_end_without_body, run, verdict))
+    background.add(run, discards, partial(_end_without_body, run, verdict))
 
 
 async def _discard_parts(run: RunState, body: Body) -> None:
     try:
         await body.discard_parts()
     except OSError:
-        logger.exception("run %s left unfinished files that could not be deleted", run.id)
+        logger.exception("unfinished files of run %s could not be deleted", run.id)
 
 
 def _end_without_body(run: RunState, verdict: Verdict, _: None) -> Steps:
@@ -228,7 +230,7 @@ def _end_without_body(run: RunState, verdict: Verdict, _: None) -> Steps:
 # The end.
 
 
-_Unsaid = tuple[tuple[Event, ...], tuple[Memo, ...]]
+_Unrecorded = tuple[tuple[Event, ...], tuple[Memo, ...]]
 
 
 def end(
@@ -240,24 +242,26 @@ def end(
     result: Any = None,
     error: str | None = None,
     body_remains: bool = False,
-    unsaid: bool = False,
+    unrecorded: bool = False,
     reply: Reply[RunRecord | None] | None = None,
     gives_way: bool = False,
 ) -> Generator[Change, Outcome, bool]:
-    """Commit the end, and let everyone go who waits for it: at once, or when the files that are to be deleted
-    are gone. It is `unsaid` where that reached its body, if that has not written it down. False if the end
-    `gives_way` to a start, which is to be handled now."""
+    """Commit the end of the run and answer all who wait for it; files are deleted first, if they must be.
+
+    `unrecorded`: the body has not recorded the node that the end interrupted, so the end must. Returns false
+    if the end `gives_way` to a start that was committed first; the caller must handle that start now.
+    """
     ending = End(to, reason, by, result, error, body_remains, reply)
     deletes = run.files_doomed and to is not Status.SUCCEEDED and bool(run.files)
-    special, unsaid = run.submission.job.special, unsaid or run.status is Status.SUSPENDED
-    writes_down = special is not None and run.execution is None and unsaid
-    if not (run.errands or deletes or writes_down):
+    special, unrecorded = run.submission.job.special, unrecorded or run.status is Status.SUSPENDED
+    must_record = special is not None and run.execution is None and unrecorded
+    if not (run.background or deletes or must_record):
         return _commit_end(run, ending, ((), ()), gives_way=gives_way)
 
-    async def prepare() -> _Unsaid:
+    async def prepare() -> _Unrecorded:
         if deletes:
             await _delete_files(run)
-        if special is None or not writes_down:
+        if special is None or not must_record:
             return (), ()
         return await special.ends_waiting(run.submission, to)
 
@@ -265,24 +269,24 @@ def end(
     run.waits_for = None
     run.timers.clear()
     run.leave_lane()
-    errands.send(run, prepare, partial(_end_prepared, run, ending))
-    return _follows()
+    background.add(run, prepare, partial(_end_prepared, run, ending))
+    return _end_later()
 
 
-def _follows() -> Generator[Change, Outcome, bool]:
-    """The end follows later, and nothing is committed before."""
+def _end_later() -> Generator[Change, Outcome, bool]:
+    """The result of `end` if the end is committed later."""
     yield from ()
     return True
 
 
-def _end_prepared(run: RunState, ending: End, unsaid: _Unsaid) -> Steps:
-    yield from _commit_end(run, ending, unsaid)
+def _end_prepared(run: RunState, ending: End, unrecorded: _Unrecorded) -> Steps:
+    yield from _commit_end(run, ending, unrecorded)
 
 
 def _commit_end(
-    run: RunState, ending: End, unsaid: _Unsaid, *, gives_way: bool = False
+    run: RunState, ending: End, unrecorded: _Unrecorded, *, gives_way: bool = False
 ) -> Generator[Change, Outcome, bool]:
-    events, memos = unsaid
+    events, memos = unrecorded
     if run.deaths:
         memos = (*memos, Deaths(run.id, 0))
     outcome = yield from move(
@@ -301,7 +305,7 @@ def _commit_end(
     )
     if gives_way and not outcome.held and not run.submission.refused:
         return False
-    stored = outcome.held or not run.submission.refused  # else there is nothing to end
+    stored = outcome.held or not run.submission.refused  # else the run does not exist
     assert outcome.held or not stored, f"run {run.id} could not become {ending.to} from {run.status}"
     if stored:
         run.forget_interrupts()
@@ -317,7 +321,7 @@ def _commit_end(
 def _no_longer_ending(run: RunState) -> Steps:
     run.ending = None
     if run.recovering:
-        run.recovered()
+        run.report_recovered()
     cancels, run.late_cancels = run.late_cancels, ()
     for message in cancels:
         yield from cancel(run, message)
@@ -327,4 +331,4 @@ async def _delete_files(run: RunState) -> None:
     try:
         await run.services.files.delete(run.submission.handle, run.files)
     except OSError:
-        logger.exception("run %s could not delete all of its files %s", run.id, run.files)
+        logger.exception("files of run %s could not all be deleted: %s", run.id, run.files)

@@ -12,11 +12,11 @@ import msgspec
 Timer = Literal[
     "queue_timeout", "run_timeout", "deadline", "cancel_scope", "abandon", "retry", "wake", "detach"
 ]
-"""What a run may have to do when a time has come. The run's actor says what each of them means."""
+"""The timers of a run. The run's machine defines what happens when each is due."""
 
 
 class Timers(msgspec.Struct, gc=False):
-    """What to do when, in trio's time."""
+    """Which timer is due when, in trio's time."""
 
     _due: dict[Timer, float] = {}
 
@@ -24,62 +24,62 @@ class Timers(msgspec.Struct, gc=False):
         return len(self._due)
 
     def set(self, timer: Timer, at: float) -> None:
-        """Do this at that time; what was set for it before is forgotten."""
+        """Set a timer, or move it."""
         if at != math.inf:
             self._due[timer] = at
 
     def drop(self, timer: Timer) -> None:
-        """Don't do it."""
+        """Remove a timer, if it is set."""
         self._due.pop(timer, None)
 
     def has(self, timer: Timer) -> bool:
-        """Whether it is set."""
+        """Whether a timer is set."""
         return timer in self._due
 
     def clear(self) -> None:
-        """Do nothing of all this."""
+        """Remove all timers."""
         self._due.clear()
 
     def advance(self, seconds: float, timers: Iterable[Timer]) -> None:
-        """These are due so much earlier."""
+        """Move these timers `seconds` earlier."""
         for timer in timers:
             if timer in self._due:
                 self._due[timer] -= seconds
 
     def left(self, timer: Timer, now: float) -> float:
-        """Seconds until it is due."""
+        """Seconds until a timer is due."""
         return self._due.get(timer, math.inf) - now
 
     def next(self) -> float:
-        """When the first is due."""
+        """When the first timer is due."""
         return min(self._due.values()) if self._due else math.inf
 
     def take_due(self, now: float) -> Iterator[Timer]:
-        """What is due, the earliest first. Each is taken out when its turn comes, so one that the caller
-        drops while it acts on another doesn't come any more."""
+        """The timers that are due, earliest first. Each is removed when it is yielded, so a timer that the
+        caller drops in the meantime is not yielded."""
         for timer, at in sorted(self._due.items(), key=itemgetter(1)):
             if at <= now and self._due.pop(timer, None) is not None:
                 yield timer
 
 
 class RunClock(msgspec.Struct, gc=False):
-    """Seconds of executing in this attempt; waits without a slot don't count."""
+    """The executing time of this attempt, in seconds; waits without a slot do not count."""
 
     _until_now: float = 0.0
     _since: float | None = None
 
     def start(self, now: float) -> float:
-        """Go on; returns the seconds counted so far."""
+        """Start or resume counting; returns the seconds counted so far."""
         self._since = now
         return self._until_now
 
     def stop(self, now: float) -> None:
-        """Stand still."""
+        """Stop counting."""
         if self._since is not None:
             self._until_now += now - self._since
             self._since = None
 
     def reset(self) -> None:
-        """Begin anew, for another attempt."""
+        """Reset to zero, for another attempt."""
         self._until_now = 0.0
         self._since = None

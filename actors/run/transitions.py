@@ -1,9 +1,9 @@
-"""The changes of one run: transitions, and events that are none.
+"""The changes of one run: transitions, and events without a transition.
 
-A run's machine alone decides how the run ends, and the supervisor alone decides that it starts. So a
-transition can lose against a start that was decided at the same time, and against nothing else. The machine
-then either gives way to the start, and looks again at what it was told, or it takes note of the start,
-executes nothing, and makes the transition from there.
+Only the run's machine decides how the run ends, and only the supervisor decides that it starts. So a
+transition can conflict only with a start that was decided at the same time. The machine then either gives
+way to the start and handles the message again, or it records the start, executes nothing, and makes the
+transition from `running`.
 """
 
 from __future__ import annotations
@@ -38,19 +38,21 @@ def move(
     enters_again: bool = False,
     gives_way: bool = False,
 ) -> Moves:
-    """Commit a transition, together with the events `before` it, and tell those whom it concerns. A run that
-    `enters_again` is queued in its lane before anyone can get its slot. One that `gives_way` to a start that
-    was decided at the same time doesn't make the transition then."""
+    """Commit a transition together with the events `before` it, and notify the supervisor.
+
+    `enters_again`: the run is queued in its lane before its slot is granted to another run. `gives_way`: if
+    a start was decided at the same time, the transition is not made.
+    """
     submission = run.submission
     ends = to in ENDED
     while True:
-        tells = _tells(run, to, enters_again, live_body and to is Status.SUSPENDED)
+        notify = _notifications(run, to, enters_again, live_body and to is Status.SUSPENDED)
         if run.generation is not None and to is not Status.CANCELLING:
-            # The slot is free. Who gets it is started behind this change, by the same commit if possible.
+            # Release the slot now: the next run can then be started by the same commit.
             run.generation = None
-            for kind, name, message in tells:
+            for kind, name, message in notify:
                 run.effects.tell(kind, name, message)
-            tells = ()
+            notify = ()
         event = RunStateChanged(
             seq=0,
             at=0,
@@ -74,38 +76,37 @@ def move(
             run=submission.id,
             expect=allowed_from(to, live_body=live_body),
             memos=memos,
-            tells=tells,
+            notify=notify,
             ended=Ended(run.id, holds_handle) if ends else None,
             submission=submission if ends else None,
-            tells_run=True,
+            notify_run=True,
         )
         if outcome.held:
             if to is not Status.CANCELLING:
                 run.waiting_for = waiting_for
             run.status = to
             return outcome
-        if not _overtaken(run, remove=not gives_way) or gives_way:
+        if not _was_started(run, remove=not gives_way) or gives_way:
             return outcome
-        if Status.RUNNING not in allowed_from(to, live_body=live_body):  # it is being cancelled
+        if Status.RUNNING not in allowed_from(to, live_body=live_body):  # it started and is being cancelled
             yield from move(run, Status.CANCELLING, live_body=True, reason=reason, by=by)
 
 
 def note(run: RunState, *events: Event, memos: tuple[Memo, ...] = ()) -> Moves:
-    """Commit events that are no transition."""
-    outcome = yield Change(events, run=run.id, expect=REPORTING, memos=memos, tells_run=True)
+    """Commit events without a transition."""
+    outcome = yield Change(events, run=run.id, expect=REPORTING, memos=memos, notify_run=True)
     return outcome
 
 
 def changed(run: RunState, **flags: bool) -> RunChanged:
-    """The event that some of the run's flags have changed."""
+    """The event for a change of the run's flags."""
     return RunChanged(by="body", **(run.submission.about() | flags))
 
 
 def lose_body(
     run: RunState, *before: Event, awaits_message: bool = False, memos: tuple[Memo, ...] = ()
 ) -> Steps:
-    """Commit that a run which waits has no body now, and so is in no phase of one; it can be talked to only
-    if it waits for a message to get a body."""
+    """Commit that a waiting run no longer has a body. It accepts messages only if it waits for one."""
     event = changed(run, interactive=awaits_message, streaming=False, compacting=False)
     terms = run.submission.terms
     if not terms.bodiless:
@@ -113,27 +114,27 @@ def lose_body(
     yield from note(run, *before, event, memos=memos)
 
 
-def _overtaken(run: RunState, *, remove: bool) -> bool:
-    """Whether the run has been started meanwhile: the message that says so has come before the refusal."""
-    for number, message in enumerate(run.put_aside or ()):
+def _was_started(run: RunState, *, remove: bool) -> bool:
+    """Whether the run was started in the meantime: `Started` arrives before the refusal of the change."""
+    for number, message in enumerate(run.deferred or ()):
         if type(message) is Started:
-            assert run.put_aside is not None, "a message stands there"
+            assert run.deferred is not None, "the loop has found a message in it"
             if remove:
-                del run.put_aside[number]
+                del run.deferred[number]
                 run.take_slot(message)
             return True
     return False
 
 
-def _tells(
+def _notifications(
     run: RunState, to: Status, enters_again: bool, waits: bool
 ) -> tuple[tuple[Kind, str, object], ...]:
-    """What the supervisor must hear before anyone else."""
+    """The messages that the supervisor must receive before the change is visible to others."""
     id = run.id
     if to is Status.CANCELLING and run.status is Status.RUNNING:
         return (("supervisor", "", Cancelling(id)),)  # the body keeps its slot until it has ended
     if to in ENDED and run.generation is None:
-        return ()  # the journal tells of the end
+        return ()  # the journal reports the end to the supervisor
     left: tuple[Kind, str, object] = ("supervisor", "", Left(id, run.generation, body_waits=waits))
     if to is Status.CANCELLING:
         return (left, ("supervisor", "", Cancelling(id)))

@@ -1,1 +1,1 @@
-"""Who starts next, and everything that decides it: lanes, handles, admission."""
+"""Scheduling: admission, handles, lanes, and the order in which runs start."""

@@ -1,9 +1,9 @@
-"""How runs come in: each submission is refused, joined, left to wait in its handle, or admitted.
+"""Admission: each submission is refused, joins a run, waits in its handle, or is admitted.
 
-A part of the supervisor's machine. It knows each pending run by its submission, refuses what is too much,
-asks the handles (`handles.py`) what a conflict leads to, draws the places, keeps the request ids, and has the
-journal create them, in the order of their submission. An admitted run enters its lane at once; whether it
-starts is decided at the end of the turn, and creation and start are then one change.
+A part of the supervisor's machine. It keeps the submissions of all pending runs, enforces `max_pending`, asks
+the handles (`handles.py`) for the result of a conflict, draws the places, and keeps the request ids. The
+journal creates the runs in the order of their submission. An admitted run enters its lane immediately;
+whether it starts is decided at the end of the turn, and its creation and start are then one change.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ from ..journal.change import Change
 from ..journal.messages import Look, WatchEnd, unavailable
 from ..messages import Accepted, FindRequest, Phase, Submission, Submit, cancel_replaced
 from .handles import Admit, Handles, Join, Refuse, Wait
-from .requests import Requests
+from .request_ids import RequestIds
 
 _STORED = frozenset(Status)
 
 
 class Admission:
-    """See the module's text. `holding` says whether only children of what executes are let in; `enter` lets a
-    run into its lane; `waits` is told of a new run that doesn't start at once."""
+    """See the module's docstring.
+
+    `holding` returns whether only children of executing runs are accepted. `enter` queues a run in its lane.
+    `waits` is called with each new run that does not start immediately.
+    """
 
     def __init__(
         self,
@@ -49,24 +52,26 @@ class Admission:
     ) -> None:
         self.pending: dict[str, Submission] = {}
         self.store_is_down = False
-        self._placed: list[_New | Change] = []  # new runs and new places of this turn, in order
-        self._last: dict[str, int] = {}  # run: where the last of them stands that is about it
-        self._committed = 0  # how many of them are
+        self._placed: list[_New | Change] = []  # the new runs and new places of this turn, in order
+        self._last: dict[str, int] = {}  # run: the index of its last entry in `_placed`
+        self._committed = 0  # how many entries of `_placed` are sent to the journal
         self._max_pending = max_pending
         self._effects = effects
         self._handles = handles
         self._holding = holding
         self._enter = enter
         self._waits = waits
-        self._requests = Requests(lambda run: run in self.pending)
+        self._requests = RequestIds(lambda run: run in self.pending)
         self._last_place = 0
         self._children_held: list[Submit] = []  # submitted by bodies while the store is down
 
     def restore(
         self, stored: Stored, submissions: list[Submission], now: float, wall_now: float
     ) -> list[str]:
-        """Take up the runs that were pending when the engine ended, in the order of their submission. Returns
-        those that are still to be cancelled because others came to replace them."""
+        """Restore the runs that were pending when the engine ended, in the order of their submission.
+
+        Returns the replaced runs that still have to be cancelled.
+        """
         self._last_place = stored.last_place
         self._handles.drafts.update(stored.drafts)
         for request in stored.requests:
@@ -94,16 +99,16 @@ class Admission:
     # Submissions.
 
     def submit(self, message: Submit, now: float) -> None:
-        """Decide about a submission."""
+        """Handle a submission."""
         submission = message.submission
         request_id = submission.terms.request_id
         if request_id is not None and self._is_repeat(request_id, message, now):
             return
         if self.store_is_down and submission.terms.ancestors:
-            self._children_held.append(message)  # its parent is a body, which goes on when the store is back
+            self._children_held.append(message)  # its parent's body waits until the store is back
             return
         if self.store_is_down:
-            message.reply.fail(unavailable())  # the journal is busy with waiting, and this names no state
+            message.reply.fail(unavailable())  # not by way of the journal, which waits for the store
             return
         refusal = self._refusal(submission) or self._take_draft(submission)
         if refusal is not None:
@@ -144,7 +149,7 @@ class Admission:
         return True
 
     def find_request(self, message: FindRequest, now: float) -> None:
-        """Tell which run a request id has made."""
+        """Answer which run a request id has created."""
         request = self._requests.find(message.request_id, now)
         found = None
         if request is not None:
@@ -154,20 +159,20 @@ class Admission:
         self._effects.answer(message.reply, found)
 
     def _refusal(self, submission: Submission) -> GreenroomError | None:
-        # The child of a run that is executing already is let in: without it, that run could not finish.
+        # The child of an executing run is accepted: without the child, that run could not finish.
         if self._holding() and not submission.terms.ancestors:
-            return Draining("the engine is draining and takes no new runs: try again when it has resumed")
+            return Draining("engine is draining and accepts no new runs: try again after it resumes")
         if submission.id in self.pending:
-            return Internal(f"the ids that this engine was given repeat themselves: {submission.id}")
+            return Internal(f"run id {submission.id} already exists: the source of run ids is not unique")
         if len(self.pending) >= self._max_pending:
             return QueueFull(
-                f"{len(self.pending)} runs are pending, all that max_pending allows: try again later",
+                f"{len(self.pending)} runs are pending, the maximum (max_pending): try again later",
                 max_pending=self._max_pending,
             )
         return None
 
     def _take_draft(self, submission: Submission) -> GreenroomError | None:
-        """Put the handle's draft where no parameters were given; those that were given have been checked."""
+        """Use the handle's draft if the submission has no parameters; others are already checked."""
         job = submission.job
         if submission.params is not None or job.params_type is None:
             return None
@@ -186,8 +191,8 @@ class Admission:
         self._enter(submission)
 
     def commit_start(self, start: Change) -> None:
-        """Have the journal commit a start, behind all that has got its place before this run. A new run is
-        created by the same change."""
+        """Send a start to the journal, after all earlier entries of this turn. A new run is created by the
+        same change."""
         assert start.run is not None, "a run starts"
         own = self._last.get(start.run, -1)
         if own < self._committed:
@@ -203,7 +208,7 @@ class Admission:
             self._effects.commit(start)
 
     def end_turn(self) -> None:
-        """Have the journal commit what has not been committed with a start."""
+        """Send the journal the entries of this turn that were not sent with a start."""
         if self._placed:
             self._commit_up_to(len(self._placed))
             self._placed.clear()
@@ -229,7 +234,7 @@ class Admission:
         self, submission: Submission, reply: Reply[Accepted], run: str, pending: Submission | None
     ) -> None:
         ended = submission.ended
-        if pending is None or submission.terms.parent is not None:  # a body has a reply of its own, to fail
+        if pending is None or submission.terms.parent is not None:  # a body can fail its own reply
             self._effects.tell("journal", "", WatchEnd(run, ended))
         elif pending.shared is not None:
             ended = pending.shared
@@ -241,15 +246,15 @@ class Admission:
     # Later.
 
     def admit_next(self, handle: str) -> None:
-        """If a handle is free, let the first run that waits there into its lane."""
+        """If a handle is free, admit the first run that waits there."""
         submission = self._handles.admit_next(handle)
         if submission is None or submission.over or submission.cleared:
-            return  # it was cancelled as its turn came, and the one after it follows at its end
+            return  # it was cancelled when it was next; the one after it follows at its end
         self._admit(submission)
         self._get_place(submission, Status.QUEUED)
 
     def draw_place_again(self, submission: Submission) -> None:
-        """A run is tried again, at a new place."""
+        """Draw a new place for a retry."""
         submission.place = self._draw_place()
         self._get_place(submission, Status.SUSPENDED)
 
@@ -258,17 +263,17 @@ class Admission:
         self._place(submission.id, Change((placed,), run=submission.id, expect=frozenset({status})))
 
     def ended(self, run: str, now: float) -> Submission | None:
-        """The run is pending no longer."""
+        """The run has ended: forget it."""
         self._requests.ended(run, now)
         return self.pending.pop(run, None)
 
     def not_stored(self, submission: Submission) -> None:
-        """The run could not be stored: it never was."""
+        """The run could not be stored: forget it and its request ids."""
         self.pending.pop(submission.id, None)
         self._requests.forget(submission.id)
 
-    def store_is(self, now: float, *, down: bool) -> None:
-        """The store has failed, or is back."""
+    def set_store_down(self, now: float, *, down: bool) -> None:
+        """The store went down, or is back."""
         self.store_is_down = down
         if not down:
             held, self._children_held = self._children_held, []
@@ -281,8 +286,8 @@ class Admission:
 
 
 class _New(msgspec.Struct, frozen=True, gc=False):
-    """A run that is to be created at the end of the turn, its place if it doesn't wait in its handle, and the
-    runs that it replaces. The turn is all its life, so the garbage collector need not track it."""
+    """A run to create at the end of the turn: its place, unless it waits in its handle, and the runs that it
+    replaces. It lives for one turn, so the garbage collector need not track it."""
 
     submission: Submission
     place: int | None
@@ -290,7 +295,7 @@ class _New(msgspec.Struct, frozen=True, gc=False):
     replaces: tuple[str, ...] = ()
 
     def creation(self, start: Change | None) -> Change:
-        """The change that creates the run, and starts it if it has a slot."""
+        """The change that creates the run and, with a slot, starts it."""
         submission = self.submission
         created = RunStateChanged(
             seq=0,
@@ -317,7 +322,7 @@ class _New(msgspec.Struct, frozen=True, gc=False):
             run=submission.id,
             generation=None if start is None else start.generation,
             memos=submission.memos,
-            tells=cancels if start is None else (*cancels, *start.tells),
+            notify=cancels if start is None else (*cancels, *start.notify),
             terms=submission.terms,
             watch=submission.ended,
             submission=submission,
@@ -331,5 +336,5 @@ def _refuse_other_use(request_id: str, id: str, committed: Projection) -> NoRetu
     run = committed.runs.get(id)
     details = {} if run is None else {"run": run}
     raise Conflict(
-        f"request_id {shown(request_id)} was used for another submission: use a new one", **details
+        f"request_id {shown(request_id)} was already used for another submission: use a new one", **details
     )

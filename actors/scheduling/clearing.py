@@ -1,4 +1,4 @@
-"""Clearing what is queued: which runs a clear concerns, and cancelling them in portions."""
+"""Clearing queued runs: select the runs and cancel them in batches."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ...protocol.errors import GreenroomError
 from ..channel import Reply
 from ..messages import Cancel, Clear, Phase, Submission
 
-_AT_ONCE = 500
+_BATCH_SIZE = 500
 
 
-def concerned(message: Clear, pending: Iterable[Submission]) -> list[str]:
-    """The runs that a clear concerns, from now on known as cleared: those that are queued in the lane or wait
-    in handles for it, or those that wait in the handle."""
+def select_runs(message: Clear, pending: Iterable[Submission]) -> list[str]:
+    """Select the runs of a clear and mark them as cleared: the runs that are queued in the lane or wait in
+    handles for it, or the runs that wait in the handle."""
     by_lane = message.reason == "lane_cleared"
     phases = (Phase.WAITING, Phase.QUEUED) if by_lane else (Phase.WAITING,)
     runs: list[str] = []
@@ -31,11 +31,12 @@ def concerned(message: Clear, pending: Iterable[Submission]) -> list[str]:
 
 
 async def cancel_all(runs: list[str], message: Clear, tell: Callable[[Cancel], None]) -> None:
-    """Cancel them in portions, so that a long queue doesn't wake all of its runs at once; then answer."""
+    """Cancel the runs in batches, so that a long queue does not wake all its runs at the same time; then
+    answer with the count."""
     count = 0
-    for start in range(0, len(runs), _AT_ONCE):
+    for start in range(0, len(runs), _BATCH_SIZE):
         replies: list[Reply[Any]] = []
-        for run in runs[start : start + _AT_ONCE]:
+        for run in runs[start : start + _BATCH_SIZE]:
             reply: Reply[Any] = Reply()
             replies.append(reply)
             tell(Cancel(run, message.by, message.reason, "keep", reply))
@@ -43,5 +44,5 @@ async def cancel_all(runs: list[str], message: Clear, tell: Callable[[Cancel], N
             try:
                 count += await reply.get() is not None
             except GreenroomError:
-                continue  # it had ended in another way by then
+                continue  # it has ended in another way
     message.reply.set(count)

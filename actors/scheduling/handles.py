@@ -1,9 +1,9 @@
-"""Which run each handle has admitted, who waits for it, and what a conflict leads to.
+"""The handles: the admitted run, the waiting runs, and the result of a conflict.
 
-A handle is taken from the moment that it admits a run until that run has ended and its body is gone. While it
-is taken its draft is locked, and a submission that finds it taken follows its `on_conflict`.
+A handle is taken from the admission of a run until that run and its body have ended. While it is taken, its
+draft is locked, and a further submission follows its `on_conflict`.
 
-Plain data: no messages, no I/O, no clock. A handle that is free and has no draft is not in here at all.
+Plain data: no messages, no I/O, no clock. A free handle without a draft uses no memory.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ class Admit(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """The run waits in the handle. One that comes to replace others waits in front; they are to be
-    cancelled."""
+    """The run waits in the handle. A run that replaces others waits in front, and those must be cancelled."""
 
     replaces: tuple[str, ...] | None
 
 
 class Join(msgspec.Struct, frozen=True):
-    """The admitted run is the answer."""
+    """The submission joins the admitted run."""
 
     admitted: Submission
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """The submission is refused, because of the run that the error is `about`, if it names one."""
+    """The submission is refused with this error, which names the run `about`, if any."""
 
     error: Conflict
     about: Submission | None
@@ -49,30 +48,30 @@ ADMIT = Admit()
 Decision = Admit | Wait | Join | Refuse
 
 _WHY = {
-    "join": "it runs something else, or is being cancelled",
+    "join": "its job or parameters differ, or it is being cancelled",
     "reject": 'wait for it, cancel it, or submit with on_conflict "queue", "replace" or "join"',
 }
 
 
 class Handles:
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self) -> None:
         self.drafts: dict[str, Any] = {}
         self._admitted: dict[str, Submission] = {}
-        self._cancelling: set[str] = set()  # handles whose admitted run is being cancelled
-        self._remains: dict[str, str] = {}  # handle: the ended run whose abandoned body still executes
+        self._cancelling: set[str] = set()  # the handles whose admitted run is being cancelled
+        self._remains: dict[str, str] = {}  # handle: the ended run whose body still executes
         self._waiting: dict[str, OrderedDict[str, Submission]] = {}
-        self._replacing: dict[str, tuple[str, ...]] = {}  # who waits to replace others, newest first
+        self._replacing: dict[str, tuple[str, ...]] = {}  # runs that replace others, newest first
 
     def reports(self) -> Iterator[dict[str, Any]]:
-        """What each handle does that is taken or waited for."""
+        """The reports of all handles that are taken or have waiting runs."""
         for name in dict.fromkeys((*self._admitted, *self._remains, *self._waiting)):
             waiting = len(self._waiting.get(name, ()))
             yield {"kind": "handle", "name": name, "taken_by": self.taken_by(name), "waiting": waiting}
 
     def decide(self, submission: Submission, on_conflict: OnConflict) -> Decision:
-        """Admit a run, or do what its `on_conflict` says."""
+        """Admit a run, or follow its `on_conflict`."""
         name = submission.handle
         holder, waiting = self.taken_by(name), self._waiting.get(name)
         if holder is None and not waiting:
@@ -97,9 +96,11 @@ class Handles:
         waiting: Sequence[Submission],
         newest: Submission | None,
     ) -> list[str]:
-        """After a restart: the run that it had admitted, those that wait, and the newest of them that came to
-        replace others. A replacement and the cancels that it causes are several commits, with a crash perhaps
-        between them: returns the runs that are still to be cancelled for it."""
+        """Restore a handle: its admitted run, its waiting runs, and the newest run that replaces others.
+
+        A replacement and the cancels that it causes are separate commits, and a crash can occur between them.
+        Returns the runs that still have to be cancelled.
+        """
         if admitted is not None:
             self._admitted[name] = admitted
             stored = admitted.stored
@@ -119,7 +120,7 @@ class Handles:
         return replaced
 
     def ended(self, submission: Submission, *, body_remains: bool) -> None:
-        """A run has ended; perhaps its abandoned body still executes."""
+        """A run has ended. `body_remains`: its abandoned body still executes."""
         name, id = submission.handle, submission.id
         admitted = self._admitted.get(name)
         if admitted is submission:
@@ -129,11 +130,10 @@ class Handles:
                 self._remains[name] = id
         else:
             self._stop_waiting(name, id)
-        self._replaces_no_more(name, id)
+        self._remove_replacing(name, id)
 
     def free(self, name: str, run: str | None = None) -> str | None:
-        """Free a handle that only an abandoned body still takes (that of `run`, if given); returns whose body
-        it was."""
+        """Free a handle that only an abandoned body takes (of `run`, if given); returns the body's run."""
         remains = self._remains.get(name)
         if remains is None or (run is not None and remains != run):
             return None
@@ -141,18 +141,18 @@ class Handles:
         return remains
 
     def admit_next(self, name: str) -> Submission | None:
-        """If the handle is free, admit the first of those that wait."""
+        """If the handle is free, admit the first waiting run."""
         waiting = self._waiting.get(name)
         if not waiting or self.taken_by(name) is not None:
             return None
         submission = next(iter(waiting.values()))
         self._stop_waiting(name, submission.id)
-        self._replaces_no_more(name, submission.id)
+        self._remove_replacing(name, submission.id)
         self._admitted[name] = submission
         return submission
 
     def being_cancelled(self, submission: Submission) -> None:
-        """A run is being cancelled: if it is the admitted one, nobody can join it any more."""
+        """A run is being cancelled: if it is the admitted run, it can no longer be joined."""
         if self._admitted.get(submission.handle) is submission:
             self._cancelling.add(submission.handle)
 
@@ -161,21 +161,21 @@ class Handles:
         return self._admitted.get(name)
 
     def taken_by(self, name: str) -> str | None:
-        """The run that takes a handle: the admitted one, or the one whose body remains."""
+        """The run that takes a handle: the admitted run, or the ended run whose body still executes."""
         admitted = self._admitted.get(name)
         return self._remains.get(name) if admitted is None else admitted.id
 
     def waiting(self, name: str) -> Mapping[str, Submission]:
-        """Those that wait in a handle, in their order."""
+        """The runs that wait in a handle, in order."""
         return self._waiting.get(name, {})
 
     def locked(self, name: str) -> HandleLocked | None:
-        """Why a handle's draft can't be changed, if it can't."""
+        """The error if a handle's draft can't be changed, else `None`."""
         holder = self.taken_by(name)
         if holder is None:
             return None
         return HandleLocked(
-            f"handle {shown(name)} is locked by run {holder}: its parameters can change when that has ended",
+            f"handle {shown(name)} is locked by run {holder}: change its parameters after that run has ended",
             active_run=holder,
         )
 
@@ -202,7 +202,7 @@ class Handles:
         )
 
     def _active(self, name: str) -> Submission | None:
-        """The run that a refusal names, unless that has ended and only its body remains."""
+        """The run that a refusal names; `None` if it has ended and only its body still executes."""
         if name in self._admitted or name in self._remains:
             return self._admitted.get(name)
         return next(iter(self._waiting[name].values()))
@@ -212,7 +212,7 @@ class Handles:
         if waiting is not None and waiting.pop(id, None) is not None and not waiting:
             del self._waiting[name]
 
-    def _replaces_no_more(self, name: str, run: str) -> None:
+    def _remove_replacing(self, name: str, run: str) -> None:
         replacing = self._replacing.get(name, ())
         if run in replacing:
             self._replacing[name] = tuple(id for id in replacing if id != run)

@@ -1,15 +1,15 @@
-"""Who starts next. One formula, decided in one place and in one turn of the supervisor:
+"""The order in which runs start. One formula, evaluated in one turn of the supervisor:
 
     next = the queued run with the lowest place, among all runs whose lane has room, while
            fewer runs hold a slot than the global limit allows
 
 A lane has room while fewer of its runs hold a slot than its own limit allows. While the engine drains, only
-privileged runs count as queued: those that have begun, and the children of those that execute. A run that is
-on trial after a crash (`trials.py`) may have to wait, and is passed over meanwhile.
+privileged runs count as queued: runs that have begun, and the children of executing runs. A run that is on
+trial after a crash (`trials.py`) can be skipped until others have been tried.
 
-So the order is strict by place within each lane and among the first runs of all lanes with room, and a run
-that its lane holds up never holds up a run of another lane. Priorities and fairness would change what stands
-in the place of a place, and nothing else.
+So the order is strict by place within each lane and among the first runs of all lanes with room, and a full
+lane never delays the runs of another lane. Priorities and fairness would replace the place as sort key, and
+change nothing else.
 
 Plain data: no messages, no I/O, no clock.
 """
@@ -26,21 +26,21 @@ from .trials import Trials
 
 
 class Slot(NamedTuple):
-    """A slot that a run has got. Slots of a generation are void once its lane has been reset."""
+    """A slot granted to a run. A reset of the lane voids the slots of its older generations."""
 
     run: str
     generation: int
 
 
 class Wait(NamedTuple):
-    """Why a queued run waits: how many of its lane are ahead, and which runs hold the slots that it needs."""
+    """Why a queued run waits: how many runs of its lane are ahead, and which runs hold the slots it needs."""
 
     ahead: int
     blockers: list[str]
 
 
 class _Lane:
-    """What the order knows of a lane in which a run is queued or holds a slot."""
+    """The state of a lane in which a run is queued or holds a slot."""
 
     __slots__ = ("executing", "generation", "limit", "offered", "privileged", "queue")
 
@@ -49,8 +49,8 @@ class _Lane:
         self.generation = generation
         self.executing: dict[str, None] = {}
         self.queue = PlaceQueue()
-        self.privileged: PlaceQueue | None = None  # those of the queue; most lanes have none
-        self.offered: int | None = None  # the place by which the lane stands in the heap of heads
+        self.privileged: PlaceQueue | None = None  # the privileged runs of the queue, if any
+        self.offered: int | None = None  # the place with which the lane is in the heap of heads
 
     def has_room(self) -> bool:
         return self.limit is None or len(self.executing) < self.limit
@@ -66,17 +66,17 @@ class _Lane:
 
 
 class Order:
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self) -> None:
         self.limit = 0
         self.executing: dict[str, int] = {}  # run: the generation of its slot
-        self.limits: dict[str, int | None] = {}  # of the lanes for which somebody set one
+        self.limits: dict[str, int | None] = {}  # of the lanes with a limit set explicitly
         self.generations: dict[str, int] = {}  # of the lanes that were ever reset
         self.trials = Trials()
         self._holding = False
         self._lanes: dict[str, _Lane] = {}  # those with a queued run or a slot in use
-        self._heads: list[tuple[int, str]] = []  # lanes with room by their first place, and outdated entries
+        self._heads: list[tuple[int, str]] = []  # lanes with room, by their first place; some outdated
 
     @property
     def lanes(self) -> Collection[str]:
@@ -88,7 +88,7 @@ class Order:
         return self.limits.get(lane, default_limit(lane))
 
     def reports(self) -> Iterator[dict[str, Any]]:
-        """What each lane does in which a run is queued or holds a slot."""
+        """The reports of all lanes in which a run is queued or holds a slot."""
         for name, lane in self._lanes.items():
             yield {
                 "kind": "lane",
@@ -99,10 +99,10 @@ class Order:
                 "queued": len(lane.queue),
             }
 
-    # What changes it.
+    # Changes.
 
     def enter(self, run: str, lane: str, place: int, *, privileged: bool) -> None:
-        """A run takes its place in its lane's queue."""
+        """Queue a run in its lane at its place."""
         known = self._lanes.get(lane)
         if known is None:
             known = self._lanes[lane] = _Lane(self.limit_of(lane), self.generations.get(lane, 0))
@@ -114,15 +114,15 @@ class Order:
         self._offer(lane, known)
 
     def leave(self, run: str, lane: str) -> None:
-        """A run leaves the queue: it needs no slot, or not now."""
+        """Remove a run from the queue: it needs no slot now."""
         known = self._lanes.get(lane)
         if known is not None:
             known.take_out(run)
             self._forget_idle(lane, known)
         self.trials.leave(run)
 
-    def give_back(self, run: str, lane: str, generation: int, now: float, *, body_waits: bool) -> None:
-        """A run gives its slot back. A slot of an older generation frees nothing."""
+    def release(self, run: str, lane: str, generation: int, now: float, *, body_waits: bool) -> None:
+        """Release a run's slot. A slot of an older generation frees nothing."""
         if body_waits:
             self.trials.waits(run)
         else:
@@ -144,14 +144,14 @@ class Order:
             self._offer(lane, known)
 
     def hold(self, holding: bool) -> None:
-        """Give slots to privileged runs only, or to all again."""
+        """Grant slots to privileged runs only, or to all runs again."""
         if holding != self._holding:
             self._holding = holding
             for lane, known in self._lanes.items():
                 self._offer(lane, known)
 
     def reset(self, lane: str) -> list[str]:
-        """Take the slots of a lane away and begin its next generation; returns the runs that held them."""
+        """Void the slots of a lane and begin its next generation; returns the runs that held the slots."""
         self.generations[lane] = self.generations.get(lane, 0) + 1
         known = self._lanes.get(lane)
         if known is None:
@@ -164,10 +164,10 @@ class Order:
         self._forget_idle(lane, known)
         return detached
 
-    # What it decides.
+    # Decisions.
 
     def grants(self, now: float, is_due: Callable[[str], bool]) -> Iterator[Slot]:
-        """Give the free slots away, in order of place. A run that `is_due` to end gets none, and leaves."""
+        """Grant the free slots, in order of place. A run that `is_due` to end is removed without a slot."""
         while len(self.executing) < self.limit and self._heads:
             place, lane = heappop(self._heads)
             known = self._lanes.get(lane)
@@ -195,7 +195,7 @@ class Order:
             yield Slot(run, known.generation)
 
     def wait_of(self, run: str, lane: str) -> Wait | None:
-        """Why a run waits; `None` if it isn't queued."""
+        """Why a run waits; `None` if it is not queued."""
         known = self._lanes.get(lane)
         if known is None or run not in known.queue:
             return None
@@ -203,7 +203,7 @@ class Order:
         return Wait(known.queue.ahead(run), list(blockers))
 
     def _offer(self, lane: str, known: _Lane) -> None:
-        """Put the lane's first run among the heads, if the lane has room for it."""
+        """Add the lane's first run to the heads, if the lane has room."""
         eligible = known.eligible(self._holding)
         head = None if eligible is None else eligible.at(0)
         if head is None or head[0] == known.offered or not known.has_room():

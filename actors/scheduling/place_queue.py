@@ -1,4 +1,4 @@
-"""A lane's queue: runs in the order of their places, which is nearly always the order they come in."""
+"""A lane's queue: runs in the order of their places, which is nearly always the order of arrival."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from bisect import bisect_left
 
 
 class PlaceQueue:
-    """Runs by place. Adding at the end, taking from the front and looking up are cheap at any length."""
+    """Runs by place. Appending, removing the first run and lookups are fast at any length."""
 
     def __init__(self) -> None:
-        self._places: list[int] = []  # sorted; the first `_gone` of them have been taken
-        self._gone = 0
+        self._places: list[int] = []  # sorted; the first `_removed` are removed
+        self._removed = 0
         self._runs: dict[int, str] = {}
         self._place_of: dict[str, int] = {}
 
@@ -21,34 +21,34 @@ class PlaceQueue:
         return run in self._place_of
 
     def add(self, run: str, place: int) -> None:
-        """Put a run at its place."""
+        """Add a run at its place."""
         self._runs[place] = run
         self._place_of[run] = place
         if not self._places or place > self._places[-1]:
             self._places.append(place)
         else:
-            self._places.insert(bisect_left(self._places, place, self._gone), place)
+            self._places.insert(bisect_left(self._places, place, self._removed), place)
 
     def remove(self, run: str) -> None:
-        """Take a run out."""
+        """Remove a run."""
         place = self._place_of.pop(run)
         del self._runs[place]
-        position = bisect_left(self._places, place, self._gone)
-        if position > self._gone:
+        position = bisect_left(self._places, place, self._removed)
+        if position > self._removed:
             del self._places[position]
             return
-        self._gone += 1
-        if self._gone > 64 and self._gone * 2 > len(self._places):
-            del self._places[: self._gone]
-            self._gone = 0
+        self._removed += 1
+        if self._removed > 64 and self._removed * 2 > len(self._places):
+            del self._places[: self._removed]
+            self._removed = 0
 
     def ahead(self, run: str) -> int:
-        """How many runs are ahead of one."""
-        return bisect_left(self._places, self._place_of[run], self._gone) - self._gone
+        """The number of runs ahead of a run."""
+        return bisect_left(self._places, self._place_of[run], self._removed) - self._removed
 
     def at(self, position: int) -> tuple[int, str] | None:
-        """The place and run at a position, 0 being the head."""
-        index = self._gone + position
+        """The place and run at a position; 0 is the head."""
+        index = self._removed + position
         if index >= len(self._places):
             return None
         place = self._places[index]

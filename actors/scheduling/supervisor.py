@@ -1,11 +1,11 @@
-"""The supervisor: every command passes here, and here is decided who starts next, in one turn.
+"""The supervisor: it receives every command, and it alone decides which run starts next.
 
 Its machine knows which run each handle has admitted (`handles.py`), which runs are pending (`admission.py`),
-and the queues, limits and slots of all lanes (`order.py`). At the end of each turn it gives the free slots
-away, and has the journal commit the starts in just that order; a new run that finds a slot is created and
-started by one change. What belongs to one run goes on to the actor of that run.
+and the queues, limits and slots of all lanes (`order.py`). At the end of each turn it grants the free slots
+and sends the starts to the journal in that order. A new run that gets a slot in its first turn is created and
+started by one change. Commands for one run are forwarded to the actor of that run.
 
-The actor around it waits for nothing but its channel.
+The actor around the machine waits only for its channel.
 """
 
 from __future__ import annotations
@@ -62,26 +62,26 @@ from ..messages import (
     cancel_replaced,
 )
 from .admission import Admission
-from .clearing import cancel_all, concerned
+from .clearing import cancel_all, select_runs
 from .handles import Handles
 from .order import Order, Wait
 from .trials import deaths_after_restart, suspects_after_restart
 from .wait_warnings import WaitWarnings
 from .wait_watch import WaitWatch
 
-_AT_ONCE = 0.001
-"""A queued run whose time is over within so many seconds is given no slot."""
+_DUE_WITHIN = 0.001
+"""Seconds before the deadline of a queued run within which the run is granted no slot."""
 
-_AGAIN = 1.0
-"""Seconds after which a run that waits too long, and is not committed yet, is looked at again."""
+_CHECK_AGAIN_AFTER = 1.0
+"""Seconds after which a run that waits too long, but is not committed yet, is checked again."""
 
 _HOLDS_SLOT = frozenset({Status.RUNNING, Status.CANCELLING})
 _STARTS_FROM = allowed_from(Status.RUNNING)
 
 
 class SupervisorMachine:
-    """See the module's text. `receive` the messages of a turn (or `on_deadline`), then `end_turn`. Helpers
-    `tell` the supervisor what it is to do for them."""
+    """See the module's docstring. Call `receive` for each message of a turn (or `on_deadline`), then
+    `end_turn`. `tell` sends the supervisor a message from a helper task."""
 
     def __init__(self, max_pending: int, tell: Callable[[object], None]) -> None:
         self._tell = tell
@@ -90,7 +90,7 @@ class SupervisorMachine:
         self.handles = Handles()
         self.draining = False
         self.closing = False
-        self._closed = False  # nothing starts any more
+        self._closed = False  # no run starts
         self._admission = Admission(
             max_pending,
             self.effects,
@@ -101,7 +101,7 @@ class SupervisorMachine:
         )
         self._warnings = WaitWarnings(self.effects)
         self._watch = WaitWatch()
-        self._recovering = 0  # runs that had begun before a restart, and haven't found their way yet
+        self._recovering = 0  # runs that began before a restart and are not recovered yet
         self._waiters: list[tuple[set[str], Reply[bool]]] = []
         self._now = 0.0
         admission = self._admission
@@ -116,7 +116,7 @@ class SupervisorMachine:
             BodyGone: self._body_gone,
             NotStarted: self._not_started,
             NotStored: self._not_stored,
-            StoreIsDown: lambda message: admission.store_is(self._now, down=message.down),
+            StoreIsDown: lambda message: admission.set_store_down(self._now, down=message.down),
             Recovered: self._recovered,
             Cancel: self._cancel,
             AnswerInterrupt: self._route,
@@ -142,33 +142,33 @@ class SupervisorMachine:
 
     @property
     def holding(self) -> bool:
-        """Whether only what is privileged may start."""
+        """Whether only privileged runs can start."""
         return self.draining or self.closing
 
     @property
     def waiters(self) -> int:
-        """How many wait for what executes."""
+        """The number of `wait_for_active` calls that wait."""
         return len(self._waiters)
 
     def receive(self, message: Any, now: float) -> None:
-        """Decide about one message of this turn."""
+        """Handle one message of this turn."""
         self._now = now
         self._handlers[type(message)](message)
 
     def end_turn(self, now: float) -> None:
-        """Give the free slots away, and say who waits too long."""
+        """Report runs that wait too long, and grant the free slots."""
         self._now = now
-        self._warnings.say(now)
-        self._give_slots(now)
+        self._warnings.emit(now)
+        self._grant_slots(now)
 
     def on_deadline(self, now: float) -> None:
-        """A time has come: trials that are over, and runs that have waited too long."""
+        """End the trials that are due, and warn of runs that wait too long."""
         for deaths in self.order.trials.take_tried(now):
             self.effects.commit(Change((), run=deaths.run, expect=PENDING, memos=(deaths,)))
         self._warn_of_waits(now)
 
     def deadline(self) -> float:
-        """When `on_deadline` is to be called."""
+        """When `on_deadline` must be called."""
         return min(self.order.trials.deadline(), self._warnings.deadline(), self._watch.deadline())
 
     def restore(
@@ -179,7 +179,7 @@ class SupervisorMachine:
         now: float,
         wall_now: float,
     ) -> None:
-        """Take up the runs that were pending when the engine ended, in the order of their submission."""
+        """Restore the runs that were pending when the engine ended, in the order of their submission."""
         self._now = now
         self.order.trials.begin(suspects_after_restart(stored.pending))
         replaced = self._admission.restore(stored, submissions, now, wall_now)
@@ -210,7 +210,7 @@ class SupervisorMachine:
 
     # Starts.
 
-    def _give_slots(self, now: float) -> None:
+    def _grant_slots(self, now: float) -> None:
         if self._may_start():
             for run in self.order.trials.take_back():
                 submission = self.pending.get(run)
@@ -222,12 +222,12 @@ class SupervisorMachine:
         self._admission.end_turn()
 
     def _may_start(self) -> bool:
-        """Not while the store is down; nor, after a restart, before every run that had begun is queued again,
-        if it is to be: its place may be lower than those of the others."""
+        """Whether runs can start: not while the store is down, and not before the recovery of all begun runs,
+        whose places can be lower than the others'."""
         return not (self._admission.store_is_down or self._recovering or self._closed)
 
     def _start(self, submission: Submission, generation: int) -> Change:
-        """The change that starts a run. Its actor alone decides how it ends, so it may have ended before."""
+        """The change that starts a run. The journal refuses it if the run has ended in the meantime."""
         resumes, attempt = submission.body_waits, submission.next_attempt
         event = RunStateChanged(
             seq=0,
@@ -249,12 +249,12 @@ class SupervisorMachine:
             run=submission.id,
             expect=_STARTS_FROM,
             generation=generation,
-            tells=(("run", submission.id, Started(attempt, generation, resumes)),),
-            else_tells=(("supervisor", "", NotStarted(submission.id, generation)),),
+            notify=(("run", submission.id, Started(attempt, generation, resumes)),),
+            notify_on_refusal=(("supervisor", "", NotStarted(submission.id, generation)),),
         )
 
     def _waits(self, submission: Submission) -> None:
-        """A run doesn't start at once: watch its time."""
+        """A run does not start immediately: watch its deadlines and its waiting time."""
         self._keep_time(submission)
         self._watch.add(submission, self._now)
 
@@ -263,9 +263,9 @@ class SupervisorMachine:
             self.effects.tell("run", submission.id, KeepTime())
 
     def _is_due(self, run: str) -> bool:
-        """Whether the run's time is over, so that its actor is about to end it: that comes before a slot."""
+        """Whether a deadline of the run has passed: its actor is about to end it, so it gets no slot."""
         submission = self.pending[run]
-        terms, soon = submission.terms, self._now + _AT_ONCE - submission.created_at
+        terms, soon = submission.terms, self._now + _DUE_WITHIN - submission.created_at
         if terms.deadline is not None and terms.deadline <= soon:
             return True
         return not submission.begun and terms.queue_timeout is not None and terms.queue_timeout <= soon
@@ -275,12 +275,12 @@ class SupervisorMachine:
         privileged = submission.privileged
         self.order.enter(submission.id, submission.lane, submission.place, privileged=privileged)
 
-    # What runs and the journal tell.
+    # Messages from runs and the journal.
 
     def _enter(self, message: Enter) -> None:
         submission = self.pending.get(message.run)
         if submission is None or submission.over or message.run in self.order.executing:
-            return  # it has a slot already, which it gives back if it can't use it, and asks again
+            return  # it has a slot; if it can't use the slot, it releases it and requests another
         self.order.leave(message.run, submission.lane)
         if message.new_place:
             self._admission.draw_place_again(submission)
@@ -291,7 +291,7 @@ class SupervisorMachine:
         submission = self.pending.get(message.run)
         if submission is not None:
             self.order.leave(message.run, submission.lane)
-            has_slot = message.run in self.order.executing  # then its trial is over when it gives that back
+            has_slot = message.run in self.order.executing  # then its trial ends when it releases the slot
             if not (message.live_body or has_slot):
                 self.order.trials.lost_body(message.run, self._now)
 
@@ -300,24 +300,24 @@ class SupervisorMachine:
         if message.generation is None:
             self.order.leave(message.run, submission.lane)
         else:
-            self._give_back(submission, message.generation, body_waits=message.body_waits)
+            self._release_slot(submission, message.generation, body_waits=message.body_waits)
 
     def _not_started(self, message: NotStarted) -> None:
         submission = self.pending.get(message.run)
-        if submission is not None:  # it is being cancelled: the body for which the slot was lives on
-            self._give_back(submission, message.generation, body_waits=submission.body_waits)
+        if submission is not None:  # it is being cancelled, and its body still executes
+            self._release_slot(submission, message.generation, body_waits=submission.body_waits)
 
-    def _needs_nothing(self, submission: Submission) -> None:
-        """The run is pending no longer: it is not queued, and a slot that it was about to get is free."""
+    def _remove_from_lane(self, submission: Submission) -> None:
+        """The run is no longer pending: remove it from its queue and release a slot granted to it."""
         self._watch.drop(submission.id)
         self.order.leave(submission.id, submission.lane)
         generation = self.order.executing.get(submission.id)
         if generation is not None:
-            self._give_back(submission, generation, body_waits=False)
+            self._release_slot(submission, generation, body_waits=False)
 
-    def _give_back(self, submission: Submission, generation: int, *, body_waits: bool) -> None:
+    def _release_slot(self, submission: Submission, generation: int, *, body_waits: bool) -> None:
         run = submission.id
-        self.order.give_back(run, submission.lane, generation, self._now, body_waits=body_waits)
+        self.order.release(run, submission.lane, generation, self._now, body_waits=body_waits)
         if self._waiters:
             for runs, reply in self._waiters:
                 runs.discard(run)
@@ -329,14 +329,14 @@ class SupervisorMachine:
         for ended in message.runs:
             submission = self._admission.ended(ended.run, self._now)
             assert submission is not None, "a run ends once"
-            self._needs_nothing(submission)
+            self._remove_from_lane(submission)
             self.order.trials.forget(ended.run)
             self.handles.ended(submission, body_remains=ended.body_remains)
             self._admission.admit_next(submission.handle)
 
     def _not_stored(self, message: NotStored) -> None:
         submission = self.pending[message.run]
-        self._needs_nothing(submission)
+        self._remove_from_lane(submission)
         self._admission.not_stored(submission)
         self.handles.ended(submission, body_remains=False)
         self._admission.admit_next(submission.handle)
@@ -375,7 +375,7 @@ class SupervisorMachine:
         elif self.handles.taken_by(target) is not None or self.handles.waiting(target):
             message.reply.fail(NoActiveRun(f"handle {shown(target)} has no active run"))
         else:
-            message.reply.fail(NoActiveRun(f"{shown(target)} is no pending run, nor a handle that has one"))
+            message.reply.fail(NoActiveRun(f"{shown(target)} is not a pending run or a handle with one"))
 
     def _set_params(self, message: SetParams) -> None:
         locked = self.handles.locked(message.handle)
@@ -441,7 +441,7 @@ class SupervisorMachine:
         self._waiters = [waiter for waiter in self._waiters if waiter[1] is not message.reply]
 
     def _clear(self, message: Clear) -> None:
-        runs = concerned(message, self.pending.values())
+        runs = select_runs(message, self.pending.values())
         for run in runs:
             self.order.leave(run, self.pending[run].lane)
         self.effects.help(lambda: cancel_all(runs, message, self._tell))
@@ -463,11 +463,11 @@ class SupervisorMachine:
     # Long waits.
 
     def _warn_of_waits(self, now: float) -> None:
-        """Warn of the longest in each lane and handle, and of whoever else wants to hear of it."""
+        """Warn of the longest wait in each lane and handle, and call the `on_wait` of the other runs."""
         groups: dict[tuple[Phase, str], list[Submission]] = {}
         for submission in self._watch.take_due(now):
             if not submission.committed:
-                self._watch.look_again(submission, now + _AGAIN)
+                self._watch.watch_again(submission, now + _CHECK_AGAIN_AFTER)
                 continue
             where = submission.lane if submission.phase is Phase.QUEUED else submission.handle
             groups.setdefault((submission.phase, where), []).append(submission)
@@ -487,13 +487,13 @@ class SupervisorMachine:
         if submission.phase is Phase.QUEUED:
             return self.order.wait_of(submission.id, submission.lane)
         if submission.id not in ahead:
-            return None  # it was cancelled as its turn came, and is about to end
+            return None  # it was cancelled when it was next, and is about to end
         holder = self.handles.taken_by(submission.handle)
         return Wait(ahead[submission.id], [] if holder is None else [holder])
 
 
 class Supervisor(Actor):
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self, *, max_pending: int, directory: Directory, spawn: Spawn) -> None:
         super().__init__("supervisor", "")
@@ -508,7 +508,7 @@ class Supervisor(Actor):
     def restore(
         self, stored: Stored, submissions: list[Submission], rejects: dict[str, str], wall_now: float
     ) -> None:
-        """Take up what the store holds, before anything is told."""
+        """Restore the stored state, before any message is received."""
         self.machine.restore(stored, submissions, rejects, trio.current_time(), wall_now)
         self._end_turn(trio.current_time())
 

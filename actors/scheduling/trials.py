@@ -1,18 +1,18 @@
-"""Runs that had a body when the process died, until they have shown that it was not their doing.
+"""Trials: find the run whose body crashes the process.
 
-A body that takes the whole process with it would do so again after each restart, with all whose bodies live
-beside it. So deaths are counted for each run, and after three of them the run ends (`run/restore.py`).
-Until then such runs are *suspects*: one at a time executes, and when it has done so for long enough, or
-waits or ends, the next one does. A suspect with two deaths is alone among them for as long as its body lives,
-waits included. So the next death counts for the one that was being tried, and for others only where they had
-not been tried at all. Everything else starts as ever.
+A body that crashes the whole process would do so again after each restart, and end all other bodies with it.
+So the engine counts, for each run, the deaths of the process while the run had a body; after three the run
+ends (`run/restore.py`). Until then such runs are *suspects*. Only one suspect executes at a time; the next
+one follows when it has executed for long enough, waits, or ends. No other suspect has a body while a suspect
+with two deaths has one, waits included. So the next death is counted for the suspect on trial, and for other
+suspects only if they had not been tried at all. All other runs start as usual.
 
-A body that waits without its slot is as suspect as one that executes: it may have threads, or another task.
-So its run is blamed like the others. After a first death it makes room for others while it waits, because it
-may wait for a child that is a suspect, too, or for long. A run that waits without a body (a flow that pauses,
-a retry, whatever a restart has brought back) is blamed for nothing.
+A body that waits without its slot is a suspect, too: it can have threads or another task. After the first
+death it lets other suspects execute while it waits, because it could wait for a long time, or for a child
+that is a suspect. A run that waits without a body (a paused flow, a retry, a run recovered after a restart)
+is not blamed.
 
-Kept by the supervisor; plain data without messages.
+Belongs to the supervisor; plain data without messages.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ from ...persistence.store import Deaths, StoredRun
 from ...protocol.states import Status
 
 MOST_DEATHS = 3
-"""After so many the run ends."""
+"""The number of deaths after which the run ends."""
 
 _TRIAL = 30.0
-"""Seconds for which a suspect has its body until it is trusted."""
+"""Seconds for which a suspect must have a body before it is trusted again."""
 
 _ALL_TRIALS = 600.0
-"""Seconds in which all of them are tried, if they are many."""
+"""Seconds for the trials of all suspects together; with many suspects, each trial is shorter."""
 
-_AGAIN = 10
-"""How much longer the trial is of one that has died more than once."""
+_REPEAT_FACTOR = 10
+"""The factor by which the trial of a suspect with more than one death is longer."""
 
 
 def deaths_after_restart(pending: Sequence[StoredRun]) -> dict[str, int]:
-    """How many deaths count for each run that had a body when the process died. This one counts for those
-    that had not been tried since the last one; if all had, for all."""
+    """The number of deaths of each run that had a body when the process died.
+
+    This death counts for the runs that had not been tried since the last one; if all had, for all.
+    """
     alive = [run for run in pending if _had_body(run)]
     untried = [run for run in alive if not run.tried]
     blamed = {run.record.id for run in untried or alive}
@@ -46,7 +48,7 @@ def deaths_after_restart(pending: Sequence[StoredRun]) -> dict[str, int]:
 
 
 def _had_body(run: StoredRun) -> bool:
-    """Whether a body of it lived: not of one that was being cancelled, which ends with the restart."""
+    """Whether the run had a body. A run that was being cancelled does not count: it ends with the restart."""
     record = run.record
     if record.status is Status.SUSPENDED:
         return record.waiting_for not in ("slot", "retry") and not run.terms.bodiless
@@ -54,27 +56,27 @@ def _had_body(run: StoredRun) -> bool:
 
 
 def suspects_after_restart(pending: Sequence[StoredRun]) -> dict[str, int]:
-    """All suspects with their deaths: also those who had waited for their trials when the process died."""
+    """All suspects with their deaths, including those that waited for their trial when the process died."""
     waited = {run.record.id: run.deaths for run in pending if run.deaths and not run.tried}
     return waited | deaths_after_restart(pending)
 
 
 class Trials:
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self) -> None:
         self._deaths: dict[str, int] = {}
-        self._lived: dict[str, float] = {}  # seconds, up to its last body
-        self._since: dict[str, float] = {}  # when those got their bodies that have one
-        self._tried: str | None = None  # the one that has its turn: the others wait
-        self._aside: dict[str, None] = {}  # those that were to get slots meanwhile
-        self._trial: float  # seconds; since `begin`
+        self._lived: dict[str, float] = {}  # seconds with a body, without its current one
+        self._since: dict[str, float] = {}  # when each suspect with a body got it
+        self._tried: str | None = None  # the suspect on trial: the others wait
+        self._aside: dict[str, None] = {}  # the suspects that were next for a slot, but have to wait
+        self._trial: float  # seconds; set by `begin`
 
     def __len__(self) -> int:
         return len(self._deaths)
 
     def begin(self, deaths: dict[str, int]) -> None:
-        """After a restart: these are suspects."""
+        """Set the suspects after a restart."""
         self._deaths = dict(deaths)
         self._trial = _ALL_TRIALS / max(_ALL_TRIALS / _TRIAL, sum(map(_weight, deaths.values())))
 
@@ -86,15 +88,15 @@ class Trials:
         return self._tried not in (None, run) or bool(alone)
 
     def set_aside(self, run: str) -> None:
-        """It was to get a slot, and has to wait: others of its lane may go before it."""
+        """A suspect was next for a slot but has to wait: other runs of its lane can start first."""
         self._aside[run] = None
 
     def leave(self, run: str) -> None:
-        """It is to get no slot any more, or not now."""
+        """A suspect no longer requests a slot."""
         self._aside.pop(run, None)
 
     def take_back(self) -> list[str]:
-        """Those that were set aside and may have their slots now, or the first of them."""
+        """Take the suspects that were set aside and no longer have to wait."""
         free = [run for run in self._aside if not self.has_to_wait(run)] if self._aside else []
         for run in free:
             del self._aside[run]
@@ -107,12 +109,12 @@ class Trials:
             self._since.setdefault(run, now)
 
     def waits(self, run: str) -> None:
-        """A run gave its slot back, and its body waits."""
+        """A run released its slot while its body waits."""
         if self._tried == run and self._deaths[run] < 2:
             self._tried = None
 
     def lost_body(self, run: str, now: float) -> None:
-        """A run has no body any more, or not for some time."""
+        """A run has no body now."""
         if self._tried == run:
             self._tried = None
         since = self._since.pop(run, None)
@@ -120,7 +122,7 @@ class Trials:
             self._lived[run] = self._lived.get(run, 0.0) + now - since
 
     def reset(self) -> None:
-        """Nobody has a slot any more; whose body lives on without one is still looked at."""
+        """All slots are void. Suspects whose bodies still execute remain on trial."""
         self._tried = None
 
     def forget(self, run: str) -> None:
@@ -133,11 +135,11 @@ class Trials:
         self._deaths.pop(run, None)
 
     def deadline(self) -> float:
-        """When the next one has been tried for long enough."""
+        """When the next suspect has been tried for long enough."""
         return min((self._until(run) for run in self._since), default=math.inf)
 
     def take_tried(self, now: float) -> list[Deaths]:
-        """Those that have been tried for long enough are suspects no longer: what the store is to keep."""
+        """Take the suspects that have been tried for long enough; returns what to store about them."""
         tried = [run for run in self._since if self._until(run) <= now]
         kept = [Deaths(run, self._deaths[run], tried=True) for run in tried]
         for run in tried:
@@ -150,4 +152,4 @@ class Trials:
 
 
 def _weight(deaths: int) -> int:
-    return _AGAIN if deaths > 1 else 1
+    return _REPEAT_FACTOR if deaths > 1 else 1

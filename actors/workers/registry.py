@@ -93,7 +93,7 @@ class Registry(Actor):
         if rows:
             self._heard_by = math.inf
             events = tuple(_changed(row, "offline", "engine") for row in rows)
-            self._journal.tell(Change(events, tells=(("registry", "", Restored()),)))
+            self._journal.tell(Change(events, notify=(("registry", "", Restored()),)))
         self._set_deadline()
 
     def report(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class Registry(Actor):
             Change(
                 (_changed(row, "online", message.by),),
                 memos=(row,),
-                tells=(("registry", "", Stands(row.id, "online", row)),),
+                notify=(("registry", "", Stands(row.id, "online", row)),),
                 reply=message.reply,
                 answer=state,
             )
@@ -363,7 +363,7 @@ def _until(times: dict[str, float], seconds: float, now: float) -> Iterable[str]
 
 
 def _change(row: WorkerRow, status: Literal["online", "offline", "forgotten"], by: str) -> Change:
-    return Change((_changed(row, status, by),), tells=(("registry", "", Stands(row.id, status)),))
+    return Change((_changed(row, status, by),), notify=(("registry", "", Stands(row.id, status)),))
 
 
 def _state(row: WorkerRow, load: float, heartbeat: float, status: WorkerStatus) -> WorkerState:

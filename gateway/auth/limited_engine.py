@@ -83,7 +83,7 @@ class LimitedEngine(_Denied):
                 self._scope.check_whole_handle(run_or_handle)  # it goes to whichever run is there then
             elif not self._scope.sees(run):
                 self._scope.check_whole_handle(run_or_handle)
-                raise NoActiveRun(f"{shown(run_or_handle)} is no pending run, nor a handle that has one")
+                raise NoActiveRun(f"{shown(run_or_handle)} is not a pending run or a handle with one")
         return await self._engine.inject(run_or_handle, message, by=by)
 
     async def answer(self, interrupt_id: str, data: Any, *, key: str | None = None, by: str = "app") -> str:
@@ -96,7 +96,7 @@ class LimitedEngine(_Denied):
         except (NotFound, NoActiveRun):
             if key is None:
                 return "not_found"
-            raise NoActiveRun(f"{shown(interrupt_id)} is no pending run, nor a handle that has one") from None
+            raise NoActiveRun(f"{shown(interrupt_id)} is not a pending run or a handle with one") from None
         return await self._engine.answer(run.id, data, key=key, by=by)
 
     # New runs.

@@ -1,1 +1,1 @@
-"""What a body is offered while it executes, and how its run ends: the public interface, in mock time."""
+"""The calls of a body while it executes, and the ends of its run: the public interface, in mock time."""

@@ -1,6 +1,6 @@
-"""A body that blocks the event loop is named: in the log, in the metrics, and in the events of its run.
+"""A body that blocks the event loop is reported: in the log, in the metrics, and in the events of its run.
 
-In real time, since the watchdog measures that; it is off on any other clock.
+These tests run in real time, which the watchdog measures; it is off with any other clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BLOCKED = 1.6
 
 
 def block(seconds: float) -> None:
-    """Block the loop, in a function that a body calls."""
+    """Block the event loop, in a function that a body calls."""
     time.sleep(seconds)
 
 
@@ -122,7 +122,7 @@ async def test_what_the_engine_does_for_a_body_is_named_beside_its_line(caplog, 
     assert f"(in {folder / 'some_module.py'}:1 in block)" in began
 
 
-async def test_what_is_no_body_is_named_by_its_line_alone(jobs, caplog):
+async def test_a_block_outside_a_body_is_named_by_its_line_only(jobs, caplog):
     async with open_engine(jobs, "memory:") as engine:
         await trio.sleep(0.3)
         block(BLOCKED)
@@ -162,12 +162,12 @@ async def test_there_is_no_thread_on_another_clock(jobs, autojump_clock, clock: 
         assert threads() == []
 
 
-async def test_there_is_no_thread_where_the_engine_is_given_a_clock(jobs):
+async def test_there_is_no_thread_if_the_engine_is_opened_with_a_clock(jobs):
     async with open_engine(jobs, "memory:", clock=time.time):
         assert threads() == []
 
 
-async def test_it_is_counted(jobs):
+async def test_each_block_is_counted_in_the_metrics(jobs):
     async with (
         open_engine(jobs, "memory:") as engine,
         open_gateway(engine, GatewayConfig(port=0)) as gateway,

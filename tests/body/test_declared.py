@@ -1,4 +1,5 @@
-"""What `@jobs.job` makes of a function, and what a function may be submitted, called and returned as."""
+"""What `@jobs.job` does with a function, and how functions are submitted, called, and their results
+converted."""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ async def test_a_declared_function_is_still_the_function():
     assert await copy.copy(double)(None, 1) == 2
 
 
-async def test_a_function_may_be_two_jobs_and_a_function_for_flows():
+async def test_a_function_can_be_two_jobs_and_a_function_for_flows():
     jobs = Jobs()
 
     @jobs.job("first")
@@ -102,8 +103,8 @@ async def test_a_function_may_be_two_jobs_and_a_function_for_flows():
 
 
 @pytest.mark.parametrize("function", [lambda run: None, type("Callable", (), {"__call__": lambda self: 1})()])
-def test_what_has_no_name_needs_one_for_its_job(function: Callable[..., Any]):
-    with pytest.raises(Invalid, match=r'has no name of its own: name the job, @jobs.job\("…"\)'):
+def test_a_function_without_a_name_requires_a_job_name(function: Callable[..., Any]):
+    with pytest.raises(Invalid, match=r'has no name: pass a job name, as in @jobs.job\("…"\)'):
         Jobs().job(function)
 
 
@@ -122,7 +123,7 @@ async def test_a_function_that_is_no_job_is_refused_with_its_name(autojump_clock
     async with open_engine(jobs) as engine:
         with pytest.raises(Invalid, match=r"plain is not registered as a job: decorate it with"):
             await engine.submit(plain, handle="a")  # type: ignore[call-overload]
-        with pytest.raises(Invalid, match=r'elsewhere is registered as job "elsewhere" of other Jobs'):
+        with pytest.raises(Invalid, match=r'elsewhere is job "elsewhere" of other Jobs'):
             await engine.submit(elsewhere, handle="a")
         with pytest.raises(RunFailed, match="plain is not registered as a job"):
             await (await engine.submit(calls, handle="a")).result()
@@ -147,7 +148,7 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
         (dict[str, Any], {"a": [1]}, {"a": [1]}),
     ],
 )
-async def test_a_result_is_stored_as_json_and_given_as_it_is_annotated(
+async def test_a_result_is_stored_as_json_and_returned_as_its_annotated_type(
     annotation: Any, returned: Any, stored: Any, autojump_clock: MockClock
 ):
     jobs = Jobs()
@@ -161,7 +162,7 @@ async def test_a_result_is_stored_as_json_and_given_as_it_is_annotated(
     assert await result_of("work", jobs) == stored
 
 
-async def test_what_a_body_calls_is_converted_too():
+async def test_the_result_of_a_child_is_converted_too():
     jobs = Jobs()
 
     @jobs.job
@@ -184,7 +185,9 @@ async def test_what_a_body_calls_is_converted_too():
         assert await result_of(job, jobs) is True
 
 
-async def test_a_result_that_does_not_fit_its_annotation_says_where(autojump_clock: MockClock):
+async def test_a_result_that_does_not_fit_its_annotation_is_an_error(
+    autojump_clock: MockClock,
+):
     jobs = Jobs()
 
     @jobs.job

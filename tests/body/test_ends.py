@@ -1,4 +1,4 @@
-"""How runs end: cancels and their races, bodies that ignore them, time-outs, retries, failures."""
+"""How runs end: cancels and their races, bodies that ignore them, timeouts, retries, failures."""
 
 import logging
 import math
@@ -49,7 +49,7 @@ async def failing(run: Run):
 
 
 def stubborn_for(seconds):
-    """A body that doesn't let itself be cancelled for so long."""
+    """A body that shields itself from cancellation for this number of seconds."""
 
     async def body(run: Run):
         with trio.CancelScope(shield=True):
@@ -93,7 +93,7 @@ async def test_a_running_run_becomes_cancelling_and_then_cancelled(how, autojump
         ]
 
 
-async def test_a_queued_run_leaves_the_queue_and_is_cancelled_at_once(autojump_clock):
+async def test_a_queued_run_leaves_the_queue_and_is_cancelled_immediately(autojump_clock):
     async with open_engine(with_body(idle), store="memory:", lanes={"main": 0}) as engine:
         ticket = await engine.submit("work", handle="alice")
         behind = await engine.submit("work", handle="bob")
@@ -105,7 +105,9 @@ async def test_a_queued_run_leaves_the_queue_and_is_cancelled_at_once(autojump_c
         assert snapshot.runs[ticket.id].started_at is None
 
 
-async def test_a_run_that_waits_in_its_handle_is_cancelled_at_once_and_the_next_one_moves_up(autojump_clock):
+async def test_a_run_that_waits_in_its_handle_is_cancelled_immediately(
+    autojump_clock,
+):
     async with open_engine(with_body(idle), store="memory:") as engine:
         first, second, third = [
             await engine.submit("work", handle="alice", on_conflict="queue") for _ in range(3)
@@ -141,7 +143,7 @@ async def test_a_suspended_run_with_a_live_body_becomes_cancelling(wait, autojum
     assert ended == [wait]
 
 
-async def test_a_run_that_waits_for_its_next_attempt_is_cancelled_at_once(autojump_clock):
+async def test_a_run_that_waits_for_its_next_attempt_is_cancelled_immediately(autojump_clock):
     async with open_engine(with_body(failing, max_attempts=2, backoff=60), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         await settled()
@@ -201,13 +203,13 @@ async def test_cancelling_an_ended_run_is_a_conflict_with_the_run_as_it_is(body,
         assert await engine.snapshot() == before
 
 
-async def test_cancelling_what_never_was_a_run_is_not_found(autojump_clock):
+async def test_cancelling_an_unknown_run_is_not_found(autojump_clock):
     async with open_engine(with_body(idle), store="memory:") as engine:
         with pytest.raises(NotFound):
             await engine.cancel("0" * 32)
 
 
-async def test_a_cancel_that_names_no_run_is_invalid_and_the_engine_goes_on(autojump_clock):
+async def test_a_cancel_that_names_no_run_is_invalid_and_the_engine_continues(autojump_clock):
     async with open_engine(with_body(idle), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         run = await engine.get_run(ticket.id)
@@ -226,7 +228,7 @@ async def test_files_must_be_kept_or_deleted(autojump_clock):
         await ticket.cancel()
 
 
-async def test_a_body_may_clean_up_when_it_is_cancelled(autojump_clock):
+async def test_a_body_can_clean_up_when_it_is_cancelled(autojump_clock):
     async def body(run: Run):
         try:
             await trio.sleep_forever()
@@ -246,7 +248,7 @@ async def test_a_body_may_clean_up_when_it_is_cancelled(autojump_clock):
     assert texts == ["cleaned up"]
 
 
-async def test_a_body_that_finishes_in_spite_of_its_cancel_has_succeeded(autojump_clock):
+async def test_a_body_that_returns_despite_its_cancel_has_succeeded(autojump_clock):
     async def body(run: Run):
         with trio.CancelScope(shield=True):
             await trio.sleep(5)
@@ -259,7 +261,7 @@ async def test_a_body_that_finishes_in_spite_of_its_cancel_has_succeeded(autojum
         assert await ticket.result() == "done all the same"
 
 
-async def test_a_body_that_raises_while_it_is_cancelled_has_failed_and_is_not_tried_again(autojump_clock):
+async def test_a_body_that_raises_while_it_is_cancelled_has_failed_and_is_not_retried(autojump_clock):
     async def body(run: Run):
         try:
             await trio.sleep_forever()
@@ -326,7 +328,7 @@ async def test_a_cancel_that_races_with_the_start_ends_the_run_and_loses_no_slot
 
 @pytest.mark.parametrize("status", ["queued", "running", "suspended", "waiting"])
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8])
-async def test_of_many_cancels_of_a_run_one_wins(status, turns, autojump_clock):
+async def test_one_of_many_concurrent_cancels_of_a_run_succeeds(status, turns, autojump_clock):
     async def body(run: Run):
         await run.sleep(1000, release_slot=status == "suspended")
 
@@ -403,7 +405,7 @@ async def test_a_cooperative_body_sees_the_request_and_ends_by_itself(autojump_c
 
 
 @pytest.mark.parametrize("cancel", ["immediate", "cooperative"])
-async def test_without_a_cancel_none_is_requested(cancel, autojump_clock):
+async def test_cancel_requested_is_false_without_a_cancel(cancel, autojump_clock):
     seen = []
 
     async def body(run: Run):
@@ -416,7 +418,7 @@ async def test_without_a_cancel_none_is_requested(cancel, autojump_clock):
     assert seen == [False] * 3
 
 
-async def test_a_cooperative_body_that_looks_away_is_cancelled_after_its_grace(autojump_clock):
+async def test_a_cooperative_body_that_does_not_check_is_cancelled_after_its_grace(autojump_clock):
     jobs = with_body(idle, cancel="cooperative", grace=7)
     async with open_engine(jobs, store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
@@ -429,7 +431,7 @@ async def test_a_cooperative_body_that_looks_away_is_cancelled_after_its_grace(a
         assert cancelled.value.run.reason == "cancelled"
 
 
-async def test_a_cooperative_body_that_also_shields_itself_is_abandoned_a_grace_later(autojump_clock):
+async def test_a_cooperative_body_that_also_shields_itself_is_abandoned_after_twice_its_grace(autojump_clock):
     jobs = with_body(stubborn_for(100), cancel="cooperative", grace=7)
     async with open_engine(jobs, store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
@@ -442,11 +444,11 @@ async def test_a_cooperative_body_that_also_shields_itself_is_abandoned_a_grace_
         assert cancelled.value.run.reason == "abandoned"
 
 
-async def test_a_cooperative_body_with_endless_grace_is_waited_for_and_not_cancelled(autojump_clock):
+async def test_a_cooperative_body_with_infinite_grace_is_awaited_and_not_cancelled(autojump_clock):
     async def body(run: Run):
         for _ in range(100):
             if run.cancel_requested:
-                await trio.sleep(1000)  # the time it takes to end well
+                await trio.sleep(1000)  # the time until its regular end
                 ended.append("well")
                 return
             await trio.sleep(1)
@@ -538,7 +540,7 @@ async def test_an_abandoned_body_keeps_its_handle_until_it_ends(autojump_clock):
         assert (await engine.snapshot()).handles["alice"].active_run == after.id
 
 
-async def test_release_handle_frees_the_handle_of_an_abandoned_body_at_once(autojump_clock):
+async def test_release_handle_frees_the_handle_of_an_abandoned_body_immediately(autojump_clock):
     async with open_engine(with_body(stubborn_for(100)), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         await settled()
@@ -557,7 +559,7 @@ async def test_release_handle_frees_the_handle_of_an_abandoned_body_at_once(auto
 
 
 async def test_the_end_of_a_body_frees_no_handle_that_another_body_holds(autojump_clock):
-    """The handle of an abandoned body was released, and the next run's body is abandoned there, too."""
+    """The handle of an abandoned body was released, and the body of its next run is abandoned, too."""
     jobs = Jobs()
     for name, seconds in (("first", 100), ("second", 300)):
         jobs.job(name)(stubborn_for(seconds))
@@ -580,7 +582,7 @@ async def test_the_end_of_a_body_frees_no_handle_that_another_body_holds(autojum
         assert await status_of(engine, third) == "running"
 
 
-async def test_release_handle_does_nothing_to_a_run_that_goes_on(autojump_clock):
+async def test_release_handle_does_not_affect_a_pending_run(autojump_clock):
     async with open_engine(with_body(idle), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         await settled()
@@ -616,7 +618,7 @@ async def test_an_abandoned_body_gets_run_abandoned_with_each_use_and_its_end_ch
     assert all(ticket.id in text for text in refused)
 
 
-async def test_a_failure_of_an_abandoned_body_harms_nothing(autojump_clock):
+async def test_a_failure_of_an_abandoned_body_has_no_effect(autojump_clock):
     async def body(run: Run):
         with trio.CancelScope(shield=True):
             await trio.sleep(20)
@@ -642,7 +644,7 @@ async def test_leaving_the_engine_waits_for_an_abandoned_body(autojump_clock):
 
 
 @pytest.mark.parametrize("grace", [0, 5])
-async def test_a_shielding_body_that_runs_out_of_time_is_abandoned_and_timed_out(grace, autojump_clock):
+async def test_a_shielding_body_that_times_out_is_abandoned_and_timed_out(grace, autojump_clock):
     begun = trio.current_time()
     async with open_engine(with_body(stubborn_for(1000), grace=grace), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice", run_timeout=60)
@@ -652,7 +654,7 @@ async def test_a_shielding_body_that_runs_out_of_time_is_abandoned_and_timed_out
         assert trio.current_time() == begun + 60 + grace
 
 
-async def test_a_body_with_endless_grace_is_never_abandoned(autojump_clock):
+async def test_a_body_with_infinite_grace_is_never_abandoned(autojump_clock):
     async with open_engine(with_body(stubborn_for(1000), grace=math.inf), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         await settled()
@@ -661,7 +663,7 @@ async def test_a_body_with_endless_grace_is_never_abandoned(autojump_clock):
         assert await status_of(engine, ticket) == "cancelling"
 
 
-# Time-outs.
+# Timeouts.
 
 
 async def test_run_timeout_ends_a_run_that_executes_for_too_long(autojump_clock):
@@ -684,7 +686,7 @@ async def test_run_timeout_is_half_an_hour_by_default(autojump_clock):
 
 
 @pytest.mark.parametrize("limit", ["run_timeout", "queue_timeout", "deadline"])
-async def test_none_takes_the_limit_of_the_job_and_inf_takes_it_away(limit, autojump_clock):
+async def test_none_uses_the_limit_of_the_job_and_inf_removes_it(limit, autojump_clock):
     executes = limit != "queue_timeout"
     jobs = with_body(idle, **{"run_timeout": math.inf, limit: 60})
     async with open_engine(jobs, store="memory:", max_concurrent=2 if executes else 0) as engine:
@@ -728,7 +730,7 @@ async def test_queue_timeout_ends_a_run_that_waits_for_too_long(where, autojump_
         assert ticket.id not in snapshot.handles["alice"].waiting
 
 
-async def test_queue_timeout_does_not_hold_for_a_run_that_has_begun(autojump_clock):
+async def test_queue_timeout_does_not_apply_to_a_run_that_has_begun(autojump_clock):
     async def body(run: Run):
         await trio.sleep(100)
         await run.sleep(100)
@@ -794,7 +796,7 @@ async def test_the_executing_time_between_suspensions_adds_up(autojump_clock):
     assert trio.current_time() == begun + 4 * 1010 + 5
 
 
-async def test_each_attempt_has_its_run_timeout_anew(autojump_clock):
+async def test_each_attempt_has_its_own_run_timeout(autojump_clock):
     async def body(run: Run):
         await trio.sleep(50)
         if run.attempt < 3:
@@ -804,7 +806,7 @@ async def test_each_attempt_has_its_run_timeout_anew(autojump_clock):
         await (await engine.submit("work", handle="alice")).result()
 
 
-async def test_what_an_attempt_executed_before_a_wait_does_not_count_for_the_next_attempt(autojump_clock):
+async def test_executing_time_before_a_wait_does_not_count_for_the_next_attempt(autojump_clock):
     async def body(run: Run):
         await trio.sleep(50)
         await run.sleep(10)
@@ -816,7 +818,7 @@ async def test_what_an_attempt_executed_before_a_wait_does_not_count_for_the_nex
         await (await engine.submit("work", handle="alice")).result()
 
 
-async def test_a_run_that_timed_out_is_not_tried_again(autojump_clock):
+async def test_a_run_that_timed_out_is_not_retried(autojump_clock):
     async with open_engine(with_body(idle, max_attempts=3, run_timeout=60), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         with pytest.raises(RunTimedOut) as timed_out:
@@ -864,7 +866,7 @@ async def test_by_default_there_is_one_attempt(autojump_clock):
     [(5, [0, 5, 10, 15]), (0, [0, 0, 0, 0]), (lambda attempt: 10.0**attempt, [0, 10, 110, 1110])],
     ids=["a number", "none", "a function of the attempt that failed"],
 )
-async def test_backoff_says_how_long_to_wait_for_the_next_attempt(backoff, begins, autojump_clock):
+async def test_backoff_is_the_delay_before_the_next_attempt(backoff, begins, autojump_clock):
     begun_at = []
 
     async def body(run: Run):
@@ -882,7 +884,7 @@ def broken_backoff(attempt):
 
 
 @pytest.mark.parametrize("backoff", [broken_backoff, lambda attempt: None, lambda attempt: math.nan])
-async def test_a_backoff_that_is_broken_harms_only_its_run(backoff, autojump_clock):
+async def test_an_invalid_backoff_affects_only_its_run(backoff, autojump_clock):
     async with open_engine(with_body(failing, max_attempts=2, backoff=backoff), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         other = await engine.submit("other", handle="bob")
@@ -906,7 +908,7 @@ async def test_between_attempts_a_run_is_suspended_keeps_its_handle_and_holds_no
         await other.cancel()
 
 
-async def test_a_retry_draws_a_new_place_behind_those_that_wait(autojump_clock):
+async def test_a_retry_draws_a_new_place_after_the_waiting_runs(autojump_clock):
     order = []
 
     async def body(run: Run):
@@ -926,7 +928,7 @@ async def test_a_retry_draws_a_new_place_behind_those_that_wait(autojump_clock):
     assert order == ["alice 1", "bob 1", "carol 1", "alice 2"]
 
 
-async def test_the_history_tells_each_attempt_and_why_it_failed(autojump_clock):
+async def test_the_history_contains_each_attempt_and_its_error(autojump_clock):
     async def body(run: Run):
         if run.attempt == 1:
             raise ConnectionError("no route")
@@ -1018,7 +1020,7 @@ async def test_an_exception_whose_text_raises_fails_its_run_and_not_the_engine(a
             await (await engine.submit("work", handle="alice")).result()
 
 
-async def test_an_error_text_can_be_sent_to_clients_whatever_stands_in_it(autojump_clock):
+async def test_an_error_text_can_be_sent_to_clients_whatever_it_contains(autojump_clock):
     async def body(run: Run):
         raise FileNotFoundError(2, "No such file", b"caf\xe9.jpg".decode(errors="surrogateescape"))
 

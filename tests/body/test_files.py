@@ -1,4 +1,5 @@
-"""The files that a body writes: whole or not at all, in its handle's folder; what a cancel leaves of them."""
+"""Files that a body writes: complete or not at all, in its handle's folder; and what a cancel does to
+them."""
 
 import os
 
@@ -21,7 +22,7 @@ def with_body(body, **options):
 
 
 def files_below(folder):
-    """The files below a folder, with what is in them."""
+    """The files below a folder, with their contents."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -66,7 +67,7 @@ async def test_a_file_grows_as_a_part_and_gets_its_name_when_the_block_ends(auto
         assert files_below(tmp_path) == {"alice/a/b.jpg": b"one two"}
 
 
-async def test_write_says_how_much_it_wrote(autojump_clock, tmp_path):
+async def test_write_returns_the_number_of_bytes(autojump_clock, tmp_path):
     async def body(run: Run):
         async with run.open_file("b.jpg") as f:
             assert await f.write(b"four") == 4
@@ -83,7 +84,7 @@ async def test_an_empty_file_is_a_file(autojump_clock, tmp_path):
     assert files_below(tmp_path) == {"alice/empty": b""}
 
 
-async def test_several_files_can_be_open_at_once(autojump_clock, tmp_path):
+async def test_several_files_can_be_open_at_the_same_time(autojump_clock, tmp_path):
     async def body(run: Run):
         async with run.open_file("a") as a, run.open_file("b") as b:
             await b.write(b"in b")
@@ -124,7 +125,7 @@ async def test_overwrite_replaces_an_existing_file_only_when_the_block_ends_well
     assert files_below(tmp_path) == {"alice/b.jpg": b"new"}
 
 
-async def test_a_file_that_came_into_being_meanwhile_is_left_as_it_is(autojump_clock, tmp_path):
+async def test_a_file_that_was_created_meanwhile_is_not_changed(autojump_clock, tmp_path):
     async def body(run: Run):
         ours = run.open_file("b.jpg")
         f = await ours.__aenter__()
@@ -137,7 +138,7 @@ async def test_a_file_that_came_into_being_meanwhile_is_left_as_it_is(autojump_c
     assert files_below(tmp_path) == {"alice/b.jpg": b"theirs"}
 
 
-async def test_a_file_that_is_being_written_is_not_begun_a_second_time(autojump_clock, tmp_path):
+async def test_a_file_that_is_being_written_can_not_be_opened_again(autojump_clock, tmp_path):
     async def body(run: Run):
         async with run.open_file("b.jpg") as f:
             with pytest.raises(FileExistsError):
@@ -210,7 +211,7 @@ async def test_a_link_to_a_file_outside_is_replaced_and_never_written_through(
     assert not exists or outside.read_bytes() == b"untouched"
 
 
-async def test_a_link_within_the_folder_may_be_used(autojump_clock, tmp_path):
+async def test_a_link_within_the_folder_can_be_used(autojump_clock, tmp_path):
     async def body(run: Run):
         await write(run, "link/x")
 
@@ -244,7 +245,7 @@ ODD_HANDLES = [
 ]
 
 
-async def test_each_handle_however_odd_has_a_folder_of_its_own_right_below_data_dir(autojump_clock, tmp_path):
+async def test_each_handle_has_a_separate_folder_directly_below_data_dir(autojump_clock, tmp_path):
     async def body(run: Run):
         await write(run, "x", run.handle.encode())
 
@@ -274,7 +275,7 @@ async def test_a_handle_that_ends_its_folder_name_early_still_finds_its_file_to_
     assert files_below(tmp_path) == {}
 
 
-# What doesn't end well leaves nothing.
+# A block that fails leaves nothing.
 
 
 async def writing_for_long(run: Run):
@@ -326,7 +327,7 @@ async def test_leaving_the_engine_leaves_no_part(autojump_clock, tmp_path):
     assert files_below(tmp_path) == {}
 
 
-async def test_an_abandoned_body_leaves_no_part_and_can_write_no_more(autojump_clock, tmp_path):
+async def test_an_abandoned_body_leaves_no_part_and_can_no_longer_write(autojump_clock, tmp_path):
     refused = []
 
     async def body(run: Run):
@@ -375,7 +376,7 @@ async def test_files_of_a_released_handle_are_not_touched_by_the_body_that_was_a
     assert files_below(tmp_path) == {"alice/b.jpg": b"new"}
 
 
-async def test_an_error_in_the_block_comes_out_as_it_is(autojump_clock, tmp_path):
+async def test_an_error_in_the_block_is_raised_unchanged(autojump_clock, tmp_path):
     async def body(run: Run):
         with pytest.raises(ConnectionError, match="no route"):
             async with run.open_file("b.jpg"):
@@ -386,7 +387,7 @@ async def test_an_error_in_the_block_comes_out_as_it_is(autojump_clock, tmp_path
     assert files_below(tmp_path) == {}
 
 
-# What a cancel does with the finished ones.
+# What a cancel does with finished files.
 
 
 async def finishing_two(run: Run):
@@ -397,7 +398,7 @@ async def finishing_two(run: Run):
         await trio.sleep_forever()
 
 
-async def test_a_cancel_keeps_the_finished_files_unless_told_otherwise(autojump_clock, tmp_path):
+async def test_a_cancel_keeps_the_finished_files_by_default(autojump_clock, tmp_path):
     for options in ({}, {"files": "keep"}):
         data_dir = tmp_path / str(len(options))
         async with open_engine(with_body(finishing_two), store="memory:", data_dir=data_dir) as engine:
@@ -428,7 +429,7 @@ async def test_a_cancel_with_delete_removes_exactly_what_the_run_had_finished(au
         assert files_below(tmp_path) == before
 
 
-async def test_the_files_are_gone_when_the_end_is_known(autojump_clock, tmp_path):
+async def test_the_files_are_deleted_when_the_end_is_visible(autojump_clock, tmp_path):
     async with open_engine(with_body(finishing_two), store="memory:", data_dir=tmp_path) as engine:
         ticket = await engine.submit("work", handle="alice")
         await settled()
@@ -499,7 +500,7 @@ async def test_the_files_of_an_abandoned_run_are_deleted(autojump_clock, tmp_pat
         assert files_below(tmp_path) == {}
 
 
-async def test_a_finished_file_that_someone_has_taken_away_is_no_error(autojump_clock, tmp_path):
+async def test_a_finished_file_that_was_already_deleted_is_no_error(autojump_clock, tmp_path):
     async with open_engine(with_body(finishing_two), store="memory:", data_dir=tmp_path) as engine:
         ticket = await engine.submit("work", handle="alice")
         await settled()
@@ -510,7 +511,7 @@ async def test_a_finished_file_that_someone_has_taken_away_is_no_error(autojump_
         assert files_below(tmp_path) == {}
 
 
-async def test_a_file_that_can_not_be_deleted_does_not_save_the_others(autojump_clock, tmp_path):
+async def test_the_other_files_are_deleted_if_one_can_not_be_deleted(autojump_clock, tmp_path):
     async with open_engine(with_body(finishing_two), store="memory:", data_dir=tmp_path) as engine:
         ticket = await engine.submit("work", handle="alice")
         await settled()

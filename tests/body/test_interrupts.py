@@ -1,4 +1,4 @@
-"""Interrupts: how they are answered, how else they close, and which answers are kept."""
+"""Interrupts: answers, other ways to close them, and which answers are kept."""
 
 import math
 
@@ -71,7 +71,7 @@ async def test_an_empty_answer_is_an_answer(answer, autojump_clock):
         assert trio.current_time() < 300
 
 
-async def test_a_second_answer_finds_the_interrupt_resolved_while_the_run_goes_on(autojump_clock):
+async def test_a_second_answer_finds_the_interrupt_resolved_while_the_run_continues(autojump_clock):
     async def body(run: Run):
         answer = await run.interrupt("may I?")
         await trio.sleep(10)
@@ -94,7 +94,7 @@ async def test_a_second_answer_finds_the_interrupt_resolved_when_the_run_has_end
         assert await engine.answer(interrupt, "second") == "already_resolved"
 
 
-async def test_of_many_answers_at_once_one_resolves_the_interrupt(autojump_clock):
+async def test_one_of_many_concurrent_answers_resolves_the_interrupt(autojump_clock):
     outcomes = []
 
     async with open_engine(with_body(ask), store="memory:") as engine:
@@ -112,7 +112,7 @@ async def test_of_many_answers_at_once_one_resolves_the_interrupt(autojump_clock
     assert sorted(outcome for outcome, _ in outcomes) == ["already_resolved"] * 19 + ["resolved"]
 
 
-async def test_an_interrupt_that_was_never_asked_is_not_found(autojump_clock):
+async def test_an_interrupt_that_was_never_opened_is_not_found(autojump_clock):
     async with open_engine(with_body(ask), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         interrupt = await interrupt_of(engine, ticket)
@@ -154,7 +154,7 @@ DENIALS += [{"approved": "no"}, {"approved": "yes"}, {"approved": 1}, {"approved
 
 
 @pytest.mark.parametrize("answer", DENIALS)
-async def test_whatever_denies_is_false_and_stays_what_was_answered(answer, autojump_clock):
+async def test_a_denial_is_false_and_keeps_the_value_of_the_answer(answer, autojump_clock):
     async def body(run: Run):
         given = await run.interrupt("may I?")
         return [bool(given), given, await run.confirm("really?")]
@@ -193,7 +193,7 @@ async def test_an_answer_that_is_no_yes_or_no_keeps_its_truth_and_confirms_nothi
 
 
 @pytest.mark.parametrize("leave", [False, True])
-async def test_a_cancel_and_the_end_of_the_engine_deny(leave, autojump_clock):
+async def test_a_cancel_and_a_shutdown_deny(leave, autojump_clock):
     seen = []
 
     async def body(run: Run):
@@ -214,7 +214,7 @@ async def test_a_cancel_and_the_end_of_the_engine_deny(leave, autojump_clock):
     assert seen == [(False, False)] * 2
 
 
-async def test_nobodys_answer_confirms_nothing(autojump_clock):
+async def test_a_timeout_confirms_nothing(autojump_clock):
     async def body(run: Run):
         return await run.confirm("may I?", timeout=5, key="mine", release_slot=True)
 
@@ -222,10 +222,10 @@ async def test_nobodys_answer_confirms_nothing(autojump_clock):
         assert await (await engine.submit("work", handle="alice")).result() is False
 
 
-# What others see of an interrupt.
+# The visible state of an interrupt.
 
 
-async def test_an_open_interrupt_stands_in_the_snapshot(autojump_clock):
+async def test_an_open_interrupt_is_in_the_snapshot(autojump_clock):
     async def body(run: Run):
         await run.interrupt({"text": "may I?"}, timeout=60, key="permission")
 
@@ -255,7 +255,7 @@ async def test_an_interrupt_without_a_time_out_has_no_deadline(autojump_clock):
         assert await ticket.result() == "late"
 
 
-async def test_opening_and_answering_are_events_that_say_who_answered(autojump_clock):
+async def test_opening_and_answering_are_events_that_name_who_answered(autojump_clock):
     async with open_engine(with_body(ask), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         interrupt = await interrupt_of(engine, ticket)
@@ -270,7 +270,7 @@ async def test_opening_and_answering_are_events_that_say_who_answered(autojump_c
     ]
 
 
-async def test_interrupts_of_two_tasks_are_open_at_once_and_answered_each(autojump_clock):
+async def test_interrupts_of_two_tasks_are_open_together_and_answered_separately(autojump_clock):
     async def body(run: Run):
         answers = {}
 
@@ -290,7 +290,7 @@ async def test_interrupts_of_two_tasks_are_open_at_once_and_answered_each(autoju
         assert await ticket.result() == {"a": "answer to a?", "b": "answer to b?"}
 
 
-async def test_a_key_under_which_an_interrupt_is_open_is_taken(autojump_clock):
+async def test_a_key_of_an_open_interrupt_can_not_be_used_again(autojump_clock):
     async def body(run: Run):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run.interrupt, "first", 10, "same")
@@ -363,7 +363,7 @@ async def test_a_cancel_answers_the_open_interrupts_and_then_ends_the_body(relea
     ]
 
 
-async def test_an_interrupt_asked_after_the_cancel_is_answered_at_once(autojump_clock):
+async def test_an_interrupt_opened_after_the_cancel_is_answered_immediately(autojump_clock):
     async def body(run: Run):
         await cancelling.wait()
         assert run.cancel_requested
@@ -395,7 +395,7 @@ async def test_leaving_the_engine_answers_with_shutdown(release_slot, autojump_c
         await settled()
         left = trio.current_time()
     assert answers == [{"approved": False, "reason": "shutdown"}] * 2
-    assert trio.current_time() == left + 1, "nobody waited for the interrupts to time out"
+    assert trio.current_time() == left + 1, "the interrupts did not time out"
 
 
 async def test_the_end_of_a_run_closes_its_open_interrupts(autojump_clock):
@@ -431,7 +431,7 @@ async def test_an_interrupt_that_the_body_no_longer_waits_for_is_withdrawn(relea
         assert await ticket.result() == "went on"
 
 
-async def test_a_withdrawn_interrupt_can_be_asked_again_under_its_key(autojump_clock):
+async def test_a_withdrawn_interrupt_can_be_opened_again_with_its_key(autojump_clock):
     async def body(run: Run):
         with trio.move_on_after(10):
             await run.interrupt("first?", key="permission")
@@ -449,7 +449,7 @@ async def test_a_withdrawn_interrupt_can_be_asked_again_under_its_key(autojump_c
 # Kept answers.
 
 
-async def test_an_answer_is_kept_for_the_next_attempt_that_asks_under_the_same_key(autojump_clock):
+async def test_an_answer_is_kept_for_the_next_attempt_that_uses_the_same_key(autojump_clock):
     async def body(run: Run):
         answer = await run.interrupt("may I?", key="permission")
         if run.attempt == 1:
@@ -461,7 +461,7 @@ async def test_an_answer_is_kept_for_the_next_attempt_that_asks_under_the_same_k
         await engine.answer(await interrupt_of(engine, ticket), "yes")
         assert await ticket.result() == "yes"
         opened = [event for event in await engine.history(ticket.id) if isinstance(event, InterruptOpened)]
-    assert len(opened) == 1, "people are asked once"
+    assert len(opened) == 1, "the interrupt is opened once"
 
 
 async def test_without_a_key_the_number_of_the_interrupt_is_its_key(autojump_clock):
@@ -483,7 +483,7 @@ async def test_without_a_key_the_number_of_the_interrupt_is_its_key(autojump_clo
     assert asked == ["first?", "second?", "third?"]
 
 
-async def test_an_interrupt_that_timed_out_is_asked_again_by_the_next_attempt(autojump_clock):
+async def test_an_interrupt_that_timed_out_is_opened_again_by_the_next_attempt(autojump_clock):
     async def body(run: Run):
         answer = await run.interrupt("may I?", timeout=10)
         if run.attempt == 1:
@@ -526,7 +526,7 @@ async def test_kept_answers_are_those_of_the_same_run_only(autojump_clock):
 # Waiting without the slot.
 
 
-async def test_an_interrupt_keeps_the_slot_unless_it_says_otherwise(autojump_clock):
+async def test_an_interrupt_keeps_the_slot_by_default(autojump_clock):
     async with open_engine(with_body(ask), store="memory:", max_concurrent=1) as engine:
         ticket = await engine.submit("work", handle="alice")
         other = await engine.submit("other", handle="bob")
@@ -538,7 +538,7 @@ async def test_an_interrupt_keeps_the_slot_unless_it_says_otherwise(autojump_clo
         await other.cancel()
 
 
-async def test_release_slot_suspends_the_run_and_gives_its_slot_to_another(autojump_clock):
+async def test_release_slot_suspends_the_run_and_another_run_gets_its_slot(autojump_clock):
     async def body(run: Run):
         return await run.interrupt("may I?", release_slot=True)
 
@@ -557,7 +557,7 @@ async def test_release_slot_suspends_the_run_and_gives_its_slot_to_another(autoj
         assert await ticket.result() == "yes"
 
 
-async def test_after_a_released_wait_the_body_goes_on_only_with_a_slot(autojump_clock):
+async def test_after_a_released_wait_the_body_continues_only_with_a_slot(autojump_clock):
     went_on = []
 
     async def body(run: Run):
@@ -578,7 +578,7 @@ async def test_after_a_released_wait_the_body_goes_on_only_with_a_slot(autojump_
     assert went_on == [100]
 
 
-async def test_a_withdrawn_interrupt_gets_its_slot_back_before_the_body_goes_on(autojump_clock):
+async def test_a_withdrawn_interrupt_gets_its_slot_back_before_the_body_continues(autojump_clock):
     went_on = []
 
     async def body(run: Run):
@@ -591,7 +591,7 @@ async def test_a_withdrawn_interrupt_gets_its_slot_back_before_the_body_goes_on(
         ticket = await engine.submit("work", handle="alice")
         other = await engine.submit("other", handle="bob")
         await trio.sleep(60)
-        assert await open_interrupts(engine) == [], "nobody should answer it any more"
+        assert await open_interrupts(engine) == [], "it is no longer open"
         assert went_on == []
         await other.cancel()
         await ticket.result()
@@ -609,7 +609,7 @@ async def test_a_time_out_with_the_slot_must_be_shorter_than_what_is_left_to_the
         assert await (await engine.submit("work", handle="alice")).result() is None
 
 
-async def test_an_endless_time_out_with_the_slot_is_refused_in_a_run_that_has_a_time_limit(autojump_clock):
+async def test_an_infinite_timeout_with_the_slot_is_refused_in_a_run_with_a_run_timeout(autojump_clock):
     async def body(run: Run):
         await run.interrupt("may I?", timeout=math.inf)
 
@@ -673,7 +673,7 @@ async def test_one_wait_without_the_slot_at_a_time(autojump_clock):
             ):
                 with pytest.raises(Conflict):
                     await second()
-        await run.sleep(1)  # and then there may be another
+        await run.sleep(1)  # afterwards another one is allowed
         return "done"
 
     async with open_engine(with_body(body), store="memory:") as engine:
@@ -681,7 +681,7 @@ async def test_one_wait_without_the_slot_at_a_time(autojump_clock):
         assert await ticket.result() == "done"
 
 
-async def test_while_the_run_waits_without_its_slot_another_task_may_ask_without_releasing(autojump_clock):
+async def test_while_the_run_waits_without_its_slot_another_task_can_open_an_interrupt(autojump_clock):
     async def body(run: Run):
         answers = []
 
@@ -698,7 +698,7 @@ async def test_while_the_run_waits_without_its_slot_another_task_may_ask_without
         assert await (await engine.submit("work", handle="alice")).result() == [None, None]
 
 
-async def test_releasing_answers_are_kept_too_and_need_no_slot_given_up(autojump_clock):
+async def test_a_kept_answer_releases_no_slot(autojump_clock):
     async def body(run: Run):
         answer = await run.interrupt("may I?", release_slot=True)
         if run.attempt == 1:

@@ -1,4 +1,4 @@
-"""Messages to a body: when they are accepted, in which order they come, and that none is lost."""
+"""Messages to a body: when they are accepted, the order in which they arrive, and that none is lost."""
 
 import pytest
 import trio
@@ -36,14 +36,14 @@ async def idle(run: Run):
 
 
 async def take_until_stop(run: Run):
-    """Return every message that comes before `stop`."""
+    """Return all messages before `stop`."""
     taken = []
     while (message := await run.next_message()) != "stop":
         taken.append(message)
     return taken
 
 
-# Where a message goes, and in which order it comes.
+# Target and order of messages.
 
 
 @pytest.mark.parametrize("target", ["run", "handle"])
@@ -57,7 +57,7 @@ async def test_a_message_reaches_the_body_by_its_run_and_by_its_handle(target, a
         assert await ticket.result() == [{"text": "hello"}]
 
 
-async def test_messages_gives_all_that_wait_the_oldest_first_and_then_none(autojump_clock):
+async def test_messages_returns_all_waiting_messages_oldest_first_and_then_none(autojump_clock):
     injected = trio.Event()
 
     async def body(run: Run):
@@ -73,7 +73,7 @@ async def test_messages_gives_all_that_wait_the_oldest_first_and_then_none(autoj
         assert await ticket.result() == [[0, 1, 2, 3, 4], []]
 
 
-async def test_next_message_gives_one_at_a_time_the_oldest_first(autojump_clock):
+async def test_next_message_returns_one_message_at_a_time_oldest_first(autojump_clock):
     injected = trio.Event()
 
     async def body(run: Run):
@@ -89,7 +89,7 @@ async def test_next_message_gives_one_at_a_time_the_oldest_first(autojump_clock)
         assert await ticket.result() == [0, 1, [2, 3]]
 
 
-async def test_next_message_waits_for_the_next_one_to_come(autojump_clock):
+async def test_next_message_waits_for_the_next_message(autojump_clock):
     async def body(run: Run):
         return [await run.next_message(), trio.current_time() - begun]
 
@@ -130,7 +130,7 @@ async def test_inject_does_not_wait_for_the_body(autojump_clock):
         await ticket.cancel()
 
 
-async def test_an_accepted_message_is_an_event_that_says_who_sent_it(autojump_clock):
+async def test_an_accepted_message_is_an_event_that_names_its_sender(autojump_clock):
     async with open_engine(with_body(take_until_stop), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         await settled()
@@ -203,7 +203,7 @@ async def test_a_cancelled_next_message_loses_nothing(autojump_clock):
     async with open_engine(with_body(body), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         await settled()
-        for number in range(50):  # at the moments at which the body gives up, and in between
+        for number in range(50):  # when the body stops waiting, and in between
             await engine.inject("alice", number)
             await trio.sleep(0.5)
         assert await ticket.result() == list(range(50))
@@ -295,7 +295,7 @@ async def test_messages_of_two_attempts_keep_their_order(autojump_clock):
 
 
 @pytest.mark.parametrize("target", ["nobody", "0" * 32])
-async def test_where_no_run_is_there_is_no_active_run(target, autojump_clock):
+async def test_a_target_without_a_run_is_no_active_run(target, autojump_clock):
     async with open_engine(with_body(idle), store="memory:") as engine:
         with pytest.raises(NoActiveRun):
             await engine.inject(target, "hello")
@@ -313,7 +313,7 @@ async def test_an_ended_run_is_no_active_run(target, autojump_clock):
             await engine.inject(ticket.id if target == "run" else "alice", "hello")
 
 
-async def test_a_target_that_is_no_name_is_refused_and_the_engine_goes_on(autojump_clock):
+async def test_a_target_that_is_no_name_is_refused_and_the_engine_continues(autojump_clock):
     async with open_engine(with_body(take_until_stop), store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         await settled()
@@ -371,7 +371,7 @@ async def test_a_suspended_run_takes_messages(autojump_clock):
         assert await ticket.result() == ["while it sleeps"]
 
 
-async def test_a_thousand_messages_may_wait_and_no_more(autojump_clock):
+async def test_at_most_a_thousand_messages_wait(autojump_clock):
     async def body(run: Run):
         await trio.sleep(60)
         taken = [await run.next_message()]
@@ -414,7 +414,7 @@ async def test_messages_that_wait_for_the_next_attempt_count(autojump_clock):
         assert await ticket.result() == 1000
 
 
-async def test_ten_callers_at_once_do_not_get_past_the_limit(autojump_clock):
+async def test_ten_concurrent_callers_do_not_exceed_the_limit(autojump_clock):
     refused = []
 
     async def body(run: Run):
@@ -446,7 +446,7 @@ async def phase_seen(engine, ticket):
     return run.interactive, run.streaming, run.compacting
 
 
-async def test_phases_stand_in_the_snapshot_while_they_last(autojump_clock):
+async def test_phases_are_in_the_snapshot_while_they_last(autojump_clock):
     async def body(run: Run):
         await trio.sleep(10)
         async with run.streaming():
@@ -570,7 +570,7 @@ async def test_while_it_compacts_a_run_takes_no_messages(accepts, autojump_clock
         assert await ticket.result() == ["after"]
 
 
-async def test_messages_that_came_before_can_be_taken_while_the_run_compacts(autojump_clock):
+async def test_messages_received_before_can_be_taken_while_the_run_compacts(autojump_clock):
     async def body(run: Run):
         await trio.sleep(1)
         async with run.compacting():
@@ -602,7 +602,7 @@ async def test_a_compaction_that_takes_too_long_is_a_too_slow_error(options, sec
         assert await ticket.result() == seconds
 
 
-async def test_an_uncaught_too_slow_compaction_fails_the_run_and_says_so(autojump_clock):
+async def test_an_uncaught_too_slow_error_fails_the_run_with_its_text(autojump_clock):
     async def body(run: Run):
         async with run.compacting(timeout=1):
             await trio.sleep_forever()
@@ -676,7 +676,7 @@ async def test_a_replacement_waits_for_the_end_of_post_processing(autojump_clock
         assert await second.result() == "processed"
 
 
-async def test_messages_that_came_before_can_be_taken_in_post_processing(autojump_clock):
+async def test_messages_received_before_can_be_taken_in_post_processing(autojump_clock):
     async def body(run: Run):
         await trio.sleep(1)
         await run.end_interactive()
@@ -689,7 +689,7 @@ async def test_messages_that_came_before_can_be_taken_in_post_processing(autojum
         assert await ticket.result() == ["before"]
 
 
-async def test_a_deadline_holds_in_post_processing_too(autojump_clock):
+async def test_a_deadline_applies_in_post_processing_too(autojump_clock):
     async def body(run: Run):
         await run.end_interactive()
         await trio.sleep_forever()
@@ -723,7 +723,7 @@ async def test_a_message_refused_by_a_body_that_is_ending_does_not_make_its_run_
 
 
 def listening(heard, **options):
-    """A job that takes messages without a slot until it hears `bye`."""
+    """A job that takes messages without a slot until it receives `bye`."""
 
     async def body(run: Run):
         while (message := await run.next_message(release_slot=True)) != "bye":
@@ -752,7 +752,7 @@ async def test_a_body_that_waits_for_a_message_without_its_slot_does_not_count_a
             await ticket.result()
 
 
-async def test_a_message_that_waits_already_is_taken_without_giving_the_slot_back(autojump_clock):
+async def test_a_message_that_waits_already_is_taken_without_releasing_the_slot(autojump_clock):
     async def body(run: Run):
         await trio.sleep(10)
         return await run.next_message(release_slot=True)
@@ -766,7 +766,7 @@ async def test_a_message_that_waits_already_is_taken_without_giving_the_slot_bac
     assert states == ["queued", "running", "succeeded"]
 
 
-async def test_who_has_got_a_message_goes_on_only_with_a_slot_and_before_those_behind_it(autojump_clock):
+async def test_a_body_that_got_a_message_continues_only_with_a_slot_and_before_later_runs(autojump_clock):
     order = []
 
     async def body(run: Run):
@@ -785,7 +785,7 @@ async def test_who_has_got_a_message_goes_on_only_with_a_slot_and_before_those_b
         await settled()
         others = [await engine.submit("other", handle=handle) for handle in ("first", "second")]
         await settled()
-        for message in ("one", "two"):  # more of them come while it waits for its slot
+        for message in ("one", "two"):  # more messages arrive while it waits for its slot
             assert await engine.inject("alice", message) == "accepted"
         await settled()
         assert (await engine.get_run(ticket.id)).status == "suspended"

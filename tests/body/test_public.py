@@ -1,4 +1,4 @@
-"""What a job's function is given: it shows its author's calls, and nothing of the engine."""
+"""The object that a job's function receives has the calls for its author, and no internals of the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking about runs: one, many, their histories; submitting one anew; and what a ticket answers."""
+"""Queries of runs: one, many, their histories; rerun; and the answers of a ticket."""
 
 import pytest
 import trio
@@ -63,7 +63,7 @@ async def test_get_run_shows_a_run_in_every_status(autojump_clock):
         assert (run.created_at, run.started_at, run.updated_at) == (begun, begun + 5, begun + 15)
 
 
-async def test_get_run_is_what_the_snapshot_holds(autojump_clock):
+async def test_get_run_returns_what_the_snapshot_contains(autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         tickets = [await engine.submit(job, handle=job) for job in ("slow", "failing", "idle")]
         await trio.sleep(5)
@@ -74,7 +74,7 @@ async def test_get_run_is_what_the_snapshot_holds(autojump_clock):
 
 
 @pytest.mark.parametrize("call", ["get_run", "history", "rerun", "cancel"])
-async def test_a_run_that_never_was_is_not_found(call, autojump_clock):
+async def test_an_unknown_run_is_not_found(call, autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         with pytest.raises(NotFound):
             await getattr(engine, call)("0" * 32)
@@ -82,7 +82,7 @@ async def test_a_run_that_never_was_is_not_found(call, autojump_clock):
 
 @pytest.mark.parametrize("call", ["get_run", "history", "rerun", "cancel"])
 @pytest.mark.parametrize("id", [None, 7, {"id": 1}, ["id"], "a\0b", "\ud800"], ids=ascii)
-async def test_an_id_that_is_no_text_is_invalid_and_the_engine_goes_on(call, id, autojump_clock):
+async def test_an_id_that_is_no_text_is_invalid_and_the_engine_continues(call, id, autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         with pytest.raises(Invalid):
             await getattr(engine, call)(id)
@@ -93,7 +93,7 @@ async def test_an_id_that_is_no_text_is_invalid_and_the_engine_goes_on(call, id,
 
 
 async def submitted(engine):
-    """Some runs in several handles, lanes and statuses; their ids by name."""
+    """Runs in several handles, lanes and statuses; their ids by name."""
     made = {
         "a done": await engine.submit("quick", handle="alice", params={}),
         "b failed": await engine.submit("failing", handle="bob", lane="side"),
@@ -124,7 +124,7 @@ async def submitted(engine):
     ],
     ids=str,
 )
-async def test_list_runs_gives_those_that_fit_all_filters_the_newest_first(filters, expected, autojump_clock):
+async def test_list_runs_returns_runs_that_match_all_filters_newest_first(filters, expected, autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         names = await submitted(engine)
         assert [names[run.id] for run in await engine.list_runs(**filters)] == expected
@@ -148,7 +148,7 @@ async def test_pages_of_list_runs_give_each_run_once(filters, autojump_clock):
         assert paged == whole
 
 
-async def test_list_runs_gives_a_hundred_runs_unless_told_otherwise(autojump_clock):
+async def test_list_runs_returns_a_hundred_runs_by_default(autojump_clock):
     async with open_engine(some_jobs(), store="memory:", max_concurrent=0) as engine:
         for n in range(150):
             await engine.submit("quick", handle=f"h{n}", params={})
@@ -189,7 +189,7 @@ async def test_filters_that_mean_nothing_are_invalid(wrong, autojump_clock):
 # Histories.
 
 
-async def test_history_tells_what_happened_in_order_by_whom_and_why(autojump_clock):
+async def test_history_contains_the_events_in_order_with_actor_and_reason(autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         ticket = await engine.submit("idle", handle="alice", by="bob")
         await settled()
@@ -237,10 +237,10 @@ async def test_history_is_the_events_that_subscribers_saw(autojump_clock):
     assert history == [event async for event in events if getattr(event, "run", None) == ticket.id]
 
 
-# Again.
+# Rerun.
 
 
-async def test_rerun_submits_the_same_run_anew(autojump_clock):
+async def test_rerun_submits_the_same_run_again(autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         first = await engine.submit(
             "quick", handle="alice", params={"n": 1}, lane="side", kind="continue", by="bob"
@@ -256,7 +256,7 @@ async def test_rerun_submits_the_same_run_anew(autojump_clock):
         assert (await engine.history(second.id))[0].by == "carol"
 
 
-async def test_rerun_takes_the_parameters_of_then_and_not_the_draft_of_now(autojump_clock):
+async def test_rerun_uses_the_original_parameters_and_not_the_current_draft(autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         await engine.set_params("alice", {"draft": "of then"})
         first = await engine.submit("quick", handle="alice")
@@ -280,7 +280,7 @@ async def test_what_failed_or_was_cancelled_can_be_run_again(job, autojump_clock
             await second.cancel()
 
 
-async def test_rerun_of_a_run_that_goes_on_is_a_conflict(autojump_clock):
+async def test_rerun_of_a_pending_run_is_a_conflict(autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         ticket = await engine.submit("idle", handle="alice")
         with pytest.raises(Conflict) as refused:
@@ -292,7 +292,7 @@ async def test_rerun_of_a_run_that_goes_on_is_a_conflict(autojump_clock):
 # Tickets.
 
 
-async def test_wait_says_whether_the_run_ended_in_time(autojump_clock):
+async def test_wait_returns_whether_the_run_ended_in_time(autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         ticket = await engine.submit("slow", handle="alice")
         assert await ticket.wait(5) is False
@@ -316,7 +316,7 @@ async def test_wait_raises_nothing_for_a_run_that_did_not_succeed(autojump_clock
         assert await ticket.wait() is True
 
 
-async def test_a_result_can_be_asked_for_by_many_and_again(autojump_clock):
+async def test_a_result_can_be_awaited_by_many_callers_and_again(autojump_clock):
     results = []
 
     async with open_engine(some_jobs(), store="memory:") as engine:
@@ -340,7 +340,7 @@ async def test_giving_up_a_result_does_nothing_to_the_run(autojump_clock):
         assert await ticket.result() == "slow"
 
 
-async def test_a_joined_ticket_is_one_for_the_run_that_was_there(autojump_clock):
+async def test_a_joined_ticket_is_for_the_existing_run(autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         first = await engine.submit("slow", handle="alice")
         second = await engine.submit("slow", handle="alice", on_conflict="join")
@@ -349,7 +349,7 @@ async def test_a_joined_ticket_is_one_for_the_run_that_was_there(autojump_clock)
         assert await second.result() == await first.result() == "slow"
 
 
-async def test_a_joined_ticket_cancels_the_run_that_was_there(autojump_clock):
+async def test_a_joined_ticket_cancels_the_existing_run(autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         first = await engine.submit("idle", handle="alice")
         second = await engine.submit("idle", handle="alice", on_conflict="join")
@@ -361,7 +361,7 @@ async def test_a_joined_ticket_cancels_the_run_that_was_there(autojump_clock):
 
 
 @pytest.mark.parametrize("job", ["slow", "failing"])
-async def test_who_comes_when_the_run_has_ended_gets_its_end(job, autojump_clock):
+async def test_a_caller_that_waits_after_the_run_has_ended_gets_its_end(job, autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         first = await engine.submit(job, handle="alice", request_id="once")
         await first.wait()
@@ -375,11 +375,11 @@ async def test_who_comes_when_the_run_has_ended_gets_its_end(job, autojump_clock
                 await late.result()
 
 
-# Runs that the snapshot has let go.
+# Runs that are no longer in the snapshot.
 
 
 async def thousand_after(engine):
-    """End more runs than a snapshot keeps."""
+    """End more runs than a snapshot contains."""
     for n in range(1000):
         ticket = await engine.submit("quick", handle=f"h{n % 10}", params={})
         await ticket.wait()
@@ -411,7 +411,7 @@ async def test_a_run_beyond_the_last_thousand_is_still_found(autojump_clock):
         assert await again.result() == {"n": 1}
 
 
-async def test_a_pending_run_is_never_let_go(autojump_clock):
+async def test_a_pending_run_is_never_removed_from_the_snapshot(autojump_clock):
     async with open_engine(some_jobs(), store="memory:") as engine:
         ticket = await engine.submit("idle", handle="alice")
         await thousand_after(engine)

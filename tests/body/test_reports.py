@@ -1,4 +1,4 @@
-"""What a body reports: progress, log lines, checkpoints and its result; and what is refused of it."""
+"""The reports of a body: progress, log lines, checkpoints and its result; and which reports are refused."""
 
 import math
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ async def failure_of(body, **options):
 # Progress and log lines.
 
 
-async def test_progress_stands_in_the_runs_record_with_its_statistics(autojump_clock):
+async def test_progress_is_in_the_runs_record_with_its_statistics(autojump_clock):
     async def body(run: Run):
         await run.progress(3, 10, speed="fast", errors=[])
 
@@ -97,7 +97,7 @@ async def test_progress_is_coalesced_and_the_latest_wins(autojump_clock):
     reported = [event.done async for event in events]
     assert reported[-1] == 2000
     assert reported == sorted(reported)
-    assert len(reported) <= 2, "one that is being committed, and one that gathered everything meanwhile"
+    assert len(reported) <= 2, "one that is being committed, and one that gathered the rest"
 
 
 async def test_progress_that_got_its_number_is_not_lost(autojump_clock):
@@ -126,7 +126,7 @@ async def test_progress_reported_just_before_the_end_is_there_at_the_end(autojum
 
 
 @pytest.mark.parametrize("done", ["many", [1], {"n": 1}])
-async def test_progress_that_is_no_number_fails_the_run_and_says_so(done, autojump_clock):
+async def test_progress_that_is_no_number_fails_the_run_with_an_error(done, autojump_clock):
     async def body(run: Run):
         await run.progress(done, 10)
 
@@ -149,7 +149,7 @@ async def test_a_log_line_is_an_event_with_its_text_and_level(autojump_clock):
 
 
 @pytest.mark.parametrize("line", [("\ud800", "info"), ("text", "\ud800")], ids=["text", "level"])
-async def test_a_log_line_that_no_client_could_read_fails_the_run(line, autojump_clock):
+async def test_a_log_line_that_is_not_valid_unicode_fails_the_run(line, autojump_clock):
     async def body(run: Run):
         await run.log(*line)
 
@@ -160,7 +160,7 @@ async def test_a_log_line_that_no_client_could_read_fails_the_run(line, autojump
 
 
 def saving_and_going_on():
-    """A job that notes what it begins with, and saves `params["saves"]` unless that is missing."""
+    """A job that records its first checkpoint, and saves `params["saves"]` if present."""
     jobs, begun_with = Jobs(), []
 
     @jobs.job("work")
@@ -174,7 +174,7 @@ def saving_and_going_on():
     return jobs, begun_with
 
 
-async def test_a_run_of_kind_continue_goes_on_from_the_last_checkpoint_of_its_handle(autojump_clock):
+async def test_a_run_of_kind_continue_resumes_from_the_last_checkpoint_of_its_handle(autojump_clock):
     jobs, begun_with = saving_and_going_on()
     async with open_engine(jobs, store="memory:") as engine:
         for saves in ({"page": 1}, {"page": 2}):
@@ -183,7 +183,7 @@ async def test_a_run_of_kind_continue_goes_on_from_the_last_checkpoint_of_its_ha
     assert begun_with == [None, None, {"page": 2}]
 
 
-async def test_a_run_of_kind_start_begins_afresh(autojump_clock):
+async def test_a_run_of_kind_start_starts_without_a_checkpoint(autojump_clock):
     jobs, begun_with = saving_and_going_on()
     async with open_engine(jobs, store="memory:") as engine:
         await (await engine.submit("work", handle="alice", params={"saves": 1})).result()
@@ -219,7 +219,7 @@ async def test_checkpoints_of_another_handle_or_job_are_not_taken(job, handle, a
 
 
 @pytest.mark.parametrize("kind", ["start", "continue"])
-async def test_a_retry_goes_on_from_what_the_attempt_before_it_saved(kind, autojump_clock):
+async def test_a_retry_resumes_from_the_checkpoint_of_the_previous_attempt(kind, autojump_clock):
     begun_with = []
 
     async def body(run: Run):
@@ -248,7 +248,7 @@ async def test_a_checkpoint_of_a_run_that_failed_is_kept_for_the_next(autojump_c
     assert begun_with == [None, 5]
 
 
-async def test_none_can_be_saved_to_begin_afresh(autojump_clock):
+async def test_none_can_be_saved_to_start_without_a_checkpoint(autojump_clock):
     jobs, begun_with = saving_and_going_on()
     async with open_engine(jobs, store="memory:") as engine:
         for saves in (1, None):
@@ -285,7 +285,7 @@ REPORTS = [
 
 
 @pytest.mark.parametrize(("report", "where"), REPORTS)
-async def test_what_is_no_json_value_fails_the_run_with_an_error_that_says_where(
+async def test_a_value_that_is_no_json_fails_the_run_with_an_error_that_names_the_position(
     report, where, autojump_clock
 ):
     async def body(run: Run):
@@ -305,7 +305,9 @@ async def test_no_kind_of_unfit_result_is_let_through(value, autojump_clock):
 
 
 @pytest.mark.parametrize(("report", "where"), REPORTS)
-async def test_what_is_too_large_fails_the_run_with_an_error_that_says_where(report, where, autojump_clock):
+async def test_a_value_that_is_too_large_fails_the_run_and_the_error_names_the_position(
+    report, where, autojump_clock
+):
     async def body(run: Run):
         return await report("x" * 2000, run)
 
@@ -315,7 +317,7 @@ async def test_what_is_too_large_fails_the_run_with_an_error_that_says_where(rep
 
 
 @pytest.mark.parametrize(("report", "where"), REPORTS)
-async def test_what_is_just_small_enough_is_taken(report, where, autojump_clock):
+async def test_a_value_of_exactly_the_maximum_size_is_accepted(report, where, autojump_clock):
     async def body(run: Run):
         with trio.move_on_after(1):
             return await report("x" * 900, run)
@@ -331,7 +333,7 @@ async def test_the_limit_counts_bytes_of_json_and_not_characters(autojump_clock)
     assert await outcome_of(body, max_value_bytes=2000) == "ü" * 999
 
 
-async def test_a_body_can_catch_the_refusal_and_go_on(autojump_clock):
+async def test_a_body_can_catch_the_refusal_and_continue(autojump_clock):
     async def body(run: Run):
         with pytest.raises(Invalid):
             await run.save_checkpoint({1, 2})
@@ -342,7 +344,7 @@ async def test_a_body_can_catch_the_refusal_and_go_on(autojump_clock):
     assert await outcome_of(body, max_value_bytes=1000) is None
 
 
-async def test_what_was_refused_leaves_nothing_behind(autojump_clock):
+async def test_a_refused_value_has_no_effect(autojump_clock):
     async def body(run: Run):
         for report in (returning, saving, progressing):
             value = await report({1, 2}, run)
@@ -367,10 +369,10 @@ async def test_a_result_whose_reading_raises_fails_the_run_and_not_the_engine(au
     assert "the session is closed" in await failure_of(body)
 
 
-# What changes after the call changes nothing.
+# Changes of a value after the call have no effect.
 
 
-async def test_what_a_body_changes_after_it_reported_changes_nothing(autojump_clock):
+async def test_changes_after_a_report_have_no_effect(autojump_clock):
     begun_with = []
 
     async def body(run: Run):
@@ -439,12 +441,13 @@ async def test_a_body_that_changes_its_parameters_changes_neither_the_run_nor_it
     assert run.params == {"pages": [1]}
 
 
-# Reports that come too late.
+# Reports that arrive too late.
 
 
 @contextmanager
 def releasing(event):
-    """Set the event however the block ends: an engine that is left waits for a body that shields itself."""
+    """Set the event in any case when the block ends: an engine that shuts down waits for a body that shields
+    itself."""
     try:
         yield
     finally:
@@ -456,7 +459,7 @@ async def enter(manager):
         pass
 
 
-# Everything that a body can say.
+# Every call of a body.
 CALLS = {
     "progress": lambda run: run.progress(99),
     "log": lambda run: run.log("too late"),
@@ -475,7 +478,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_what_is_reported_after_the_end_is_refused_and_changes_nothing(call, tmp_path, autojump_clock):
+async def test_reports_after_the_end_are_refused_and_change_nothing(call, tmp_path, autojump_clock):
     runs = []
 
     async def body(run: Run):
@@ -491,7 +494,7 @@ async def test_what_is_reported_after_the_end_is_refused_and_changes_nothing(cal
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_what_an_older_attempt_reports_is_refused_and_changes_nothing(call, tmp_path, autojump_clock):
+async def test_reports_of_an_older_attempt_are_refused_and_change_nothing(call, tmp_path, autojump_clock):
     runs, second = [], trio.Event()
 
     async def body(run: Run):
@@ -514,7 +517,7 @@ async def test_what_an_older_attempt_reports_is_refused_and_changes_nothing(call
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_what_an_abandoned_body_reports_is_refused_and_changes_nothing(call, tmp_path, autojump_clock):
+async def test_reports_of_an_abandoned_body_are_refused_and_change_nothing(call, tmp_path, autojump_clock):
     told, refused = trio.Event(), []
 
     async def body(run: Run):

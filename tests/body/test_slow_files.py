@@ -1,4 +1,4 @@
-"""A disk that is slow, or never answers, holds up the run that waits for it and no other."""
+"""A disk that is slow, or never answers, delays only the run that waits for it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ MOST_SECONDS = 1000
 
 
 class SlowFiles:
-    """Files whose deletes wait until the test lets them go on."""
+    """Files whose deletes wait until the test releases them."""
 
     def __init__(self, folder) -> None:
         self._files = DiskFiles(folder, in_threads=False)
@@ -40,7 +40,7 @@ class SlowFiles:
 
     async def wait(self, what: str) -> None:
         self.waiting.append(what)
-        with trio.move_on_after(MOST_SECONDS):  # so that a test that fails comes to an end
+        with trio.move_on_after(MOST_SECONDS):  # so that a test that fails ends
             await self.goes_on.wait()
         self.waiting.remove(what)
 
@@ -63,7 +63,7 @@ class SlowPart:
 
 
 class SlowStore(MemoryStore):
-    """A store whose reads of checkpoints wait until the test lets them go on."""
+    """A store whose reads of checkpoints wait until the test releases them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ def jobs() -> Jobs:
 
 
 async def all_of_these_execute(engine, *, lane: str = "main") -> None:
-    """A few runs of others are submitted, and done at once."""
+    """Check that other runs are submitted and end immediately."""
     with trio.fail_after(1):
         for number in range(5):
             ticket = await engine.submit("quick", handle=f"other {number}", lane=lane)
@@ -136,18 +136,18 @@ async def test_a_delete_that_never_returns_delays_no_other_start(autojump_clock,
         assert not (tmp_path / "slow" / "a.txt").exists()
 
 
-async def test_a_slot_that_is_granted_during_a_delete_is_given_back_at_once(autojump_clock, jobs, tmp_path):
-    """Else the journal would hold back each later start until this one has come."""
+async def test_a_slot_that_is_granted_during_a_delete_is_released_immediately(autojump_clock, jobs, tmp_path):
+    """Otherwise the journal would delay all later starts."""
     files = SlowFiles(tmp_path)
     async with open_engine(jobs, max_concurrent=1, data_dir=files) as engine:
         ticket = await engine.submit("retries", handle="slow")
         holder = await engine.submit("holds", handle="holder")
         await until_status(engine, ticket, "suspended")
-        await trio.sleep(2)  # by now it waits for a slot for its second attempt
+        await trio.sleep(2)  # now it waits for a slot for its second attempt
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ticket.cancel, "delete")
-            await holder.result()  # and the slot that gets free is its
+            await holder.result()  # and it gets the slot that becomes free
             await all_of_these_execute(engine)
             assert files.waiting == ["delete of slow"]
             assert (await engine.get_run(ticket.id)).status == "suspended"
@@ -157,7 +157,7 @@ async def test_a_slot_that_is_granted_during_a_delete_is_given_back_at_once(auto
         await all_of_these_execute(engine)
 
 
-async def test_a_run_that_is_being_ended_refuses_what_comes_meanwhile(autojump_clock, jobs, tmp_path):
+async def test_a_run_that_is_ending_refuses_messages(autojump_clock, jobs, tmp_path):
     files = SlowFiles(tmp_path)
     async with open_engine(jobs, max_concurrent=1, data_dir=files) as engine:
         ticket = await engine.submit("retries", handle="slow")
@@ -176,13 +176,13 @@ async def test_a_run_that_is_being_ended_refuses_what_comes_meanwhile(autojump_c
             await wait_all_tasks_blocked()
             with pytest.raises(NotInteractive):
                 await engine.inject(ticket.id, "hello")
-            await trio.sleep(10)  # its backoff is over
+            await trio.sleep(10)  # its backoff has ended
             files.goes_on.set()
         assert refused[0].details["run"].status == "cancelled"
         assert (await engine.get_run(ticket.id)).attempt == 1
 
 
-async def test_what_an_abandoned_body_left_is_deleted_beside_everything_else(autojump_clock, jobs, tmp_path):
+async def test_files_of_an_abandoned_body_are_deleted_in_the_background(autojump_clock, jobs, tmp_path):
     files = SlowFiles(tmp_path)
     async with open_engine(jobs, max_concurrent=2, data_dir=files) as engine:
         ticket = await engine.submit("clings", handle="slow")
@@ -195,7 +195,7 @@ async def test_what_an_abandoned_body_left_is_deleted_beside_everything_else(aut
 
         files.goes_on.set()
         snapshot = await until_status(engine, ticket, "cancelled")
-        assert snapshot.handles["slow"].active_run == ticket.id  # its body goes on
+        assert snapshot.handles["slow"].active_run == ticket.id  # its body continues
         await trio.sleep(60)
         assert (await engine.snapshot()).handles["slow"].active_run is None
 
@@ -234,7 +234,7 @@ async def test_a_checkpoint_that_is_read_slowly_delays_no_other_start(autojump_c
         await until_status(engine, cancelled, "cancelled")
 
 
-async def test_no_body_begins_whose_time_was_over_before_its_checkpoint_had_been_read(
+async def test_no_body_begins_if_its_deadline_passes_before_its_checkpoint_is_read(
     autojump_clock, jobs, tmp_path
 ):
     store, begun = SlowStore(), []
@@ -255,7 +255,7 @@ async def test_no_body_begins_whose_time_was_over_before_its_checkpoint_had_been
 
 
 class Resumed:
-    """A run that goes on after a restart, while its checkpoint is being read."""
+    """A run that resumes after a restart, while its checkpoint is being read."""
 
     def __init__(self, folder) -> None:
         self.store, self.folder, self.jobs = SlowStore(), folder, Jobs()
@@ -281,7 +281,7 @@ class Resumed:
             yield self.engine
 
     async def ask(self, *asks: tuple[str, Callable[[], Awaitable[Any]]]) -> None:
-        """Ask these in order; let the read go on when nobody is answered before it has ended."""
+        """Start these calls in order; release the read if none is answered before the read has ended."""
 
         async def ask(name: str, send: Callable[[], Awaitable[Any]]) -> None:
             try:
@@ -303,7 +303,7 @@ class Resumed:
         return self.engine.cancel(self.ticket.id)
 
 
-async def test_a_message_that_comes_while_a_resumed_runs_checkpoint_is_read_is_given_to_its_body(
+async def test_a_message_that_arrives_while_a_resumed_runs_checkpoint_is_read_reaches_its_body(
     autojump_clock, tmp_path
 ):
     resumed = Resumed(tmp_path)
@@ -314,7 +314,7 @@ async def test_a_message_that_comes_while_a_resumed_runs_checkpoint_is_read_is_g
         assert resumed.seen == ["saved", "hello"]
 
 
-async def test_a_cancel_that_comes_while_a_resumed_runs_checkpoint_is_read_cancels_it_and_refuses_messages(
+async def test_a_cancel_that_arrives_while_a_resumed_runs_checkpoint_is_read_cancels_it_and_refuses_messages(
     autojump_clock, tmp_path
 ):
     resumed = Resumed(tmp_path)

@@ -1,6 +1,7 @@
-"""Jobs that are plain functions: they run in a thread, with calls that block instead of waiting.
+"""Jobs that are plain functions: they run in a thread, with calls that block.
 
-Time stands still here unless a test lets it jump. Threads wait for each other by events, at most ten seconds.
+The clock does not advance here unless a test lets it jump. Threads wait for each other with events, at most
+ten seconds.
 """
 
 import threading
@@ -32,7 +33,7 @@ async def result_of(body, **options):
 
 
 async def until(engine, predicate):
-    """Follow the events until the predicate is true of a snapshot, and return that."""
+    """Follow the events until the predicate is true for a snapshot, and return that snapshot."""
     events = engine.events()
     while not predicate(snapshot := await engine.snapshot()):
         await anext(events)
@@ -72,7 +73,7 @@ async def test_a_plain_function_runs_in_a_thread_of_its_own_with_a_blocking_run(
     assert await result_of(body) == ["BlockingRun", True]
 
 
-async def test_it_gets_what_a_body_gets(mock_clock):
+async def test_it_gets_the_same_attributes_as_a_body(mock_clock):
     def body(run: BlockingRun, params: dict):
         return [run.id, run.handle, run.lane, run.kind, run.attempt, run.params, params, run.checkpoint]
 
@@ -127,7 +128,7 @@ async def test_it_takes_messages(mock_clock):
 
 
 @pytest.mark.parametrize("release_slot", [False, True])
-async def test_it_asks_people(release_slot, mock_clock):
+async def test_it_opens_interrupts(release_slot, mock_clock):
     def body(run: BlockingRun):
         return run.interrupt("may I?", timeout=60, key="permission", release_slot=release_slot)
 
@@ -150,7 +151,7 @@ async def test_it_waits_for_a_message_without_its_slot(mock_clock):
         assert await ticket.result() == "hello"
 
 
-async def test_it_asks_for_a_yes_or_no(mock_clock):
+async def test_it_confirms(mock_clock):
     def body(run: BlockingRun):
         denied = run.interrupt("may I?", timeout=60)
         return [bool(denied), run.confirm("may I?", timeout=60, key="permission")]
@@ -247,7 +248,7 @@ async def test_a_file_whose_block_raises_in_a_thread_leaves_nothing(mock_clock, 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-async def test_a_thread_that_raises_fails_its_run_and_is_tried_again(mock_clock):
+async def test_a_thread_that_raises_fails_its_run_and_is_retried(mock_clock):
     def body(run: BlockingRun):
         if run.attempt == 1:
             raise ConnectionError("no route")
@@ -256,7 +257,7 @@ async def test_a_thread_that_raises_fails_its_run_and_is_tried_again(mock_clock)
     assert await result_of(body, max_attempts=2, backoff=0) == 2
 
 
-async def test_as_many_threads_execute_as_there_are_slots(mock_clock):
+async def test_the_number_of_threads_is_limited_only_by_slots(mock_clock):
     barrier = threading.Barrier(60)  # more than trio allows threads by default
 
     def body(run: BlockingRun):
@@ -272,7 +273,7 @@ async def test_as_many_threads_execute_as_there_are_slots(mock_clock):
 
 
 @pytest.mark.parametrize("wait", ["next_message", "interrupt", "sleep", "call", "check_cancelled"])
-async def test_a_cancel_comes_out_of_whatever_the_thread_waits_for(wait, mock_clock):
+async def test_a_cancel_interrupts_every_call_that_a_thread_waits_in(wait, mock_clock):
     raised = []
 
     def body(run: BlockingRun):
@@ -331,7 +332,7 @@ async def test_a_thread_sees_that_a_cancel_is_requested(mock_clock):
     assert seen == [False, True]
 
 
-async def test_a_cooperative_thread_may_still_report_before_its_grace_is_over(mock_clock):
+async def test_a_cooperative_thread_can_still_report_during_its_grace(mock_clock):
     def body(run: BlockingRun):
         gate.pass_through()
         assert run.cancel_requested
@@ -406,7 +407,7 @@ def files_below(folder: Path):
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-async def test_a_thread_runs_out_of_time_like_any_body(mock_clock):
+async def test_a_thread_times_out_like_any_body(mock_clock):
     def body(run: BlockingRun):
         run.next_message()
 
@@ -419,7 +420,7 @@ async def test_a_thread_runs_out_of_time_like_any_body(mock_clock):
             await ticket.result()
 
 
-async def test_what_a_thread_says_after_its_function_has_returned_is_refused(mock_clock):
+async def test_calls_of_a_thread_after_its_function_has_returned_are_refused(mock_clock):
     runs = []
 
     def body(run: BlockingRun):

@@ -42,14 +42,14 @@ async def status_of(engine, ticket):
 
 
 async def children_of(engine, ticket):
-    """The runs other than this one, oldest first."""
+    """All other runs, oldest first."""
     return [run for run in reversed(await engine.list_runs()) if run.id != ticket.id]
 
 
 # Sleeping.
 
 
-async def test_a_sleep_lasts_as_long_as_it_says(autojump_clock):
+async def test_a_sleep_lasts_for_the_given_time(autojump_clock):
     async def body(run: Run):
         begun = trio.current_time()
         await run.sleep(90)
@@ -60,7 +60,7 @@ async def test_a_sleep_lasts_as_long_as_it_says(autojump_clock):
         assert await (await engine.submit("work", handle="alice")).result() == 120
 
 
-async def test_a_sleep_gives_the_slot_away_meanwhile(autojump_clock):
+async def test_a_sleep_releases_the_slot(autojump_clock):
     async def body(run: Run):
         await run.sleep(100)
 
@@ -102,7 +102,7 @@ async def test_a_sleep_holds_the_handle(autojump_clock):
         await ticket.result()
 
 
-async def test_a_run_that_wakes_goes_before_runs_that_were_queued_after_it(autojump_clock):
+async def test_a_run_that_wakes_precedes_runs_that_were_queued_after_it(autojump_clock):
     order = []
 
     async def body(run: Run):
@@ -119,7 +119,7 @@ async def test_a_run_that_wakes_goes_before_runs_that_were_queued_after_it(autoj
         ticket = await engine.submit("work", handle="alice")
         await settled()
         place = (await engine.get_run(ticket.id)).place
-        await engine.submit("minute", handle="bob")  # has the slot until second 60
+        await engine.submit("minute", handle="bob")  # it has the slot until second 60
         later = [await engine.submit("note", handle=f"later {n}") for n in range(3)]
         await later[-1].result()
         assert (await engine.get_run(ticket.id)).place == place
@@ -138,7 +138,7 @@ async def test_a_run_that_wakes_waits_for_its_lane_too(autojump_clock):
         assert await ticket.result() == 60
 
 
-async def test_a_sleep_that_is_given_up_gets_the_slot_back_before_the_body_goes_on(autojump_clock):
+async def test_a_sleep_that_is_given_up_gets_the_slot_back_before_the_body_continues(autojump_clock):
     async def body(run: Run):
         with trio.move_on_after(10):
             await run.sleep(1000)
@@ -151,7 +151,7 @@ async def test_a_sleep_that_is_given_up_gets_the_slot_back_before_the_body_goes_
         assert await ticket.result() == 60
 
 
-async def test_an_error_beside_a_sleep_comes_out_after_the_slot_is_back(autojump_clock):
+async def test_an_error_next_to_a_sleep_is_raised_after_the_run_has_a_slot_again(autojump_clock):
     async def body(run: Run):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run.sleep, 1000)
@@ -175,7 +175,7 @@ async def test_a_thousand_sleepers_need_no_slot(autojump_clock):
         assert {await ticket.result() for ticket in tickets} == {3600}
 
 
-async def test_a_sleeping_run_can_be_cancelled_at_once(autojump_clock):
+async def test_a_sleeping_run_can_be_cancelled_immediately(autojump_clock):
     async def body(run: Run):
         await run.sleep(1000)
 
@@ -223,7 +223,7 @@ async def test_a_sleep_of_no_duration_is_refused_and_costs_no_transition(seconds
 # Calling a child.
 
 
-async def test_a_call_gives_the_result_of_the_child(autojump_clock):
+async def test_a_call_returns_the_result_of_the_child(autojump_clock):
     async def body(run: Run):
         return await run.call("minute", handle="of the child")
 
@@ -232,7 +232,7 @@ async def test_a_call_gives_the_result_of_the_child(autojump_clock):
         assert await ticket.result() == "a minute on of the child"
 
 
-async def test_a_call_hands_its_parameters_and_lane_over(autojump_clock):
+async def test_a_call_passes_its_parameters_and_lane(autojump_clock):
     async def body(run: Run):
         return await run.call("echo", handle="of the child", params={"n": 1}, lane="side")
 
@@ -273,7 +273,7 @@ async def test_the_child_names_its_parent_as_the_one_who_caused_it(autojump_cloc
     assert ticket.id in created.by
 
 
-async def test_a_child_that_fails_raises_in_the_parent_and_the_parent_can_go_on(autojump_clock):
+async def test_a_child_that_fails_raises_in_the_parent_and_the_parent_can_continue(autojump_clock):
     async def body(run: Run):
         try:
             await run.call("failing", handle="of the child")
@@ -369,7 +369,7 @@ async def test_a_child_on_the_handle_of_a_grandparent_is_a_conflict(on_conflict,
         assert await (await engine.submit("work", handle="alice")).result() == "conflict"
 
 
-async def test_a_child_may_use_the_handle_of_an_ended_child(autojump_clock):
+async def test_a_child_can_use_the_handle_of_an_ended_child(autojump_clock):
     async def body(run: Run):
         return [await run.call("minute", handle="shared") for _ in range(3)]
 
@@ -430,7 +430,7 @@ async def test_grandchildren_are_cancelled_too(autojump_clock):
         assert [run.status for run in await engine.list_runs()] == ["cancelled"] * 3
 
 
-async def test_a_child_is_cancelled_when_its_parent_runs_out_of_time(autojump_clock):
+async def test_a_child_is_cancelled_when_its_parent_times_out(autojump_clock):
     async def body(run: Run):
         await run.call("idle", handle="of the child")
 
@@ -442,7 +442,7 @@ async def test_a_child_is_cancelled_when_its_parent_runs_out_of_time(autojump_cl
         assert [run.status for run in await children_of(engine, ticket)] == ["cancelled"]
 
 
-async def test_a_child_that_the_parent_gives_up_is_cancelled_and_the_parent_goes_on(autojump_clock):
+async def test_a_child_that_the_parent_no_longer_awaits_is_cancelled_and_the_parent_continues(autojump_clock):
     async def body(run: Run):
         with trio.move_on_after(10):
             await run.call("idle", handle="of the child")
@@ -455,7 +455,7 @@ async def test_a_child_that_the_parent_gives_up_is_cancelled_and_the_parent_goes
 
 
 @pytest.mark.parametrize("after", [0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4])
-async def test_a_child_that_is_given_up_at_any_moment_does_not_go_on_alone(after, autojump_clock):
+async def test_a_child_that_is_given_up_at_any_moment_does_not_continue_alone(after, autojump_clock):
     async def body(run: Run):
         with trio.move_on_after(after):
             await run.call("idle", handle="of the child")
@@ -469,7 +469,7 @@ async def test_a_child_that_is_given_up_at_any_moment_does_not_go_on_alone(after
 
 
 @pytest.mark.parametrize("cancel", ["immediate", "cooperative"])
-async def test_a_child_is_cancelled_at_once_with_a_parent_that_shields_itself(cancel, autojump_clock):
+async def test_a_child_is_cancelled_immediately_with_a_parent_that_shields_itself(cancel, autojump_clock):
     async def body(run: Run):
         with trio.CancelScope(shield=True):
             await run.call("idle", handle="of the child", run_timeout=1000)
@@ -484,7 +484,7 @@ async def test_a_child_is_cancelled_at_once_with_a_parent_that_shields_itself(ca
         assert (await engine.get_run(ticket.id)).ended
 
 
-async def test_a_child_of_an_attempt_that_failed_is_not_left_over(autojump_clock):
+async def test_a_child_of_a_failed_attempt_is_cancelled(autojump_clock):
     async def body(run: Run):
         if run.attempt == 2:
             return await run.call("minute", handle="of the child")
@@ -513,7 +513,7 @@ async def test_a_child_that_others_had_started_is_joined_and_not_cancelled(autoj
         await theirs.cancel()
 
 
-# Many at once.
+# Many runs.
 
 
 async def test_a_hundred_parents_that_each_wait_for_a_child_all_finish_with_three_slots(autojump_clock):

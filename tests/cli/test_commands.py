@@ -155,7 +155,7 @@ def test_an_interrupt_is_answered_by_its_key(handle: str):
     assert "no run or handle of this name has one open" in refusal("answer", handle, "1", "--key", "another")
     assert as_json("answer", handle, "true", "--key", "1") == {"outcome": "resolved"}
     assert said("watch", run) == "true"
-    assert "nor a handle that has one" in refusal("answer", handle, "1", "--key", "1")
+    assert "is not a pending run or a handle with one" in refusal("answer", handle, "1", "--key", "1")
 
 
 def _until_asked(run: str) -> list[str]:

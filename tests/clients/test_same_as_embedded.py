@@ -216,9 +216,9 @@ async def test_a_handle_whose_runs_have_ended_has_no_active_run(engine: RunEngin
             errors.NoActiveRun, match=f'"alice" has no .* last one, {ticket.id}, is succeeded'
         ):
             await act()
-    with pytest.raises(errors.NoActiveRun, match='"alice" is no pending run, nor a handle'):
+    with pytest.raises(errors.NoActiveRun, match='"alice" is not a pending run or a handle'):
         await engine.inject("alice", "hello")
-    with pytest.raises(errors.NoActiveRun, match='"alice" is no pending run, nor a handle'):
+    with pytest.raises(errors.NoActiveRun, match='"alice" is not a pending run or a handle'):
         await engine.answer("alice", "yes", key="a")
     assert await engine.answer("alice", "yes") == "not_found"
 

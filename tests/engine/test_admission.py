@@ -1,4 +1,4 @@
-"""What becomes of a submission: accepted, refused, or answered with a run that is there already."""
+"""The results of a submission: accepted, refused, or answered with an existing run."""
 
 import math
 import uuid
@@ -61,7 +61,7 @@ def bodies() -> Bodies:
     return bodies
 
 
-# The admitted run of "alice", in every state that it may be in when another submission comes.
+# The admitted run of "alice", in every state that it can be in when another submission arrives.
 
 
 async def queued(engine: Engine) -> Ticket:
@@ -89,7 +89,7 @@ async def between_attempts(engine: Engine) -> Ticket:
 async def cancelling(engine: Engine) -> Ticket:
     ticket = await engine.submit("stubborn", handle="alice", params={"n": 1})
     await until_status(engine, ticket, "running")
-    await wait_all_tasks_blocked()  # by now the body has begun, and ignores its cancel
+    await wait_all_tasks_blocked()  # now the body has begun, and ignores its cancel
     await ticket.cancel()
     return ticket
 
@@ -115,7 +115,7 @@ in_every_state = pytest.mark.parametrize("reach", EVERY)
 # A submission that is accepted.
 
 
-async def test_a_run_is_committed_when_its_ticket_comes_back(autojump_clock, bodies):
+async def test_a_run_is_committed_when_submit_returns(autojump_clock, bodies):
     async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
         ticket = await engine.submit("wait", handle="alice", params={"n": 1}, lane="paused", by="test")
         run = (await engine.snapshot()).runs[ticket.id]
@@ -137,7 +137,7 @@ async def test_a_run_has_a_time_ordered_uuid_for_an_id(autojump_clock, bodies):
         assert [uuid.UUID(hex=id).version for id in ids] == [7, 7, 7]
 
 
-async def test_a_ticket_gives_the_result_of_its_run(autojump_clock, bodies):
+async def test_a_ticket_returns_the_result_of_its_run(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         ticket = await engine.submit("wait", handle="alice")
         bodies.end(ticket)
@@ -162,7 +162,7 @@ async def test_a_lane_given_with_a_submission_wins_over_that_of_its_job(autojump
 
 
 @pytest.mark.parametrize("on_conflict", POLICIES)
-async def test_under_any_policy_a_free_handle_admits_at_once(autojump_clock, bodies, on_conflict):
+async def test_under_any_policy_a_free_handle_admits_immediately(autojump_clock, bodies, on_conflict):
     async with open_engine(bodies.jobs) as engine:
         ticket = await engine.submit("wait", handle="alice", on_conflict=on_conflict)
         snapshot = await until_status(engine, ticket, "running")
@@ -183,7 +183,7 @@ async def test_under_any_policy_a_handle_is_free_again_when_its_run_has_ended(
         assert not second.joined
 
 
-async def test_of_many_submissions_at_once_for_one_handle_a_single_one_is_admitted(autojump_clock, bodies):
+async def test_one_of_many_concurrent_submissions_for_a_handle_is_admitted(autojump_clock, bodies):
     accepted: list[Ticket] = []
     conflicts: list[Conflict] = []
 
@@ -254,7 +254,7 @@ async def test_a_queueing_submission_waits_in_its_handle_until_the_admitted_run_
         assert snapshot.handles["alice"].waiting == []
 
 
-async def test_a_waiting_run_draws_its_place_when_its_turn_comes(autojump_clock, bodies):
+async def test_a_waiting_run_draws_its_place_when_it_is_admitted(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_concurrent=1) as engine:
         first = await engine.submit("wait", handle="alice")
         second = await engine.submit("wait", handle="alice", on_conflict="queue")
@@ -281,7 +281,7 @@ async def test_a_replacement_cancels_the_admitted_run_and_runs_next(autojump_clo
 
 
 @pytest.mark.parametrize("reach", UNSTOPPABLE)
-async def test_a_replacement_waits_for_what_is_being_cancelled_or_post_processes(
+async def test_a_replacement_waits_for_a_run_that_is_being_cancelled_or_post_processes(
     autojump_clock, bodies, reach
 ):
     async with open_engine(bodies.jobs) as engine:
@@ -295,7 +295,7 @@ async def test_a_replacement_waits_for_what_is_being_cancelled_or_post_processes
 
 
 @in_every_state
-async def test_a_replacement_comes_before_those_that_wait(autojump_clock, bodies, reach):
+async def test_a_replacement_precedes_waiting_runs(autojump_clock, bodies, reach):
     async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
         admitted = await reach(engine)
         waiting = [await engine.submit("wait", handle="alice", on_conflict="queue") for _ in range(2)]
@@ -330,7 +330,7 @@ async def test_a_newer_replacement_supersedes_one_that_waits_for_a_slot(autojump
         assert snapshot.runs[older.id].status == "cancelled"
 
 
-async def test_of_many_replacements_at_once_a_single_one_runs(autojump_clock, bodies):
+async def test_one_of_many_concurrent_replacements_runs(autojump_clock, bodies):
     tickets: list[Ticket] = []
 
     async def replace() -> None:
@@ -358,9 +358,7 @@ async def test_a_replacement_supersedes_no_run_that_only_waits(autojump_clock, b
         assert (await engine.get_run(replacement.id)).status == "cancelled"
 
 
-async def test_a_replacement_that_is_cancelled_in_time_leaves_the_turn_to_those_who_wait(
-    autojump_clock, bodies
-):
+async def test_after_a_cancelled_replacement_the_waiting_runs_are_admitted(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         admitted = await cancelling(engine)
         waiting = await engine.submit("wait", handle="alice", on_conflict="queue")
@@ -421,7 +419,7 @@ async def test_a_submission_without_parameters_joins_by_its_handles_draft(autoju
         assert (joined.id, joined.joined) == (admitted.id, True)
 
 
-async def test_joiners_at_once_all_get_the_one_run(autojump_clock, bodies):
+async def test_concurrent_joins_all_get_the_same_run(autojump_clock, bodies):
     tickets: list[Ticket] = []
 
     async def join() -> None:
@@ -447,7 +445,7 @@ async def test_the_same_request_id_twice_is_one_run(autojump_clock, bodies):
         assert await again.result() == "done for alice"
 
 
-async def test_repeats_at_once_are_one_run(autojump_clock, bodies):
+async def test_concurrent_repeats_are_one_run(autojump_clock, bodies):
     tickets: list[Ticket] = []
 
     async def submit() -> None:
@@ -463,7 +461,7 @@ async def test_repeats_at_once_are_one_run(autojump_clock, bodies):
 
 
 @pytest.mark.parametrize("on_conflict", POLICIES)
-async def test_a_repeat_is_answered_before_its_policy_is_looked_at(autojump_clock, bodies, on_conflict):
+async def test_a_repeat_is_answered_before_its_policy_is_checked(autojump_clock, bodies, on_conflict):
     async with open_engine(bodies.jobs) as engine:
         first = await engine.submit("wait", handle="alice", request_id="r", on_conflict=on_conflict)
         await wait_all_tasks_blocked()
@@ -482,7 +480,7 @@ async def test_a_repeat_is_answered_while_draining(autojump_clock, bodies):
             await engine.submit("wait", handle="bob", request_id="another")
 
 
-async def test_a_repeat_is_answered_when_no_more_runs_may_be_pending(autojump_clock, bodies):
+async def test_a_repeat_is_answered_at_max_pending(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_pending=1) as engine:
         first = await engine.submit("wait", handle="alice", request_id="r")
         assert (await engine.submit("wait", handle="alice", request_id="r")).id == first.id
@@ -539,7 +537,7 @@ async def test_a_repeat_within_a_day_after_the_end_gets_the_ended_run(autojump_c
             assert await again.result() == "done for alice"
 
 
-async def test_a_day_after_the_end_the_request_id_is_new_again(autojump_clock, bodies):
+async def test_a_request_id_expires_a_day_after_the_end(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         first = await engine.submit("wait", handle="alice", request_id="r")
         bodies.end(first)
@@ -549,7 +547,7 @@ async def test_a_day_after_the_end_the_request_id_is_new_again(autojump_clock, b
         assert again.id != first.id
 
 
-async def test_repeats_of_a_request_id_leave_nothing_behind_and_hear_of_the_end(autojump_clock, bodies):
+async def test_repeats_of_a_request_id_use_no_memory_and_get_the_end(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         tickets = [
             await engine.submit("wait", handle="alice", request_id="r", on_conflict="join") for _ in range(50)
@@ -562,7 +560,7 @@ async def test_repeats_of_a_request_id_leave_nothing_behind_and_hear_of_the_end(
 
 
 async def test_all_request_ids_of_a_run_expire_a_day_after_its_end(autojump_clock, bodies):
-    """Also those with which others have joined it."""
+    """Also the request ids of submissions that joined it."""
     requests = ("first", "second", "third")
     async with open_engine(bodies.jobs) as engine:
         tickets = [
@@ -602,7 +600,7 @@ async def test_a_request_id_that_was_refused_at_first_can_be_used_again(autojump
         assert ticket.id != busy.id
 
 
-async def test_repeats_at_once_of_what_is_refused_are_all_refused(autojump_clock, bodies):
+async def test_concurrent_repeats_of_a_refused_submission_are_all_refused(autojump_clock, bodies):
     refusals: list[str] = []
 
     async def submit() -> None:
@@ -650,7 +648,7 @@ async def test_beyond_max_pending_submissions_are_refused_until_a_run_has_ended(
         await engine.submit("wait", handle="carol")
 
 
-async def test_submissions_that_were_refused_count_for_nothing(autojump_clock, bodies):
+async def test_refused_submissions_do_not_count_as_pending(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_pending=2) as engine:
         await engine.submit("wait", handle="alice")
         for _ in range(5):
@@ -659,7 +657,7 @@ async def test_submissions_that_were_refused_count_for_nothing(autojump_clock, b
         await engine.submit("wait", handle="bob")
 
 
-async def test_of_many_submissions_at_once_only_max_pending_are_accepted(autojump_clock, bodies):
+async def test_max_pending_of_many_concurrent_submissions_are_accepted(autojump_clock, bodies):
     outcomes: Counter[str] = Counter()
 
     async def submit(handle: str) -> None:
@@ -676,7 +674,7 @@ async def test_of_many_submissions_at_once_only_max_pending_are_accepted(autojum
         assert outcomes == {"accepted": 7, "refused": 13}
 
 
-# What is refused at the door. Each refusal says what was wrong, and nothing has changed.
+# Invalid submissions. Each error names the cause, and nothing has changed.
 
 
 async def assert_refused(
@@ -692,12 +690,12 @@ async def assert_refused(
     return refused.value
 
 
-async def test_an_unknown_job_is_refused_with_the_names_of_those_that_are_known(autojump_clock, bodies):
+async def test_an_unknown_job_is_refused_with_the_names_of_the_registered_jobs(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         await assert_refused(engine, Invalid, '"mirorr"', "stubborn", "wait", job="mirorr")
 
 
-async def test_all_that_is_wrong_with_parameters_is_said_at_once(autojump_clock, bodies):
+async def test_all_errors_of_parameters_are_reported_together(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         await assert_refused(
             engine,
@@ -781,7 +779,7 @@ async def test_a_time_that_is_no_number_of_seconds_is_refused(autojump_clock, bo
 
 @pytest.mark.parametrize("what", ["queue_timeout", "run_timeout", "deadline", "warn_after"])
 @pytest.mark.parametrize("seconds", [None, 5, 0.5, math.inf])
-async def test_a_time_may_be_the_default_a_number_or_infinite(autojump_clock, bodies, what, seconds):
+async def test_a_time_can_be_the_default_a_number_or_infinite(autojump_clock, bodies, what, seconds):
     async with open_engine(bodies.jobs) as engine:
         await engine.submit("wait", handle="alice", **{what: seconds})
 
@@ -803,21 +801,21 @@ async def test_parameters_beyond_max_value_bytes_are_refused_with_size_and_limit
         assert (error.details["size"], error.details["limit"]) == (size, 100)
 
 
-async def test_parameters_of_just_max_value_bytes_are_accepted(autojump_clock, bodies):
+async def test_parameters_of_exactly_max_value_bytes_are_accepted(autojump_clock, bodies):
     params = {"text": "x" * 89}
     assert len(msgspec.json.encode(params)) == 100
     async with open_engine(bodies.jobs, max_value_bytes=100) as engine:
         await engine.submit("wait", handle="alice", params=params)
 
 
-async def test_by_default_parameters_may_have_a_mebibyte(autojump_clock, bodies):
+async def test_by_default_parameters_can_have_a_mebibyte(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         await engine.submit("wait", handle="alice", params={"text": "x" * 1_000_000})
         with pytest.raises(TooLarge):
             await engine.submit("wait", handle="bob", params={"text": "x" * (1 << 20)})
 
 
-async def test_what_is_refused_leaves_its_request_id_free(autojump_clock, bodies):
+async def test_a_refused_submission_leaves_its_request_id_free(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         await assert_refused(engine, Invalid, job="page", params={}, request_id="r")
         ticket = await engine.submit("page", handle="alice", params={"url": "u"}, request_id="r")

@@ -1,6 +1,6 @@
-"""What a run that does nothing costs, counted: messages, tasks, steps of the scheduler, and commits.
+"""The cost of a run that does nothing, counted: messages, tasks, steps of the scheduler, and commits.
 
-Nothing is timed here, so it is the same on every machine; `tests/benchmarks` measures time.
+Nothing is timed, so the results are the same on every computer; `tests/benchmarks` measures time.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ async def nothing(run: Run) -> None:
 
 @pytest.fixture(autouse=True)
 def store_kind() -> None:
-    """What a store does for a commit is not counted here."""
+    """The work of the store for a commit is not counted."""
 
 
 class Cost(trio.abc.Instrument):
@@ -68,7 +68,7 @@ def counted() -> Iterator[Cost]:
 
 
 async def run_all(engine: Engine, name: str) -> None:
-    """As many runs at once, each on a handle of its own."""
+    """Concurrent runs, each on a separate handle."""
 
     async def client(number: int) -> None:
         ticket = await engine.submit("nothing", handle=f"{name} {number}")
@@ -80,7 +80,7 @@ async def run_all(engine: Engine, name: str) -> None:
 
 
 async def cost_under_load(limit: int) -> Cost:
-    """What as many runs at once cost an engine that has just done the same."""
+    """The cost of concurrent runs in an engine that has just executed the same number."""
     costs: list[Cost] = []
 
     async def caller() -> None:
@@ -98,7 +98,7 @@ async def cost_under_load(limit: int) -> Cost:
 @pytest.mark.parametrize("limit", [AT_ONCE, 10])
 async def test_a_run_takes_at_most_8_messages(limit: int):
     cost = await cost_under_load(limit)
-    for message in ("journal Written", "supervisor RunsEnded"):  # one for each commit, of however many runs
+    for message in ("journal Written", "supervisor RunsEnded"):  # one for each commit, of any number of runs
         assert cost.messages.pop(message) <= 2 * AT_ONCE / min(limit, AT_ONCE) + 2
     assert cost.messages.total() <= 8 * AT_ONCE, cost.messages
 
@@ -116,7 +116,7 @@ async def test_a_run_takes_at_most_5_steps_of_the_scheduler(limit: int):
 
 
 class CountingStore(MemoryStore):
-    """Remembers how many runs each commit was about."""
+    """Records the number of runs in each commit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class CountingFile(SqlStore):
         await super().commit(batch)
 
 
-async def test_a_run_alone_takes_at_most_2_commits():
+async def test_a_single_run_takes_at_most_2_commits():
     store = CountingStore()
     async with open_engine(jobs, store=store) as engine:
         store.commits.clear()
@@ -155,8 +155,8 @@ async def test_the_run_that_gets_the_slot_of_another_is_started_by_the_commit_of
     assert len(store.commits) <= 1.2 * AT_ONCE / 10 + 5, store.commits
 
 
-async def test_a_commit_is_not_put_off_for_as_long_as_somebody_asks(tmp_path: Path):
-    """What comes in each turn is no change, but is answered with the batch that gathers."""
+async def test_a_stream_of_queries_does_not_delay_a_commit(tmp_path: Path):
+    """The message in each turn is no change, but is answered with the next batch."""
     store, turns = CountingFile(tmp_path / "engine.db"), 0
     async with open_engine(jobs, store=store) as engine, trio.open_nursery() as nursery:
         before = len(store.commits)
@@ -169,7 +169,7 @@ async def test_a_commit_is_not_put_off_for_as_long_as_somebody_asks(tmp_path: Pa
     assert turns < 3000
 
 
-async def test_runs_at_once_share_their_commits():
+async def test_concurrent_runs_share_their_commits():
     store = CountingStore()
     async with open_engine(jobs, store=store, max_concurrent=AT_ONCE) as engine:
         store.commits.clear()

@@ -1,4 +1,4 @@
-"""Handles: one run at a time, drafts that lock, what a user interface shows, and who stays awake."""
+"""Handles: one run at a time, locked drafts, what a user interface shows, and which actors stay awake."""
 
 import random
 from collections import Counter
@@ -84,7 +84,7 @@ async def test_a_new_draft_takes_the_place_of_the_old_one(autojump_clock, bodies
         assert (await engine.snapshot()).handles["alice"].params == {"n": 2}
 
 
-async def test_a_draft_can_be_taken_away(autojump_clock, bodies):
+async def test_a_draft_can_be_removed(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         await engine.set_params("alice", {"n": 1})
         await engine.set_params("alice", None)
@@ -126,7 +126,7 @@ async def test_a_body_gets_the_draft_as_its_parameters(autojump_clock, bodies):
 
 
 @pytest.mark.parametrize("params", [{}, {"m": 2}])
-async def test_parameters_that_are_given_win_over_the_draft(autojump_clock, bodies, params):
+async def test_given_parameters_override_the_draft(autojump_clock, bodies, params):
     async with open_engine(bodies.jobs) as engine:
         await engine.set_params("alice", {"n": 1})
         ticket = await engine.submit("wait", handle="alice", params=params)
@@ -180,7 +180,7 @@ async def test_a_draft_that_the_caller_changes_afterwards_stays_as_it_was_set(au
         ("alice", {"text": "x" * 200}, TooLarge),
     ],
 )
-async def test_a_draft_that_cannot_be_kept_is_refused(
+async def test_a_draft_that_cannot_be_stored_is_refused(
     autojump_clock, bodies, handle: Any, params: Any, error: type[GreenroomError]
 ):
     async with open_engine(bodies.jobs, max_value_bytes=100) as engine:
@@ -267,7 +267,7 @@ async def test_the_next_of_the_waiting_runs_locks_the_handle_again(autojump_cloc
         assert refused.value.details["active_run"] == second.id
 
 
-async def test_a_draft_and_a_submission_at_once_never_mix(autojump_clock, bodies):
+async def test_a_concurrent_draft_and_submission_never_mix(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         for attempt in range(20):
             handle = f"handle {attempt}"
@@ -363,7 +363,7 @@ async def test_a_cancelled_run_that_only_waited_changes_nothing_of_what_is_shown
         assert await shown(engine) == "Running"
 
 
-async def test_a_handle_shows_each_run_anew(autojump_clock, bodies):
+async def test_a_handle_shows_each_new_run(autojump_clock, bodies):
     async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
         ticket = await engine.submit("fail", handle="alice")
         await until_status(engine, ticket, "failed")
@@ -413,7 +413,7 @@ async def test_a_released_handle_is_unlocked_and_takes_new_runs(autojump_clock, 
         bodies.end(abandoned)
 
 
-async def test_a_body_that_ends_after_the_release_frees_nobody_elses_handle(autojump_clock, bodies):
+async def test_a_body_that_ends_after_the_release_frees_no_other_handle(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         abandoned = await abandon(engine)
         await engine.release_handle("alice")
@@ -427,7 +427,7 @@ async def test_a_body_that_ends_after_the_release_frees_nobody_elses_handle(auto
         assert waiting.id not in bodies.begun
 
 
-async def test_the_release_of_a_handle_names_who_asked_for_it(autojump_clock, bodies):
+async def test_the_release_of_a_handle_names_its_caller(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         abandoned = await abandon(engine)
         events = engine.events()
@@ -456,7 +456,7 @@ async def test_there_is_nothing_to_release_for_a_handle_that_is_free(autojump_cl
         assert await engine.snapshot() == before
 
 
-# One at a time, in order, and no handle for another.
+# One at a time, in order, and independent of other handles.
 
 
 async def test_ten_waiting_runs_of_a_handle_finish_in_order(autojump_clock, bodies):
@@ -479,7 +479,7 @@ async def test_ten_waiting_runs_of_a_handle_finish_in_order(autojump_clock, bodi
         assert finished == list(range(10))
 
 
-async def test_a_waiting_run_that_is_cancelled_lets_the_next_one_in_its_turn(autojump_clock, bodies):
+async def test_after_a_cancelled_waiting_run_the_next_one_is_admitted(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         first = await start(engine)
         waiting = [await engine.submit("wait", handle="alice", on_conflict="queue") for _ in range(3)]
@@ -492,7 +492,7 @@ async def test_a_waiting_run_that_is_cancelled_lets_the_next_one_in_its_turn(aut
 
 
 @pytest.mark.parametrize("steps", range(12))
-async def test_a_queued_run_is_cancelled_once_however_many_cancels_come_when(autojump_clock, bodies, steps):
+async def test_a_queued_run_is_cancelled_once_by_any_number_of_cancels(autojump_clock, bodies, steps):
     cancelled: list[str] = []
     conflicts: list[Conflict] = []
 
@@ -515,7 +515,7 @@ async def test_a_queued_run_is_cancelled_once_however_many_cancels_come_when(aut
         assert {error.details["run"].status for error in conflicts} == {"cancelled"}
 
 
-async def test_a_failing_run_lets_the_next_one_of_its_handle_in(autojump_clock, bodies):
+async def test_after_a_failed_run_the_next_one_of_its_handle_is_admitted(autojump_clock, bodies):
     async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
         failing = [await engine.submit("fail", handle="alice", on_conflict="queue") for _ in range(5)]
         last = await engine.submit("wait", handle="alice", on_conflict="queue")
@@ -525,7 +525,7 @@ async def test_a_failing_run_lets_the_next_one_of_its_handle_in(autojump_clock, 
         assert {str(runs[ticket.id].status) for ticket in failing} == {"failed"}
 
 
-async def test_two_handles_never_wait_for_each_other(autojump_clock, bodies):
+async def test_handles_never_wait_for_each_other(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         alice = await start(engine, "alice")
         for _ in range(10):
@@ -541,7 +541,7 @@ async def test_two_handles_never_wait_for_each_other(autojump_clock, bodies):
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_a_handle_never_has_two_bodies_whatever_is_done_to_it(autojump_clock, bodies, seed):
+async def test_a_handle_never_has_two_bodies_under_any_commands(autojump_clock, bodies, seed):
     lots = random.Random(seed)
     executing: Counter[str] = Counter()
     together: list[str] = []
@@ -575,10 +575,10 @@ async def test_a_handle_never_has_two_bodies_whatever_is_done_to_it(autojump_clo
             elif action == "clear":
                 await engine.clear_handle(handle)
         except (GreenroomError, KeyError):
-            pass  # refused, or the handle has not been seen yet: as good an outcome as any
+            pass  # refused, or the handle is not known yet: a valid outcome
 
     def tenths(most: int) -> float:
-        return lots.randrange(most) / 10  # few different times, so that much happens at once
+        return lots.randrange(most) / 10  # few different times, so that much happens at the same time
 
     async with open_engine(bodies.jobs, max_concurrent=4, lanes={"x": 1, "y": 2}) as engine:
         async with trio.open_nursery() as nursery:
@@ -600,7 +600,7 @@ async def test_a_handle_never_has_two_bodies_whatever_is_done_to_it(autojump_clo
         assert awake(engine) == []
 
 
-# Passivation: who has nothing to do isn't there.
+# Passivation: actors without work end.
 
 
 def awake(engine: Engine) -> list[str]:
@@ -609,7 +609,7 @@ def awake(engine: Engine) -> list[str]:
     return sorted(f"{kind} {name}" for kind, name in reports if kind in ("handle", "lane", "run"))
 
 
-async def test_an_engine_without_work_has_only_the_actors_awake_that_always_are(autojump_clock, bodies):
+async def test_an_idle_engine_has_only_its_permanent_actors_awake(autojump_clock, bodies):
     async with open_engine(bodies.jobs, lanes={"x": 3}) as engine:
         await wait_all_tasks_blocked()
         kinds = sorted(report["kind"] for report in engine.report())
@@ -622,7 +622,7 @@ async def test_an_executing_run_keeps_itself_its_handle_and_its_lane_awake(autoj
         assert awake(engine) == ["handle alice", "lane slow", f"run {ticket.id}"]
 
 
-async def test_a_queued_run_has_no_actor_of_its_own_yet(autojump_clock, bodies):
+async def test_a_queued_run_has_no_actor(autojump_clock, bodies):
     async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
         await engine.submit("wait", handle="alice", lane="paused")
         await engine.submit("wait", handle="alice", on_conflict="queue")
@@ -633,7 +633,7 @@ async def test_a_queued_run_has_no_actor_of_its_own_yet(autojump_clock, bodies):
 @pytest.mark.parametrize(
     "ending", ["succeeded", "failed", "cancelled", "cancelled while queued", "timed out", "cleared"]
 )
-async def test_when_everything_has_ended_everyone_sleeps(autojump_clock, bodies, ending):
+async def test_when_all_runs_have_ended_no_actor_of_theirs_is_awake(autojump_clock, bodies, ending):
     async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
         lane = "paused" if ending in ("cancelled while queued", "cleared") else "slow"
         job = "fail" if ending == "failed" else "wait"
@@ -669,7 +669,7 @@ async def test_a_command_wakes_an_actor_only_for_as_long_as_it_takes(autojump_cl
         assert awake(engine) == []
 
 
-async def test_what_an_actor_knew_is_known_when_it_wakes_again(autojump_clock, bodies):
+async def test_the_state_of_an_actor_is_the_same_when_it_wakes_again(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_concurrent=9) as engine:
         await engine.set_params("alice", {"n": 1})
         await engine.set_concurrency("slow", 2)

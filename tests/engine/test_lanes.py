@@ -1,4 +1,4 @@
-"""Lanes: how many execute at once, who is next, and how operators step in."""
+"""Lanes: limits, order, and the commands of operators."""
 
 import logging
 import math
@@ -51,7 +51,7 @@ def ids(tickets: list[Ticket]) -> list[str]:
 # Limits.
 
 
-async def test_three_runs_execute_at_once_unless_told_otherwise(autojump_clock, bodies):
+async def test_three_runs_execute_concurrently_by_default(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         tickets = await submit(engine, *"abcde")
         await wait_all_tasks_blocked()
@@ -66,7 +66,7 @@ async def test_three_runs_execute_at_once_unless_told_otherwise(autojump_clock, 
         )
 
 
-async def test_a_lane_of_which_nobody_spoke_executes_one_run_at_a_time(autojump_clock, bodies):
+async def test_a_lane_executes_one_run_at_a_time_by_default(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         tickets = await submit(engine, *"abc", lane="slow")
         await wait_all_tasks_blocked()
@@ -75,7 +75,7 @@ async def test_a_lane_of_which_nobody_spoke_executes_one_run_at_a_time(autojump_
 
 
 @pytest.mark.parametrize(("limit", "executing"), [(0, 0), (1, 1), (2, 2), (None, 4)])
-async def test_a_lane_has_the_limit_that_it_was_given(autojump_clock, bodies, limit, executing):
+async def test_a_lane_has_its_configured_limit(autojump_clock, bodies, limit, executing):
     async with open_engine(bodies.jobs, max_concurrent=4, lanes={"fast": limit}) as engine:
         await submit(engine, *"abcdef", lane="fast")
         await wait_all_tasks_blocked()
@@ -83,7 +83,7 @@ async def test_a_lane_has_the_limit_that_it_was_given(autojump_clock, bodies, li
         assert (lane.limit, len(lane.executing)) == (limit, executing)
 
 
-async def test_the_global_limit_holds_over_all_lanes(autojump_clock, bodies):
+async def test_the_global_limit_applies_to_all_lanes_together(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_concurrent=3, lanes={"x": 2, "y": 2}) as engine:
         await submit(engine, *"abc", lane="x")
         await submit(engine, *"def", lane="y")
@@ -92,7 +92,7 @@ async def test_the_global_limit_holds_over_all_lanes(autojump_clock, bodies):
         assert (len(lanes["x"].executing), len(lanes["y"].executing)) == (2, 1)
 
 
-async def test_raising_a_lanes_limit_starts_queued_runs_at_once(autojump_clock, bodies):
+async def test_raising_a_lanes_limit_starts_queued_runs_immediately(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_concurrent=9) as engine:
         tickets = await submit(engine, *"abcd", lane="slow")
         await engine.set_concurrency("slow", 3)
@@ -100,7 +100,7 @@ async def test_raising_a_lanes_limit_starts_queued_runs_at_once(autojump_clock, 
         assert set(bodies.begun) == set(ids(tickets[:3]))
 
 
-async def test_lowering_a_lanes_limit_interrupts_nobody_and_starts_nobody_until_it_is_kept(
+async def test_lowering_a_lanes_limit_interrupts_no_run_and_starts_none_until_it_is_met(
     autojump_clock, bodies
 ):
     async with open_engine(bodies.jobs, max_concurrent=9, lanes={"fast": 3}) as engine:
@@ -118,8 +118,8 @@ async def test_lowering_a_lanes_limit_interrupts_nobody_and_starts_nobody_until_
         assert set(bodies.begun) == set(ids(tickets[:4]))
 
 
-async def test_a_slot_that_comes_together_with_a_lower_limit_is_not_taken(autojump_clock, bodies):
-    """The lane had room when the slot was given, and has none when it gets it."""
+async def test_a_slot_granted_together_with_a_lower_limit_is_not_used(autojump_clock, bodies):
+    """The lane had room when the slot was granted, and has none when the start is committed."""
     async with open_engine(bodies.jobs, max_concurrent=1, lanes={"fast": 2}) as engine:
         executing, queued = await submit(engine, "a", "b", lane="fast")
         [other] = await submit(engine, "c")
@@ -130,7 +130,7 @@ async def test_a_slot_that_comes_together_with_a_lower_limit_is_not_taken(autoju
         await wait_all_tasks_blocked()
         lane = (await engine.snapshot()).lanes["fast"]
         assert (lane.limit, lane.executing, lane.queued) == (1, ids([executing]), ids([queued]))
-        assert set(bodies.begun) == set(ids([executing, other]))  # and the slot isn't lost
+        assert set(bodies.begun) == set(ids([executing, other]))  # and the slot is not lost
 
 
 async def test_a_limit_of_0_pauses_a_lane_and_nothing_else(autojump_clock, bodies):
@@ -148,7 +148,7 @@ async def test_a_limit_of_0_pauses_a_lane_and_nothing_else(autojump_clock, bodie
         await until_status(engine, queued, "running")
 
 
-async def test_raising_the_global_limit_starts_queued_runs_at_once(autojump_clock, bodies):
+async def test_raising_the_global_limit_starts_queued_runs_immediately(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_concurrent=1) as engine:
         tickets = await submit(engine, *"abcd")
         await engine.set_max_concurrent(3)
@@ -157,7 +157,7 @@ async def test_raising_the_global_limit_starts_queued_runs_at_once(autojump_cloc
         assert (await engine.snapshot()).engine.max_concurrent == 3
 
 
-async def test_lowering_the_global_limit_interrupts_nobody_and_starts_nobody_until_it_is_kept(
+async def test_lowering_the_global_limit_interrupts_no_run_and_starts_none_until_it_is_met(
     autojump_clock, bodies
 ):
     async with open_engine(bodies.jobs, max_concurrent=3) as engine:
@@ -205,7 +205,7 @@ async def test_a_lanes_name_is_trimmed_and_falls_back_to_main(autojump_clock, bo
 # Order.
 
 
-async def test_runs_of_a_lane_begin_in_the_order_they_came(autojump_clock, bodies):
+async def test_runs_of_a_lane_begin_in_order_of_submission(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_concurrent=2) as engine:
         tickets = []
         for handle in "jihgfedcba":
@@ -217,7 +217,7 @@ async def test_runs_of_a_lane_begin_in_the_order_they_came(autojump_clock, bodie
         assert bodies.begun == ids(tickets)
 
 
-async def test_a_free_slot_goes_to_the_lane_whose_head_came_first(autojump_clock, bodies):
+async def test_a_free_slot_goes_to_the_lane_with_the_lowest_place(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_concurrent=1) as engine:
         tickets = [
             *await submit(engine, "a", lane="x"),
@@ -233,7 +233,7 @@ async def test_a_free_slot_goes_to_the_lane_whose_head_came_first(autojump_clock
         assert bodies.begun == ids(tickets)
 
 
-async def test_a_run_that_its_lane_holds_up_holds_up_no_other_lane(autojump_clock, bodies):
+async def test_a_full_lane_delays_no_other_lane(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_concurrent=2, lanes={"paused": 0}) as engine:
         await submit(engine, "a", "b", lane="paused")
         [executing, held_up] = await submit(engine, "c", "d", lane="slow")
@@ -244,7 +244,7 @@ async def test_a_run_that_its_lane_holds_up_holds_up_no_other_lane(autojump_cloc
         await until_status(engine, held_up, "running")
 
 
-async def test_a_run_that_its_handle_holds_up_holds_up_no_other_handle(autojump_clock, bodies):
+async def test_a_taken_handle_delays_no_other_handle(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         [first] = await submit(engine, "alice")
         await submit(engine, "alice", "alice", on_conflict="queue")
@@ -310,8 +310,8 @@ async def test_failing_runs_never_starve_their_lane(autojump_clock, bodies):
         assert (await engine.snapshot()).engine.executing == 0
 
 
-async def test_runs_that_get_their_slots_at_once_begin_in_order_of_place(autojump_clock, bodies):
-    # The order that trio runs tasks in is a matter of chance, so it is tried often.
+async def test_runs_that_get_their_slots_together_begin_in_order_of_place(autojump_clock, bodies):
+    # Trio runs tasks in random order, so this is repeated often.
     async with open_engine(bodies.jobs, max_concurrent=0) as engine:
         events, tickets = engine.events(), []
         for attempt in range(10):
@@ -329,7 +329,7 @@ async def test_runs_that_get_their_slots_at_once_begin_in_order_of_place(autojum
 # clear_lane and clear_handle.
 
 
-async def test_clearing_a_lane_cancels_what_is_queued_in_it_and_leaves_what_executes(autojump_clock, bodies):
+async def test_clearing_a_lane_cancels_queued_runs_and_not_executing_ones(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         executing, *queued = await submit(engine, *"abcd", lane="slow")
         await wait_all_tasks_blocked()
@@ -344,7 +344,7 @@ async def test_clearing_a_lane_cancels_what_is_queued_in_it_and_leaves_what_exec
         assert await executing.result() == "done for a"
 
 
-async def test_clearing_a_lane_cancels_what_waits_in_handles_for_it(autojump_clock, bodies):
+async def test_clearing_a_lane_cancels_runs_that_wait_in_handles_for_it(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         [executing] = await submit(engine, "alice")
         [for_the_lane] = await submit(engine, "alice", lane="slow", on_conflict="queue")
@@ -357,7 +357,7 @@ async def test_clearing_a_lane_cancels_what_waits_in_handles_for_it(autojump_clo
         await until_status(engine, for_another, "running")
 
 
-async def test_clearing_a_lane_takes_the_queued_run_of_a_handle_and_those_that_wait_behind_it(
+async def test_clearing_a_lane_cancels_the_queued_run_of_a_handle_and_the_runs_that_wait_behind_it(
     autojump_clock, bodies
 ):
     handles = [f"handle {number}" for number in range(20)]
@@ -371,7 +371,7 @@ async def test_clearing_a_lane_takes_the_queued_run_of_a_handle_and_those_that_w
         assert {str(snapshot.handles[handle].status) for handle in handles} == {"Idle"}
 
 
-async def test_clearing_a_lane_leaves_other_lanes_alone(autojump_clock, bodies):
+async def test_clearing_a_lane_does_not_affect_other_lanes(autojump_clock, bodies):
     async with open_engine(bodies.jobs, lanes={"x": 0, "y": 0}) as engine:
         await submit(engine, "a", "b", lane="x")
         others = [*await submit(engine, "c", lane="y"), *await submit(engine, "d")]
@@ -381,7 +381,7 @@ async def test_clearing_a_lane_leaves_other_lanes_alone(autojump_clock, bodies):
 
 
 @pytest.mark.parametrize("seconds", [0, 40], ids=["in its wait", "waiting for its slot again"])
-async def test_clearing_a_lane_leaves_what_is_suspended(autojump_clock, bodies, seconds):
+async def test_clearing_a_lane_does_not_cancel_suspended_runs(autojump_clock, bodies, seconds):
     async with open_engine(bodies.jobs) as engine:
         suspended = await engine.submit("nap", handle="a", lane="slow")
         await until_status(engine, suspended, "suspended")
@@ -393,7 +393,7 @@ async def test_clearing_a_lane_leaves_what_is_suspended(autojump_clock, bodies, 
         assert await suspended.result() == "done for a"
 
 
-async def test_none_of_a_cleared_lane_begins_even_if_a_slot_gets_free_meanwhile(autojump_clock, bodies):
+async def test_no_cleared_run_begins_even_if_a_slot_becomes_free_meanwhile(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_concurrent=1) as engine:
         executing, *queued = await submit(engine, *(f"handle {n}" for n in range(1200)))
         await wait_all_tasks_blocked()
@@ -413,7 +413,7 @@ async def test_none_of_a_cleared_lane_begins_even_if_a_slot_gets_free_meanwhile(
         assert bodies.begun == [executing.id]
 
 
-async def test_what_begins_at_the_moment_of_a_clear_is_not_counted(autojump_clock, bodies):
+async def test_a_run_that_begins_during_a_clear_is_not_counted(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         tickets = await submit(engine, *"abcdef", lane="slow")
         counts: list[int] = []
@@ -439,7 +439,7 @@ async def test_clearing_a_lane_without_runs_cancels_nothing(autojump_clock, bodi
         assert await engine.snapshot() == before
 
 
-async def test_a_cleared_lane_goes_on_with_what_comes_after(autojump_clock, bodies):
+async def test_a_cleared_lane_executes_later_submissions(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         executing, _ = await submit(engine, "a", "b", lane="slow")
         await engine.clear_lane("slow")
@@ -448,7 +448,7 @@ async def test_a_cleared_lane_goes_on_with_what_comes_after(autojump_clock, bodi
         await until_status(engine, later, "running")
 
 
-async def test_clearing_a_handle_cancels_what_waits_in_it_and_leaves_its_admitted_run(autojump_clock, bodies):
+async def test_clearing_a_handle_cancels_waiting_runs_and_not_the_admitted_one(autojump_clock, bodies):
     async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
         [admitted] = await submit(engine, "alice", lane="paused")
         waiting = await submit(engine, "alice", "alice", on_conflict="queue")
@@ -463,7 +463,7 @@ async def test_clearing_a_handle_cancels_what_waits_in_it_and_leaves_its_admitte
         assert snapshot.handles["alice"].waiting == []
 
 
-async def test_clearing_a_handle_leaves_other_handles_alone(autojump_clock, bodies):
+async def test_clearing_a_handle_does_not_affect_other_handles(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         await submit(engine, "alice", "bob")
         await submit(engine, "alice", on_conflict="queue")
@@ -474,7 +474,7 @@ async def test_clearing_a_handle_leaves_other_handles_alone(autojump_clock, bodi
 
 
 @pytest.mark.parametrize("name", [None, 7, "a" * 257])
-async def test_clearing_what_has_no_proper_name_is_refused(autojump_clock, bodies, name):
+async def test_clearing_an_invalid_name_is_refused(autojump_clock, bodies, name):
     async with open_engine(bodies.jobs) as engine:
         with pytest.raises(Invalid):
             await engine.clear_handle(name)
@@ -486,7 +486,7 @@ async def test_clearing_what_has_no_proper_name_is_refused(autojump_clock, bodie
 # reset_lanes.
 
 
-async def test_a_reset_detaches_what_executes_and_starts_what_is_queued(autojump_clock, bodies):
+async def test_a_reset_detaches_executing_runs_and_starts_queued_ones(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         stuck, queued, later = await submit(engine, *"abc", lane="slow")
         await wait_all_tasks_blocked()
@@ -565,7 +565,7 @@ async def test_a_detached_body_keeps_its_handle_until_it_ends(autojump_clock, bo
         await until_status(engine, waiting, "running")
 
 
-async def test_a_detached_body_that_waits_without_a_slot_goes_on_with_a_new_one(autojump_clock, bodies):
+async def test_a_detached_body_that_waits_without_a_slot_continues_with_a_new_one(autojump_clock, bodies):
     @bodies.jobs.job("nap when told")
     async def nap_when_told(run: Run, params: dict[str, Any]) -> str:
         await bodies.wait(run, params)
@@ -590,7 +590,7 @@ async def test_a_detached_body_that_waits_without_a_slot_goes_on_with_a_new_one(
         assert bodies.begun == [stuck.id, executing.id, "awake", queued.id]
 
 
-async def test_a_reset_leaves_what_is_suspended(autojump_clock, bodies):
+async def test_a_reset_does_not_affect_suspended_runs(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         napping = await engine.submit("nap", handle="a", lane="slow")
         before = await until_status(engine, napping, "suspended")
@@ -615,7 +615,7 @@ async def test_each_reset_raises_the_generation(autojump_clock, bodies):
         assert (await engine.snapshot()).engine.executing == 0
 
 
-async def test_a_reset_answers_who_waits_for_active_runs(autojump_clock, bodies):
+async def test_a_reset_ends_wait_for_active(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         await submit(engine, "a", "b")
         await wait_all_tasks_blocked()
@@ -661,7 +661,7 @@ async def test_no_slot_is_lost_or_doubled_by_resets_at_any_moment(autojump_clock
         await engine.reset_lanes()
 
     def tenths(most: int) -> float:
-        return lots.randrange(most) / 10  # few different times, so that much happens at once
+        return lots.randrange(most) / 10  # few different times, so that much happens at the same time
 
     async with open_engine(bodies.jobs) as engine:
         async with trio.open_nursery() as nursery:
@@ -683,7 +683,7 @@ async def test_no_slot_is_lost_or_doubled_by_resets_at_any_moment(autojump_clock
 # wait_for_active.
 
 
-async def test_waiting_for_active_runs_ends_when_those_that_execute_have_ended(autojump_clock, bodies):
+async def test_wait_for_active_returns_when_the_executing_runs_have_ended(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         tickets = await submit(engine, *"abc")
         await wait_all_tasks_blocked()
@@ -703,7 +703,7 @@ async def test_waiting_for_active_runs_ends_when_those_that_execute_have_ended(a
         assert trio.current_time() - start == pytest.approx(3)
 
 
-async def test_waiting_for_active_runs_ignores_those_that_begin_later(autojump_clock, bodies):
+async def test_wait_for_active_ignores_runs_that_begin_later(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_concurrent=1) as engine:
         executing, queued = await submit(engine, "a", "b")
         await wait_all_tasks_blocked()
@@ -718,7 +718,7 @@ async def test_waiting_for_active_runs_ignores_those_that_begin_later(autojump_c
         await until_status(engine, queued, "running")
 
 
-async def test_who_waits_for_active_runs_no_longer_is_forgotten(autojump_clock, bodies):
+async def test_a_cancelled_wait_for_active_is_removed(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         await submit(engine, "a")
         await wait_all_tasks_blocked()
@@ -731,14 +731,14 @@ async def test_who_waits_for_active_runs_no_longer_is_forgotten(autojump_clock, 
         assert supervisor["waiters"] == 0
 
 
-async def test_without_active_runs_there_is_nothing_to_wait_for(autojump_clock, bodies):
+async def test_wait_for_active_returns_immediately_without_active_runs(autojump_clock, bodies):
     async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
         await submit(engine, "a", lane="paused")
         assert await engine.wait_for_active(timeout=0.001)
 
 
 @pytest.mark.parametrize(("timeout", "seconds"), [({}, 15), ({"timeout": 4}, 4), ({"timeout": 0}, 0)])
-async def test_waiting_for_active_runs_gives_up_in_time(autojump_clock, bodies, timeout, seconds):
+async def test_wait_for_active_returns_false_after_its_timeout(autojump_clock, bodies, timeout, seconds):
     async with open_engine(bodies.jobs) as engine:
         await submit(engine, "a")
         await wait_all_tasks_blocked()
@@ -758,7 +758,7 @@ async def test_a_run_that_is_being_cancelled_is_still_active(autojump_clock, bod
 
 
 @pytest.mark.parametrize("timeout", [-1, math.nan, "5"])
-async def test_waiting_for_a_time_that_is_none_is_refused(autojump_clock, bodies, timeout):
+async def test_wait_for_active_with_an_invalid_timeout_is_refused(autojump_clock, bodies, timeout):
     async with open_engine(bodies.jobs) as engine:
         with pytest.raises(Invalid, match="timeout"):
             await engine.wait_for_active(timeout=timeout)
@@ -768,7 +768,7 @@ async def test_waiting_for_a_time_that_is_none_is_refused(autojump_clock, bodies
 
 
 @pytest.mark.parametrize("on_conflict", ["reject", "queue", "replace", "join"])
-async def test_a_draining_engine_takes_no_new_runs_until_it_resumes(autojump_clock, bodies, on_conflict):
+async def test_a_draining_engine_accepts_no_new_runs_until_it_resumes(autojump_clock, bodies, on_conflict):
     async with open_engine(bodies.jobs) as engine:
         [executing] = await submit(engine, "alice")
         await until_status(engine, executing, "running")
@@ -786,7 +786,7 @@ async def test_a_draining_engine_takes_no_new_runs_until_it_resumes(autojump_clo
         await until_status(engine, ticket, "running")
 
 
-async def test_what_executes_in_a_draining_engine_finishes(autojump_clock, bodies):
+async def test_runs_that_execute_in_a_draining_engine_finish(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         [executing] = await submit(engine, "a")
         await wait_all_tasks_blocked()
@@ -795,9 +795,7 @@ async def test_what_executes_in_a_draining_engine_finishes(autojump_clock, bodie
         assert await executing.result() == "done for a"
 
 
-async def test_what_executes_in_a_draining_engine_finishes_though_it_waits_without_its_slot(
-    autojump_clock, bodies
-):
+async def test_runs_in_a_draining_engine_finish_although_they_wait_without_a_slot(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         napping = await engine.submit("nap", handle="a")
         await wait_all_tasks_blocked()
@@ -807,7 +805,7 @@ async def test_what_executes_in_a_draining_engine_finishes_though_it_waits_witho
             assert await napping.result() == "done for a"
 
 
-async def test_what_executes_in_a_draining_engine_finishes_though_it_needs_a_child(autojump_clock, bodies):
+async def test_runs_in_a_draining_engine_finish_although_they_need_a_child(autojump_clock, bodies):
     @bodies.jobs.job("child")
     async def child(run: Run) -> str:
         return "from the child"
@@ -825,7 +823,7 @@ async def test_what_executes_in_a_draining_engine_finishes_though_it_needs_a_chi
             assert await ticket.result() == "from the child"
 
 
-async def test_what_is_queued_when_a_drain_begins_starts_after_the_resume(autojump_clock, bodies):
+async def test_runs_that_are_queued_when_a_drain_begins_start_after_the_resume(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_concurrent=2) as engine:
         executing, _, queued = [*await submit(engine, "a", "b"), *await submit(engine, "c", lane="slow")]
         await wait_all_tasks_blocked()
@@ -842,7 +840,7 @@ async def test_what_is_queued_when_a_drain_begins_starts_after_the_resume(autoju
         await until_status(engine, waiting, "running")
 
 
-async def test_a_draining_engine_takes_every_other_command(autojump_clock, bodies):
+async def test_a_draining_engine_accepts_every_other_command(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_concurrent=1) as engine:
         executing, queued = await submit(engine, "a", "b")
         await wait_all_tasks_blocked()
@@ -859,7 +857,7 @@ async def test_a_draining_engine_takes_every_other_command(autojump_clock, bodie
 
 
 class Listener:
-    """An `on_wait` that keeps what it was told, and when."""
+    """An `on_wait` that records its arguments and the time of each call."""
 
     def __init__(self) -> None:
         self.start = trio.current_time()
@@ -870,9 +868,7 @@ class Listener:
         self.heard.append((round(at, 3), round(waited, 3), ahead, blockers))
 
 
-async def test_a_run_that_waits_long_is_told_how_long_how_many_are_ahead_and_who_blocks_it(
-    autojump_clock, bodies
-):
+async def test_on_wait_receives_the_time_the_runs_ahead_and_the_blocking_runs(autojump_clock, bodies):
     async with open_engine(bodies.jobs, lanes={"fast": 2}) as engine:
         executing = await submit(engine, "a", "b", lane="fast")
         await wait_all_tasks_blocked()
@@ -884,7 +880,7 @@ async def test_a_run_that_waits_long_is_told_how_long_how_many_are_ahead_and_who
         assert second.heard == [(2, 2, 1, ids(executing))]
 
 
-async def test_a_run_that_the_global_limit_holds_up_is_blocked_by_all_that_execute(autojump_clock, bodies):
+async def test_a_run_that_the_global_limit_delays_is_blocked_by_all_executing_runs(autojump_clock, bodies):
     async with open_engine(bodies.jobs, max_concurrent=2) as engine:
         executing = [*await submit(engine, "a", lane="x"), *await submit(engine, "b", lane="y")]
         await wait_all_tasks_blocked()
@@ -894,7 +890,7 @@ async def test_a_run_that_the_global_limit_holds_up_is_blocked_by_all_that_execu
         assert listener.heard == [(2, 2, 0, ids(executing))]
 
 
-async def test_a_run_that_its_handle_holds_up_is_blocked_by_the_admitted_run(autojump_clock, bodies):
+async def test_a_run_that_its_handle_delays_is_blocked_by_the_admitted_run(autojump_clock, bodies):
     async with open_engine(bodies.jobs) as engine:
         [admitted] = await submit(engine, "alice")
         first, second = Listener(), Listener()
@@ -918,7 +914,7 @@ async def test_a_run_in_a_paused_lane_is_blocked_by_no_run(autojump_clock, bodie
 
 
 @pytest.mark.parametrize(("warn_after", "at"), [(0.5, [0.5]), (None, [2]), (60, [60]), (math.inf, [])])
-async def test_after_how_long_it_is_told_is_for_the_caller_to_say(autojump_clock, bodies, warn_after, at):
+async def test_on_wait_is_called_after_warn_after(autojump_clock, bodies, warn_after, at):
     async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
         listener = Listener()
         await submit(engine, "a", lane="paused", warn_after=warn_after, on_wait=listener)
@@ -926,7 +922,7 @@ async def test_after_how_long_it_is_told_is_for_the_caller_to_say(autojump_clock
         assert [heard[0] for heard in listener.heard] == at
 
 
-async def test_a_run_that_gets_its_slot_in_time_is_told_nothing(autojump_clock, bodies, caplog):
+async def test_on_wait_is_not_called_if_the_run_gets_its_slot_in_time(autojump_clock, bodies, caplog):
     async with open_engine(bodies.jobs, max_concurrent=1) as engine:
         [executing] = await submit(engine, "a")
         listener = Listener()
@@ -940,7 +936,7 @@ async def test_a_run_that_gets_its_slot_in_time_is_told_nothing(autojump_clock, 
 
 
 @pytest.mark.parametrize("moves_after", [1, 5])
-async def test_a_wait_in_the_handle_and_then_in_the_lane_is_told_once(autojump_clock, bodies, moves_after):
+async def test_on_wait_is_called_once_for_a_wait_in_handle_and_lane(autojump_clock, bodies, moves_after):
     async with open_engine(bodies.jobs, max_concurrent=2) as engine:
         [first] = await submit(engine, "alice")
         await submit(engine, "bob")
@@ -963,7 +959,7 @@ async def test_a_run_is_never_cancelled_for_its_long_wait(autojump_clock, bodies
         assert await ticket.result() == "done for a"
 
 
-async def test_a_long_wait_is_logged_once_with_what_there_is_to_know(autojump_clock, bodies, caplog):
+async def test_a_long_wait_is_logged_once_with_all_details(autojump_clock, bodies, caplog):
     async with open_engine(bodies.jobs, lanes={"fast": 2}) as engine:
         executing = await submit(engine, "a", "b", lane="fast")
         await wait_all_tasks_blocked()
@@ -999,7 +995,7 @@ async def test_many_long_waits_are_one_line_a_second_with_their_count_and_the_lo
     assert len(times) <= 7  # for the 5 s in which they get long
     said = [record.getMessage() for record in records]
     assert f"run {waiting[0].id}" in said[0]
-    counts = [int(found[1]) + 1 for text in said if (found := re.search(r"; (\d+) more waited", text))]
+    counts = [int(found[1]) + 1 for text in said if (found := re.search(r"; (\d+) more wait too long", text))]
     assert sum(counts) + len(said) - len(counts) == 100
     assert executing[9].id in said[0]
     assert executing[10].id not in said[0]
@@ -1008,7 +1004,7 @@ async def test_many_long_waits_are_one_line_a_second_with_their_count_and_the_lo
     assert len(events) <= 7
 
 
-async def test_10_000_long_waits_at_once_are_one_line_and_one_message(autojump_clock, bodies, caplog):
+async def test_10_000_simultaneous_long_waits_are_one_line_and_one_message(autojump_clock, bodies, caplog):
     async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
         for number in range(10_000):
             await engine.submit("wait", handle=f"h{number}", lane="paused")
@@ -1019,7 +1015,7 @@ async def test_10_000_long_waits_at_once_are_one_line_and_one_message(autojump_c
         finally:
             actor.observer = before
         [record] = [record for record in caplog.records if "has waited" in record.getMessage()]
-        assert "; 9,999 more waited too long" in record.getMessage()
+        assert "; 9,999 more wait too long" in record.getMessage()
         assert len(messages) < 10
 
 
@@ -1040,7 +1036,7 @@ def takes_other_arguments() -> None:
 
 
 @pytest.mark.parametrize("on_wait", [fails, fails_at_once, never_returns, takes_other_arguments])
-async def test_an_on_wait_that_fails_or_hangs_harms_nothing(autojump_clock, bodies, on_wait):
+async def test_an_on_wait_that_fails_or_hangs_affects_nothing_else(autojump_clock, bodies, on_wait):
     async with open_engine(bodies.jobs, max_concurrent=1) as engine:
         executing, *_ = await submit(engine, "a")
         queued, after = await submit(engine, "b", "c", on_wait=on_wait)
@@ -1050,7 +1046,7 @@ async def test_an_on_wait_that_fails_or_hangs_harms_nothing(autojump_clock, bodi
         assert await after.result() == "done for c"
 
 
-async def test_an_on_wait_may_be_async_and_use_the_engine(autojump_clock, bodies):
+async def test_on_wait_can_be_async_and_use_the_engine(autojump_clock, bodies):
     async def on_wait(waited: float, ahead: int, blockers: list[str]) -> None:
         await trio.sleep(1)
         for run in blockers:
@@ -1097,7 +1093,7 @@ async def test_each_lane_has_one_waiting_event_per_second_for_the_longest_wait(a
 
 
 async def test_the_longest_wait_for_a_lane_counts_even_if_it_is_in_a_handle(autojump_clock, bodies):
-    # Which of two actors wakes first is a matter of chance, so many lanes are asked.
+    # Which of two actors wakes first is random, so many lanes are tested.
     lanes = [f"lane {number}" for number in range(16)]
     async with open_engine(bodies.jobs, lanes=dict.fromkeys(lanes, 0)) as engine:
         longest = {}
@@ -1114,7 +1110,7 @@ async def test_the_longest_wait_for_a_lane_counts_even_if_it_is_in_a_handle(auto
         assert {event.lane: event.run for event in events} == longest
 
 
-async def test_a_lane_where_many_waits_get_long_has_an_event_each_second(autojump_clock, bodies):
+async def test_a_lane_with_many_long_waits_has_one_event_per_second(autojump_clock, bodies):
     async with open_engine(bodies.jobs, lanes={"paused": 0}) as engine:
         for number in range(20):
             await submit(engine, f"handle {number}", lane="paused", warn_after=10)

@@ -184,7 +184,7 @@ async def test_runs_go_on_after_a_lapse_as_after_a_crash(tmp_path: Path, data: P
         assert (resumable.status, resumable.attempt) == ("running", 1)
         assert (again.status, again.attempt) == ("running", 2)
         assert (once.status, once.reason) == ("failed", "lease_lost")
-        assert once.error == "the engine lost its lease on the store while it executed"
+        assert once.error == "the engine lost its lease on the store while the run executed"
         reasons = [getattr(event, "reason", None) for event in await engine.history(ids[0])]
         assert reasons[-2:] == ["lease_lost", None]
         for id in ids[:2]:

@@ -125,7 +125,7 @@ async def test_nothing_is_acknowledged_into_a_file_that_is_gone(
     assert f"{file}" in error.message
     assert "while the engine used it" in error.message
     [record] = [record for record in caplog.records if record.levelname == "CRITICAL"]
-    assert record.getMessage() == f"the engine stops: {error.message}"
+    assert record.getMessage() == f"engine stops: {error.message}"
     assert record.exc_info is None
 
 

@@ -198,7 +198,7 @@ async def test_a_flow_may_be_the_child_of_a_run(autojump_clock: MockClock) -> No
 
 async def test_no_job_may_take_the_name_of_flows() -> None:
     jobs = Jobs()
-    with pytest.raises(Invalid, match="is the engine's own"):
+    with pytest.raises(Invalid, match="is reserved for flows"):
 
         @jobs.job("flow")
         async def mine(run: Run) -> None:

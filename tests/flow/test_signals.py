@@ -188,7 +188,7 @@ async def test_only_flows_take_them_and_flows_take_no_messages(autojump_clock: M
     async with open_engine(jobs) as engine:
         ticket = await engine.submit("plain", handle="a")
         await until_status(engine, ticket, "running")
-        with pytest.raises(Conflict, match="only flows take signals"):
+        with pytest.raises(Conflict, match="only flows do"):
             await engine.signal(ticket.id, "flag", 1)
         walking = await start(engine, flow("a b", a=slow(), b=LOOK), {"seconds": 10})
         await trio.sleep(1)

@@ -160,7 +160,7 @@ async def test_runs_of_other_handles_are_not_found_by_their_handles_either(home,
                 assert await refusal(talk, type, run_id=handle) == f'not_found: no run has the id "{handle}"'
             assert (await talk.call("answer", interrupt_id=handle, data=1))["outcome"] == "not_found"
             refused = await refusal(talk, "answer", interrupt_id=handle, data=1, key="1")
-            assert refused == f'no_active_run: "{handle}" is no pending run, nor a handle that has one'
+            assert refused == f'no_active_run: "{handle}" is not a pending run or a handle with one'
         assert await refusal(talk, "get_task", run_id="bob/1") == (
             'not_found: no run of a flow has the id "bob/1"'
         )
@@ -321,7 +321,7 @@ async def test_a_pattern_that_fits_the_ids_of_runs_opens_no_way_to_runs_of_other
     async with home.socket(headers={"authorization": f"Bearer {token}"}) as talk:
         for id in (theirs.id, ended.id, "0" * 32):
             said = await refusal(talk, "inject", run_or_handle=id, message=1)
-            assert said == f'no_active_run: "{id}" is no pending run, nor a handle that has one'
+            assert said == f'no_active_run: "{id}" is not a pending run or a handle with one'
         for name in (mine.id, "01"):
             assert (await talk.call("inject", run_or_handle=name, message=1))["outcome"] == "accepted"
     assert "run_message" not in {event.type for event in await home.engine.history(theirs.id)}

@@ -1,7 +1,7 @@
-"""The machine of one run, driven by hand.
+"""A driver for the machine of one run.
 
-Its changes are decided just as the journal decides them, one after the other; its helper tasks are done when
-the test says so; its bodies never execute, but end as the test wants.
+Its changes are decided in the same way as by the journal, one after the other. Its helper tasks are executed
+when the test requests it. Its bodies never execute, but end as the test requires.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from greenroom.actors.journal.messages import Look
 from greenroom.actors.messages import Cancel, Recover, Started, Stop, Submission
 from greenroom.actors.run.context import Body, Services
 from greenroom.actors.run.execution import BodyEnded, Execution, LiveBodies, Raised, Returned, Stopped
-from greenroom.actors.run.machine import RunMachine, TimeHasCome
+from greenroom.actors.run.machine import DeadlineReached, RunMachine
 from greenroom.actors.run.pause import Pause
 from greenroom.persistence.store import Checkpoint, Memo, Stored, StoredRun
 from greenroom.protocol.events import Event, RunStateChanged
@@ -47,7 +47,7 @@ def answer(reply: Reply[Any]) -> Any:
 
 
 class Files:
-    """The files of the run: `parts` are unfinished. What is asked for is written down."""
+    """The files of the run: `parts` are unfinished. Calls are recorded."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -77,7 +77,7 @@ class Driver:
         self.now = made.created_at
         self.events: list[Event] = []
         self.memos: list[Memo] = []
-        self.told: list[tuple[str, Any]] = []  # to whom, and what
+        self.told: list[tuple[str, Any]] = []  # receiver and message
         self.bodies: list[Execution] = []
         self.changes: list[Change] = []  # that are not committed yet
         self.helpers: list[Callable[[], Awaitable[object]]] = []  # that are not done yet
@@ -109,7 +109,7 @@ class Driver:
         )
         self._decide(Change((created,), run=self.id))
 
-    # What the test looks at.
+    # What the test inspects.
 
     @property
     def record(self) -> RunRecord:
@@ -121,7 +121,7 @@ class Driver:
 
     @property
     def execution(self) -> Execution:
-        """The newest body's."""
+        """The execution of the newest body."""
         return self.bodies[-1]
 
     @property
@@ -137,7 +137,7 @@ class Driver:
         return trio.run(look)
 
     def supervisor(self) -> list[Any]:
-        """What the supervisor was told, since the last time."""
+        """The messages to the supervisor since the last call."""
         return self.taken("supervisor")
 
     def taken(self, kind: str) -> list[Any]:
@@ -146,19 +146,19 @@ class Driver:
         return messages
 
     def changed(self) -> list[Event]:
-        """The events that were committed since the last time."""
+        """The events that were committed since the last call."""
         events, self.events = self.events, []
         return events
 
     def remembered(self) -> list[Memo]:
-        """The memos that were committed since the last time."""
+        """The memos that were committed since the last call."""
         memos, self.memos = self.memos, []
         return memos
 
     # What the test does.
 
     def hold(self, message: Any) -> None:
-        """Tell the machine something; nothing of what it decides happens yet."""
+        """Send the machine a message without carrying out the effects."""
         self.machine.receive(message, self.now)
         for kind, _, what in self.machine.state.effects.take():
             if kind == "helper":
@@ -175,7 +175,7 @@ class Driver:
                 self.told.append((kind, what))
 
     def give(self, message: Any) -> Any:
-        """Tell the machine something, and let everything happen that follows; returns the answer, or
+        """Send the machine a message and carry out everything that follows; returns the answer, or
         `UNANSWERED`."""
         self.hold(message)
         self.settle()
@@ -183,7 +183,7 @@ class Driver:
         return UNANSWERED if reply is None or not reply.done else answer(reply)
 
     def settle(self) -> None:
-        """Commit what is to be committed and do what helpers do, until nothing is left."""
+        """Commit all changes and execute all helper tasks."""
         while self.changes or self.helpers:
             if self.changes:
                 self.commit()
@@ -196,17 +196,17 @@ class Driver:
         outcome = self._decide(change)
         if outcome.held and change.submission is not None:
             change.submission.over = True
-        for kind, name, message in change.tells if outcome.held else change.else_tells:
+        for kind, name, message in change.notify if outcome.held else change.notify_on_refusal:
             self.tell(cast(Any, kind), name, message)
         if outcome.held and change.ended is not None:
             self.tell("supervisor", "", change.ended)
-        if change.tells_run:
+        if change.notify_run:
             self.hold(Committed(outcome))
         elif change.reply is not None:
             change.reply.set(outcome if change.answer is None or not outcome.held else change.answer)
 
     def help(self) -> None:
-        """Do what the first helper is to do."""
+        """Execute the first helper task."""
         call = self.helpers.pop(0)
         told = self.told
         self.told = []
@@ -219,10 +219,10 @@ class Driver:
                 self.told.append((kind, message))
 
     def at(self, time: float) -> None:
-        """It is now this time, and the run's actor has waked if its deadline has come."""
+        """Set the time; the run's actor wakes if its deadline has passed."""
         while self.machine.deadline() <= time:
             self.now = max(self.now, self.machine.deadline())
-            self.give(TimeHasCome())
+            self.give(DeadlineReached())
         self.now = time
 
     def start(self, *, resumes: bool = False) -> None:
@@ -230,7 +230,7 @@ class Driver:
         self.give(self.decide_start(resumes=resumes))
 
     def decide_start(self, *, resumes: bool = False, attempt: int | None = None) -> Started:
-        """The supervisor has had the run's start committed; the run has not heard of it yet."""
+        """Commit the run's start; the run has not received it yet."""
         status, next_attempt = self.status, self.machine.state.next_attempt if attempt is None else attempt
         about = self.submission.about() | {"by": "engine", "from_": status, "to": Status.RUNNING}
         event = RunStateChanged(
@@ -264,7 +264,7 @@ class Driver:
     def stop(self, *, now: bool) -> None:
         self.give(Stop(now))
 
-    # What the machine's helpers use: they have this in the place of the journal, and of the actors.
+    # Replacements for the journal and the actors, for helper tasks.
 
     def tell(self, kind: Any, name: Any = "", message: Any = None) -> bool:
         if message is None:
@@ -313,7 +313,7 @@ def executing(job_name: str = "walk", **fields: Any) -> Driver:
 
 
 def after_restart(record: RunRecord, job_name: str = "walk", *, now: float = 0.0, **fields: Any) -> Driver:
-    """A run that is there again after a restart; `fields` are those of a `StoredRun`."""
+    """A run that was restored after a restart; `fields` are those of a `StoredRun`."""
     made = submission(record.handle, record.id, job=job(job_name), place=record.place, created_at=now)
     run = StoredRun(record=record, terms=made.terms, **fields)
     made = submission(
@@ -364,7 +364,7 @@ def record_of(status: Status, job_name: str = "walk", **fields: Any) -> RunRecor
 
 
 def recovered(record: RunRecord, job_name: str = "walk", **fields: Any) -> Driver:
-    """A run that had begun, after the restart has let it go on or ended it."""
+    """A run that had begun, after its recovery."""
     message = Recover(fields.pop("children", []), fields.pop("new_deaths", 0))
     driver = after_restart(record, job_name, **fields)
     driver.give(message)

@@ -1,4 +1,4 @@
-"""Submissions and machines for tests that need no scheduler."""
+"""Submissions and machines for tests without a scheduler."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ async def broken(run: Any, params: dict[str, Any]) -> None: ...
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What the special job below commits with the end of a run that waits."""
+    """The event that the special job below commits with the end of a run that waits."""
 
     run: str
     status: Status
 
 
 class Special:
-    """A job of the engine's own, such as the one that walks flows."""
+    """An engine's own job, such as the one that executes flows."""
 
     async def prepare(self, run: str, params: Any, ask: Any) -> Any:
         raise NotImplementedError
@@ -71,14 +71,14 @@ _ids = count(1)
 
 
 def job(name: str = "walk") -> Job:
-    """A job: `gone` is one that nobody registers any more, `flow` one of the engine's own."""
+    """A job: `gone` is no longer registered, `flow` is the engine's own."""
     if name == "flow":
         return attrs.evolve(jobs.get("swim"), name="flow", special=Special())
     return jobs.recall(name)
 
 
 def submission(handle: str = "alice", id: str | None = None, **fields: Any) -> Submission:
-    """A submission of a job that exists; its `terms` are given by their names."""
+    """A submission of an existing job; its `terms` are keyword arguments."""
     named = {name: fields.pop(name) for name in list(fields) if name in Terms.__struct_fields__}
     defaults: dict[str, Any] = {
         "job": job(),

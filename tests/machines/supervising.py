@@ -1,4 +1,4 @@
-"""The supervisor's machine, driven by hand: messages in, and what it decides in each turn."""
+"""A driver for the supervisor's machine: messages in, and the effects of each turn out."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .making import submission
 
 
 class Desk:
-    """See the module's text. Runs are named by their ids; each has a handle of its own unless it is given."""
+    """See the module's docstring. Runs are named by their ids; by default each has its own handle."""
 
     def __init__(self, limit: int = 3, max_pending: int = 100) -> None:
         self.now = 0.0
-        self.commits = True  # whether what is decided is committed at once
-        self.itself: list[Any] = []  # what helpers have told the supervisor
+        self.commits = True  # whether changes are committed immediately
+        self.itself: list[Any] = []  # messages from helper tasks to the supervisor
         self.machine = SupervisorMachine(max_pending, self.itself.append)
         self.machine.order.limit = limit
         self.decided: list[tuple[str, str, Any]] = []  # in the last turn
@@ -35,7 +35,7 @@ class Desk:
         return self._taken()
 
     def at(self, time: float) -> list[str]:
-        """It is now this time, and the supervisor has waked if its deadline has come."""
+        """Set the time; the supervisor wakes if its deadline has passed."""
         self.now = time
         if self.machine.deadline() > time:
             return []
@@ -69,11 +69,11 @@ class Desk:
         return self.turn(Left(run, generation), RunsEnded([Ended(run, body_remains)]))
 
     def waits(self, run: str) -> list[str]:
-        """A turn in which a run has given its slot back to wait."""
+        """A turn in which a run has released its slot to wait."""
         return self.turn(Left(run, 0))
 
     def asks(self, run: str, attempt: int = 1, **fields: Any) -> list[str]:
-        """A turn in which a run that has begun asks for a slot."""
+        """A turn in which a run that has begun requests a slot."""
         return self.turn(Enter(run, attempt, **fields))
 
     def cancel(self, run: str) -> Cancel:
@@ -85,14 +85,14 @@ class Desk:
         return [what for _, _, what in self.decided if isinstance(what, Change)]
 
     def told(self, kind: str) -> list[Any]:
-        """What actors of a kind were told, besides changes and answers."""
+        """The messages to actors of a kind, except changes and answers."""
         return [what for to, _, what in self.decided if to == kind and not isinstance(what, Change | Answer)]
 
     def answers(self) -> list[Answer]:
         return [what for _, _, what in self.decided if isinstance(what, Answer)]
 
     def answer(self, reply: Reply[Any]) -> Any:
-        """What this reply is answered with, once everything before is committed."""
+        """The answer of this reply, after everything before is committed."""
         (found,) = [said for said in self.answers() if said.reply is reply]
         return found.value if found.error is None else found.error
 

@@ -1,4 +1,4 @@
-"""Deciding a batch of changes: each compare-and-set, the numbering, and what is to be written."""
+"""Deciding a batch of changes: each compare-and-set, the numbering, and the writes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def decide(projection: Projection, *changes: Change | ProgressReport, now: float
 
 
 def after(*changes: Change) -> Projection:
-    """What is committed when these changes are."""
+    """The projection after the commit of these changes."""
     projection = Projection("e", max_concurrent=3, seq=10)
     batch = decide(projection, *changes)
     assert all(outcome.held for _, outcome in batch.decided)
@@ -70,14 +70,14 @@ def held(batch: DecidedBatch) -> list[bool]:
 # Numbers.
 
 
-def test_events_that_hold_get_the_next_numbers_and_the_time() -> None:
+def test_accepted_events_get_the_next_numbers_and_the_time() -> None:
     batch = decide(after(creation()), start(), note(), now=7.0)
     assert [(event.seq, event.at) for event in batch.events] == [(12, 7.0), (13, 7.0)]
     assert batch.seq == 13
     assert [outcome.seq for _, outcome in batch.decided] == [12, 13]
 
 
-def test_what_does_not_hold_gets_no_number() -> None:
+def test_a_refused_change_gets_no_number() -> None:
     batch = decide(after(creation()), end(), start())
     assert held(batch) == [False, True]
     assert [event.seq for event in batch.events] == [12]
@@ -96,7 +96,7 @@ def test_a_batch_begins_where_the_projection_is() -> None:
 # Compares.
 
 
-def test_a_transition_holds_only_from_the_status_that_it_names() -> None:
+def test_a_transition_is_accepted_only_from_the_status_that_it_names() -> None:
     assert held(decide(after(creation()), start())) == [True]
     from_suspended = Change((transition(Status.SUSPENDED, Status.RUNNING),), run="a")
     assert held(decide(after(creation()), from_suspended)) == [False]
@@ -104,13 +104,13 @@ def test_a_transition_holds_only_from_the_status_that_it_names() -> None:
     assert held(decide(after(), start(expect=None))) == [False]
 
 
-def test_a_transition_is_looked_for_behind_other_events() -> None:
+def test_a_transition_is_found_behind_other_events() -> None:
     event = RunChanged(**(ABOUT | {"run": "a", "streaming": True}))
     change = Change((event, transition(Status.SUSPENDED, Status.RUNNING)), run="a")
     assert held(decide(after(creation()), change)) == [False]
 
 
-def test_a_change_holds_only_in_the_statuses_that_it_expects() -> None:
+def test_a_change_is_accepted_only_in_the_statuses_that_it_expects() -> None:
     assert held(decide(after(creation()), note())) == [False]
     assert held(decide(after(creation(), start()), note())) == [True]
     assert held(decide(after(), note())) == [False]
@@ -118,7 +118,7 @@ def test_a_change_holds_only_in_the_statuses_that_it_expects() -> None:
 
 
 @pytest.mark.parametrize(("attempt", "holds"), [(0, False), (1, True), (2, False), (None, True)])
-def test_what_another_attempt_reports_is_refused(attempt, holds) -> None:
+def test_a_report_of_another_attempt_is_refused(attempt, holds) -> None:
     assert held(decide(after(creation(), start()), note(attempt=attempt))) == [holds]
 
 
@@ -167,7 +167,7 @@ def test_a_change_that_is_refused_is_answered_with_the_run_as_it_is() -> None:
     assert nobody == Outcome(False, None, 10)
 
 
-def test_a_change_about_no_run_always_holds() -> None:
+def test_a_change_without_a_run_is_always_accepted() -> None:
     event = EngineChanged(seq=0, at=0, by="app", max_concurrent=1, draining=False)
     batch = decide(after(), Change((event,)))
     assert held(batch) == [True]
@@ -214,7 +214,7 @@ def test_a_run_that_is_there_is_written_under_the_statuses_that_it_may_have() ->
     assert unexpected.expected == frozenset({Status.QUEUED})
 
 
-def test_the_first_change_of_a_run_in_the_batch_says_what_is_expected_of_its_row() -> None:
+def test_the_first_change_of_a_run_in_the_batch_defines_the_expected_row() -> None:
     write = decide(after(creation()), start(), note()).to_commit().runs["a"]
     assert write.expected == allowed_from(Status.RUNNING)
     assert write.record.streaming
@@ -237,7 +237,7 @@ def test_what_has_ended_before_does_not_end_again() -> None:
     assert batch.to_commit().runs["a"].ended is None
 
 
-def test_memos_are_written_with_what_holds() -> None:
+def test_memos_of_accepted_changes_are_written() -> None:
     doomed = FilesDoomed("a")
     projection = after(creation())
     batch = decide(projection, note(expect=None, memos=(doomed,)), end())
@@ -252,7 +252,7 @@ def test_a_memo_about_no_run_is_written() -> None:
     assert batch.writes
 
 
-def test_a_batch_in_which_nothing_holds_writes_nothing() -> None:
+def test_a_batch_of_refused_changes_writes_nothing() -> None:
     assert not decide(after(), end()).writes
     event = HandleChanged(seq=0, at=0, by="app", handle="h", params=1)
     assert decide(after(), Change((event,))).writes
@@ -283,7 +283,7 @@ def test_the_latest_progress_is_an_event_like_any_other() -> None:
     assert write.record.progress == {"done": 1, "total": 2, "x": 3}
 
 
-def test_progress_is_taken_once_and_again_only_to_decide_the_batch_anew() -> None:
+def test_progress_is_taken_once_except_to_decide_the_batch_again() -> None:
     projection = after(creation(), start())
     said = report()
     decide(projection, said)

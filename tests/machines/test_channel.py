@@ -1,4 +1,4 @@
-"""Channels: what is sent arrives in order, a wait can be left, and news is never lost."""
+"""Channels: messages arrive in order, a wait can be cancelled, and no message or wake-up is lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 from greenroom.actors.channel import Channel, ChannelStatistics
 
 
-async def test_everything_that_waits_is_taken_at_once_in_the_order_of_sending():
+async def test_all_waiting_messages_are_taken_together_in_the_order_of_sending():
     channel = Channel()
     for number in range(3):
         channel.send_nowait(number)
@@ -18,7 +18,7 @@ async def test_everything_that_waits_is_taken_at_once_in_the_order_of_sending():
     assert channel.receive_all_nowait() == ()
 
 
-async def test_one_at_a_time_they_come_in_the_order_of_sending():
+async def test_receive_returns_one_message_at_a_time_in_the_order_of_sending():
     channel = Channel()
     channel.send_nowait("first")
     channel.send_nowait("second")
@@ -83,5 +83,5 @@ async def test_a_cancelled_receiver_takes_nothing(method, sent):
         await getattr(channel, method)()
     assert scope.cancelled_caught
     assert channel.statistics() == ChannelStatistics(current_buffer_used=sent, tasks_waiting_receive=0)
-    channel.send_nowait("later")  # nobody is woken who has left
+    channel.send_nowait("later")  # a cancelled receiver is not woken
     assert channel.statistics().current_buffer_used == sent + 1

@@ -1,4 +1,4 @@
-"""Which run a handle admits, and what each `on_conflict` leads to: rule by rule, without a scheduler."""
+"""Which run a handle admits, and the result of each `on_conflict`, without a scheduler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_second_run_is_refused_with_the_active_one() -> None:
     assert handles.admitted("alice") is first
 
 
-def test_other_handles_are_not_concerned() -> None:
+def test_other_handles_are_not_affected() -> None:
     handles = Handles()
     handles.decide(submission("alice"), "reject")
     assert handles.decide(submission("bob"), "reject") is ADMIT
@@ -58,14 +58,14 @@ def test_a_newer_replacement_supersedes_one_that_has_not_started() -> None:
     assert handles.decide(newer, "replace") == Wait((older.id, first.id))
 
 
-def test_what_is_being_cancelled_already_is_not_cancelled_again_by_a_replacement() -> None:
+def test_a_run_that_is_being_cancelled_is_not_cancelled_again_by_a_replacement() -> None:
     handles, first = Handles(), submission()
     handles.decide(first, "reject")
     handles.being_cancelled(first)
     assert handles.decide(submission(), "replace") == Wait(())
 
 
-def test_a_replacement_that_was_admitted_supersedes_nothing_any_more() -> None:
+def test_an_admitted_replacement_no_longer_supersedes_others() -> None:
     handles, first, second, third = Handles(), submission(), submission(), submission()
     handles.decide(first, "reject")
     handles.decide(second, "replace")
@@ -99,10 +99,10 @@ def test_another_submission_does_not_join(other) -> None:
     assert refused.about is first
 
 
-def test_nobody_joins_what_is_being_cancelled_and_the_next_run_can_be_joined_again() -> None:
+def test_a_run_that_is_being_cancelled_can_not_be_joined_and_the_next_one_can() -> None:
     handles, first, second = Handles(), submission(), submission()
     handles.decide(first, "reject")
-    handles.being_cancelled(second)  # it is not the admitted one
+    handles.being_cancelled(second)  # not the admitted run
     assert handles.decide(submission(), "join") == Join(first)
     handles.being_cancelled(first)
     assert isinstance(handles.decide(submission(), "join"), Refuse)
@@ -160,7 +160,7 @@ def test_a_draft_is_locked_while_its_handle_is_taken() -> None:
     assert handles.locked("alice") is None
 
 
-def test_a_handle_that_nobody_holds_but_somebody_waits_for_refuses_with_the_first_that_waits() -> None:
+def test_a_free_handle_with_waiting_runs_refuses_with_the_first_of_them() -> None:
     handles, first, second = Handles(), submission(), submission()
     handles.decide(first, "reject")
     handles.decide(second, "queue")
@@ -185,7 +185,7 @@ def test_a_free_handle_leaves_nothing_behind() -> None:
     assert not any(vars(handles).values())
 
 
-def test_each_handle_that_is_taken_or_waited_for_says_so() -> None:
+def test_each_handle_that_is_taken_or_has_waiting_runs_is_reported() -> None:
     handles, first, second = Handles(), submission("alice"), submission("alice")
     handles.decide(first, "reject")
     handles.decide(second, "queue")
@@ -201,7 +201,7 @@ def test_each_handle_that_is_taken_or_waited_for_says_so() -> None:
 # After a restart.
 
 
-def test_a_restart_restores_who_is_admitted_and_who_waits() -> None:
+def test_a_restart_restores_the_admitted_run_and_the_waiting_runs() -> None:
     handles, admitted = Handles(), submission(place=1)
     waiting = [submission(), submission()]
     assert handles.restore("alice", admitted, waiting, None) == []
@@ -210,7 +210,7 @@ def test_a_restart_restores_who_is_admitted_and_who_waits() -> None:
     assert handles.admit_next("alice") is waiting[0]
 
 
-def test_after_a_restart_what_a_replacement_still_has_to_cancel_is_cancelled() -> None:
+def test_after_a_restart_the_remaining_cancels_of_a_replacement_are_made() -> None:
     handles, admitted = Handles(), submission(place=1)
     older, newest = submission(front=True), submission(front=True)
     queued = submission()

@@ -1,4 +1,4 @@
-"""The journal's machine: what is written together, what is shown when, and what an outage leaves of it."""
+"""The journal's machine: batches, when changes become visible, and outages of the store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from greenroom.actors.journal.committer import (
     Written,
 )
 from greenroom.actors.journal.machine import JournalMachine
-from greenroom.actors.journal.messages import Answer, Look, Mention, NotRead, StoreIsDamaged, WatchEnd
+from greenroom.actors.journal.messages import Answer, Look, Mention, ReadFailed, StoreIsDamaged, WatchEnd
 from greenroom.actors.messages import Ended, Forget, NotStored, RunsEnded, StoreIsDown, Submission
 from greenroom.persistence.failures import StoreBroken, StoreDown
 from greenroom.protocol.errors import Conflict
@@ -39,7 +39,7 @@ SUPERVISOR_HEARS_OF_END = ("supervisor", "", StoreIsDown(False))
 
 
 class Desk:
-    """The machine, what it has told and shown, and a committer that does what the test says."""
+    """The machine, the messages and events that it has sent, and a committer that the test controls."""
 
     def __init__(self, *committed: Change) -> None:
         self.commits = 0
@@ -54,19 +54,19 @@ class Desk:
         self.shown.append(list(events))
 
     def turn(self, *messages: Any, now: float = 0.0) -> list[tuple[str, str, Any]]:
-        """A turn with these messages; returns what was told to others."""
+        """A turn with these messages; returns the messages to others."""
         for message in messages:
             self.machine.receive(message)
         self.machine.end_turn(now)
         return list(self.machine.effects.take())
 
     def job(self) -> Any:
-        """What the committer is to do; it is taken once."""
+        """Take the job for the committer."""
         job, self.machine.job = self.machine.job, None
         return job
 
     def written(self) -> list[str]:
-        """What the batch that is to be written says."""
+        """The texts of the batch to write."""
         job = self.job()
         assert isinstance(job, Write), job
         return [f"{event.run} {event.to}" for event in job.batch.events]
@@ -90,7 +90,7 @@ def made(run: str = "a", **fields: Any) -> Submission:
 
 
 def new(run: str = "a", **fields: Any) -> Change:
-    """A change that creates a run which somebody outside wants."""
+    """A change that creates a run for a caller outside the engine."""
     return creation(run, creates=True, submission=made(run, **fields), reply=Reply())
 
 
@@ -108,16 +108,16 @@ def test_at_first_there_is_nothing_to_do() -> None:
     assert (desk.job(), desk.turn(), desk.job()) == (None, [], None)
 
 
-def test_nothing_is_shown_before_it_is_written() -> None:
+def test_nothing_is_visible_before_it_is_written() -> None:
     desk = Desk()
-    tells = (("run", "a", "hello"),)
-    change = creation(tells=tells, tells_run=True, reply=Reply())
+    notify = (("run", "a", "hello"),)
+    change = creation(notify=notify, notify_run=True, reply=Reply())
     assert desk.turn(change) == []
     assert (desk.shown, change.reply.done, desk.machine.projection.seq) == ([], False, 10)
     assert desk.machine.writing == [change]
     assert desk.written() == ["a queued"]
     hello, committed = desk.turn(Written())
-    assert hello == tells[0]
+    assert hello == notify[0]
     assert committed[:2] == ("run", "a")
     assert isinstance(committed[2], Committed)
     assert committed[2].outcome.held
@@ -127,7 +127,7 @@ def test_nothing_is_shown_before_it_is_written() -> None:
     assert desk.machine.writing == []
 
 
-def test_what_comes_while_a_batch_is_written_is_the_next_one() -> None:
+def test_changes_that_arrive_while_a_batch_is_written_form_the_next_one() -> None:
     desk = Desk()
     desk.turn(creation("a"))
     assert desk.written() == ["a queued"]
@@ -140,11 +140,15 @@ def test_what_comes_while_a_batch_is_written_is_the_next_one() -> None:
     assert desk.job() is None
 
 
-def test_a_change_that_does_not_hold_tells_those_who_hear_of_that() -> None:
+def test_a_refused_change_sends_its_messages_for_that_case() -> None:
     desk = Desk(creation())
     watch: Reply[Any] = Reply()
     lost = start(
-        "gone", tells=(("run", "a", "held"),), else_tells=(("run", "a", "lost"),), watch=watch, reply=Reply()
+        "gone",
+        notify=(("run", "a", "held"),),
+        notify_on_refusal=(("run", "a", "lost"),),
+        watch=watch,
+        reply=Reply(),
     )
     assert desk.turn(lost) == [("run", "a", "lost")]
     assert desk.job() is None
@@ -152,20 +156,20 @@ def test_a_change_that_does_not_hold_tells_those_who_hear_of_that() -> None:
     assert (desk.shown, desk.machine.watchers) == ([], 0)
 
 
-def test_a_run_is_told_the_outcome_also_where_its_change_did_not_hold() -> None:
+def test_a_run_receives_the_outcome_of_a_refused_change_too() -> None:
     desk = Desk()
-    [(kind, name, message)] = desk.turn(start("a", tells_run=True))
+    [(kind, name, message)] = desk.turn(start("a", notify_run=True))
     assert (kind, name, message.outcome.held) == ("run", "a", False)
 
 
-def test_a_change_that_names_no_run_tells_none() -> None:
+def test_a_change_without_a_run_notifies_none() -> None:
     desk = Desk()
-    assert desk.turn(Change((), tells_run=True, watch=Reply())) == []
+    assert desk.turn(Change((), notify_run=True, watch=Reply())) == []
     assert desk.machine.watchers == 0
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_the_answer_of_a_change_is_given_where_it_holds(held: bool) -> None:
+def test_the_answer_of_a_change_is_used_if_it_is_accepted(held: bool) -> None:
     desk = Desk(creation())
     change = start("a" if held else "gone", answer="started", reply=Reply())
     if held:
@@ -202,20 +206,20 @@ def test_how_many_changes_are_gathered_counts_while_a_batch_can_begin() -> None:
     assert desk.machine.gathered == 2
     desk.turn()
     desk.turn(creation("c"))
-    assert desk.machine.gathered == 0  # it follows the batch that is being written
+    assert desk.machine.gathered == 0  # it follows the batch in flight
     desk.machine.receive(Written())
     assert desk.machine.gathered == 1
 
 
-def ending(run: str, *, tells: tuple[Any, ...] = ()) -> Change:
+def ending(run: str, *, notify: tuple[Any, ...] = ()) -> Change:
     change = end(run)
-    change.ended, change.tells, change.tells_run = Ended(run, False), tells, True
+    change.ended, change.notify, change.notify_run = Ended(run, False), notify, True
     return change
 
 
-def test_the_supervisor_hears_once_of_all_runs_that_a_commit_ends_and_before_anyone_can_act_upon_it() -> None:
+def test_the_supervisor_receives_all_ends_of_a_commit_in_one_message_before_anyone_else() -> None:
     desk = Desk(creation("a"), creation("b"), start("a"), start("b"))
-    started = start("c", tells=(("run", "c", "started"),))
+    started = start("c", notify=(("run", "c", "started"),))
     desk.turn(ending("a"), creation("c"), started, ending("b"))
     told = desk.turn(Written())
     assert told[:2] == [
@@ -228,16 +232,16 @@ def test_the_supervisor_hears_once_of_all_runs_that_a_commit_ends_and_before_any
     ]
 
 
-def test_of_an_end_that_does_not_hold_the_supervisor_hears_nothing() -> None:
+def test_a_refused_end_is_not_sent_to_the_supervisor() -> None:
     desk = Desk(creation("a"))
     [(kind, name, _)] = desk.turn(ending("a"))
     assert (kind, name) == ("run", "a")
 
 
-# Who waits for the end of a run.
+# Watchers of the end of a run.
 
 
-def test_who_watches_a_run_gets_its_record_when_it_has_ended() -> None:
+def test_a_watcher_of_a_run_gets_its_record_when_it_has_ended() -> None:
     desk = Desk()
     watch: Reply[Any] = Reply()
     desk.commit(creation(watch=watch))
@@ -255,7 +259,7 @@ def test_who_watches_a_run_gets_its_record_when_it_has_ended() -> None:
     assert desk.machine.watchers == 0
 
 
-def test_who_watches_no_more_is_left_out_as_others_come() -> None:
+def test_watchers_that_no_longer_wait_are_removed_when_others_are_added() -> None:
     desk = Desk()
     desk.commit(creation())
     most = 0
@@ -263,7 +267,7 @@ def test_who_watches_no_more_is_left_out_as_others_come() -> None:
         gone = WatchEnd("a", Reply())
         desk.turn(gone)
         most = max(most, desk.machine.watchers)
-        gone.reply.set(None)  # its time is over
+        gone.reply.set(None)  # its wait has timed out
     assert most == 1
     watching = [WatchEnd("a", Reply()) for _ in range(9)]
     desk.turn(*watching)
@@ -273,7 +277,7 @@ def test_who_watches_no_more_is_left_out_as_others_come() -> None:
     assert all(message.reply.done for message in watching)
 
 
-def test_who_still_watches_when_the_engine_stops_is_told() -> None:
+def test_watchers_get_an_error_when_the_engine_stops() -> None:
     desk = Desk()
     watch: Reply[Any] = Reply()
     desk.commit(creation(watch=watch))
@@ -285,7 +289,7 @@ def test_who_still_watches_when_the_engine_stops_is_told() -> None:
 # Answers and looks.
 
 
-def test_an_answer_waits_for_what_came_before_it() -> None:
+def test_an_answer_waits_for_earlier_changes() -> None:
     desk = Desk()
     value, error = Answer(Reply(), "yes"), Answer(Reply(), error=Conflict("no"))
     desk.turn(creation(), value, error)
@@ -298,7 +302,7 @@ def test_an_answer_waits_for_what_came_before_it() -> None:
     assert answer(at_once.reply) is None
 
 
-def test_a_look_sees_what_is_committed_when_its_turn_comes() -> None:
+def test_a_look_sees_the_state_after_earlier_changes() -> None:
     desk = Desk()
     looks = [Look(lambda seen: seen.seq, Reply()) for _ in range(3)]
     desk.turn(looks[0])
@@ -310,7 +314,7 @@ def test_a_look_sees_what_is_committed_when_its_turn_comes() -> None:
     assert [answer(look.reply) for look in looks[1:]] == [11, 11]
 
 
-def test_a_look_may_be_refused() -> None:
+def test_a_look_can_fail() -> None:
     def refuse(seen: Projection) -> None:
         raise Conflict("no")
 
@@ -322,7 +326,7 @@ def test_a_look_may_be_refused() -> None:
 # Times.
 
 
-def test_a_mention_is_committed_with_the_next_change_or_after_a_moment() -> None:
+def test_a_mention_is_committed_with_the_next_change_or_after_a_short_delay() -> None:
     desk = Desk(creation(), start())
     desk.turn(Mention(note()), now=1.0)
     assert (desk.job(), desk.machine.deadline) == (None, 1.05)
@@ -342,7 +346,7 @@ def test_a_mention_is_committed_with_the_next_change_or_after_a_moment() -> None
     assert (desk.job(), desk.machine.deadline) == (None, 63.0)
 
 
-def test_a_mention_that_comes_while_a_batch_is_written_waits_for_its_moment() -> None:
+def test_a_mention_that_arrives_while_a_batch_is_written_waits_for_its_delay() -> None:
     desk = Desk(creation(), start())
     desk.turn(creation("b"))
     desk.job()
@@ -353,7 +357,7 @@ def test_a_mention_that_comes_while_a_batch_is_written_waits_for_its_moment() ->
     assert (desk.job(), desk.machine.deadline) == (None, 1.05)
 
 
-def test_a_store_that_is_not_written_to_is_looked_after() -> None:
+def test_a_store_that_is_not_written_is_checked() -> None:
     desk = Desk(creation())
     desk.turn(now=0.0)
     assert desk.machine.deadline == 60.0
@@ -397,7 +401,7 @@ def test_an_outage_refuses_new_runs_and_keeps_the_rest() -> None:
     assert desk.written() == ["c queued", "a running"]
 
 
-def test_while_the_store_is_down_new_runs_are_refused_and_looks_answered_at_once() -> None:
+def test_while_the_store_is_down_new_runs_are_refused_and_looks_answered_immediately() -> None:
     desk = Desk(creation())
     desk.turn(creation("x"))
     desk.job()
@@ -436,11 +440,11 @@ def test_a_batch_that_was_not_written_is_decided_again_without_its_new_runs() ->
     assert [event.run for event in desk.shown[0]] == ["a"]
 
 
-def test_an_end_and_the_start_behind_it_stay_together_where_a_batch_was_not_written() -> None:
+def test_an_end_and_the_start_behind_it_stay_together_if_a_batch_was_not_written() -> None:
     desk = Desk(creation("a"), creation("b"), start("a"))
     wanted = new("c")
     lost = ("supervisor", "", "the slot of b is free")
-    desk.turn(ending("a"), wanted, start("b", else_tells=(lost,)))
+    desk.turn(ending("a"), wanted, start("b", notify_on_refusal=(lost,)))
     assert desk.written() == ["a succeeded", "c queued", "b running"]
     desk.goes_down()
     told = desk.turn(NotWritten())
@@ -464,7 +468,7 @@ def test_an_answer_that_waits_behind_a_batch_that_was_not_written_is_refused_wit
 
 
 @pytest.mark.parametrize("back", [StoreIsBack(), StoreIsGivenUp()])
-def test_nothing_left_to_write_waits_for_the_store_and_is_answered_then(back: Any) -> None:
+def test_answers_without_a_batch_wait_until_the_store_is_back(back: Any) -> None:
     desk = Desk(creation())
     wanted, other = new("b"), Answer(Reply(), "other")
     desk.turn(wanted, other)
@@ -485,9 +489,9 @@ def test_nothing_left_to_write_waits_for_the_store_and_is_answered_then(back: An
 # Reads of the store.
 
 
-def test_who_could_not_read_waits_until_the_store_is_back() -> None:
+def test_a_reader_waits_until_the_store_is_back() -> None:
     desk = Desk(creation())
-    first, second = NotRead(DOWN, desk.commits, Reply()), NotRead(DOWN, desk.commits, Reply())
+    first, second = ReadFailed(DOWN, desk.commits, Reply()), ReadFailed(DOWN, desk.commits, Reply())
     desk.turn(first)
     job = desk.job()
     assert isinstance(job, AwaitStore)
@@ -503,15 +507,15 @@ def test_who_could_not_read_waits_until_the_store_is_back() -> None:
     assert desk.job() is None
 
 
-def test_who_could_not_read_goes_on_at_once_if_something_was_committed_since() -> None:
+def test_a_reader_continues_immediately_if_the_store_was_written_since() -> None:
     desk = Desk(creation())
-    message = NotRead(DOWN, desk.commits - 1, Reply())
+    message = ReadFailed(DOWN, desk.commits - 1, Reply())
     desk.turn(message)
     assert message.reply.done
     assert desk.job() is None
 
 
 @pytest.mark.parametrize("message", [StoreIsDamaged(StoreBroken("damaged")), CommitFailed(OSError("no"))])
-def test_what_can_not_be_committed_stops_the_journal(message: Any) -> None:
+def test_an_error_of_the_committer_stops_the_journal(message: Any) -> None:
     with pytest.raises(type(message.error)):
         Desk().turn(message)

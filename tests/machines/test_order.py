@@ -1,4 +1,4 @@
-"""The order of starts: the machine against the formula, and each rule by itself."""
+"""The order of starts: the implementation against the formula, and each rule separately."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_slots_go_to_the_lowest_places_whatever_their_lanes() -> None:
     assert order.executing.keys() == {"a", "b", "c"}
 
 
-def test_a_run_that_its_lane_holds_up_holds_up_nobody_else() -> None:
+def test_a_run_that_its_lane_delays_does_not_delay_others() -> None:
     order = with_queue(3, ("a", "x", 1), ("b", "x", 2), ("c", "main", 3))
     assert granted(order) == ["a", "c"]
 
 
-def test_no_slot_is_given_beyond_the_global_limit() -> None:
+def test_no_slot_is_granted_beyond_the_global_limit() -> None:
     order = with_queue(1, ("a", "main", 1), ("b", "main", 2))
     assert granted(order) == ["a"]
     assert granted(order) == []
@@ -49,13 +49,13 @@ def test_no_slot_is_given_beyond_the_global_limit() -> None:
     assert granted(order) == ["b"]
 
 
-def test_a_lowered_limit_of_a_lane_takes_nothing_away_and_gives_nothing() -> None:
+def test_lowering_the_limit_of_a_lane_neither_revokes_nor_grants_slots() -> None:
     order = with_queue(9, ("a", "x", 1), ("b", "x", 2), ("c", "x", 3), limits={"x": 2})
     assert granted(order) == ["a", "b"]
     order.set_limit("x", 1)
-    order.give_back("a", "x", 0, 0.0, body_waits=False)
+    order.release("a", "x", 0, 0.0, body_waits=False)
     assert granted(order) == []
-    order.give_back("b", "x", 0, 0.0, body_waits=False)
+    order.release("b", "x", 0, 0.0, body_waits=False)
     assert granted(order) == ["c"]
 
 
@@ -66,15 +66,15 @@ def test_a_limit_of_0_pauses_a_lane() -> None:
     assert granted(order) == ["a"]
 
 
-def test_a_lane_without_a_limit_of_its_own_has_one_slot_and_main_has_all() -> None:
+def test_a_lane_without_a_limit_has_one_slot_and_main_has_all() -> None:
     order = with_queue(9, ("a", "x", 1), ("b", "x", 2), ("c", "main", 3), ("d", "main", 4))
     assert granted(order) == ["a", "c", "d"]
 
 
-def test_a_run_that_comes_back_with_its_old_place_goes_before_those_that_came_after_it() -> None:
+def test_a_run_that_returns_with_its_place_precedes_later_runs() -> None:
     order = with_queue(1, ("a", "main", 1), ("b", "main", 2))
     assert granted(order) == ["a"]
-    order.give_back("a", "main", 0, 0.0, body_waits=False)
+    order.release("a", "main", 0, 0.0, body_waits=False)
     order.enter("a", "main", 1, privileged=True)
     assert granted(order) == ["a"]
 
@@ -85,7 +85,7 @@ def test_a_run_that_leaves_the_queue_is_passed_over() -> None:
     assert granted(order) == ["b"]
 
 
-def test_leaving_a_queue_that_the_run_does_not_stand_in_changes_nothing() -> None:
+def test_leaving_a_queue_that_does_not_contain_the_run_changes_nothing() -> None:
     order = with_queue(1, ("a", "x", 1))
     order.leave("z", "x")
     order.leave("z", "nowhere")
@@ -99,19 +99,19 @@ def test_a_slot_of_an_older_generation_frees_nothing() -> None:
     assert granted(order) == ["a"]
     assert order.reset("x") == ["a"]
     assert list(order.grants(0.0, never)) == [Slot("b", 1)]
-    order.give_back("a", "x", 0, 0.0, body_waits=False)
+    order.release("a", "x", 0, 0.0, body_waits=False)
     assert granted(order) == []
-    order.give_back("b", "x", 1, 0.0, body_waits=False)
+    order.release("b", "x", 1, 0.0, body_waits=False)
     assert list(order.grants(0.0, never)) == [Slot("c", 1)]
 
 
-def test_a_run_that_has_a_slot_again_after_a_reset_keeps_it_when_its_old_one_comes_back() -> None:
+def test_a_run_that_has_a_slot_again_after_a_reset_keeps_it_when_its_old_slot_is_released() -> None:
     order = with_queue(1, ("a", "x", 1))
     assert granted(order) == ["a"]
     order.reset("x")
     order.enter("a", "x", 1, privileged=True)
     assert list(order.grants(0.0, never)) == [Slot("a", 1)]
-    order.give_back("a", "x", 0, 0.0, body_waits=False)
+    order.release("a", "x", 0, 0.0, body_waits=False)
     assert order.executing == {"a": 1}
 
 
@@ -133,18 +133,18 @@ def test_while_the_engine_drains_only_privileged_runs_start_in_order() -> None:
     assert granted(order) == ["a", "d"]
 
 
-def test_a_run_that_is_due_to_end_gets_no_slot_and_its_lane_goes_on() -> None:
+def test_a_run_that_is_due_to_end_gets_no_slot_and_its_lane_continues() -> None:
     order = with_queue(1, ("a", "x", 1), ("b", "x", 2))
     assert [slot.run for slot in order.grants(0.0, lambda run: run == "a")] == ["b"]
-    order.give_back("b", "x", 0, 0.0, body_waits=False)
+    order.release("b", "x", 0, 0.0, body_waits=False)
     assert granted(order) == []
 
 
-def test_runs_on_trial_execute_one_at_a_time_and_hold_up_nobody() -> None:
+def test_runs_on_trial_execute_one_at_a_time_and_delay_no_others() -> None:
     order = with_queue(9, ("a", "x", 1), ("b", "x", 2), ("c", "x", 3), limits={"x": None})
     order.trials.begin({"a": 1, "b": 1})
     assert granted(order) == ["a", "c"]
-    order.give_back("a", "x", 0, 1.0, body_waits=False)
+    order.release("a", "x", 0, 1.0, body_waits=False)
     assert order.trials.take_back() == ["b"]
     order.enter("b", "x", 2, privileged=True)
     assert granted(order, 1.0) == ["b"]
@@ -156,11 +156,11 @@ def test_the_trial_of_a_run_lasts_as_long_as_its_slot() -> None:
     assert granted(order) == ["a"]
     order.leave("a", "main")
     assert order.trials.take_back() == []
-    order.give_back("a", "main", 0, 1.0, body_waits=False)
+    order.release("a", "main", 0, 1.0, body_waits=False)
     assert order.trials.take_back() == ["b"]
 
 
-def test_a_wait_names_the_runs_of_a_full_lane_and_else_all_that_execute() -> None:
+def test_a_wait_names_the_executing_runs_of_a_full_lane_or_else_all() -> None:
     order = with_queue(2, ("a", "x", 1), ("b", "main", 2), ("c", "x", 3), ("d", "main", 4), ("e", "main", 5))
     assert granted(order) == ["a", "b"]
     assert order.wait_of("c", "x") == Wait(0, ["a"])
@@ -169,12 +169,12 @@ def test_a_wait_names_the_runs_of_a_full_lane_and_else_all_that_execute() -> Non
     assert order.wait_of("a", "nowhere") is None
 
 
-def test_a_lane_without_runs_is_forgotten_and_its_limit_and_generation_are_not() -> None:
+def test_a_lane_without_runs_keeps_only_its_limit_and_generation() -> None:
     order = with_queue(9, ("a", "x", 1), ("b", "x", 2), limits={"x": 2})
     order.reset("x")
     assert granted(order) == ["a", "b"]
-    order.give_back("a", "x", 1, 0.0, body_waits=False)
-    order.give_back("b", "x", 1, 0.0, body_waits=False)
+    order.release("a", "x", 1, 0.0, body_waits=False)
+    order.release("b", "x", 1, 0.0, body_waits=False)
     assert list(order.lanes) == []
     order.enter("c", "x", 3, privileged=False)
     (report,) = order.reports()
@@ -188,26 +188,26 @@ def test_a_lane_without_runs_is_forgotten_and_its_limit_and_generation_are_not()
     }
 
 
-def test_an_order_without_a_limit_gives_nothing() -> None:
+def test_an_order_with_a_limit_of_0_grants_nothing() -> None:
     order = Order()
     order.enter("a", "main", 1, privileged=False)
     assert granted(order) == []
 
 
-def test_a_lane_that_has_no_room_any_more_when_its_turn_comes_waits_for_it() -> None:
+def test_a_lane_that_no_longer_has_room_when_it_is_next_waits_for_it() -> None:
     order = with_queue(1, ("a", "x", 1), ("b", "x", 2), limits={"x": 2})
     assert granted(order) == ["a"]
     order.limit = 2
     order.set_limit("x", 1)
     assert granted(order) == []
-    order.give_back("a", "x", 0, 0.0, body_waits=False)
+    order.release("a", "x", 0, 0.0, body_waits=False)
     assert granted(order) == ["b"]
 
 
-def test_a_run_that_comes_back_with_its_old_place_to_a_lane_with_nobody_else_queued_gets_its_slot() -> None:
+def test_a_run_that_returns_with_its_place_to_an_empty_queue_gets_its_slot() -> None:
     order = with_queue(2, ("a", "main", 1), ("b", "main", 2))
     assert granted(order) == ["a", "b"]
-    order.give_back("b", "main", 0, 0.0, body_waits=False)
+    order.release("b", "main", 0, 0.0, body_waits=False)
     order.enter("b", "main", 2, privileged=True)
     assert granted(order) == ["b"]
 
@@ -227,14 +227,14 @@ def test_a_run_that_waits_for_its_trial_and_leaves_is_not_tried() -> None:
     order.trials.begin({"a": 1, "b": 1, "c": 1})
     assert granted(order) == ["a"]
     order.leave("b", "main")
-    order.give_back("a", "main", 0, 1.0, body_waits=False)
+    order.release("a", "main", 0, 1.0, body_waits=False)
     assert order.trials.take_back() == ["c"]
     order.enter("c", "main", 3, privileged=True)
     assert granted(order, 1.0) == ["c"]
 
 
 class Formula(RuleBasedStateMachine):
-    """Any sequence of changes: what gets slots is what the formula says, computed anew each time."""
+    """Any sequence of changes: the runs that get slots are those of the formula, computed from scratch."""
 
     @initialize(limit=st.integers(0, 4))
     def begin(self, limit: int) -> None:
@@ -244,7 +244,7 @@ class Formula(RuleBasedStateMachine):
         self.generations = dict.fromkeys(LANES, 0)
         self.queued: dict[str, tuple[int, str, bool]] = {}  # run: place, lane, privileged
         self.executing: dict[str, tuple[str, int]] = {}  # run: lane, generation
-        self.away: dict[str, tuple[int, str]] = {}  # runs that have given their slot back
+        self.away: dict[str, tuple[int, str]] = {}  # runs that have released their slot
         self.void: list[tuple[str, str, int]] = []  # slots of older generations
         self.holding = False
         self.places = 0
@@ -273,18 +273,18 @@ class Formula(RuleBasedStateMachine):
 
     @precondition(lambda self: self.executing)
     @rule(data=st.data(), comes_back=st.booleans())
-    def give_back(self, data: Any, comes_back: bool) -> None:
+    def release(self, data: Any, comes_back: bool) -> None:
         run = data.draw(st.sampled_from(sorted(self.executing)))
         lane, generation = self.executing.pop(run)
         if comes_back:
             self.away[run] = (int(run[1:]), lane)
-        self.order.give_back(run, lane, generation, 0.0, body_waits=False)
+        self.order.release(run, lane, generation, 0.0, body_waits=False)
 
     @precondition(lambda self: self.void)
     @rule(data=st.data())
     def give_back_what_is_void(self, data: Any) -> None:
         run, lane, generation = data.draw(st.sampled_from(self.void))
-        self.order.give_back(run, lane, generation, 0.0, body_waits=False)
+        self.order.release(run, lane, generation, 0.0, body_waits=False)
 
     @rule(lane=st.sampled_from(LANES), limit=st.none() | st.integers(0, 3))
     def set_limit(self, lane: str, limit: int | None) -> None:

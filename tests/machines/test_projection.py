@@ -1,4 +1,4 @@
-"""What each kind of event does to the projection: rule by rule, without an engine."""
+"""The effect of each kind of event on the projection, without an engine."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Story:
 # A run's record.
 
 
-def test_a_new_run_is_as_its_event_says() -> None:
+def test_a_new_run_has_the_fields_of_its_event() -> None:
     story = Story()
     story.create("a", 4, "x")
     assert story.run("a") == RunRecord(
@@ -146,7 +146,7 @@ def test_a_new_body_is_in_no_phase() -> None:
     assert (story.run("a").streaming, story.run("a").compacting) == (False, False)
 
 
-def test_an_end_brings_its_result_and_ends_all_phases() -> None:
+def test_an_end_sets_the_result_and_ends_all_phases() -> None:
     story = Story()
     story.create("a", 1)
     story.start("a")
@@ -157,7 +157,7 @@ def test_an_end_brings_its_result_and_ends_all_phases() -> None:
     assert (record.interactive, record.streaming, record.compacting) == (False, False, False)
 
 
-def test_what_is_no_end_brings_no_result() -> None:
+def test_a_transition_that_is_no_end_sets_no_result() -> None:
     story = Story()
     story.create("a", 1)
     story.start("a")
@@ -199,7 +199,7 @@ def test_a_flag_changes_and_the_others_stay(name) -> None:
     assert not getattr(story.run("a"), name)
 
 
-def test_a_suspended_run_that_gets_a_place_stands_in_its_lane() -> None:
+def test_a_suspended_run_that_gets_a_place_is_queued_in_its_lane() -> None:
     story = Story()
     story.create("a", 1)
     story.start("a")
@@ -217,7 +217,7 @@ def test_a_queued_run_that_gets_a_place_waits_for_nothing_else() -> None:
     assert (story.run("a").waiting_for, story.run("a").place) == (None, 5)
 
 
-def test_progress_replaces_what_was_said_before() -> None:
+def test_progress_replaces_earlier_progress() -> None:
     story = Story()
     story.create("a", 1)
     story.add(RunProgress, **story.about("a"), attempt=1, done=1, total=2, stats={"x": 3})
@@ -225,7 +225,7 @@ def test_progress_replaces_what_was_said_before() -> None:
     assert story.run("a").updated_at == 2.0
 
 
-def test_any_event_of_a_run_says_when_it_was_last_changed() -> None:
+def test_every_event_of_a_run_updates_the_time_of_its_last_change() -> None:
     story = Story()
     story.create("a", 1)
     story.add(RunLog, **story.about("a"), attempt=1, text="hello", level="info")
@@ -233,7 +233,7 @@ def test_any_event_of_a_run_says_when_it_was_last_changed() -> None:
     assert story.run("a").progress is None
 
 
-def test_an_event_of_a_run_that_was_never_created_is_a_mistake() -> None:
+def test_an_event_of_an_unknown_run_is_an_error() -> None:
     event = RunLog(seq=1, at=1, by="x", run="a", handle="h", lane="l", attempt=1, text="t", level="info")
     with pytest.raises(AssertionError, match="which no event has created"):
         next_record(None, event)
@@ -242,7 +242,7 @@ def test_an_event_of_a_run_that_was_never_created_is_a_mistake() -> None:
 # Lanes and slots.
 
 
-def test_a_queued_run_stands_in_its_lane_and_one_that_executes_holds_a_slot() -> None:
+def test_a_queued_run_is_in_its_lanes_queue_and_an_executing_one_holds_a_slot() -> None:
     story = Story()
     story.create("a", 1)
     story.create("b", 2)
@@ -273,7 +273,7 @@ def test_a_slot_is_kept_while_the_run_is_being_cancelled() -> None:
     assert (story.lane().executing, story.executing()) == ([], 0)
 
 
-def test_a_slot_is_given_back_once() -> None:
+def test_a_slot_is_released_once() -> None:
     story = Story()
     story.create("a", 1)
     story.create("b", 2)
@@ -293,7 +293,7 @@ def test_a_run_of_which_something_else_changes_keeps_its_slot() -> None:
     assert story.executing() == 1
 
 
-def test_lanes_list_their_runs_by_place_however_they_came() -> None:
+def test_lanes_list_their_runs_by_place_in_any_order_of_arrival() -> None:
     story = Story()
     for run, place in (("c", 3), ("a", 1), ("d", 4), ("b", 2)):
         story.create(run, place)
@@ -307,7 +307,7 @@ def test_lanes_list_their_runs_by_place_however_they_came() -> None:
     assert story.lane().executing == ["b", "c", "d"]
 
 
-def test_a_place_below_the_highest_is_sorted_even_behind_one_that_came_in_order() -> None:
+def test_a_place_below_the_highest_is_sorted_even_after_one_that_arrived_in_order() -> None:
     story = Story()
     for run, place in (("a", 1), ("c", 3), ("b", 2)):
         story.create(run, place)
@@ -323,7 +323,7 @@ def test_a_limit_and_a_generation_are_shown() -> None:
     assert story.projection.generation("nowhere") == 0
 
 
-def test_a_lane_of_which_nothing_is_left_is_forgotten() -> None:
+def test_an_empty_lane_with_the_default_limit_is_removed() -> None:
     story = Story()
     story.add(LaneChanged, lane="x", limit=4, generation=0)
     assert story.lanes() == ["main", "x"]
@@ -428,7 +428,7 @@ def test_the_engines_limit_and_its_drain_are_shown() -> None:
     assert (engine.max_concurrent, engine.draining) == (7, True)
 
 
-def test_runs_are_counted_without_looking_at_any() -> None:
+def test_runs_are_counted_without_iteration() -> None:
     story = Story()
     for number, run in enumerate("abcd"):
         story.create(run, number, "x")
@@ -448,7 +448,7 @@ def test_runs_are_counted_without_looking_at_any() -> None:
     assert (counts.seq, counts.engine.queued, counts.engine.executing) == (8, 1, 1)
 
 
-# Order, and what is let go.
+# Order, and removal of ended runs.
 
 
 def test_an_event_out_of_order_is_refused() -> None:
@@ -459,7 +459,7 @@ def test_an_event_out_of_order_is_refused() -> None:
             story.projection.apply(event)
 
 
-def test_a_record_that_the_caller_has_is_taken_as_it_is() -> None:
+def test_a_record_that_the_caller_passes_is_used_unchanged() -> None:
     story = Story()
     story.create("a", 1)
     record = story.run("a")
@@ -478,7 +478,7 @@ def test_ended_runs_follow_the_pending_ones_in_the_order_of_their_ends() -> None
     assert list(story.projection.snapshot().runs) == ["c", "b", "a"]
 
 
-def test_of_the_ended_runs_only_the_last_stay_and_their_lanes_and_handles(monkeypatch) -> None:
+def test_only_the_last_ended_runs_stay_with_their_lanes_and_handles(monkeypatch) -> None:
     monkeypatch.setattr("greenroom.protocol.fold.KEPT_ENDED_RUNS", 2)
     story = Story()
     for number, run in enumerate("abc"):
@@ -491,7 +491,7 @@ def test_of_the_ended_runs_only_the_last_stay_and_their_lanes_and_handles(monkey
     assert list(snapshot.handles) == ["of-b", "of-c"]
 
 
-def test_what_a_snapshot_holds_is_let_go_of_later(monkeypatch) -> None:
+def test_a_snapshot_is_released_later(monkeypatch) -> None:
     monkeypatch.setattr("greenroom.protocol.fold.KEPT_ENDED_RUNS", 1)
     story = Story()
     story.create("a", 1, "lane-a")
@@ -504,7 +504,7 @@ def test_what_a_snapshot_holds_is_let_go_of_later(monkeypatch) -> None:
     assert (list(folded.lanes), list(folded.handles)) == (["main"], ["of-b"])
 
 
-def test_the_events_after_a_snapshot_lead_to_the_next_from_wherever_one_begins(monkeypatch) -> None:
+def test_a_snapshot_and_its_later_events_lead_to_the_next_snapshot(monkeypatch) -> None:
     monkeypatch.setattr("greenroom.protocol.fold.KEPT_ENDED_RUNS", 1)
     story = Story(max_concurrent=5)
     snapshots = [story.first]

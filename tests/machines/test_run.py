@@ -1,4 +1,4 @@
-"""How a run starts, waits, goes on and is tried again: its machine, without a scheduler."""
+"""How a run starts, waits, resumes and is retried: its machine, without a scheduler."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from greenroom.actors.messages import (
     Left,
     Stop,
 )
+from greenroom.actors.run.background import BackgroundDone
 from greenroom.actors.run.body_messages import Flag, Resume, Suspend
-from greenroom.actors.run.errands import ErrandDone
 from greenroom.actors.run.execution import BodyEnded, Returned
 from greenroom.actors.run.pause import AwaitedInterrupt, Pause
 from greenroom.persistence.store import Checkpoint, WakesAt
@@ -35,7 +35,7 @@ from .making import submission
 # Starts.
 
 
-def test_a_run_that_gets_a_slot_starts_its_body_at_once() -> None:
+def test_a_run_that_gets_a_slot_starts_its_body_immediately() -> None:
     run = queued(params={"a": 1})
     run.hold(run.decide_start())
     assert not run.helpers
@@ -44,7 +44,7 @@ def test_a_run_that_gets_a_slot_starts_its_body_at_once() -> None:
     assert (run.status, run.record.interactive) == (Status.RUNNING, True)
 
 
-def test_a_run_of_kind_continue_goes_on_from_what_another_run_saved() -> None:
+def test_a_run_of_kind_continue_resumes_from_what_another_run_saved() -> None:
     run = queued(kind="continue")
     run.saved = Checkpoint("alice", "walk", "another", {"page": 3})
     run.hold(run.decide_start())
@@ -53,14 +53,14 @@ def test_a_run_of_kind_continue_goes_on_from_what_another_run_saved() -> None:
     assert run.body.checkpoint == {"page": 3}
 
 
-def test_a_run_of_kind_continue_begins_afresh_where_nothing_was_saved() -> None:
+def test_a_run_of_kind_continue_starts_without_a_checkpoint_if_none_was_saved() -> None:
     run = queued(kind="continue")
     run.start()
     assert run.body.checkpoint is None
 
 
 @pytest.mark.parametrize(("saver", "checkpoint"), [("another", None), ("own", {"page": 3})])
-def test_a_second_attempt_goes_on_only_from_what_its_own_run_saved(saver, checkpoint) -> None:
+def test_a_second_attempt_resumes_only_from_a_checkpoint_of_its_own_run(saver, checkpoint) -> None:
     run = executing("retry")
     run.saved = Checkpoint("alice", "retry", run.id if saver == "own" else saver, {"page": 3})
     run.raises()
@@ -70,7 +70,7 @@ def test_a_second_attempt_goes_on_only_from_what_its_own_run_saved(saver, checkp
     assert run.body.checkpoint == checkpoint
 
 
-def test_what_comes_while_the_checkpoint_is_read_is_handled_when_the_body_has_begun() -> None:
+def test_messages_that_arrive_while_the_checkpoint_is_read_are_handled_when_the_body_has_begun() -> None:
     run = queued(kind="continue", run_timeout=10.0)
     run.hold(run.decide_start())
     reply: Reply[str] = Reply()
@@ -85,7 +85,7 @@ def test_what_comes_while_the_checkpoint_is_read_is_handled_when_the_body_has_be
     assert run.status is Status.CANCELLING
 
 
-def test_a_run_whose_time_is_over_when_its_checkpoint_is_there_gets_no_body() -> None:
+def test_a_run_whose_deadline_passes_while_its_checkpoint_is_read_gets_no_body() -> None:
     run = queued(kind="continue", deadline=7.0)
     run.hold(run.decide_start())
     run.now = 8.0
@@ -116,13 +116,13 @@ def test_the_error_of_a_helper_is_raised_in_the_runs_turn() -> None:
     run = queued(kind="continue")
     run.hold(run.decide_start())
     with pytest.raises(ZeroDivisionError):
-        run.hold(ErrandDone(error=ZeroDivisionError()))
+        run.hold(BackgroundDone(error=ZeroDivisionError()))
 
 
 # How a body ends by itself.
 
 
-def test_the_slot_is_given_back_as_the_end_is_sent_and_not_before_the_body_has_ended() -> None:
+def test_the_slot_is_released_when_the_end_is_sent_and_not_before_the_body_has_ended() -> None:
     run = executing()
     run.hold(BodyEnded(Returned(None)))
     assert run.supervisor() == [Left(run.id, 0)]
@@ -143,16 +143,16 @@ def test_a_body_that_returns_ends_its_run() -> None:
     assert run.machine.state.ended
 
 
-def test_a_body_that_raises_and_has_no_attempt_left_fails_its_run(caplog) -> None:
+def test_a_body_that_raises_in_its_last_attempt_fails_its_run(caplog) -> None:
     run = executing()
     run.raises(ValueError("no"))
     record = run.record
     assert (record.status, record.error, record.reason) == (Status.FAILED, "ValueError: no", "error")
     assert run.changed()[-1].by == "body"
-    assert "has no attempt left" in caplog.text
+    assert "has no attempts left" in caplog.text
 
 
-def test_a_body_that_raises_is_tried_again_after_its_backoff(caplog) -> None:
+def test_a_body_that_raises_is_retried_after_its_backoff(caplog) -> None:
     run = executing("retry")
     run.raises(ValueError("no"))
     record = run.record
@@ -164,7 +164,7 @@ def test_a_body_that_raises_is_tried_again_after_its_backoff(caplog) -> None:
     assert memo == WakesAt(run.id, WALL + 5, run.submission.terms)
     assert run.submission.terms.waits == 5
     assert run.supervisor() == [Left(run.id, 0)]
-    assert "is tried again" in caplog.text
+    assert "will be retried" in caplog.text
     assert run.machine.has_work()
     run.at(4.9)
     assert run.supervisor() == []
@@ -176,7 +176,7 @@ def test_a_body_that_raises_is_tried_again_after_its_backoff(caplog) -> None:
     assert run.status is Status.FAILED
 
 
-def test_what_is_no_exception_of_the_jobs_is_not_tried_again() -> None:
+def test_an_error_that_is_no_exception_of_the_job_is_not_retried() -> None:
     run = executing("retry")
     run.raises(KeyboardInterrupt())
     assert run.status is Status.FAILED
@@ -186,14 +186,14 @@ def test_a_backoff_that_fails_is_replaced_by_the_default(caplog) -> None:
     run = executing("broken")
     run.raises()
     assert run.machine.deadline() == 1.0
-    assert "backoff of job 'broken' failed for attempt 1" in caplog.text
+    assert "backoff function of job 'broken' failed for attempt 1" in caplog.text
     run.at(1)
     run.start()
     run.raises()
     assert run.machine.deadline() == 3.0
 
 
-def test_an_attempt_has_its_run_timeout_for_itself() -> None:
+def test_each_attempt_has_its_own_run_timeout() -> None:
     run = executing("retry", run_timeout=10.0)
     run.at(4)
     run.raises()
@@ -202,7 +202,7 @@ def test_an_attempt_has_its_run_timeout_for_itself() -> None:
     assert run.machine.deadline() == 19.0
 
 
-def test_what_an_attempt_executed_does_not_count_for_the_next_one() -> None:
+def test_executing_time_of_an_attempt_does_not_count_for_the_next() -> None:
     run = executing("retry", run_timeout=10.0)
     run.at(4)
     run.give(Suspend("time", None, None, Reply()))
@@ -210,7 +210,7 @@ def test_what_an_attempt_executed_does_not_count_for_the_next_one() -> None:
     run.start(resumes=True)
     run.raises()
     run.at(9)
-    assert run.machine.deadline() == math.inf  # it waits for its slot, and has time for that
+    assert run.machine.deadline() == math.inf  # the wait for its slot is not limited
     run.start()
     assert run.machine.deadline() == 19.0
 
@@ -237,7 +237,7 @@ def test_messages_that_a_body_has_not_taken_are_for_the_next_one() -> None:
     assert run.machine.state.inbox == ()
 
 
-def test_a_body_that_has_ended_takes_nothing_any_more() -> None:
+def test_calls_of_a_body_that_has_ended_are_refused() -> None:
     run = executing("retry")
     run.raises()
     assert run.body.closed == "its body has ended"
@@ -246,7 +246,7 @@ def test_a_body_that_has_ended_takes_nothing_any_more() -> None:
 # Waits without a slot.
 
 
-def test_a_body_that_waits_gives_its_slot_back_and_goes_on_with_another() -> None:
+def test_a_body_that_waits_releases_its_slot_and_continues_with_another() -> None:
     run = executing()
     assert run.give(Suspend("time", WALL + 60, 60.0, Reply())) is None
     assert (run.status, run.record.reason, run.record.waiting_for) == (Status.SUSPENDED, "time", "time")
@@ -266,13 +266,13 @@ def test_a_body_that_waits_gives_its_slot_back_and_goes_on_with_another() -> Non
     assert run.machine.state.waiting_for is None
 
 
-def test_a_wait_for_no_time_is_not_remembered() -> None:
+def test_a_wait_without_an_end_stores_no_wake_time() -> None:
     run = executing()
     run.give(Suspend("child", None, None, Reply()))
     assert run.remembered() == []
 
 
-def test_a_body_waits_without_its_slot_only_once_at_a_time() -> None:
+def test_a_body_has_at_most_one_wait_without_its_slot_at_a_time() -> None:
     run = executing()
     run.give(Suspend("time", None, None, Reply()))
     refused = run.give(Suspend("time", None, None, Reply()))
@@ -280,7 +280,7 @@ def test_a_body_waits_without_its_slot_only_once_at_a_time() -> None:
     assert "one such wait at a time" in str(refused)
 
 
-def test_a_body_that_is_told_to_end_neither_waits_nor_asks_for_a_slot() -> None:
+def test_a_body_that_must_end_neither_waits_nor_requests_a_slot() -> None:
     run = executing()
     run.cancel()
     run.supervisor()
@@ -290,7 +290,7 @@ def test_a_body_that_is_told_to_end_neither_waits_nor_asks_for_a_slot() -> None:
     assert run.supervisor() == []
 
 
-def test_a_body_that_has_its_slot_need_not_ask_for_it() -> None:
+def test_a_body_that_has_its_slot_requests_none() -> None:
     run = executing()
     assert run.give(Resume(Reply())) is None
     assert run.supervisor() == []
@@ -313,7 +313,7 @@ def test_waits_without_a_slot_do_not_count_as_executing() -> None:
     assert run.machine.deadline() == 204.0
 
 
-def test_a_body_that_raises_while_another_task_of_it_waits_is_tried_again() -> None:
+def test_a_body_that_raises_while_another_task_of_it_waits_is_retried() -> None:
     run = executing("retry")
     run.give(Suspend("time", None, None, Reply()))
     run.changed()
@@ -323,7 +323,7 @@ def test_a_body_that_raises_while_another_task_of_it_waits_is_tried_again() -> N
     assert run.machine.deadline() == 5.0
 
 
-def test_a_body_that_ends_while_it_stands_in_its_lane_leaves_it() -> None:
+def test_a_body_that_ends_while_it_is_queued_leaves_the_queue() -> None:
     run = executing()
     run.give(Suspend("time", None, None, Reply()))
     run.give(Resume(Reply()))
@@ -332,12 +332,12 @@ def test_a_body_that_ends_while_it_stands_in_its_lane_leaves_it() -> None:
     assert run.supervisor() == [Leave(run.id), Ended(run.id, False)]
 
 
-def test_a_slot_for_a_body_that_has_ended_meanwhile_is_given_back_until_the_retry() -> None:
+def test_a_slot_for_a_body_that_has_ended_meanwhile_is_released_until_the_retry() -> None:
     run = executing("retry", run_timeout=3.0)
     run.give(Suspend("time", None, None, Reply()))
     run.give(Resume(Reply()))
     started = run.decide_start(resumes=True)
-    run.raises()  # the run had not heard of its start
+    run.raises()  # the run had not received its start
     run.changed()
     run.supervisor()
     run.give(started)
@@ -353,7 +353,7 @@ def test_a_slot_for_a_body_that_has_ended_meanwhile_is_given_back_until_the_retr
 # Waits without a body.
 
 
-def test_a_body_can_go_away_for_some_time_and_the_next_one_is_the_same_attempt() -> None:
+def test_a_run_can_wait_without_a_body_and_its_next_body_is_the_same_attempt() -> None:
     run = executing("swim", run_timeout=10.0)
     run.at(2)
     run.pauses(Pause("time", WALL + 62, within=60))
@@ -375,13 +375,13 @@ def test_a_body_can_go_away_for_some_time_and_the_next_one_is_the_same_attempt()
     assert run.machine.state.waits_for is None or run.status is Status.SUSPENDED
 
 
-def test_a_wait_without_a_body_is_no_longer_than_it_was_meant_to_be() -> None:
+def test_a_wait_without_a_body_is_not_longer_than_requested() -> None:
     run = executing("swim")
     run.pauses(Pause("time", WALL + 9999, within=60))
     assert run.machine.deadline() == 60.0
 
 
-def test_what_a_pause_remembers_is_committed_with_it() -> None:
+def test_the_memos_of_a_pause_are_committed_with_it() -> None:
     run = executing("swim")
     memo = Checkpoint("alice", "swim", run.id, 1)
     run.pauses(Pause("time", WALL + 1, memos=(memo,)))
@@ -398,7 +398,7 @@ def test_an_interrupt_can_be_open_while_there_is_no_body() -> None:
     assert run.supervisor() == [Left(run.id, 0)]
 
 
-def test_a_run_without_a_body_can_not_be_talked_to_unless_it_waits_for_a_message() -> None:
+def test_a_run_without_a_body_accepts_messages_only_if_it_waits_for_one() -> None:
     run = executing("swim")
     run.pauses(Pause("time", WALL + 60))
     assert isinstance(run.give(Inject(run.id, "hello", "ann", Reply())), Exception)
@@ -412,7 +412,7 @@ def test_a_deadline_is_counted_from_the_submission() -> None:
     assert run.machine.deadline() == 109.0
 
 
-def test_a_machine_that_was_suspended_brings_what_waits_for_a_time_of_day_nearer() -> None:
+def test_a_suspend_of_the_computer_advances_waits_for_wall_time() -> None:
     run = executing("swim", deadline=100.0, run_timeout=50.0)
     run.give(Suspended(30.0))
     assert run.machine.deadline() == 50.0  # executing time isn't lost
@@ -435,7 +435,7 @@ def queued_after_suspend(seconds: float) -> float:
     return run.machine.deadline()
 
 
-def test_a_body_that_sleeps_hears_of_the_suspend_of_the_machine(monkeypatch) -> None:
+def test_a_suspend_of_the_computer_advances_the_sleep_of_a_body(monkeypatch) -> None:
     run = executing()
     heard: list[float] = []
     monkeypatch.setattr(type(run.body), "advance", lambda self, seconds: heard.append(seconds))
@@ -455,7 +455,7 @@ def test_a_queued_run_needs_its_actor_only_for_its_time_and_its_messages() -> No
     assert waiting.machine.has_work()
 
 
-def test_a_run_that_waits_needs_its_actor_until_the_engine_ends() -> None:
+def test_a_run_that_waits_needs_its_actor_until_the_engine_stops() -> None:
     run = executing("swim")
     run.pauses(Pause("time", WALL + 60))
     assert run.machine.has_work()
@@ -497,7 +497,7 @@ def test_a_run_with_an_abandoned_body_needs_its_actor_until_the_engine_ends() ->
     assert not run.machine.has_work()
 
 
-# The engine's end.
+# Shutdown.
 
 
 def test_a_body_that_executes_has_some_time_to_finish() -> None:
@@ -507,7 +507,7 @@ def test_a_body_that_executes_has_some_time_to_finish() -> None:
     assert run.status is Status.RUNNING
     run.stop(now=True)
     assert run.body.cancel_requested
-    assert run.body.goes_on_later
+    assert run.body.resumes_later
     assert run.scope_is_cancelled()
     run.stopped()
     record = run.record
@@ -526,7 +526,7 @@ def test_a_body_that_has_ended_when_it_was_stopped_is_not_waited_for(name) -> No
     assert run.machine.deadline() == math.inf
 
 
-def test_a_resumable_body_that_waits_is_stopped_at_once() -> None:
+def test_a_resumable_body_that_waits_is_stopped_immediately() -> None:
     run = executing("swim")
     run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.stop(now=False)
@@ -538,18 +538,18 @@ def test_a_resumable_body_that_waits_is_stopped_at_once() -> None:
     assert (event.type, event.interactive, event.by) == ("run_changed", False, "body")
 
 
-def test_what_can_not_be_resumed_is_cancelled_when_the_engine_ends() -> None:
+def test_a_run_that_is_not_resumable_is_cancelled_at_shutdown() -> None:
     run = executing()
     run.stop(now=False)
     assert run.status is Status.RUNNING
     run.stop(now=True)
     assert run.status is Status.CANCELLING
-    assert not run.body.goes_on_later
+    assert not run.body.resumes_later
     run.stopped()
     assert (run.status, run.record.reason) == (Status.CANCELLED, "shutdown")
 
 
-def test_a_body_that_finishes_although_it_was_stopped_has_finished() -> None:
+def test_a_stopped_body_that_returns_has_succeeded() -> None:
     run = executing("swim")
     run.stop(now=True)
     run.returns(1)
@@ -563,26 +563,26 @@ def test_a_body_that_pauses_although_it_was_stopped_is_paused() -> None:
     assert (run.status, run.record.waiting_for) == (Status.SUSPENDED, "time")
 
 
-def test_a_body_that_fails_when_it_is_stopped_is_not_tried_again() -> None:
+def test_a_stopped_body_that_raises_is_not_retried() -> None:
     run = executing("retry")
     run.stop(now=True)
     run.raises()
     assert run.status is Status.FAILED
 
 
-def test_the_engines_end_is_nothing_to_a_body_that_ends_already_or_to_a_run_without_one() -> None:
+def test_a_shutdown_ignores_bodies_that_are_ending_and_runs_without_one() -> None:
     run = executing("swim")
     run.cancel()
     run.changed()
     run.stop(now=True)
-    assert not run.body.goes_on_later
+    assert not run.body.resumes_later
     assert run.changed() == []
     waiting = queued()
     waiting.stop(now=True)
     assert waiting.status is Status.QUEUED
 
 
-def test_a_slot_that_comes_after_the_engine_has_stopped_the_body_is_given_back() -> None:
+def test_a_slot_that_arrives_after_the_body_was_stopped_is_released() -> None:
     run = executing("swim", run_timeout=3.0)
     run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     resumed: Reply[None] = Reply()
@@ -593,13 +593,13 @@ def test_a_slot_that_comes_after_the_engine_has_stopped_the_body_is_given_back()
     run.supervisor()
     run.give(started)
     assert len(run.bodies) == 1
-    assert run.machine.deadline() == 10.0  # only its grace is looked at
+    assert run.machine.deadline() == 10.0  # only its grace counts
     run.stopped()
     assert (run.status, run.record.reason, run.record.waiting_for) == (Status.SUSPENDED, "shutdown", "slot")
     assert run.supervisor() == [Left(run.id, 0)]
 
 
-def test_a_slot_that_comes_when_the_stopped_body_has_ended_is_given_back_until_the_next_start() -> None:
+def test_a_slot_that_arrives_after_the_stopped_body_has_ended_is_released_until_the_next_start() -> None:
     run = executing("swim")
     run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.give(Resume(Reply()))
@@ -613,7 +613,7 @@ def test_a_slot_that_comes_when_the_stopped_body_has_ended_is_given_back_until_t
     assert run.supervisor() == [Left(run.id, 0)]
 
 
-def test_stopping_is_told_even_between_two_commits() -> None:
+def test_a_stop_takes_effect_even_between_two_commits() -> None:
     run = executing("swim")
     run.hold(Suspend("time", None, None, Reply()))
     run.hold(Stop(False))

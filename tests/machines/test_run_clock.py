@@ -5,7 +5,7 @@ from __future__ import annotations
 from greenroom.actors.run.timers import RunClock, Timers
 
 
-def test_the_clock_counts_only_while_it_goes() -> None:
+def test_the_clock_counts_only_between_start_and_stop() -> None:
     clock = RunClock()
     clock.stop(3.0)
     assert clock.start(5.0) == 0.0
@@ -16,7 +16,7 @@ def test_the_clock_counts_only_while_it_goes() -> None:
     assert clock.start(40.0) == 4.0
 
 
-def test_a_clock_begins_anew_for_another_attempt() -> None:
+def test_the_clock_is_reset_for_another_attempt() -> None:
     clock = RunClock()
     clock.start(5.0)
     clock.stop(8.0)
@@ -26,7 +26,7 @@ def test_a_clock_begins_anew_for_another_attempt() -> None:
     assert clock.start(30.0) == 0.0
 
 
-def test_what_is_due_comes_in_the_order_of_its_times_and_once() -> None:
+def test_due_timers_are_yielded_once_in_order_of_time() -> None:
     timers = Timers()
     timers.set("deadline", 3.0)
     timers.set("retry", 2.0)
@@ -36,7 +36,7 @@ def test_what_is_due_comes_in_the_order_of_its_times_and_once() -> None:
     assert timers.next() == 4.0
 
 
-def test_what_is_dropped_while_another_is_handled_does_not_come() -> None:
+def test_a_timer_that_is_dropped_while_another_is_handled_is_not_yielded() -> None:
     timers = Timers()
     timers.set("deadline", 3.0)
     timers.set("retry", 2.0)

@@ -1,4 +1,4 @@
-"""How a run is ended from outside: cancels, deadlines, abandoned bodies, and what crosses a start."""
+"""How a run is ended from outside: cancels, deadlines, abandoned bodies, and races with a start."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from greenroom.actors.messages import (
     Reject,
     SendSignal,
 )
-from greenroom.actors.run.body_messages import Ask, Flag, Resume, Suspend
+from greenroom.actors.run.body_messages import Flag, OpenInterrupt, Resume, Suspend
 from greenroom.actors.run.execution import BodyEnded, Returned, Stopped
-from greenroom.actors.run.machine import TimeHasCome
+from greenroom.actors.run.machine import DeadlineReached
 from greenroom.actors.run.pause import Pause
 from greenroom.persistence.store import FilesDoomed
 from greenroom.protocol.errors import Conflict, NotInteractive, RunAbandoned, RunCancelled
@@ -39,7 +39,7 @@ def cancelling(run: Driver, reason: str = "user", files: Any = "keep") -> Cancel
 # Cancels.
 
 
-def test_a_queued_run_is_cancelled_at_once() -> None:
+def test_a_queued_run_is_cancelled_immediately() -> None:
     run = queued()
     cancelled = run.cancel()
     assert cancelled == run.record
@@ -74,7 +74,7 @@ def test_a_run_that_waits_with_its_body_is_cancelling_and_stays_without_a_slot()
     assert run.supervisor() == [Ended(run.id, False)]
 
 
-def test_a_run_that_waits_without_a_body_is_cancelled_at_once() -> None:
+def test_a_run_that_waits_without_a_body_is_cancelled_immediately() -> None:
     run = executing("retry")
     run.raises()
     run.supervisor()
@@ -84,7 +84,7 @@ def test_a_run_that_waits_without_a_body_is_cancelled_at_once() -> None:
     assert run.machine.deadline() == math.inf
 
 
-def test_a_body_that_stands_in_its_lane_leaves_it_when_it_is_cancelled() -> None:
+def test_a_body_that_is_queued_for_a_slot_leaves_the_queue_when_it_is_cancelled() -> None:
     run = executing()
     run.give(Suspend("time", None, None, Reply()))
     resumed: Reply[None] = Reply()
@@ -133,7 +133,7 @@ def test_a_body_in_post_processing_is_not_cancelled() -> None:
     ("reason", "then"),
     [("user", Status.SUSPENDED), ("replaced", Status.FAILED), ("parent_cancelled", Status.FAILED)],
 )
-def test_a_run_that_was_to_make_way_in_post_processing_is_not_tried_again(reason, then) -> None:
+def test_a_run_that_was_to_be_replaced_in_post_processing_is_not_retried(reason, then) -> None:
     run = executing("retry")
     run.give(Flag("interactive", False, Reply()))
     run.cancel(reason)
@@ -167,14 +167,14 @@ def test_a_cooperative_body_that_obeys_and_returns_is_cancelled() -> None:
     assert run.machine.deadline() == math.inf
 
 
-def test_a_body_that_finishes_before_it_sees_its_cancel_has_finished() -> None:
+def test_a_body_that_returns_before_it_sees_its_cancel_has_succeeded() -> None:
     run = executing("polite")
     run.cancel()
     run.returns(1)
     assert (run.status, run.record.result) == (Status.SUCCEEDED, 1)
 
 
-def test_a_body_that_obeys_the_engines_end_and_returns_has_finished() -> None:
+def test_a_body_that_returns_at_shutdown_has_succeeded() -> None:
     run = executing("swim")
     run.stop(now=True)
     run.body.saw_cancel_request = True
@@ -230,14 +230,14 @@ def test_the_children_of_a_cancelled_body_are_cancelled() -> None:
     )
 
 
-def test_the_children_of_a_body_that_goes_on_later_are_not_cancelled() -> None:
+def test_the_children_of_a_body_that_resumes_later_are_not_cancelled() -> None:
     run = executing("swim")
     run.body.children["child"] = None
     run.stop(now=True)
     assert run.supervisor() == []
 
 
-def test_a_cancel_while_the_engine_ends_makes_the_stopped_body_end_for_good() -> None:
+def test_a_cancel_during_shutdown_cancels_a_stopped_run() -> None:
     run = executing("swim")
     run.stop(now=True)
     run.cancel()
@@ -245,7 +245,7 @@ def test_a_cancel_while_the_engine_ends_makes_the_stopped_body_end_for_good() ->
     assert (run.status, run.record.reason) == (Status.CANCELLED, "user")
 
 
-def test_a_cancel_does_not_hide_that_the_time_was_over() -> None:
+def test_a_cancel_after_a_timeout_does_not_change_the_timeout() -> None:
     run = executing(run_timeout=5.0)
     run.at(5)
     run.cancel()
@@ -256,7 +256,7 @@ def test_a_cancel_does_not_hide_that_the_time_was_over() -> None:
 # Deadlines.
 
 
-def test_a_queued_run_whose_time_is_over_ends() -> None:
+def test_a_queued_run_whose_deadline_passes_times_out() -> None:
     run = queued(queue_timeout=3.0)
     run.at(2.9)
     assert run.status is Status.QUEUED
@@ -266,7 +266,7 @@ def test_a_queued_run_whose_time_is_over_ends() -> None:
     assert run.supervisor() == [Ended(run.id, False)]
 
 
-def test_a_body_whose_time_is_over_is_ended_and_then_its_run() -> None:
+def test_a_body_whose_timeout_expires_is_ended_and_then_its_run() -> None:
     run = executing(run_timeout=5.0, deadline=9.0)
     run.at(5)
     assert run.status is Status.RUNNING
@@ -291,7 +291,7 @@ def test_a_run_that_waits_without_a_body_has_its_deadline() -> None:
     assert (run.status, run.record.reason) == (Status.TIMED_OUT, "deadline")
 
 
-def test_one_that_ignores_its_timeout_is_timed_out_when_it_is_abandoned() -> None:
+def test_a_body_that_ignores_its_timeout_is_timed_out_when_it_is_abandoned() -> None:
     run = executing(deadline=5.0)
     run.at(15)
     assert (run.status, run.record.reason) == (Status.TIMED_OUT, "abandoned")
@@ -311,15 +311,15 @@ def test_a_body_that_ignores_its_cancel_is_abandoned_and_keeps_its_handle(caplog
     assert (record.status, record.reason) == (Status.CANCELLED, "abandoned")
     assert run.supervisor() == [Left(run.id, 0), Ended(run.id, True)]
     assert run.changed()[-1].holds_handle
-    assert run.body.closed == "it ignored its end for too long and was abandoned"
+    assert run.body.closed == "the body did not end within its grace and was abandoned"
     (line,) = [line for line in caplog.records if line.levelno == logging.ERROR]
-    assert "ignored its end (user) for 10 s and is abandoned" in line.message
+    assert "did not end within the grace after a request to end (user, grace 10 s)" in line.message
     run.returns(1)
     assert run.supervisor() == [BodyGone(run.id, "alice")]
     assert run.record == record
 
 
-def test_an_abandoned_body_is_waited_for_no_more() -> None:
+def test_an_abandoned_body_is_no_longer_awaited() -> None:
     run = executing()
     waited: list[Any] = []
     run.live_bodies.abandoned = waited.append  # type: ignore[method-assign]
@@ -330,7 +330,7 @@ def test_an_abandoned_body_is_waited_for_no_more() -> None:
 
 def test_an_interrupt_of_an_abandoned_body_fails() -> None:
     run = executing("swim")
-    asked = Ask({}, math.inf, "key", False, Reply(), Reply())
+    asked = OpenInterrupt({}, math.inf, "key", False, Reply(), Reply())
     run.give(asked)
     run.stop(now=True)
     run.at(10)
@@ -349,7 +349,7 @@ def test_the_parts_of_an_abandoned_body_are_discarded_before_its_run_ends(monkey
     monkeypatch.setattr(type(run.body), "discard_parts", discard)
     run.cancel()
     run.now = 10
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     assert run.machine.state.ending is not None
     assert run.status is Status.CANCELLING
     run.settle()
@@ -357,7 +357,7 @@ def test_the_parts_of_an_abandoned_body_are_discarded_before_its_run_ends(monkey
     assert run.status is Status.CANCELLED
 
 
-def test_parts_that_can_not_be_discarded_harm_nothing(monkeypatch, caplog) -> None:
+def test_a_run_ends_although_its_parts_can_not_be_deleted(monkeypatch, caplog) -> None:
     run = executing()
 
     async def discard(self: Any) -> None:
@@ -367,7 +367,7 @@ def test_parts_that_can_not_be_discarded_harm_nothing(monkeypatch, caplog) -> No
     run.cancel()
     run.at(10)
     assert run.status is Status.CANCELLED
-    assert "unfinished files that could not be deleted" in caplog.text
+    assert f"unfinished files of run {run.id} could not be deleted" in caplog.text
 
 
 def test_a_body_that_ends_while_it_is_being_abandoned_leaves_its_handle_free() -> None:
@@ -375,7 +375,7 @@ def test_a_body_that_ends_while_it_is_being_abandoned_leaves_its_handle_free() -
     run.cancel()
     run.supervisor()
     run.now = 10
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.hold(BodyEnded(Stopped()))
     run.settle()
     assert run.status is Status.CANCELLED
@@ -383,17 +383,17 @@ def test_a_body_that_ends_while_it_is_being_abandoned_leaves_its_handle_free() -
     assert not run.changed()[-1].holds_handle
 
 
-def test_a_body_that_ignores_the_engines_end_is_abandoned_and_its_run_goes_on_later(caplog) -> None:
+def test_a_body_that_ignores_the_shutdown_is_abandoned_and_its_run_resumes_later(caplog) -> None:
     run = executing("swim")
     run.stop(now=True)
     run.at(10)
-    assert "ignored its end (shutdown)" in caplog.text
+    assert "request to end (shutdown, grace 10 s)" in caplog.text
     assert (run.status, run.record.reason, run.record.waiting_for) == (Status.SUSPENDED, "shutdown", "slot")
     assert run.machine.state.ending is None
     assert not run.machine.has_work()
 
 
-def test_a_waiting_body_that_ignores_the_engines_end_is_abandoned_and_its_run_waits_on() -> None:
+def test_a_waiting_body_that_ignores_the_shutdown_is_abandoned_and_its_run_continues_to_wait() -> None:
     run = executing("swim")
     run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.stop(now=True)
@@ -401,7 +401,7 @@ def test_a_waiting_body_that_ignores_the_engines_end_is_abandoned_and_its_run_wa
     assert (run.status, run.record.waiting_for) == (Status.SUSPENDED, "time")
 
 
-def test_a_slot_that_comes_for_an_abandoned_body_is_given_back() -> None:
+def test_a_slot_that_arrives_for_an_abandoned_body_is_released() -> None:
     run = executing("swim")
     run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.give(Resume(Reply()))
@@ -415,7 +415,7 @@ def test_a_slot_that_comes_for_an_abandoned_body_is_given_back() -> None:
     assert run.supervisor() == [Left(run.id, 0)]
 
 
-def test_files_that_an_abandoned_body_had_finished_are_deleted_if_they_are_doomed() -> None:
+def test_finished_files_of_an_abandoned_body_are_deleted_if_the_cancel_requires_it() -> None:
     run = executing()
     run.body.finished_files = ("one",)
     run.cancel(files="delete")
@@ -426,7 +426,7 @@ def test_files_that_an_abandoned_body_had_finished_are_deleted_if_they_are_doome
 # Files.
 
 
-def test_a_cancel_that_deletes_is_remembered_and_the_files_are_gone_before_the_end() -> None:
+def test_a_cancel_that_deletes_files_is_stored_and_the_files_are_deleted_before_the_end() -> None:
     run = executing()
     run.body.finished_files = ("one",)
     run.cancel(files="delete")
@@ -473,7 +473,7 @@ def test_an_abandoned_body_that_ends_while_its_files_are_deleted_keeps_no_handle
     run.body.finished_files = ("one",)
     run.cancel(files="delete")
     run.now = 10
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.help()
     run.supervisor()
     run.hold(BodyEnded(Stopped()))
@@ -493,7 +493,7 @@ def test_a_signal_does_not_wake_a_flow_whose_files_are_being_deleted() -> None:
     assert run.supervisor() == []
 
 
-def test_a_flow_that_wrote_down_its_end_has_its_files_deleted_and_nothing_more_written() -> None:
+def test_a_flow_that_recorded_its_end_has_its_files_deleted_and_nothing_more_recorded() -> None:
     run = executing("flow")
     run.body.finished_files = ("one",)
     run.cancel(files="delete")
@@ -523,7 +523,7 @@ def test_the_files_of_a_run_without_a_body_are_deleted() -> None:
     run.hold(message)
     run.commit()
     assert run.remembered() == [FilesDoomed(run.id)]
-    assert run.machine.deadline() == math.inf  # the retry doesn't come any more
+    assert run.machine.deadline() == math.inf  # the retry is dropped
     assert run.supervisor() == [Leave(run.id)]
     run.settle()
     assert run.files.calls == [("delete", ["one"])]
@@ -531,23 +531,23 @@ def test_the_files_of_a_run_without_a_body_are_deleted() -> None:
     assert answer(message.reply) == run.record
 
 
-def test_a_run_without_a_body_and_without_files_dooms_none() -> None:
+def test_a_cancel_of_a_run_without_files_stores_no_delete() -> None:
     run = queued()
     run.cancel(files="delete")
     assert run.remembered() == []
 
 
-def test_files_that_can_not_be_deleted_do_not_hold_up_the_end(caplog) -> None:
+def test_files_that_can_not_be_deleted_do_not_prevent_the_end(caplog) -> None:
     run = executing()
     run.body.finished_files = ("one",)
     run.files.error = OSError("disk")
     run.cancel(files="delete")
     run.stopped()
     assert run.status is Status.CANCELLED
-    assert "could not delete all of its files" in caplog.text
+    assert "could not all be deleted" in caplog.text
 
 
-def test_a_cancel_that_comes_while_the_run_ends_is_refused_afterwards() -> None:
+def test_a_cancel_that_arrives_while_the_run_ends_is_refused_afterwards() -> None:
     run = executing("retry")
     run.body.finished_files = ("one",)
     run.raises()
@@ -562,7 +562,7 @@ def test_a_cancel_that_comes_while_the_run_ends_is_refused_afterwards() -> None:
     assert run.machine.state.late_cancels == ()
 
 
-# What crosses a start: the start was decided first, and the run hears of it only now.
+# Races with a start: the start was decided first, and the run receives it only now.
 
 
 def test_a_cancel_that_crosses_the_start_cancels_the_body() -> None:
@@ -580,7 +580,7 @@ def test_a_cancel_that_crosses_the_start_cancels_the_body() -> None:
     assert run.status is Status.CANCELLED
 
 
-def test_a_cancel_that_crosses_the_start_is_handled_behind_what_came_meanwhile() -> None:
+def test_a_cancel_that_crosses_the_start_is_handled_after_messages_that_arrived_before_it() -> None:
     run = queued()
     run.hold(cancelling(run))
     run.hold(run.decide_start())
@@ -589,10 +589,10 @@ def test_a_cancel_that_crosses_the_start_is_handled_behind_what_came_meanwhile()
     assert [event.type for event in run.changed()][1:] == ["run_changed", "run_state_changed"]
 
 
-def test_a_queue_timeout_that_crosses_the_start_has_lost() -> None:
+def test_a_queue_timeout_that_crosses_the_start_has_no_effect() -> None:
     run = queued(queue_timeout=3.0)
     run.now = 3
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.hold(run.decide_start())
     run.settle()
     assert run.status is Status.RUNNING
@@ -604,7 +604,7 @@ def test_a_queue_timeout_that_crosses_the_start_has_lost() -> None:
 def test_a_deadline_that_crosses_the_start_ends_the_body() -> None:
     run = queued(deadline=3.0)
     run.now = 3
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.hold(run.decide_start())
     run.settle()
     assert run.status is Status.RUNNING
@@ -614,8 +614,8 @@ def test_a_deadline_that_crosses_the_start_ends_the_body() -> None:
     assert (run.status, run.record.reason) == (Status.TIMED_OUT, "deadline")
 
 
-def test_an_end_that_waits_for_deletes_takes_a_start_that_crosses_it_along() -> None:
-    """The files are deleted already: the run executes nothing, and is cancelled from where it is."""
+def test_an_end_that_waits_for_deletes_follows_a_start_that_crosses_it() -> None:
+    """The files are already deleted: the run executes nothing and is cancelled from `running`."""
     run = executing("retry")
     run.body.finished_files = ("one",)
     run.raises()
@@ -634,7 +634,7 @@ def test_an_end_that_waits_for_deletes_takes_a_start_that_crosses_it_along() -> 
     assert run.supervisor()[-1:] == [Ended(run.id, False)]
 
 
-def test_a_start_that_comes_while_files_are_deleted_for_a_cancel_executes_nothing() -> None:
+def test_a_start_that_arrives_while_files_are_deleted_for_a_cancel_executes_nothing() -> None:
     run = executing("retry")
     run.body.finished_files = ("one",)
     run.raises()
@@ -659,7 +659,7 @@ def test_a_start_that_comes_while_files_are_deleted_for_a_cancel_executes_nothin
     ]
 
 
-def test_an_end_that_loses_against_a_start_gives_the_slot_back_with_the_change_that_wins() -> None:
+def test_an_end_that_loses_against_a_start_releases_the_slot_with_the_change_that_wins() -> None:
     run = executing("retry")
     run.body.finished_files = ("one",)
     run.raises()
@@ -684,51 +684,51 @@ def test_an_abandoned_body_keeps_the_slot_until_the_end_of_its_run_is_committed(
     run = executing()
     run.cancel()
     run.now = 10
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.help()
     run.supervisor()
     assert len(run.changes) == 1
-    run.hold(BodyEnded(Stopped()))  # put aside
+    run.hold(BodyEnded(Stopped()))  # deferred
     assert run.supervisor() == []
     run.settle()
     assert run.supervisor() == [Ended(run.id, True), BodyGone(run.id, run.submission.handle)]
 
 
-def test_a_start_that_comes_while_files_are_deleted_for_a_timeout_executes_nothing() -> None:
+def test_a_start_that_arrives_while_files_are_deleted_for_a_timeout_executes_nothing() -> None:
     run = executing("retry", deadline=6.0)
     run.body.finished_files = ("one",)
     run.machine.state.files_doomed = True
     run.raises()
     run.at(5)
     run.now = 6
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.hold(run.decide_start())
     assert len(run.bodies) == 1
     run.settle()
     assert (run.status, run.record.reason) == (Status.TIMED_OUT, "deadline")
 
 
-def test_a_suspended_run_whose_deadline_crosses_its_start_is_ended_all_the_same() -> None:
+def test_a_suspended_run_whose_deadline_crosses_its_start_times_out() -> None:
     run = executing("retry", deadline=6.0)
     run.raises()
     run.at(5)
     run.now = 6
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.hold(run.decide_start())
     run.settle()
-    assert len(run.bodies) == 1  # its time is over before the checkpoint is read
+    assert len(run.bodies) == 1  # its deadline passes before the checkpoint is read
     assert (run.status, run.record.reason) == (Status.TIMED_OUT, "deadline")
 
 
 # Runs that can't be started, or could not be stored.
 
 
-def test_a_queued_run_that_can_not_be_started_any_more_is_rejected() -> None:
+def test_a_queued_run_that_can_no_longer_be_started_is_rejected() -> None:
     run = queued()
-    run.give(Reject('no job is named "walk" any more'))
+    run.give(Reject('job "walk" is no longer registered'))
     record = run.record
     assert (record.status, record.reason) == (Status.REJECTED, "rejected")
-    assert record.error == 'no job is named "walk" any more'
+    assert record.error == 'job "walk" is no longer registered'
 
 
 def test_a_run_that_could_not_be_stored_is_forgotten() -> None:
@@ -739,7 +739,7 @@ def test_a_run_that_could_not_be_stored_is_forgotten() -> None:
     assert run.supervisor() == []
 
 
-def test_a_cancel_of_a_run_that_could_not_be_stored_is_answered_with_nothing() -> None:
+def test_a_cancel_of_a_run_that_could_not_be_stored_is_answered_with_none() -> None:
     run = queued()
     message = cancelling(run)
     run.hold(message)
@@ -751,10 +751,10 @@ def test_a_cancel_of_a_run_that_could_not_be_stored_is_answered_with_nothing() -
     assert run.machine.state.ended
 
 
-# Jobs of the engine's own write down where a wait was broken off.
+# The engine's own jobs record where a wait was interrupted.
 
 
-def test_a_flow_that_waits_without_a_body_writes_down_its_end() -> None:
+def test_a_flow_that_waits_without_a_body_records_its_end() -> None:
     run = executing("flow")
     run.pauses(Pause("time", WALL + 60))
     run.remembered()
@@ -763,7 +763,7 @@ def test_a_flow_that_waits_without_a_body_writes_down_its_end() -> None:
     assert run.status is Status.CANCELLED
 
 
-def test_a_flow_whose_body_was_stopped_before_it_wrote_down_its_end_has_it_written() -> None:
+def test_the_end_of_a_flow_is_recorded_if_its_stopped_body_has_not_recorded_it() -> None:
     run = executing("flow")
     run.cancel()
     run.stopped()
@@ -775,7 +775,7 @@ def test_a_flow_whose_body_was_stopped_before_it_wrote_down_its_end_has_it_writt
 
 
 @pytest.mark.parametrize("deadline", [None, 3.0])
-def test_a_flow_whose_body_wrote_down_its_end_has_it_only_once(deadline) -> None:
+def test_the_end_of_a_flow_is_recorded_only_once(deadline) -> None:
     run = executing("flow", deadline=deadline)
     run.cancel() if deadline is None else run.at(deadline)
     run.body.end_is_written = True
@@ -784,7 +784,7 @@ def test_a_flow_whose_body_wrote_down_its_end_has_it_only_once(deadline) -> None
     assert run.record.ended
 
 
-def test_a_flow_that_ends_by_itself_writes_down_nothing_more() -> None:
+def test_a_flow_that_ends_by_itself_records_nothing_more() -> None:
     run = executing("flow")
     run.hold(BodyEnded(Returned(1)))
     assert run.helpers == []
@@ -792,7 +792,7 @@ def test_a_flow_that_ends_by_itself_writes_down_nothing_more() -> None:
     assert run.remembered() == []
 
 
-def test_a_flow_that_never_began_writes_down_nothing() -> None:
+def test_a_flow_that_never_began_records_nothing() -> None:
     run = queued("flow")
     run.cancel()
     assert run.remembered() == []

@@ -1,4 +1,4 @@
-"""How a run comes back after a restart of the engine, and after its body was lost with the lease."""
+"""Recovery of a run after a restart of the engine, and after its body was lost with the lease."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from greenroom.actors.messages import (
     Recovered,
     SendSignal,
 )
-from greenroom.actors.run.body_messages import Ask, Resume, Save, Suspend
-from greenroom.actors.run.machine import TimeHasCome
+from greenroom.actors.run.body_messages import OpenInterrupt, Resume, Save, Suspend
+from greenroom.actors.run.machine import DeadlineReached
 from greenroom.actors.run.pause import Pause, Signal
 from greenroom.actors.run.restore import ChildrenEnded
 from greenroom.persistence.store import Checkpoint, Deaths, FileGivenUp, StoredInterrupt, Terms, WakesAt
@@ -42,14 +42,14 @@ def interrupt(number: int, **fields: Any) -> StoredInterrupt:
 
 
 def suspended(waiting_for: str, job: str = "swim", **fields: Any) -> Driver:
-    """A run that waited for something when the engine ended, and has been let go on."""
+    """A run that waited for something when the engine ended, after its recovery."""
     return recovered(record_of(Status.SUSPENDED, job, waiting_for=waiting_for), job, **fields)
 
 
-# Those that executed.
+# Runs that executed.
 
 
-def test_a_resumable_run_that_executed_goes_on_with_the_same_attempt() -> None:
+def test_a_resumable_run_that_executed_continues_with_the_same_attempt() -> None:
     run = recovered(record_of(Status.RUNNING, "swim", interactive=True), "swim", new_deaths=1)
     record = run.record
     assert (record.status, record.reason, record.waiting_for) == (Status.SUSPENDED, "recovered", "slot")
@@ -60,17 +60,17 @@ def test_a_resumable_run_that_executed_goes_on_with_the_same_attempt() -> None:
     assert (run.body.attempt, run.record.attempt) == (1, 1)
 
 
-def test_a_resumable_run_goes_on_with_whichever_attempt_it_was() -> None:
+def test_a_resumable_run_resumes_with_the_same_attempt_whatever_its_number() -> None:
     run = recovered(record_of(Status.RUNNING, "swim", attempt=2), "swim")
     assert run.supervisor()[1] == Enter("r", 2, False, False)
 
 
-def test_a_retry_without_a_time_gets_a_new_place_at_once() -> None:
+def test_a_retry_without_a_delay_gets_a_new_place_immediately() -> None:
     record = record_of(Status.SUSPENDED, "swim", waiting_for="retry", reason="retry")
     assert recovered(record, "swim").supervisor() == [Enter("r", 2, False, True), Recovered()]
 
 
-def test_a_run_that_executed_and_has_an_attempt_left_is_tried_again() -> None:
+def test_a_run_that_executed_and_has_attempts_left_is_retried() -> None:
     run = recovered(record_of(Status.RUNNING, "retry"), "retry")
     assert run.supervisor() == [Left("r", None), Enter("r", 2, False, False), Recovered()]
 
@@ -79,7 +79,7 @@ def test_a_body_with_side_effects_is_never_repeated() -> None:
     run = recovered(record_of(Status.RUNNING))
     record = run.record
     assert (record.status, record.reason) == (Status.FAILED, "crashed")
-    assert record.error == "the process ended while it executed"
+    assert record.error == "the process ended while the run executed"
     assert run.supervisor() == [Leave("r"), Ended("r", False), Recovered()]
 
 
@@ -101,22 +101,22 @@ def test_a_run_whose_files_were_to_be_deleted_is_cancelled_when_they_are(status)
     assert run.status is Status.CANCELLED
 
 
-def test_a_run_whose_job_is_gone_has_failed_if_it_executed_and_is_rejected_if_it_waited() -> None:
+def test_a_run_whose_job_is_not_registered_has_failed_if_it_executed_and_is_rejected_if_it_waited() -> None:
     executed = recovered(record_of(Status.RUNNING, "gone"), "gone")
     assert (executed.status, executed.record.reason) == (Status.FAILED, "crashed")
-    assert executed.record.error == 'no job is named "gone" any more'
+    assert executed.record.error == 'job "gone" is no longer registered'
     waited = suspended("time", "gone")
     assert (waited.status, waited.record.reason) == (Status.REJECTED, "unknown_job")
-    assert waited.record.error == 'no job is named "gone" any more'
+    assert waited.record.error == 'job "gone" is no longer registered'
 
 
 @pytest.mark.parametrize(("deaths", "status"), [(2, Status.SUSPENDED), (3, Status.FAILED)])
-def test_a_run_that_took_three_processes_with_it_has_failed(deaths, status) -> None:
+def test_a_run_that_executed_when_three_processes_died_has_failed(deaths, status) -> None:
     run = recovered(record_of(Status.RUNNING, "swim"), "swim", deaths=deaths - 1, new_deaths=deaths)
     assert run.status is status
     if status is Status.FAILED:
         assert run.record.reason == "killed"
-        assert run.record.error == "the process has died 3 times while it executed"
+        assert run.record.error == "the process died 3 times while the run executed"
         assert run.remembered() == [Deaths("r", 0)]
 
 
@@ -139,7 +139,7 @@ def test_deaths_of_a_run_that_waited_without_a_body_stay_as_they_are() -> None:
     assert run.remembered() == [Deaths("r", 0)]
 
 
-def test_a_run_that_ends_is_suspected_no_longer() -> None:
+def test_a_run_that_ends_is_no_longer_a_suspect() -> None:
     run = recovered(record_of(Status.RUNNING, "swim"), "swim", new_deaths=1)
     run.remembered()
     run.start()
@@ -163,10 +163,10 @@ def test_open_interrupts_of_a_body_that_executed_are_closed() -> None:
     assert run.machine.state.interrupts.any_open() is False
 
 
-# Unfinished files, before anything else goes on.
+# Unfinished files, which are deleted first.
 
 
-def test_what_the_last_body_left_unfinished_is_deleted_before_the_next_one_begins() -> None:
+def test_unfinished_files_of_the_last_body_are_deleted_before_the_next_one_begins() -> None:
     run = after_restart(record_of(Status.RUNNING, "swim"), "swim", files=["one", "two"])
     run.files.parts = ["two"]
     run.hold(Recover([]))
@@ -180,7 +180,7 @@ def test_what_the_last_body_left_unfinished_is_deleted_before_the_next_one_begin
     assert run.machine.state.files == ["one"]
 
 
-def test_a_body_begins_when_the_parts_are_deleted_whatever_came_meanwhile() -> None:
+def test_a_body_begins_when_the_parts_are_deleted_whatever_arrived_before() -> None:
     run = after_restart(record_of(Status.RUNNING, "flow"), "flow", files=["two"])
     run.files.parts = ["two"]
     run.hold(Recover([]))
@@ -195,7 +195,7 @@ def test_a_body_begins_when_the_parts_are_deleted_whatever_came_meanwhile() -> N
     assert [(came.key, came.value) for came in run.body.inbox] == [("a", 7), ("b", 8)]
 
 
-def test_a_cancel_and_a_message_wait_while_the_checkpoint_of_a_run_that_goes_on_is_read() -> None:
+def test_a_cancel_and_a_message_wait_while_the_checkpoint_of_a_resumed_run_is_read() -> None:
     run = recovered(record_of(Status.RUNNING, "swim"), "swim")
     run.saved = Checkpoint("alice", "swim", "r", {"page": 3})
     run.hold(run.decide_start())
@@ -218,13 +218,13 @@ def test_a_part_that_was_never_recorded_is_only_deleted() -> None:
     assert run.remembered() == [Deaths("r", 0)]
 
 
-def test_where_nothing_is_unfinished_nothing_is_deleted() -> None:
+def test_without_unfinished_files_nothing_is_deleted() -> None:
     run = recovered(record_of(Status.RUNNING, "swim"), "swim", files=["one"])
     assert run.files.calls == []
     assert run.machine.state.files == ["one"]
 
 
-def test_files_that_can_not_be_looked_at_are_rather_kept(caplog) -> None:
+def test_files_that_can_not_be_inspected_are_kept(caplog) -> None:
     run = after_restart(record_of(Status.RUNNING, "swim"), "swim", files=["one"])
     run.files.error = OSError("disk")
     run.give(Recover([]))
@@ -233,13 +233,13 @@ def test_files_that_can_not_be_looked_at_are_rather_kept(caplog) -> None:
     assert run.status is Status.SUSPENDED
 
 
-def test_starts_wait_for_a_run_that_ends_only_for_a_moment() -> None:
+def test_starts_wait_only_briefly_for_a_run_that_is_ending() -> None:
     run = after_restart(record_of(Status.RUNNING), files=["one"])
     run.hold(Recover([]))
     assert run.supervisor() == [Leave("r")]
     assert run.machine.deadline() == 0.5
     run.now = 0.5
-    run.hold(TimeHasCome())
+    run.hold(DeadlineReached())
     run.commit()
     assert run.record.detached
     assert run.changed()[-1].by == "engine"
@@ -249,7 +249,7 @@ def test_starts_wait_for_a_run_that_ends_only_for_a_moment() -> None:
     assert run.supervisor() == [Ended("r", False)]
 
 
-def test_a_run_that_has_ended_in_that_moment_says_so_once() -> None:
+def test_a_run_that_has_ended_in_that_time_reports_its_recovery_once() -> None:
     run = after_restart(record_of(Status.RUNNING), files=["one"])
     run.hold(Recover([]))
     run.settle()
@@ -257,17 +257,17 @@ def test_a_run_that_has_ended_in_that_moment_says_so_once() -> None:
     assert run.machine.deadline() == math.inf
 
 
-def test_a_run_that_held_no_slot_is_not_waited_for_while_it_ends() -> None:
+def test_starts_do_not_wait_for_a_run_without_a_slot_that_is_ending() -> None:
     run = after_restart(record_of(Status.SUSPENDED, waiting_for="time"), files=["one"])
     run.hold(Recover([]))
     assert run.supervisor() == [Leave("r"), Recovered()]
     assert run.machine.deadline() == math.inf
 
 
-# Those that waited.
+# Runs that waited.
 
 
-def test_a_run_that_waited_for_a_time_waits_on() -> None:
+def test_a_run_that_waited_for_a_time_continues_to_wait() -> None:
     run = suspended("time", wakes_at=WALL + 60)
     assert run.machine.deadline() == 60.0
     assert run.supervisor() == [Recovered()]
@@ -284,12 +284,12 @@ def test_a_run_that_waited_for_a_time_waits_on() -> None:
     assert (run.body.attempt, run.body.woken_at) == (1, WALL + 60)
 
 
-def test_a_run_whose_time_has_come_meanwhile_goes_on_at_once() -> None:
+def test_a_run_whose_wait_has_ended_meanwhile_continues_immediately() -> None:
     run = suspended("time", wakes_at=WALL - 5)
     assert run.supervisor() == [Enter("r", 1, False, False), Recovered()]
 
 
-def test_a_restart_does_not_make_a_wait_longer_than_it_was() -> None:
+def test_a_restart_does_not_make_a_wait_longer() -> None:
     record = record_of(Status.SUSPENDED, "swim", waiting_for="time")
     run = after_restart(record, "swim", wakes_at=WALL + 9999)
     run.submission.terms = replace(run.submission.terms, waits=60.0)
@@ -297,7 +297,7 @@ def test_a_restart_does_not_make_a_wait_longer_than_it_was() -> None:
     assert run.machine.deadline() == 60.0
 
 
-def test_a_run_that_waited_for_its_retry_waits_on_and_then_gets_a_new_place() -> None:
+def test_a_run_that_waited_for_its_retry_continues_to_wait_and_then_gets_a_new_place() -> None:
     record = record_of(Status.SUSPENDED, "retry", waiting_for="retry", reason="retry")
     run = recovered(record, "retry", wakes_at=WALL + 4)
     assert run.machine.deadline() == 4.0
@@ -305,40 +305,40 @@ def test_a_run_that_waited_for_its_retry_waits_on_and_then_gets_a_new_place() ->
     assert run.supervisor() == [Recovered(), Enter("r", 2, False, True)]
 
 
-def test_a_run_whose_retry_has_come_meanwhile_gets_a_new_place_at_once() -> None:
+def test_a_run_whose_retry_is_due_gets_a_new_place_immediately() -> None:
     record = record_of(Status.SUSPENDED, "swim", waiting_for="retry", reason="retry")
     run = recovered(record, "swim", wakes_at=WALL)
     assert run.supervisor() == [Enter("r", 2, False, True), Recovered()]
     assert run.machine.deadline() == math.inf
 
 
-def test_a_run_that_stood_in_its_lane_stands_there_again() -> None:
+def test_a_run_that_was_queued_in_its_lane_is_queued_there_again() -> None:
     assert suspended("slot").supervisor() == [Enter("r", 1, False, False), Recovered()]
 
 
-def test_a_run_that_waited_for_an_answer_waits_on_until_it_comes() -> None:
+def test_a_run_that_waited_for_an_answer_continues_to_wait_for_it() -> None:
     run = suspended("answer", interrupts=[interrupt(1)], wakes_at=WALL + 5)
     assert run.supervisor() == [Recovered()]
-    assert run.machine.deadline() == 300.0  # of the interrupt, and not of the wait
+    assert run.machine.deadline() == 300.0  # the deadline of the interrupt, not of the wait
     assert run.give(AnswerInterrupt("r", "r.1", "yes", "ann", Reply())) == "resolved"
     assert run.supervisor() == [Enter("r", 1, False, False)]
     run.start()
     assert run.body.answers == {"key1": "yes"}
 
 
-def test_a_flow_that_waited_for_an_answer_waits_no_longer_than_it_wanted() -> None:
+def test_a_flow_that_waited_for_an_answer_waits_no_longer_than_requested() -> None:
     run = suspended("answer", "flow", interrupts=[interrupt(1, deadline=None)], wakes_at=WALL + 5)
     assert run.machine.deadline() == 5.0
 
 
-def test_a_run_whose_answer_has_come_already_goes_on() -> None:
+def test_a_run_whose_answer_was_already_received_continues() -> None:
     run = suspended("answer", interrupts=[interrupt(1, outcome="answered", answer="yes")])
     assert run.supervisor() == [Enter("r", 1, False, False), Recovered()]
     run.start()
     assert run.body.answers == {"key1": "yes"}
 
 
-def test_answers_that_are_spent_or_denied_are_not_given_again() -> None:
+def test_answers_that_are_spent_or_denied_are_not_used_again() -> None:
     run = suspended(
         "slot",
         interrupts=[
@@ -353,11 +353,11 @@ def test_answers_that_are_spent_or_denied_are_not_given_again() -> None:
     run.remembered()
     run.give(Save(1, 0, 0, 1, Reply()))
     assert run.remembered()[1].interrupts == ("r.3", "r.4")
-    run.give(Ask("?", 60, "new", False, Reply(), Reply()))
+    run.give(OpenInterrupt("?", 60, "new", False, Reply(), Reply()))
     assert run.changed()[-1].interrupt == "r.5"
 
 
-def test_of_the_interrupts_under_one_key_the_last_counts() -> None:
+def test_the_last_interrupt_with_a_key_counts() -> None:
     run = suspended(
         "answer",
         interrupts=[
@@ -375,7 +375,7 @@ def test_of_the_interrupts_under_one_key_the_last_counts() -> None:
     assert other.machine.state.interrupts.any_open()
 
 
-def test_an_interrupt_has_no_more_time_after_a_restart_than_it_was_given() -> None:
+def test_a_restart_does_not_extend_the_timeout_of_an_interrupt() -> None:
     run = suspended("answer", interrupts=[interrupt(1, opened_at=WALL + 100, deadline=WALL + 130)])
     assert run.machine.deadline() == 30.0
     later = suspended("answer", interrupts=[interrupt(1, opened_at=WALL - 100, deadline=WALL + 130)])
@@ -384,25 +384,25 @@ def test_an_interrupt_has_no_more_time_after_a_restart_than_it_was_given() -> No
     assert endless.machine.deadline() == math.inf
 
 
-def test_the_time_of_an_interrupt_is_counted_from_the_restart() -> None:
+def test_the_remaining_time_of_an_interrupt_is_counted_from_the_restart() -> None:
     run = recovered(
         record_of(Status.SUSPENDED, "swim", waiting_for="answer"), "swim", interrupts=[interrupt(1)], now=50.0
     )
     assert run.machine.deadline() == 300.0
 
 
-def test_a_body_asks_on_what_was_open_before_the_restart() -> None:
+def test_a_body_takes_over_an_interrupt_that_was_open_before_the_restart() -> None:
     run = suspended("time", wakes_at=WALL + 5, interrupts=[interrupt(1)])
     run.at(5)
     run.start()
     run.changed()
-    asked = Ask("?", 60, "key1", False, Reply(), Reply())
+    asked = OpenInterrupt("?", 60, "key1", False, Reply(), Reply())
     run.give(asked)
     assert run.changed() == []
     assert answer(asked.reply) is False
 
 
-def test_a_run_that_waited_for_a_message_can_be_talked_to() -> None:
+def test_a_run_that_waited_for_a_message_accepts_messages() -> None:
     run = suspended("message")
     assert run.record.interactive
     assert run.supervisor() == [Recovered()]
@@ -412,9 +412,9 @@ def test_a_run_that_waited_for_a_message_can_be_talked_to() -> None:
     assert [message.value for message in run.body.inbox] == ["hello"]
 
 
-def test_a_streaming_job_that_waited_for_a_message_can_be_talked_to() -> None:
+def test_a_streaming_job_that_waited_for_a_message_accepts_messages() -> None:
     run = suspended("message", "stream")
-    assert run.status is Status.FAILED  # it may not be repeated
+    assert run.status is Status.FAILED  # it must not be repeated
     stream = suspended("message")
     stream.machine.state.gate.accepts = "streaming"
     assert stream.give(Inject("r", "hello", "ann", Reply())) == "accepted"
@@ -429,7 +429,7 @@ def test_a_new_body_ends_the_wait_for_a_message() -> None:
     assert isinstance(run.give(Inject("r", "hello", "ann", Reply())), NotInteractive)
 
 
-def test_a_run_that_waited_for_a_message_which_came_goes_on_with_it() -> None:
+def test_a_run_that_waited_for_a_message_continues_when_it_arrives() -> None:
     run = suspended("message", messages=[(3, "hello")])
     assert run.supervisor() == [Enter("r", 1, False, False), Recovered()]
     run.start()
@@ -437,12 +437,12 @@ def test_a_run_that_waited_for_a_message_which_came_goes_on_with_it() -> None:
     assert run.machine.state.gate.waiting == (3,)
 
 
-def test_a_message_does_not_wake_what_waits_for_something_else() -> None:
+def test_a_message_does_not_wake_a_run_that_waits_for_something_else() -> None:
     run = suspended("time", wakes_at=WALL + 60, messages=[(3, "hello")])
     assert run.supervisor() == [Recovered()]
 
 
-def test_a_flow_that_waited_for_a_signal_goes_on_with_any() -> None:
+def test_a_flow_that_waited_for_a_signal_continues_with_any_signal() -> None:
     run = suspended("signal", "flow", wakes_at=WALL + 60)
     assert run.supervisor() == [Recovered()]
     assert run.machine.deadline() == 60.0
@@ -455,14 +455,14 @@ def test_a_flow_that_waited_for_a_signal_goes_on_with_any() -> None:
     assert (came.key, came.value) == ("a", 1)
 
 
-def test_signals_that_had_come_are_there_again() -> None:
+def test_signals_received_before_the_restart_are_restored() -> None:
     run = suspended("signal", "flow", messages=[(3, {"key": "a", "value": 7})])
     assert run.supervisor() == [Enter("r", 1, False, False), Recovered()]
     run.start()
     assert run.body.inbox == (Signal(3, "a", 7),)
 
 
-def test_a_run_that_waited_for_its_children_goes_on_when_they_have_ended() -> None:
+def test_a_run_that_waited_for_its_children_continues_when_they_have_ended() -> None:
     run = suspended("child", children=["one", "two"])
     assert run.supervisor() == [Recovered()]
     watches = run.taken("journal")
@@ -479,11 +479,11 @@ def test_a_run_that_waited_for_its_children_goes_on_when_they_have_ended() -> No
     assert [message.run for message in run.supervisor()[-2:]] == ["one", "two"]
 
 
-def test_a_run_whose_children_are_gone_goes_on_at_once() -> None:
+def test_a_run_whose_children_have_ended_continues_immediately() -> None:
     assert suspended("child").supervisor() == [Enter("r", 1, False, False), Recovered()]
 
 
-def test_children_that_end_are_nothing_to_a_run_that_has_a_body_or_has_ended() -> None:
+def test_the_end_of_children_does_not_affect_a_run_that_has_a_body_or_has_ended() -> None:
     run = suspended("child", children=["one"])
     run.start()
     run.supervisor()
@@ -505,7 +505,7 @@ def test_children_that_end_are_nothing_to_a_run_that_has_a_body_or_has_ended() -
     assert ending.supervisor() == []
 
 
-def test_a_flow_that_waited_writes_down_its_end_when_its_time_is_over() -> None:
+def test_a_flow_that_waited_records_its_end_when_its_deadline_passes() -> None:
     record = record_of(Status.SUSPENDED, "flow", waiting_for="time")
     run = recovered(record, "flow", wakes_at=WALL + 60)
     run.remembered()
@@ -528,7 +528,7 @@ def stored_of(run: Driver) -> Any:
 
 
 def test_a_run_without_a_body_does_not_start_from_nothing_after_a_restart() -> None:
-    """It looks for a checkpoint, even if its first attempt never began."""
+    """It loads a checkpoint, even if its first attempt never began."""
     run = after_restart(record_of(Status.QUEUED))
     run.hold(run.decide_start())
     assert run.bodies == []
@@ -536,7 +536,7 @@ def test_a_run_without_a_body_does_not_start_from_nothing_after_a_restart() -> N
     assert run.body.attempt == 1
 
 
-# A body that had to go because the engine lost its lease.
+# A body that was ended because the engine lost its lease.
 
 
 def lapse(run: Driver) -> None:
@@ -544,7 +544,7 @@ def lapse(run: Driver) -> None:
     run.stopped()
 
 
-def test_a_resumable_run_that_lost_its_body_is_queued_again_at_once() -> None:
+def test_a_resumable_run_that_lost_its_body_is_queued_again_immediately() -> None:
     run = executing("swim", run_timeout=10.0)
     run.at(4)
     lapse(run)
@@ -554,13 +554,13 @@ def test_a_resumable_run_that_lost_its_body_is_queued_again_at_once() -> None:
     assert run.supervisor() == [Left(run.id, 0), Enter(run.id, 1)]
     assert run.machine.deadline() == math.inf
     run.hold(run.decide_start())
-    assert run.bodies[1:] == []  # it looks for a checkpoint
+    assert run.bodies[1:] == []  # it loads a checkpoint
     run.settle()
     assert run.body.attempt == 1
     assert run.machine.deadline() == 14.0
 
 
-def test_what_the_lost_body_executed_and_called_is_the_next_ones_to_do_again() -> None:
+def test_the_next_body_repeats_the_executing_time_and_calls_of_a_lost_body() -> None:
     run = executing("swim", run_timeout=10.0)
     run.at(4)
     run.give(Suspend("time", None, None, Reply()))
@@ -574,7 +574,7 @@ def test_what_the_lost_body_executed_and_called_is_the_next_ones_to_do_again() -
     assert run.supervisor()[-1].run == "child"
 
 
-def test_a_run_that_lost_its_body_and_has_an_attempt_left_is_tried_again() -> None:
+def test_a_run_that_lost_its_body_and_has_attempts_left_is_retried() -> None:
     run = executing("retry")
     lapse(run)
     assert run.supervisor() == [Left(run.id, 0), Enter(run.id, 2)]
@@ -584,10 +584,10 @@ def test_a_run_that_lost_its_body_and_may_not_be_repeated_has_failed() -> None:
     run = executing()
     lapse(run)
     assert (run.status, run.record.reason) == (Status.FAILED, "lease_lost")
-    assert run.record.error == "the engine lost its lease on the store while it executed"
+    assert run.record.error == "the engine lost its lease on the store while the run executed"
 
 
-def test_a_body_that_was_told_to_end_before_the_lease_was_lost_ends_as_it_was_told() -> None:
+def test_a_body_that_was_stopped_before_the_lease_was_lost_ends_as_requested() -> None:
     run = executing("swim")
     run.cancel()
     lapse(run)
@@ -596,7 +596,7 @@ def test_a_body_that_was_told_to_end_before_the_lease_was_lost_ends_as_it_was_to
 
 def test_interrupts_of_a_body_that_was_lost_are_closed_if_it_executed() -> None:
     run = executing("swim")
-    run.give(Ask("?", 60, "key", False, Reply(), Reply()))
+    run.give(OpenInterrupt("?", 60, "key", False, Reply(), Reply()))
     run.changed()
     lapse(run)
     (closed, _) = run.changed()
@@ -604,7 +604,7 @@ def test_interrupts_of_a_body_that_was_lost_are_closed_if_it_executed() -> None:
     assert not run.machine.state.interrupts.any_open()
 
 
-def test_a_run_whose_body_was_lost_while_it_waited_waits_on_without_it() -> None:
+def test_a_run_whose_body_was_lost_while_it_waited_continues_to_wait_without_it() -> None:
     run = executing("swim")
     run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.supervisor()
@@ -618,7 +618,7 @@ def test_a_run_whose_body_was_lost_while_it_waited_waits_on_without_it() -> None
     assert run.supervisor() == [Enter(run.id, 1, False, False)]
 
 
-def test_a_run_whose_body_was_lost_while_it_stood_in_its_lane_stands_there_again() -> None:
+def test_a_run_whose_body_was_lost_while_it_was_queued_is_queued_again() -> None:
     run = executing("swim")
     run.give(Suspend("message", None, None, Reply()))
     run.give(Resume(Reply()))
@@ -628,7 +628,7 @@ def test_a_run_whose_body_was_lost_while_it_stood_in_its_lane_stands_there_again
     assert not run.record.interactive
 
 
-def test_a_run_whose_body_was_lost_while_it_waited_for_a_message_can_be_talked_to() -> None:
+def test_a_run_whose_body_was_lost_while_it_waited_for_a_message_accepts_messages() -> None:
     run = executing("swim")
     run.give(Suspend("message", None, None, Reply()))
     lapse(run)
@@ -651,16 +651,16 @@ def test_a_run_whose_body_was_lost_while_it_waited_for_its_children_waits_for_th
     assert run.supervisor()[-1].run == "child"
 
 
-def test_an_interrupt_of_a_body_that_was_lost_while_it_waited_is_asked_on_by_the_next_one() -> None:
+def test_an_interrupt_of_a_body_that_was_lost_while_it_waited_is_taken_over_by_the_next_one() -> None:
     run = executing("swim")
-    run.give(Ask("?", 60, "key", True, Reply(), Reply()))
+    run.give(OpenInterrupt("?", 60, "key", True, Reply(), Reply()))
     lapse(run)
     assert run.machine.state.waits_for is not None
-    assert not run.machine.state.interrupts.asked_by_body("key")
+    assert not run.machine.state.interrupts.awaited_by_body("key")
     assert run.machine.deadline() == 60.0
 
 
-def test_a_slot_that_crosses_the_loss_of_the_body_is_given_back_for_a_new_one() -> None:
+def test_a_slot_that_crosses_the_loss_of_the_body_is_released_for_a_new_one() -> None:
     run = executing("swim")
     run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.give(Resume(Reply()))
@@ -674,7 +674,7 @@ def test_a_slot_that_crosses_the_loss_of_the_body_is_given_back_for_a_new_one() 
     assert run.supervisor() == [Left(run.id, 0), Enter(run.id, 1, False, False)]
 
 
-def test_a_slot_for_a_lost_body_whose_run_is_tried_again_is_given_back_until_the_retry() -> None:
+def test_a_slot_for_a_lost_body_whose_run_is_retried_is_released_until_the_retry() -> None:
     run = executing("broken")
     lapse(run)
     run.start()
@@ -687,12 +687,12 @@ def test_a_slot_for_a_lost_body_whose_run_is_tried_again_is_given_back_until_the
 
 
 def bodiless(run: Driver) -> list[tuple[float | None, bool]]:
-    """Until when the run waits, and whether without a body, as remembered since the last look."""
+    """The stored end of the run's wait, and whether it waits without a body, since the last call."""
     memos = [memo for memo in run.remembered() if isinstance(memo, WakesAt)]
     return [(memo.at, memo.terms.bodiless) for memo in memos if memo.terms is not None]
 
 
-def test_that_a_run_waits_without_a_body_is_remembered_when_it_has_lost_it() -> None:
+def test_that_a_run_waits_without_a_body_is_stored_when_it_has_lost_it() -> None:
     run = executing("swim")
     run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     assert bodiless(run) == [(WALL + 60, False)]
@@ -700,7 +700,7 @@ def test_that_a_run_waits_without_a_body_is_remembered_when_it_has_lost_it() -> 
     assert bodiless(run) == [(WALL + 60, True)]
 
 
-def test_that_a_run_waits_without_a_body_is_remembered_once_and_until_one_waits_again() -> None:
+def test_that_a_run_waits_without_a_body_is_stored_once_and_until_a_body_waits_again() -> None:
     run = suspended("message", messages=[(3, "hello")])
     assert bodiless(run) == [(None, True)]
     run.start()
@@ -716,7 +716,7 @@ def test_that_a_run_waits_without_a_body_is_remembered_once_and_until_one_waits_
     assert bodiless(again) == []
 
 
-def test_that_a_run_waits_without_a_body_is_remembered_when_its_body_pauses_or_raises() -> None:
+def test_that_a_run_waits_without_a_body_is_stored_when_its_body_pauses_or_raises() -> None:
     paused = executing("flow")
     paused.pauses(Pause("time", WALL + 60, within=60.0))
     assert bodiless(paused) == [(WALL + 60, True)]
@@ -727,7 +727,7 @@ def test_that_a_run_waits_without_a_body_is_remembered_when_its_body_pauses_or_r
 
 
 @pytest.mark.parametrize("abandoned", [False, True])
-def test_that_a_run_waits_without_a_body_is_remembered_when_the_engine_is_left(abandoned) -> None:
+def test_that_a_run_waits_without_a_body_is_stored_at_shutdown(abandoned) -> None:
     run = executing("swim")
     run.give(Suspend("time", WALL + 60, 60.0, Reply()))
     run.remembered()

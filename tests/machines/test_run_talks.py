@@ -1,4 +1,4 @@
-"""What a body and its run say to each other: interrupts and answers, messages, signals, checkpoints."""
+"""Communication between a body and its run: interrupts and answers, messages, signals, checkpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ import pytest
 from greenroom.actors.channel import Reply
 from greenroom.actors.engine.suspends import Suspended
 from greenroom.actors.messages import AnswerInterrupt, Cancel, Enter, Inject, Left, SendSignal
-from greenroom.actors.run.body_messages import Ask, Flag, Resume, Save, Suspend, Taken, Unask
+from greenroom.actors.run.body_messages import (
+    Flag,
+    OpenInterrupt,
+    Resume,
+    Save,
+    Suspend,
+    Taken,
+    WithdrawInterrupt,
+)
 from greenroom.actors.run.message_gate import MAX_MESSAGES, MessageGate
 from greenroom.actors.run.pause import AwaitedInterrupt, Message, Pause, Signal
 from greenroom.persistence.store import AnswersSpent, Checkpoint, MessagesTaken
@@ -35,9 +43,9 @@ SHUT_DOWN = {"approved": False, "reason": "shutdown"}
 
 def asks(
     run: Driver, key: str = "key", data: Any = "?", timeout: float = 300, *, release: bool = False
-) -> Ask:
-    """The body asks; what it gets is in the message's `reply` and `answer`."""
-    message = Ask(data, timeout, key, release, Reply(), Reply())
+) -> OpenInterrupt:
+    """The body opens an interrupt; the result is in the message's `reply` and `answer`."""
+    message = OpenInterrupt(data, timeout, key, release, Reply(), Reply())
     run.give(message)
     return message
 
@@ -59,7 +67,7 @@ def save(run: Driver, value: Any = 1, attempt: int = 1) -> Any:
 
 
 def closed(run: Driver) -> list[tuple[str, str, Any, str]]:
-    """The interrupts that were closed since the last time: which, how, with which answer and by whom."""
+    """The interrupts that were closed since the last call: id, outcome, answer, and who closed it."""
     return [
         (event.interrupt.rpartition(".")[2], event.outcome, event.answer, event.by)
         for event in run.changed()
@@ -92,7 +100,7 @@ def test_an_interrupt_is_open_until_it_is_answered() -> None:
     assert run.machine.deadline() == math.inf
 
 
-def test_an_interrupt_can_be_open_without_end() -> None:
+def test_an_interrupt_can_be_open_without_a_timeout() -> None:
     run = executing()
     asks(run, timeout=math.inf)
     (opened,) = run.changed()
@@ -100,7 +108,7 @@ def test_an_interrupt_can_be_open_without_end() -> None:
     assert run.machine.deadline() == math.inf
 
 
-def test_an_answered_interrupt_is_not_answered_again_and_one_that_was_never_asked_not_at_all() -> None:
+def test_an_interrupt_is_answered_once_and_an_unknown_one_is_not_found() -> None:
     run = executing()
     asks(run, "one")
     asks(run, "two")
@@ -113,7 +121,7 @@ def test_an_answered_interrupt_is_not_answered_again_and_one_that_was_never_aske
     assert answers(run, 1) == "already_resolved"
 
 
-def test_an_interrupt_that_nobody_answers_times_out() -> None:
+def test_an_interrupt_without_an_answer_times_out() -> None:
     run = executing()
     late, early = asks(run, "late", timeout=9), asks(run, "early", timeout=3)
     run.changed()
@@ -128,20 +136,20 @@ def test_an_interrupt_that_nobody_answers_times_out() -> None:
     assert answer(late.answer) is None
 
 
-def test_the_same_key_is_not_asked_under_twice_at_a_time() -> None:
+def test_two_open_interrupts_with_the_same_key_are_a_conflict() -> None:
     run = executing()
     asks(run)
     refused = answer(asks(run).reply)
     assert isinstance(refused, Conflict)
-    assert 'asks under key "key" already' in str(refused)
+    assert 'already has an open interrupt with key "key"' in str(refused)
 
 
-def test_an_interrupt_that_outlasts_the_run_is_refused() -> None:
+def test_an_interrupt_with_a_longer_timeout_than_the_run_is_refused() -> None:
     run = executing(run_timeout=10.0)
     run.at(4)
     refused = answer(asks(run, timeout=6).reply)
     assert isinstance(refused, Invalid)
-    assert "timeout 6 must be shorter than the 6 s that are left" in str(refused)
+    assert "timeout must be less than the 6 s that remain of run_timeout (got 6)" in str(refused)
     assert refused.details["value"] == 6
     assert answer(asks(run, timeout=5.9).reply) is False
     assert answer(asks(executing(), timeout=math.inf).reply) is False
@@ -161,30 +169,30 @@ def test_an_interrupt_can_be_waited_for_without_the_slot() -> None:
     assert run.supervisor() == [Enter(run.id, 1, True, False)]
 
 
-def test_a_body_that_waits_without_its_slot_asks_only_such_as_need_none() -> None:
+def test_a_body_that_waits_without_its_slot_can_only_open_interrupts_that_need_none() -> None:
     run = executing()
     run.give(Suspend("time", None, None, Reply()))
     assert isinstance(answer(asks(run, release=True).reply), Conflict)
     assert answer(asks(run).reply) is False
 
 
-def test_a_body_that_waits_no_longer_withdraws_its_interrupt() -> None:
+def test_a_body_that_no_longer_waits_withdraws_its_interrupt() -> None:
     run = executing()
     asks(run)
     run.changed()
-    run.give(Unask("key"))
+    run.give(WithdrawInterrupt("key"))
     assert closed(run) == [("1", "withdrawn", None, "body")]
     assert answers(run) == "already_resolved"
-    run.give(Unask("key"))
+    run.give(WithdrawInterrupt("key"))
     assert closed(run) == []
 
 
-def test_an_interrupt_is_not_withdrawn_when_the_engine_ends_and_is_when_its_body_is_cancelled() -> None:
+def test_an_interrupt_is_withdrawn_when_its_body_is_cancelled_and_not_at_shutdown() -> None:
     run = executing("swim")
     asks(run, release=True)
     run.changed()
     run.stop(now=False)
-    run.give(Unask("key"))
+    run.give(WithdrawInterrupt("key"))
     assert closed(run) == []
     timed_out = executing(run_timeout=400.0)
     asks(timed_out)
@@ -192,7 +200,7 @@ def test_an_interrupt_is_not_withdrawn_when_the_engine_ends_and_is_when_its_body
     timed_out.changed()
     timed_out.machine.state.timers.set("run_timeout", 299.5)
     timed_out.at(299.5)
-    timed_out.give(Unask("key"))
+    timed_out.give(WithdrawInterrupt("key"))
     assert closed(timed_out) == [("1", "withdrawn", None, "body")]
 
 
@@ -201,11 +209,11 @@ def test_what_is_withdrawn_after_the_end_is_no_event() -> None:
     asks(run)
     run.returns()
     run.changed()
-    run.give(Unask("key"))
+    run.give(WithdrawInterrupt("key"))
     assert run.changed() == []
 
 
-def test_a_cancel_answers_what_is_open() -> None:
+def test_a_cancel_answers_open_interrupts() -> None:
     run = executing()
     asked = asks(run)
     run.changed()
@@ -219,7 +227,7 @@ def test_a_cancel_answers_what_is_open() -> None:
 
 
 @pytest.mark.parametrize("now", [False, True])
-def test_the_engines_end_answers_what_can_not_be_resumed(now) -> None:
+def test_a_shutdown_answers_interrupts_of_runs_that_are_not_resumable(now) -> None:
     run = executing()
     asked = asks(run)
     run.changed()
@@ -230,7 +238,7 @@ def test_the_engines_end_answers_what_can_not_be_resumed(now) -> None:
     assert (answer(later.reply), answer(later.answer)) == (False, SHUT_DOWN)
 
 
-def test_the_engines_end_commits_nothing_for_a_body_that_asks_nothing() -> None:
+def test_a_shutdown_commits_nothing_for_a_body_without_interrupts() -> None:
     run = executing()
     run.stop(now=False)
     assert run.changed() == []
@@ -242,14 +250,14 @@ def test_the_engines_end_commits_nothing_for_a_body_that_asks_nothing() -> None:
     assert asks_before.changed() == []
 
 
-def test_a_resumable_body_may_ask_while_the_engine_ends() -> None:
+def test_a_resumable_body_can_open_an_interrupt_during_shutdown() -> None:
     run = executing("swim")
     run.stop(now=False)
     assert answer(asks(run).reply) is False
     assert run.changed()[0].type == "interrupt_opened"
 
 
-def test_what_is_open_when_the_run_ends_is_closed_with_it() -> None:
+def test_open_interrupts_are_closed_with_the_end_of_the_run() -> None:
     run = executing()
     asks(run)
     run.changed()
@@ -258,7 +266,7 @@ def test_what_is_open_when_the_run_ends_is_closed_with_it() -> None:
     assert run.machine.state.interrupts.any_open() is False
 
 
-def test_what_is_open_when_an_attempt_fails_is_closed_with_it() -> None:
+def test_open_interrupts_are_closed_with_a_failed_attempt() -> None:
     run = executing("retry")
     asks(run)
     run.changed()
@@ -271,7 +279,7 @@ def test_what_is_open_when_an_attempt_fails_is_closed_with_it() -> None:
 # Answers are kept for the next body.
 
 
-def test_an_answer_is_kept_for_a_body_that_asks_the_same_again() -> None:
+def test_an_answer_is_kept_for_a_body_that_opens_the_same_interrupt_again() -> None:
     run = executing("retry")
     asks(run, data={"a": 1})
     answers(run, data="yes")
@@ -293,7 +301,7 @@ def test_other_data_under_the_same_key_is_another_interrupt(caplog) -> None:
     assert not again.answer.done
     (opened,) = run.changed()
     assert opened.interrupt == f"{run.id}.2"
-    assert "asks something else under key 'key'" in caplog.text
+    assert "opened an interrupt under key 'key' with other data" in caplog.text
     assert "key" not in run.body.answers
 
 
@@ -331,7 +339,7 @@ def test_a_timed_out_interrupt_is_spent_with_the_next_checkpoint_too() -> None:
     assert AnswersSpent(run.id, (f"{run.id}.1",)) in run.remembered()
 
 
-def test_a_body_that_asks_nothing_saves_only_its_checkpoint() -> None:
+def test_a_body_without_interrupts_saves_only_its_checkpoint() -> None:
     run = executing()
     save(run)
     assert run.remembered() == [Checkpoint("alice", "walk", run.id, 1, 2, 3)]
@@ -384,7 +392,7 @@ def test_an_interrupt_that_is_open_without_a_body_is_opened_once() -> None:
     assert [event.type for event in run.changed()] == ["run_state_changed"]
 
 
-def test_one_that_is_open_without_a_body_does_not_time_out_by_itself() -> None:
+def test_an_interrupt_that_is_open_without_a_body_does_not_time_out_by_itself() -> None:
     run = executing("swim")
     run.pauses(Pause("answer", interrupt=AwaitedInterrupt("key", "?")))
     assert run.machine.deadline() == math.inf
@@ -412,7 +420,7 @@ def test_a_body_can_take_over_such_an_interrupt_without_its_slot() -> None:
     assert run.status is Status.SUSPENDED
 
 
-def test_a_body_that_asks_with_other_data_withdraws_what_is_open_under_its_key(caplog) -> None:
+def test_an_interrupt_with_other_data_withdraws_the_open_one_with_its_key(caplog) -> None:
     run = executing("swim")
     run.pauses(Pause("answer", WALL + 5, interrupt=AwaitedInterrupt("key", "?"), within=5))
     run.at(5)
@@ -422,7 +430,7 @@ def test_a_body_that_asks_with_other_data_withdraws_what_is_open_under_its_key(c
     withdrawn, opened = run.changed()
     assert (withdrawn.outcome, withdrawn.interrupt, withdrawn.by) == ("withdrawn", f"{run.id}.1", "body")
     assert opened.interrupt == f"{run.id}.2"
-    assert "asks something else" in caplog.text
+    assert "with other data" in caplog.text
 
 
 def test_a_checkpoint_withdraws_what_no_body_waits_for() -> None:
@@ -438,7 +446,7 @@ def test_a_checkpoint_withdraws_what_no_body_waits_for() -> None:
     assert answers(run, 1) == "already_resolved"
 
 
-def test_an_interrupt_that_times_out_without_a_body_is_answered_with_nothing() -> None:
+def test_an_interrupt_that_times_out_without_a_body_is_answered_with_none() -> None:
     run = executing("swim")
     asks(run, timeout=9, release=True)
     run.execution.lapse("the lease is lost")
@@ -453,7 +461,7 @@ def test_an_interrupt_that_times_out_without_a_body_is_answered_with_nothing() -
     assert answer(asked.answer) is None
 
 
-def test_a_machine_that_was_suspended_leaves_interrupts_less_time() -> None:
+def test_a_suspend_of_the_computer_advances_the_deadlines_of_interrupts() -> None:
     run = executing()
     asks(run, timeout=9)
     run.give(Suspended(5.0))
@@ -494,7 +502,7 @@ def test_the_body_has_a_copy_of_the_message() -> None:
     assert run.body.inbox[0].value is not message
 
 
-def test_messages_that_were_taken_need_not_be_kept() -> None:
+def test_messages_that_were_taken_are_no_longer_stored() -> None:
     run = executing()
     for _ in range(3):
         inject(run)
@@ -505,7 +513,7 @@ def test_messages_that_were_taken_need_not_be_kept() -> None:
     assert run.remembered() == [MessagesTaken(run.id, tuple(seqs[2:]))]
 
 
-def test_a_body_takes_so_many_messages_and_no_more() -> None:
+def test_at_most_1000_messages_wait_for_a_body() -> None:
     run = executing()
     run.machine.state.gate.waiting = tuple(range(MAX_MESSAGES - 1))
     assert inject(run) == "accepted"
@@ -522,7 +530,7 @@ def test_a_run_without_a_body_takes_no_messages(name) -> None:
     assert isinstance(refused, NotInteractive if name == "retry" else NoActiveRun)
 
 
-def test_a_body_that_is_told_to_end_takes_no_messages() -> None:
+def test_a_body_that_must_end_accepts_no_messages() -> None:
     run = executing()
     run.cancel()
     assert isinstance(inject(run), NotInteractive)
@@ -563,14 +571,14 @@ def test_a_flow_takes_no_messages_and_a_body_no_signals() -> None:
     assert flow.changed() == []
     refused = signal(executing())
     assert isinstance(refused, Conflict)
-    assert "only flows take signals" in str(refused)
+    assert "accepts no signals: only flows do" in str(refused)
 
 
-def test_a_gate_is_shut_until_there_is_a_body() -> None:
+def test_messages_are_refused_until_there_is_a_body() -> None:
     gate = MessageGate("r", "interactive")
     refused = gate.refusal(ending=False)
     assert isinstance(refused, NotInteractive)
-    assert str(refused).startswith("run r takes no messages now")
+    assert str(refused).startswith("run r accepts no messages now")
     gate.awaited = True
     assert gate.refusal(ending=False) is None
     gate.new_body()
@@ -595,7 +603,7 @@ def test_a_signal_reaches_the_body_of_a_flow_when_it_is_committed() -> None:
     assert run.body.inbox == (Signal(event.seq, "a.b", 7),)
 
 
-def test_a_flow_that_waits_for_a_signal_goes_on_with_it() -> None:
+def test_a_flow_that_waits_for_a_signal_continues_with_it() -> None:
     run = executing("flow")
     run.pauses(Pause("signal", key="a"))
     run.supervisor()
@@ -607,7 +615,7 @@ def test_a_flow_that_waits_for_a_signal_goes_on_with_it() -> None:
     assert [came.key for came in run.body.inbox] == ["b", "a.c"]
 
 
-def test_a_flow_goes_on_with_a_signal_that_was_there_before_it_waited() -> None:
+def test_a_flow_continues_with_a_signal_that_was_received_before_it_waited() -> None:
     run = executing("flow")
     signal(run, "a", 7)
     run.supervisor()
@@ -615,7 +623,7 @@ def test_a_flow_goes_on_with_a_signal_that_was_there_before_it_waited() -> None:
     assert run.supervisor() == [Left(run.id, 0), Enter(run.id, 1, False, False)]
 
 
-def test_a_flow_that_waits_for_a_time_lets_signals_gather() -> None:
+def test_a_flow_that_waits_for_a_time_is_not_woken_by_signals() -> None:
     run = executing("flow")
     run.pauses(Pause("time", WALL + 60))
     run.supervisor()
@@ -623,7 +631,7 @@ def test_a_flow_that_waits_for_a_time_lets_signals_gather() -> None:
     assert run.supervisor() == []
 
 
-def test_a_flow_takes_up_signals_when_many_have_gathered() -> None:
+def test_a_flow_is_woken_by_many_unrelated_signals() -> None:
     run = executing("flow")
     run.pauses(Pause("signal", key="a"))
     run.supervisor()
@@ -634,7 +642,7 @@ def test_a_flow_takes_up_signals_when_many_have_gathered() -> None:
     assert run.supervisor() == [Enter(run.id, 1, False, False)]
 
 
-def test_a_flow_takes_so_many_signals_and_no_more() -> None:
+def test_at_most_1000_signals_wait_for_a_flow() -> None:
     run = executing("flow")
     run.body.inbox = (Signal(1, "a", 1),) * (MAX_MESSAGES - 1)
     assert signal(run) is True
@@ -646,7 +654,7 @@ def test_a_flow_takes_so_many_signals_and_no_more() -> None:
     assert signal(run) is True
 
 
-def test_a_signal_for_an_ended_run_is_answered_with_nothing() -> None:
+def test_a_signal_for_an_ended_run_is_answered_with_none() -> None:
     run = executing("flow")
     run.returns()
     assert signal(run) is None

@@ -1,4 +1,4 @@
-"""What the supervisor decides, and in which order: its machine, without a scheduler."""
+"""The supervisor's decisions and their order: its machine, without a scheduler."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_run_that_finds_a_slot_is_created_and_started_by_one_change() -> None:
     assert (change.run, change.generation, change.expect) == ("a", 0, None)
     assert change.reply is desk.replies["a"]
     assert change.answer == Accepted("a", False)
-    assert change.tells == (("run", "a", Started(1, 0, False)),)
+    assert change.notify == (("run", "a", Started(1, 0, False)),)
     assert desk.told("run") == []
     assert (made.begun, made.phase, made.place) == (True, Phase.QUEUED, 1)
 
@@ -101,7 +101,7 @@ def test_a_run_that_finds_no_slot_is_only_created() -> None:
     desk = Desk(limit=0)
     assert desk.submits("a") == ["create a"]
     (change,) = desk.changes()
-    assert (change.generation, change.tells) == (None, ())
+    assert (change.generation, change.notify) == (None, ())
     assert not desk.pending("a").begun
 
 
@@ -110,7 +110,7 @@ def test_the_runs_of_one_turn_are_created_and_started_in_the_order_of_their_subm
     assert desk.submits("a", "b", "c") == ["create a, start a", "create b, start b", "create c"]
 
 
-def test_a_start_is_behind_all_that_got_its_place_before_it() -> None:
+def test_a_start_follows_all_runs_that_got_their_places_before_it() -> None:
     desk = Desk()
     desk.machine.order.set_limit("x", 0)
     changes = desk.turn(desk.submit("a", lane="x"), desk.submit("b"), desk.submit("c", lane="x"))
@@ -124,7 +124,7 @@ def test_runs_of_earlier_turns_start_before_those_of_this_one_are_created() -> N
     assert changes == ["start b", "create c"]
 
 
-def test_a_run_that_got_its_place_in_this_turn_starts_behind_that() -> None:
+def test_a_run_that_got_its_place_in_this_turn_starts_after_that_change() -> None:
     desk = Desk(limit=1)
     desk.submits("a", handle="h")
     desk.turn(desk.submit("b", "queue", handle="h"))
@@ -133,10 +133,10 @@ def test_a_run_that_got_its_place_in_this_turn_starts_behind_that() -> None:
     place, start, _ = desk.changes()
     assert (place.events[0].by, place.run, place.expect) == ("engine", "b", frozenset({Status.QUEUED}))
     assert (start.run, start.generation, start.expect) == ("b", 0, allowed_from(Status.RUNNING))
-    assert start.else_tells == (("supervisor", "", NotStarted("b", 0)),)
+    assert start.notify_on_refusal == (("supervisor", "", NotStarted("b", 0)),)
 
 
-def test_what_waits_in_its_handle_is_created_in_its_turn_too() -> None:
+def test_a_run_that_waits_in_its_handle_is_created_in_order_too() -> None:
     desk = Desk()
     changes = desk.turn(desk.submit("a", handle="h"), desk.submit("b", "queue", handle="h"), desk.submit("c"))
     assert changes == ["create a, start a", "create b waiting", "create c, start c"]
@@ -164,7 +164,7 @@ def test_a_second_run_of_a_handle_is_refused_with_the_first() -> None:
     assert "b" not in desk.machine.pending
 
 
-def test_a_run_that_joins_gets_the_end_of_the_one_that_is_there() -> None:
+def test_a_submission_that_joins_gets_the_end_of_the_existing_run() -> None:
     desk = Desk()
     desk.submits("a", handle="h")
     assert desk.turn(desk.submit("b", "join", handle="h")) == []
@@ -178,7 +178,7 @@ def test_a_run_that_joins_gets_the_end_of_the_one_that_is_there() -> None:
     assert desk.answer(desk.replies["c"]) == Accepted("a", True, watch.reply)
 
 
-def test_a_body_that_joins_has_an_end_of_its_own() -> None:
+def test_a_body_that_joins_has_its_own_reply() -> None:
     desk = Desk()
     desk.submits("a", handle="h")
     for run in ("b", "c"):
@@ -193,7 +193,7 @@ def test_a_replacement_cancels_the_admitted_run_when_it_is_committed() -> None:
     desk.submits("a", handle="h")
     assert desk.turn(desk.submit("b", "replace", handle="h", by="ann")) == ["create b waiting"]
     (change,) = desk.changes()
-    ((kind, name, cancel),) = change.tells
+    ((kind, name, cancel),) = change.notify
     assert (kind, name) == ("supervisor", "")
     assert (cancel.run, cancel.by, cancel.reason, cancel.files) == ("a", "ann", "replaced", "keep")
     assert change.events[0].front
@@ -201,22 +201,22 @@ def test_a_replacement_cancels_the_admitted_run_when_it_is_committed() -> None:
     assert desk.ends("a") == ["place b 2", "start b"]
 
 
-def test_a_replacement_of_what_ends_in_the_same_turn_is_created_before_it_starts() -> None:
+def test_a_replacement_of_a_run_that_ends_in_the_same_turn_is_created_before_it_starts() -> None:
     desk = Desk()
     desk.submits("a", handle="h")
     changes = desk.turn(desk.submit("b", "replace", handle="h"), Left("a", 0), RunsEnded([Ended("a", False)]))
     assert changes == ["create b waiting", "place b 2", "start b"]
 
 
-def test_a_run_that_queues_does_not_stand_in_front() -> None:
+def test_a_run_that_queues_does_not_wait_in_front() -> None:
     desk = Desk()
     desk.submits("a", handle="h")
     desk.turn(desk.submit("b", "queue", handle="h"))
     assert not desk.pending("b").terms.front
-    assert desk.changes()[0].tells == ()
+    assert desk.changes()[0].notify == ()
 
 
-def test_nobody_joins_what_is_being_cancelled() -> None:
+def test_a_run_that_is_being_cancelled_can_not_be_joined() -> None:
     desk = Desk()
     desk.submits("a", handle="h")
     desk.turn(Cancelling("a"))
@@ -236,7 +236,7 @@ def test_the_same_request_id_is_the_same_run() -> None:
     assert "b" not in desk.machine.pending
 
 
-def test_a_request_id_is_looked_at_before_everything_else() -> None:
+def test_a_request_id_is_checked_before_everything_else() -> None:
     desk = Desk(max_pending=1)
     desk.submits("a", request_id="r")
     desk.turn(SetDraining(True, "ann", Reply()))
@@ -244,13 +244,13 @@ def test_a_request_id_is_looked_at_before_everything_else() -> None:
     assert desk.answer(desk.replies["b"]).run == "a"
 
 
-def test_a_request_id_with_another_payload_is_refused_with_the_run_that_it_made() -> None:
+def test_a_request_id_with_another_payload_is_refused_with_the_run_that_it_created() -> None:
     desk = Desk()
     desk.submits("a", request_id="r", fingerprint="f")
     assert desk.submits("b", request_id="r", fingerprint="g") == []
     (look,) = desk.told("journal")
     assert look.reply is desk.replies["b"]
-    with pytest.raises(Conflict, match='request_id "r" was used for another submission') as refused:
+    with pytest.raises(Conflict, match='request_id "r" was already used for another submission') as refused:
         look.read(Projection("e", max_concurrent=1))
     assert refused.value.details == {}
     committed = Projection("e", max_concurrent=1)
@@ -260,7 +260,7 @@ def test_a_request_id_with_another_payload_is_refused_with_the_run_that_it_made(
     assert refused.value.details == {"run": committed.runs["a"]}
 
 
-def test_a_request_id_answers_for_a_run_that_has_ended_and_is_free_a_day_later() -> None:
+def test_a_request_id_returns_an_ended_run_and_expires_after_24_hours() -> None:
     desk = Desk()
     desk.submits("a", request_id="r")
     desk.now = 10.0
@@ -274,7 +274,7 @@ def test_a_request_id_answers_for_a_run_that_has_ended_and_is_free_a_day_later()
     assert desk.submits("c", request_id="r") == ["create c, start c"]
 
 
-def test_a_request_id_of_a_run_that_joins_is_remembered_with_that_run() -> None:
+def test_a_request_id_of_a_submission_that_joins_is_stored_with_that_run() -> None:
     desk = Desk()
     desk.submits("a", handle="h")
     changes = desk.turn(desk.submit("b", "join", handle="h", request_id="r", fingerprint="f"))
@@ -318,7 +318,7 @@ def test_a_request_id_can_be_looked_up() -> None:
 # What is refused.
 
 
-def test_a_draining_engine_takes_only_children_of_what_executes() -> None:
+def test_a_draining_engine_accepts_only_children_of_executing_runs() -> None:
     desk = Desk()
     desk.submits("a")
     desk.turn(SetDraining(True, "ann", Reply()))
@@ -329,7 +329,7 @@ def test_a_draining_engine_takes_only_children_of_what_executes() -> None:
     assert desk.submits("d") == ["create d, start d"]
 
 
-def test_an_engine_that_is_left_takes_nothing_new() -> None:
+def test_an_engine_that_shuts_down_accepts_no_new_runs() -> None:
     desk = Desk()
     reply: Reply[object] = Reply()
     desk.turn(Closing(False, reply))
@@ -338,14 +338,14 @@ def test_an_engine_that_is_left_takes_nothing_new() -> None:
     assert isinstance(desk.answer(desk.replies["a"]), Draining)
 
 
-def test_what_is_queued_when_an_engine_is_left_does_not_start() -> None:
+def test_queued_runs_do_not_start_during_shutdown() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b")
     desk.turn(Closing(False, Reply()))
     assert desk.ends("a") == []
 
 
-def test_no_more_runs_are_pending_than_are_allowed() -> None:
+def test_at_most_max_pending_runs_are_pending() -> None:
     desk = Desk(limit=0, max_pending=2)
     desk.submits("a", "b", "c")
     refused = desk.answer(desk.replies["c"])
@@ -355,13 +355,13 @@ def test_no_more_runs_are_pending_than_are_allowed() -> None:
     assert desk.submits("c") == ["create c"]
 
 
-def test_an_id_that_repeats_itself_is_refused() -> None:
+def test_a_run_id_that_already_exists_is_refused() -> None:
     desk = Desk()
     desk.submits("a")
     desk.submits("a", handle="other")
     refused = desk.answer(desk.replies["a"])
     assert isinstance(refused, Internal)
-    assert "repeat themselves: a" in str(refused)
+    assert "run id a already exists" in str(refused)
 
 
 # Drafts.
@@ -386,14 +386,14 @@ def test_a_run_without_parameters_takes_the_draft_of_its_handle() -> None:
     assert desk.changes()[0].events[0].params == {"x": 1}
 
 
-def test_a_run_with_parameters_leaves_the_draft_alone() -> None:
+def test_a_run_with_parameters_does_not_change_the_draft() -> None:
     desk = Desk()
     draft(desk, "h", {"x": 1})
     desk.submits("a", handle="h", params={"x": 2}, job=job("parametrized"))
     assert desk.pending("a").params == {"x": 2}
 
 
-def test_where_there_is_no_draft_a_run_has_no_parameters() -> None:
+def test_a_run_without_parameters_and_without_a_draft_gets_none() -> None:
     desk = Desk()
     desk.submits("a", params=None, job=job("parametrized"))
     assert desk.pending("a").params == {}
@@ -424,13 +424,13 @@ def test_a_draft_is_locked_while_its_handle_is_taken() -> None:
 # Slots.
 
 
-def test_a_slot_that_is_given_back_goes_to_the_next_run() -> None:
+def test_a_slot_that_is_released_goes_to_the_next_run() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b")
     assert desk.ends("a") == ["start b"]
 
 
-def test_a_run_that_waits_comes_back_with_its_place_and_its_body() -> None:
+def test_a_run_that_waits_returns_with_its_place_and_its_body() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b", "c")
     assert desk.waits("a") == ["start b"]
@@ -439,7 +439,7 @@ def test_a_run_that_waits_comes_back_with_its_place_and_its_body() -> None:
     (change,) = desk.changes()
     (event,) = change.events
     assert (event.from_, event.attempt, event.place, event.interactive) == (Status.SUSPENDED, 1, 1, None)
-    assert change.tells == (("run", "a", Started(1, 0, True)),)
+    assert change.notify == (("run", "a", Started(1, 0, True)),)
 
 
 def test_a_retry_gets_a_new_place_and_a_new_body() -> None:
@@ -455,7 +455,7 @@ def test_a_retry_gets_a_new_place_and_a_new_body() -> None:
     assert (event.attempt, event.interactive, event.place) == (2, True, 4)
 
 
-def test_a_run_that_asks_twice_stands_in_its_lane_once() -> None:
+def test_a_run_that_requests_a_slot_twice_is_queued_once() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b")
     desk.waits("a")
@@ -465,14 +465,14 @@ def test_a_run_that_asks_twice_stands_in_its_lane_once() -> None:
     assert desk.ends("a") == []
 
 
-def test_a_run_that_has_its_slot_is_not_queued_when_it_asks() -> None:
+def test_a_run_that_has_its_slot_is_not_queued_again() -> None:
     desk = Desk()
     desk.submits("a")
     assert desk.asks("a", 2, new_place=True) == []
     assert desk.pending("a").next_attempt == 1
 
 
-def test_a_run_that_has_ended_or_is_about_to_is_not_queued_when_it_asks() -> None:
+def test_a_run_that_has_ended_or_is_about_to_is_not_queued() -> None:
     desk = Desk()
     desk.submits("a")
     desk.waits("a")
@@ -482,7 +482,7 @@ def test_a_run_that_has_ended_or_is_about_to_is_not_queued_when_it_asks() -> Non
     assert desk.asks("a") == []
 
 
-def test_a_run_that_wants_no_slot_leaves_its_lane() -> None:
+def test_a_run_that_no_longer_requests_a_slot_leaves_its_lane() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b", "c")
     desk.turn(Leave("b"))
@@ -490,28 +490,28 @@ def test_a_run_that_wants_no_slot_leaves_its_lane() -> None:
     assert desk.turn(Leave("nobody")) == []
 
 
-def test_a_start_that_did_not_happen_frees_the_slot() -> None:
+def test_a_refused_start_frees_the_slot() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b")
     assert desk.turn(NotStarted("a", 0)) == ["start b"]
     assert desk.turn(NotStarted("nobody", 0)) == []
 
 
-def test_a_run_that_leaves_the_queue_by_its_end_holds_up_nobody() -> None:
+def test_a_run_that_leaves_the_queue_by_its_end_delays_no_others() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b", "c")
     desk.ends("b", generation=None)
     assert desk.ends("a") == ["start c"]
 
 
-def test_a_slot_that_a_run_was_about_to_get_is_free_when_it_has_ended() -> None:
+def test_a_slot_granted_to_a_run_is_free_when_the_run_has_ended() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b", "c")
     desk.turn(Left("a", 0))  # b is started, and has ended before that
     assert desk.turn(Left("b", None), RunsEnded([Ended("b", False)])) == ["start c"]
 
 
-def test_the_handle_of_a_run_that_has_given_its_slot_back_is_taken_until_its_end_is_committed() -> None:
+def test_the_handle_of_a_run_that_has_released_its_slot_is_taken_until_its_end_is_committed() -> None:
     desk = Desk(limit=1)
     desk.submits("a", handle="h")
     desk.turn(desk.submit("b", "queue", handle="h"))
@@ -519,7 +519,7 @@ def test_the_handle_of_a_run_that_has_given_its_slot_back_is_taken_until_its_end
     assert desk.turn(RunsEnded([Ended("a", False)])) == ["place b 2", "start b"]
 
 
-def test_a_start_that_loses_frees_its_slot_also_where_its_run_ended_by_the_same_commit() -> None:
+def test_a_refused_start_frees_its_slot_even_if_its_run_ended_by_the_same_commit() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b", "c")
     desk.turn(Left("a", 0))
@@ -544,7 +544,7 @@ def test_a_queued_run_that_could_not_be_stored_leaves_its_lane() -> None:
     assert desk.ends("a") == ["start c"]
 
 
-def test_a_run_that_is_cancelled_while_it_stands_in_its_lane_with_its_body_leaves_it() -> None:
+def test_a_run_that_is_cancelled_while_it_is_queued_with_its_body_leaves_the_queue() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b", "c")
     desk.waits("a")
@@ -553,7 +553,7 @@ def test_a_run_that_is_cancelled_while_it_stands_in_its_lane_with_its_body_leave
     assert desk.ends("b") == ["start c"]
 
 
-def test_a_run_that_could_not_be_stored_leaves_nothing_behind() -> None:
+def test_a_run_that_could_not_be_stored_uses_no_memory() -> None:
     desk = Desk(limit=1)
     desk.submits("a", handle="h")
     desk.turn(desk.submit("b", "queue", handle="h"))
@@ -562,7 +562,7 @@ def test_a_run_that_could_not_be_stored_leaves_nothing_behind() -> None:
     assert desk.machine.handles.taken_by("h") == "b"
 
 
-def test_a_run_whose_time_is_over_gets_no_slot() -> None:
+def test_a_run_whose_deadline_has_passed_gets_no_slot() -> None:
     desk = Desk(limit=1)
     desk.submits("a")
     desk.submits("b", queue_timeout=5.0)
@@ -573,7 +573,7 @@ def test_a_run_whose_time_is_over_gets_no_slot() -> None:
 
 
 @pytest.mark.parametrize("terms", [{"queue_timeout": 4.0 + 0.001}, {"deadline": 4.0 + 0.001}])
-def test_a_run_whose_time_is_over_in_a_moment_gets_no_slot_even_in_a_turn_without_messages(terms) -> None:
+def test_a_run_whose_deadline_is_about_to_pass_gets_no_slot_even_in_a_turn_without_messages(terms) -> None:
     desk = Desk(limit=0)
     desk.submits("a", **terms)
     desk.machine.order.limit = 1
@@ -594,7 +594,7 @@ def test_a_run_that_has_begun_has_no_queue_timeout() -> None:
     assert late.asks("a") == []
 
 
-def test_a_run_that_is_submitted_late_has_its_time_from_then() -> None:
+def test_the_deadline_of_a_run_counts_from_its_submission() -> None:
     desk = Desk(limit=1)
     desk.submits("a")
     desk.submits("b", deadline=5.0, created_at=3.0)
@@ -603,7 +603,7 @@ def test_a_run_that_is_submitted_late_has_its_time_from_then() -> None:
 
 
 @pytest.mark.parametrize("terms", [{"queue_timeout": 5.0}, {"deadline": 5.0}])
-def test_a_run_that_has_to_wait_watches_its_own_time(terms) -> None:
+def test_a_run_that_has_to_wait_watches_its_own_deadline(terms) -> None:
     desk = Desk(limit=0)
     desk.submits("a", **terms)
     assert desk.decided[-1] == ("run", "a", KeepTime())
@@ -617,7 +617,7 @@ def test_a_run_that_has_to_wait_watches_its_own_time(terms) -> None:
 # Limits and lanes.
 
 
-def test_a_limit_is_effective_at_once() -> None:
+def test_a_limit_is_effective_immediately() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b", "c")
     reply: Reply[object] = Reply()
@@ -627,7 +627,7 @@ def test_a_limit_is_effective_at_once() -> None:
     assert desk.changes()[0].reply is reply
 
 
-def test_a_lanes_limit_is_effective_at_once() -> None:
+def test_a_lanes_limit_is_effective_immediately() -> None:
     desk = Desk(limit=9)
     desk.submits("a", "b", lane="x")
     reply: Reply[object] = Reply()
@@ -637,7 +637,7 @@ def test_a_lanes_limit_is_effective_at_once() -> None:
     assert desk.changes()[0].reply is reply
 
 
-def test_while_the_engine_drains_only_what_has_begun_starts() -> None:
+def test_while_the_engine_drains_only_runs_that_have_begun_start() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b")
     reply: Reply[object] = Reply()
@@ -650,7 +650,7 @@ def test_while_the_engine_drains_only_what_has_begun_starts() -> None:
     assert desk.turn(SetDraining(False, "ann", Reply())) == ["engine_changed", "start b"]
 
 
-def test_an_engine_that_is_left_starts_what_has_begun_and_at_the_end_nothing() -> None:
+def test_an_engine_that_shuts_down_starts_runs_that_have_begun_and_finally_none() -> None:
     desk = Desk(limit=1)
     desk.submits("a")
     desk.turn(Closing(False, Reply()))
@@ -661,7 +661,7 @@ def test_an_engine_that_is_left_starts_what_has_begun_and_at_the_end_nothing() -
     assert desk.asks("a") == []
 
 
-def test_an_engine_that_is_left_does_not_resume_by_ending_its_drain() -> None:
+def test_an_engine_that_shuts_down_does_not_resume_when_its_drain_ends() -> None:
     desk = Desk(limit=1)
     desk.turn(Closing(False, Reply()))
     desk.turn(SetDraining(False, "ann", Reply()))
@@ -670,7 +670,7 @@ def test_an_engine_that_is_left_does_not_resume_by_ending_its_drain() -> None:
     assert not desk.machine.draining
 
 
-def test_a_reset_detaches_what_executes_and_starts_what_is_queued() -> None:
+def test_a_reset_detaches_executing_runs_and_starts_queued_ones() -> None:
     desk = Desk(limit=2)
     desk.submits("a", "b", "c")
     reply: Reply[object] = Reply()
@@ -689,7 +689,7 @@ def test_a_reset_detaches_what_executes_and_starts_what_is_queued() -> None:
     assert desk.ends("c", generation=1) == ["start e"]
 
 
-def test_a_reset_is_told_of_each_busy_lane_and_of_main() -> None:
+def test_a_reset_emits_an_event_for_each_busy_lane_and_for_main() -> None:
     desk = Desk()
     desk.submits("a", lane="x")
     desk.submits("b", lane="b")
@@ -713,7 +713,7 @@ def test_a_reset_ends_a_drain() -> None:
     assert not desk.changes()[2].events[0].draining
 
 
-def test_a_reset_answers_whoever_waits_for_what_executes() -> None:
+def test_a_reset_answers_wait_for_active() -> None:
     desk = Desk()
     desk.submits("a")
     reply: Reply[bool] = Reply()
@@ -734,7 +734,7 @@ def test_a_run_whose_slot_is_free_before_its_end_is_committed_is_not_detached_by
     assert list(desk.machine.order.executing) == ["c"]
 
 
-def test_a_slot_of_before_a_reset_that_is_given_back_as_its_run_ends_frees_nothing() -> None:
+def test_a_slot_from_before_a_reset_that_is_released_at_the_end_frees_nothing() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b", "c")
     assert desk.turn(ResetLanes("ann", Reply()), Left("a", 0))[-1] == "start b"
@@ -742,42 +742,42 @@ def test_a_slot_of_before_a_reset_that_is_given_back_as_its_run_ends_frees_nothi
     assert desk.ends("b", generation=1) == ["start c"]
 
 
-# Waiting for what executes.
+# wait_for_active.
 
 
-def test_whoever_waits_for_what_executes_is_answered_when_it_has_ended() -> None:
+def test_wait_for_active_is_answered_when_the_executing_runs_have_ended() -> None:
     desk = Desk(limit=2)
     desk.submits("a", "b", "c")
     reply: Reply[bool] = Reply()
     desk.turn(WaitForActive(reply))
     assert desk.answers() == []
     assert desk.machine.waiters == 1
-    desk.ends("a")  # c starts, and is not waited for
+    desk.ends("a")  # c starts later, and is not awaited
     assert desk.answers() == []
     desk.waits("b")
     assert desk.answer(reply) is True
     assert desk.machine.waiters == 0
 
 
-def test_whoever_waits_is_answered_behind_the_end_that_gave_the_slot_back() -> None:
+def test_wait_for_active_is_answered_after_the_end_that_released_the_slot() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b")
     reply: Reply[bool] = Reply()
     desk.turn(WaitForActive(reply))
     assert desk.turn(Left("a", 0)) == ["start b"]
-    assert desk.answer(reply) is True  # through the journal, which has the end of a already
+    assert desk.answer(reply) is True  # through the journal, which already has the end of a
     assert desk.turn(RunsEnded([Ended("a", False)])) == []
     assert desk.answers() == []
 
 
-def test_where_nothing_executes_nobody_waits() -> None:
+def test_wait_for_active_does_not_wait_if_nothing_executes() -> None:
     desk = Desk()
     reply: Reply[bool] = Reply()
     desk.turn(WaitForActive(reply))
     assert desk.answer(reply) is True
 
 
-def test_who_waits_no_longer_is_not_answered() -> None:
+def test_a_caller_that_no_longer_waits_is_not_answered() -> None:
     desk = Desk()
     desk.submits("a")
     first, second = Reply[bool](), Reply[bool]()
@@ -787,7 +787,7 @@ def test_who_waits_no_longer_is_not_answered() -> None:
     assert [said.reply for said in desk.answers()] == [second]
 
 
-def test_a_waiter_who_was_answered_in_another_way_is_forgotten() -> None:
+def test_a_waiter_that_was_answered_in_another_way_is_removed() -> None:
     desk = Desk()
     desk.submits("a", "b")
     gone, waiting = Reply[bool](), Reply[bool]()
@@ -799,10 +799,10 @@ def test_a_waiter_who_was_answered_in_another_way_is_forgotten() -> None:
     assert [said.reply for said in desk.answers()] == [waiting]
 
 
-# Runs that are talked to.
+# Commands for runs.
 
 
-def test_a_cancelled_run_that_is_queued_gets_no_slot_any_more() -> None:
+def test_a_cancelled_run_that_is_queued_gets_no_slot() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b", "c")
     cancel = desk.cancel("b")
@@ -821,7 +821,7 @@ def test_a_cancelled_run_that_waits_in_its_handle_is_not_admitted() -> None:
     assert desk.ends("b", generation=None) == ["place c 2", "start c"]
 
 
-def test_a_run_that_is_over_is_not_admitted() -> None:
+def test_a_run_that_has_ended_is_not_admitted() -> None:
     desk = Desk()
     desk.submits("a", handle="h")
     desk.turn(desk.submit("b", "queue", handle="h"))
@@ -847,7 +847,7 @@ def test_a_cancelled_run_that_has_begun_keeps_its_place_until_it_has_decided() -
         SendSignal("a", "k", 1, "ann", Reply()),
     ],
 )
-def test_what_is_for_a_run_goes_on_to_it_if_it_is_pending(message) -> None:
+def test_messages_for_a_run_are_forwarded_if_it_is_pending(message) -> None:
     desk = Desk()
     desk.turn(message)
     assert answer(message.reply) is None
@@ -867,7 +867,7 @@ def test_a_message_finds_the_run_by_its_id_or_by_its_handle() -> None:
         assert desk.decided == [("run", "a", message)]
 
 
-def test_a_message_for_nobody_is_refused() -> None:
+def test_a_message_for_an_unknown_target_is_refused() -> None:
     desk = Desk()
     desk.submits("a", handle="h")
     desk.ends("a", body_remains=True)
@@ -880,7 +880,7 @@ def test_a_message_for_nobody_is_refused() -> None:
         return str(refused)
 
     assert refusal("h") == 'handle "h" has no active run'
-    assert refusal("x") == '"x" is no pending run, nor a handle that has one'
+    assert refusal("x") == '"x" is not a pending run or a handle with one'
     desk.turn(desk.submit("b", "queue", handle="h"))
     desk.machine.handles.free("h")
     assert refusal("h") == 'handle "h" has no active run'
@@ -889,7 +889,7 @@ def test_a_message_for_nobody_is_refused() -> None:
 # Handles.
 
 
-def test_an_abandoned_body_keeps_its_handle_until_it_is_gone() -> None:
+def test_an_abandoned_body_keeps_its_handle_until_it_has_ended() -> None:
     desk = Desk()
     desk.submits("a", handle="h")
     desk.turn(desk.submit("b", "queue", handle="h"))
@@ -917,7 +917,7 @@ def test_an_operator_releases_a_handle_from_an_abandoned_body() -> None:
 # Clears.
 
 
-def test_a_clear_cancels_what_is_queued_in_a_lane_or_waits_for_it() -> None:
+def test_a_clear_cancels_runs_that_are_queued_in_a_lane_or_wait_for_it() -> None:
     desk = Desk(limit=1)
     desk.submits("a", handle="h")
     desk.turn(desk.submit("b", "queue", handle="h"), desk.submit("c"), desk.submit("d", lane="x"))
@@ -942,7 +942,7 @@ def test_a_clear_cancels_what_is_queued_in_a_lane_or_waits_for_it() -> None:
     assert answer(message.reply) == 2
 
 
-def test_a_handle_is_cleared_of_what_waits_in_it() -> None:
+def test_clearing_a_handle_cancels_the_runs_that_wait_in_it() -> None:
     desk = Desk()
     desk.submits("a", handle="h")
     desk.turn(desk.submit("b", "queue", handle="h"))
@@ -953,7 +953,7 @@ def test_a_handle_is_cleared_of_what_waits_in_it() -> None:
 # The store.
 
 
-def test_while_the_store_is_down_nothing_starts_and_nothing_new_is_taken() -> None:
+def test_while_the_store_is_down_no_runs_start_and_no_new_ones_are_accepted() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b")
     desk.turn(StoreIsDown(True))
@@ -964,7 +964,7 @@ def test_while_the_store_is_down_nothing_starts_and_nothing_new_is_taken() -> No
     assert desk.turn(StoreIsDown(False)) == ["start b"]
 
 
-def test_a_child_that_is_submitted_while_the_store_is_down_is_taken_when_it_is_back() -> None:
+def test_a_child_that_is_submitted_while_the_store_is_down_is_accepted_when_it_is_back() -> None:
     desk = Desk()
     desk.submits("a")
     desk.turn(StoreIsDown(True))
@@ -974,7 +974,7 @@ def test_a_child_that_is_submitted_while_the_store_is_down_is_taken_when_it_is_b
     assert desk.turn(StoreIsDown(False)) == []
 
 
-def test_what_nobody_decides_about_goes_on_to_the_journal() -> None:
+def test_answers_are_forwarded_to_the_journal() -> None:
     desk = Desk()
     said = Answer(Reply(), 1)
     desk.turn(said)
@@ -991,7 +991,7 @@ def test_pending_means_not_ended() -> None:
     assert desk.machine.deadline() == math.inf
 
 
-def test_a_second_ask_does_not_bring_back_a_body_that_is_gone() -> None:
+def test_a_request_for_a_new_body_replaces_one_for_an_ended_body() -> None:
     desk = Desk(limit=1)
     desk.submits("a", "b")
     desk.waits("a")
@@ -999,4 +999,4 @@ def test_a_second_ask_does_not_bring_back_a_body_that_is_gone() -> None:
     desk.turn(Leave("a"))
     desk.turn(Enter("a", 2))
     desk.ends("b")
-    assert desk.changes()[0].tells == (("run", "a", Started(2, 0, False)),)
+    assert desk.changes()[0].notify == (("run", "a", Started(2, 0, False)),)

@@ -1,4 +1,4 @@
-"""The supervisor's actor hands its machine what comes, and carries out what that decides."""
+"""The supervisor's actor passes messages to its machine and carries out the effects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .supervising import describe
 
 
 class Directory:
-    """Writes down who is told what."""
+    """Records all messages and their receivers."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, Any]] = []
@@ -37,7 +37,7 @@ def actor(limit: int) -> tuple[Supervisor, Directory, list[Any]]:
     return supervisor, directory, spawned
 
 
-async def test_what_a_turn_decides_is_carried_out_at_its_end(autojump_clock) -> None:
+async def test_the_effects_of_a_turn_are_carried_out_at_its_end(autojump_clock) -> None:
     supervisor, directory, _ = actor(limit=1)
     made = submission(id="a", warn_after=2.0)
     await supervisor.on_batch([submit(made), submit(submission("bob", "b", warn_after=2.0))])
@@ -47,7 +47,7 @@ async def test_what_a_turn_decides_is_carried_out_at_its_end(autojump_clock) -> 
     assert supervisor.deadline == 2.0
 
 
-async def test_what_waits_too_long_is_told_of_at_the_deadline(autojump_clock) -> None:
+async def test_a_long_wait_is_reported_at_the_deadline(autojump_clock) -> None:
     supervisor, directory, spawned = actor(limit=0)
     made = submission(id="a", warn_after=2.0, on_wait=lambda *_: None)
     await supervisor.on_batch([submit(made)])
@@ -60,14 +60,14 @@ async def test_what_waits_too_long_is_told_of_at_the_deadline(autojump_clock) ->
     assert supervisor.deadline == float("inf")
 
 
-async def test_what_is_stored_is_taken_up_and_started(autojump_clock) -> None:
+async def test_stored_runs_are_restored_and_started(autojump_clock) -> None:
     supervisor, directory, _ = actor(limit=1)
     made = submission(id="a", place=1)
     supervisor.restore(Stored("e", 0, 9, 3, False, {}, {}, {}, [], [], []), [made], {}, 0.0)
     assert directory.changes() == ["start a"]
 
 
-async def test_it_says_what_it_and_its_handles_and_lanes_do(autojump_clock) -> None:
+async def test_it_reports_its_state_and_that_of_its_handles_and_lanes(autojump_clock) -> None:
     supervisor, _, _ = actor(limit=1)
     await supervisor.on_batch([submit(submission(id="a")), submit(submission("bob", "b"))])
     await supervisor.on_batch([WaitForActive(Reply())])

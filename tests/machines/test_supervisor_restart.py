@@ -1,4 +1,5 @@
-"""What the supervisor takes up after a restart, what waits for that, and whom it warns of long waits."""
+"""The supervisor after a restart: restored runs, starts that wait for recovery, and warnings of long
+waits."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ from .supervising import Desk, describe
 
 
 class Store:
-    """What the store held when the engine ended."""
+    """The stored state when the engine ended."""
 
     def __init__(self) -> None:
         self.stored = Stored("e", 0, 9, 3, False, {}, {}, {}, [], [], [])
@@ -77,7 +78,7 @@ class Store:
         return made
 
     def opened(self, limit: int = 3, rejects: dict[str, str] | None = None, now: float = 0.0) -> Desk:
-        """An engine that has begun with it, after its first turn."""
+        """An engine that has loaded it, after its first turn."""
         desk = Desk(limit)
         desk.now = now
         desk.machine.restore(self.stored, self.submissions, rejects or {}, now, WALL)
@@ -89,7 +90,7 @@ def changes(desk: Desk) -> list[str]:
     return [describe(change) for change in desk.changes()]
 
 
-# Taking up.
+# Restoring.
 
 
 def test_queued_runs_enter_again_in_the_order_of_their_places() -> None:
@@ -102,13 +103,13 @@ def test_queued_runs_enter_again_in_the_order_of_their_places() -> None:
     assert desk.ends("a") == ["start b"]
 
 
-def test_places_go_on_after_the_last_one() -> None:
+def test_places_continue_after_the_last_one() -> None:
     desk = Store().opened()
     desk.submits("a")
     assert desk.pending("a").place == 10
 
 
-def test_what_waited_in_its_handle_waits_there() -> None:
+def test_runs_that_waited_in_their_handles_wait_there() -> None:
     store = Store()
     store.holds("a", place=1, handle="h")
     store.holds("b", place=None, handle="h")
@@ -120,13 +121,13 @@ def test_what_waited_in_its_handle_waits_there() -> None:
     assert desk.ends("b") == ["place c 11", "start c"]
 
 
-def test_a_handle_that_nobody_holds_any_more_admits_the_first_that_waits() -> None:
+def test_a_handle_that_is_free_after_the_restart_admits_the_first_waiting_run() -> None:
     store = Store()
     store.holds("b", place=None, handle="h")
     assert changes(store.opened()) == ["place b 10", "start b"]
 
 
-def test_a_replacement_waits_in_front_and_what_it_replaces_is_cancelled() -> None:
+def test_a_replacement_waits_in_front_and_the_replaced_run_is_cancelled() -> None:
     store = Store()
     store.holds("a", Status.SUSPENDED, place=1, handle="h")
     store.holds("b", place=None, handle="h")
@@ -146,7 +147,7 @@ def test_a_replacement_waits_in_front_and_what_it_replaces_is_cancelled() -> Non
         (Status.SUSPENDED, False, True),
     ],
 )
-def test_nobody_joins_a_run_that_was_being_cancelled_before_the_restart(status, doomed, joins) -> None:
+def test_a_run_that_was_being_cancelled_before_the_restart_can_not_be_joined(status, doomed, joins) -> None:
     store = Store()
     store.holds("a", status, place=1, handle="h", doomed=doomed)
     desk = store.opened()
@@ -160,10 +161,10 @@ def test_a_replacement_after_a_restart_supersedes_those_that_waited_to_replace()
     store.holds("b", place=None, handle="h", front=True)
     desk = store.opened()
     desk.turn(desk.submit("c", "replace", handle="h"))
-    assert [cancel.run for _, _, cancel in desk.changes()[0].tells] == ["b"]
+    assert [cancel.run for _, _, cancel in desk.changes()[0].notify] == ["b"]
 
 
-def test_drafts_and_request_ids_are_there_again() -> None:
+def test_drafts_and_request_ids_are_restored() -> None:
     store = Store()
     store.holds("a", place=1, request_id="r")
     store.stored.drafts["h"] = {"x": 1}
@@ -181,7 +182,7 @@ def test_drafts_and_request_ids_are_there_again() -> None:
     assert desk.submits("d", request_id="old") == ["create d, start d"]
 
 
-def test_a_run_that_can_not_be_started_any_more_is_told_so_and_gets_no_slot() -> None:
+def test_a_run_that_can_no_longer_be_started_is_rejected_and_gets_no_slot() -> None:
     store = Store()
     store.holds("a", place=1, deadline=9.0, warn_after=2.0)
     store.holds("b", place=2)
@@ -191,22 +192,22 @@ def test_a_run_that_can_not_be_started_any_more_is_told_so_and_gets_no_slot() ->
     assert desk.machine.deadline() == math.inf
 
 
-def test_a_queued_run_watches_its_own_time() -> None:
+def test_a_queued_run_watches_its_own_deadline() -> None:
     store = Store()
     store.holds("a", place=1, deadline=9.0)
     assert store.opened(limit=0).told("run") == [KeepTime()]
 
 
-def test_a_run_that_was_told_of_before_the_restart_is_not_told_of_again() -> None:
+def test_a_wait_that_was_reported_before_the_restart_is_not_reported_again() -> None:
     store = Store()
     store.holds("a", place=1, warn_after=2.0, created_at=90.0)
     assert store.opened(limit=0, now=100.0).machine.deadline() == math.inf
 
 
-# Nothing starts before all that had begun have found their way: their places may be lower.
+# No run starts before the recovery of all begun runs: their places can be lower.
 
 
-def test_nothing_starts_before_every_run_that_had_begun_is_queued_again_or_is_not_to_be() -> None:
+def test_nothing_starts_before_the_recovery_of_every_run_that_had_begun() -> None:
     store = Store()
     store.holds("a", Status.SUSPENDED, place=2, waiting_for="slot")
     store.holds("b", Status.RUNNING, place=3)
@@ -222,7 +223,7 @@ def test_nothing_starts_before_every_run_that_had_begun_is_queued_again_or_is_no
     assert desk.turn(Recovered()) == ["start c"]
 
 
-def test_a_run_that_had_begun_hears_of_its_children() -> None:
+def test_a_run_that_had_begun_receives_its_children() -> None:
     store = Store()
     store.holds("a", Status.SUSPENDED, place=1, waiting_for="child", bodiless=True)
     store.holds("b", place=2, parent="a", ancestors=("a",))
@@ -236,11 +237,11 @@ def test_a_run_that_had_begun_is_not_watched_by_the_supervisor() -> None:
     assert store.opened().machine.deadline() == math.inf
 
 
-# Suspects: what executed when the process died is tried one at a time.
+# Suspects: runs that executed when the process died are tried one at a time.
 
 
 def suspects(*runs: str, deaths: int = 0) -> Desk:
-    """All of them executed when the process died; before that they had so many deaths."""
+    """Runs that all executed when the process died, with the number of their earlier deaths."""
     store = Store()
     for place, run in enumerate(runs):
         store.holds(run, Status.RUNNING, place=place, deaths=deaths)
@@ -274,12 +275,12 @@ def test_a_suspect_that_has_ended_while_it_was_set_aside_gets_no_slot() -> None:
     assert other.ends("a") == ["start c"]
 
 
-def test_a_reset_ends_the_trial_of_what_executes() -> None:
+def test_a_reset_ends_the_trial_of_an_executing_run() -> None:
     desk = suspects("a", "b")
     assert desk.turn(ResetLanes("ann", Reply())) == ["lane_changed main", "run_changed a", "start b"]
 
 
-def test_a_suspect_that_waits_in_its_body_makes_room_and_is_tried_on() -> None:
+def test_a_suspect_that_waits_in_its_body_lets_others_execute_and_its_trial_continues() -> None:
     desk = suspects("a", "b")
     desk.now = 10.0
     assert desk.turn(Left("a", 0, body_waits=True)) == ["start b"]
@@ -295,7 +296,7 @@ def test_a_suspect_that_waits_in_its_body_makes_room_and_is_tried_on() -> None:
     assert other.waits("a") == ["start b"]
 
 
-def test_a_suspect_that_did_not_start_makes_room_and_its_trial_is_over() -> None:
+def test_a_suspect_that_did_not_start_lets_others_execute_and_its_trial_ends() -> None:
     desk = suspects("a", "b")
     desk.now = 10.0
     assert desk.turn(NotStarted("a", 0)) == ["start b"]
@@ -310,7 +311,7 @@ def test_a_suspect_that_is_cancelled_as_its_wait_ends_is_alone_until_its_body_ha
     assert desk.turn(RunsEnded([Ended("a", False)])) == ["start b"]
 
 
-def test_a_suspect_that_wants_no_slot_any_more_is_on_trial_until_the_slot_that_it_was_given_is_free() -> None:
+def test_a_suspect_that_no_longer_requests_a_slot_is_on_trial_until_its_slot_is_free() -> None:
     desk = suspects("a", "b")
     assert desk.turn(Leave("a")) == []
     assert desk.waits("a") == ["start b"]
@@ -344,7 +345,7 @@ def said(desk: Desk) -> list[tuple[str, float, int, list[str]]]:
     return [(event.run, event.waited, event.ahead, event.blockers) for event in events]
 
 
-def test_a_run_that_waits_too_long_in_its_lane_is_told_of_with_what_blocks_it(caplog) -> None:
+def test_a_long_wait_in_a_lane_is_reported_with_the_blocking_runs(caplog) -> None:
     desk = Desk(limit=1)
     desk.submits("a")
     waiting(desk, "b", "c")
@@ -353,11 +354,11 @@ def test_a_run_that_waits_too_long_in_its_lane_is_told_of_with_what_blocks_it(ca
     assert said(desk) == [("b", 2.0, 0, ["a"])]
     (change,) = desk.changes()
     assert change.expect == frozenset({Status.QUEUED})
-    assert "1 more waited too long" in caplog.text
+    assert "1 more wait too long" in caplog.text
     assert desk.machine.deadline() == math.inf
 
 
-def test_nobody_hears_of_a_run_that_is_not_committed_yet(caplog) -> None:
+def test_a_run_that_is_not_committed_yet_is_not_reported(caplog) -> None:
     desk = Desk(limit=0)
     desk.commits = False
     waiting(desk, "a", on_wait=lambda *_: None)
@@ -370,7 +371,7 @@ def test_nobody_hears_of_a_run_that_is_not_committed_yet(caplog) -> None:
     assert len(desk.helpers()) == 1
 
 
-def test_a_run_that_starts_in_time_is_not_told_of() -> None:
+def test_a_run_that_starts_in_time_is_not_reported() -> None:
     desk = Desk(limit=1)
     desk.submits("a")
     waiting(desk, "b")
@@ -379,14 +380,14 @@ def test_a_run_that_starts_in_time_is_not_told_of() -> None:
     assert desk.machine.deadline() == math.inf
 
 
-def test_a_run_that_could_not_be_stored_is_not_told_of() -> None:
+def test_a_run_that_could_not_be_stored_is_not_reported() -> None:
     desk = Desk(limit=0)
     waiting(desk, "a")
     desk.turn(NotStored("a"))
     assert desk.machine.deadline() == math.inf
 
 
-def test_a_run_that_waits_too_long_in_its_handle_is_told_of() -> None:
+def test_a_long_wait_in_a_handle_is_reported() -> None:
     desk = Desk(limit=9)
     desk.submits("a", handle="h")
     waiting(desk, "b", handle="h", on_conflict="queue")
@@ -396,7 +397,7 @@ def test_a_run_that_waits_too_long_in_its_handle_is_told_of() -> None:
     assert len(desk.helpers()) == 1
 
 
-def test_a_run_behind_another_of_its_handle_knows_how_many_are_ahead() -> None:
+def test_a_long_wait_in_a_handle_is_reported_with_the_number_of_runs_ahead() -> None:
     heard: list[Any] = []
     desk = Desk(limit=9)
     desk.submits("a", handle="h")
@@ -408,7 +409,7 @@ def test_a_run_behind_another_of_its_handle_knows_how_many_are_ahead() -> None:
     assert heard == [(2.0, 1, ["a"])]
 
 
-def test_a_run_that_was_cancelled_as_its_turn_came_is_not_told_of() -> None:
+def test_a_run_that_was_cancelled_when_it_was_next_is_not_reported() -> None:
     desk = Desk(limit=9)
     desk.submits("a", handle="h")
     waiting(desk, "b", handle="h", on_conflict="queue")
@@ -418,7 +419,7 @@ def test_a_run_that_was_cancelled_as_its_turn_came_is_not_told_of() -> None:
     assert said(desk) == []
 
 
-def test_the_longest_of_each_lane_is_told_of_and_whoever_wants_to_hear_hears_of_its_own(caplog) -> None:
+def test_the_longest_wait_of_each_lane_is_reported_and_each_on_wait_is_called(caplog) -> None:
     desk = Desk(limit=0)
     waiting(desk, "a", "b")
     waiting(desk, "c", on_wait=lambda *args: None)
@@ -428,11 +429,11 @@ def test_the_longest_of_each_lane_is_told_of_and_whoever_wants_to_hear_hears_of_
     assert len(desk.helpers()) == 1
     (line,) = [line for line in caplog.records if line.levelno == logging.WARNING]
     assert "run a of handle 'of-a'" in line.message
-    assert "3 more waited too long" in line.message
+    assert "3 more wait too long" in line.message
     assert "blocked by a limit of 0" in line.message
 
 
-def test_while_the_engine_drains_that_is_what_blocks(caplog) -> None:
+def test_while_the_engine_drains_the_warning_names_draining_as_the_cause(caplog) -> None:
     desk = Desk(limit=1)
     waiting(desk, "a")
     desk.submits("z")
@@ -443,15 +444,15 @@ def test_while_the_engine_drains_that_is_what_blocks(caplog) -> None:
     assert "blocked by draining" in caplog.text
 
 
-def test_a_run_that_left_the_queue_is_not_told_of() -> None:
+def test_a_run_that_left_the_queue_is_not_reported() -> None:
     desk = Desk(limit=0)
     waiting(desk, "a", "b")
     desk.turn(desk.cancel("a"))
     desk.at(2)
-    assert said(desk) == []  # it is the longest, and waits no longer
+    assert said(desk) == []  # it is the longest wait, and has ended
 
 
-def test_a_warning_that_has_to_wait_is_said_a_second_later(caplog) -> None:
+def test_a_warning_that_has_to_wait_is_logged_a_second_later(caplog) -> None:
     desk = Desk(limit=0)
     waiting(desk, "a")
     desk.at(2)
@@ -464,7 +465,7 @@ def test_a_warning_that_has_to_wait_is_said_a_second_later(caplog) -> None:
     assert caplog.text.count("has waited") == 2
 
 
-def test_a_warning_that_is_due_is_said_in_any_turn(caplog) -> None:
+def test_a_warning_that_is_due_is_logged_in_any_turn(caplog) -> None:
     desk = Desk(limit=0)
     waiting(desk, "a")
     desk.at(2)

@@ -1,4 +1,4 @@
-"""Who is blamed for the death of a process, and how suspects are tried one after the other."""
+"""Which runs are blamed for the death of a process, and how suspects are tried one after the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .driving import record_of
 
 
 def run(id: str, status: Status = Status.RUNNING, waiting_for: str | None = None, **fields: Any) -> StoredRun:
-    """A run as the store has it when the process has died."""
+    """A run as it is stored when the process has died."""
     terms = Terms(bodiless=fields.pop("bodiless", False))
     return StoredRun(record_of(status, id=id, waiting_for=waiting_for), terms, **fields)
 
@@ -30,15 +30,15 @@ def suspects(**deaths: int) -> Trials:
     return trials
 
 
-# Who is blamed.
+# Blame.
 
 
-def test_a_death_counts_for_all_that_executed() -> None:
+def test_a_death_counts_for_all_executing_runs() -> None:
     assert deaths_after_restart([run("a"), run("b", deaths=1)]) == {"a": 1, "b": 2}
 
 
 @pytest.mark.parametrize("waiting_for", ["time", "answer", "child", "message"])
-def test_a_death_counts_for_those_that_waited_in_their_bodies_too(waiting_for) -> None:
+def test_a_death_counts_for_runs_that_waited_in_their_bodies_too(waiting_for) -> None:
     assert deaths_after_restart([waited("a", waiting_for), run("b")]) == {"a": 1, "b": 1}
 
 
@@ -59,17 +59,17 @@ def test_a_death_does_not_count_for_a_run_that_had_no_body_or_ends_anyway(other)
 
 
 @pytest.mark.parametrize("new", [run("new"), waited("new")])
-def test_a_death_does_not_count_for_those_that_were_tried_if_there_is_one_that_was_not(new) -> None:
+def test_a_death_does_not_count_for_tried_runs_if_another_was_not_tried(new) -> None:
     tried = [run("a", deaths=1, tried=True), waited("b", deaths=2, tried=True)]
     assert deaths_after_restart([*tried, new]) == {"a": 1, "b": 2, "new": 1}
 
 
-def test_a_death_counts_for_all_where_all_were_tried() -> None:
+def test_a_death_counts_for_all_if_all_were_tried() -> None:
     tried = [run("a", deaths=1, tried=True), waited("b", deaths=2, tried=True)]
     assert deaths_after_restart(tried) == {"a": 2, "b": 3}
 
 
-def test_who_waited_for_a_trial_stays_a_suspect_and_who_was_tried_without_a_body_since_does_not() -> None:
+def test_a_run_that_waited_for_its_trial_stays_a_suspect_and_a_tried_run_does_not() -> None:
     pending = [
         run("a"),
         waited("slot", "slot", deaths=1),
@@ -82,7 +82,7 @@ def test_who_waited_for_a_trial_stays_a_suspect_and_who_was_tried_without_a_body
 # Trials.
 
 
-def test_one_suspect_at_a_time_executes_and_others_are_free() -> None:
+def test_one_suspect_at_a_time_executes_and_other_runs_are_not_affected() -> None:
     trials = suspects(a=1, b=1)
     assert not trials.has_to_wait("a")
     trials.granted("a", 0.0)
@@ -93,7 +93,7 @@ def test_one_suspect_at_a_time_executes_and_others_are_free() -> None:
     assert trials.has_to_wait("b")
 
 
-def test_a_suspect_that_waits_makes_room_and_its_trial_goes_on() -> None:
+def test_a_suspect_that_waits_lets_others_execute_and_its_trial_continues() -> None:
     trials = suspects(a=1, b=1)
     trials.granted("a", 0.0)
     trials.set_aside("b")
@@ -101,16 +101,16 @@ def test_a_suspect_that_waits_makes_room_and_its_trial_goes_on() -> None:
     assert trials.take_back() == ["b"]
     trials.granted("b", 10.0)
     assert trials.has_to_wait("a")
-    trials.waits("a")  # it holds no turn that it could give up
+    trials.waits("a")  # it is not on trial
     assert trials.has_to_wait("a")
     assert trials.take_tried(30.0) == [Deaths("a", 1, tried=True)]
 
 
-def test_a_suspect_with_two_deaths_is_alone_while_its_body_lives() -> None:
+def test_a_suspect_with_two_deaths_executes_alone_until_its_body_has_ended() -> None:
     trials = suspects(a=1, b=2, c=1)
     trials.granted("a", 0.0)
     trials.waits("a")
-    assert trials.has_to_wait("b")  # it may not have been `a`, whose body lives
+    assert trials.has_to_wait("b")  # perhaps it was not `a`, whose body still executes
     assert not trials.has_to_wait("c")
     trials.lost_body("a", 10.0)
     trials.granted("b", 10.0)
@@ -123,7 +123,7 @@ def test_a_suspect_with_two_deaths_is_alone_while_its_body_lives() -> None:
     assert trials.take_back() == ["c"]
 
 
-def test_who_still_has_to_wait_is_not_taken_back() -> None:
+def test_a_suspect_that_still_has_to_wait_stays_set_aside() -> None:
     trials = suspects(a=1, b=2, c=1)
     trials.granted("a", 0.0)
     trials.set_aside("b")
@@ -181,7 +181,7 @@ def test_the_bodies_of_a_suspect_are_tried_for_30_seconds_together() -> None:
     assert trials.deadline() == 110.0
 
 
-def test_a_suspect_that_ends_makes_room_for_the_next_and_is_forgotten() -> None:
+def test_a_suspect_that_ends_lets_the_next_one_execute_and_is_forgotten() -> None:
     trials = suspects(a=1, b=1)
     trials.granted("a", 0.0)
     trials.forget("a")
@@ -203,7 +203,7 @@ def test_suspects_that_have_to_wait_are_taken_back_in_order_when_none_is_tried()
     assert trials.take_back() == []
 
 
-def test_after_a_reset_the_next_is_tried_beside_the_one_whose_body_lives_on() -> None:
+def test_after_a_reset_the_next_suspect_is_tried_although_a_detached_body_still_executes() -> None:
     trials = suspects(a=1, b=1)
     trials.granted("a", 0.0)
     trials.reset()

@@ -1,12 +1,12 @@
 """Test the tests: `python -m tests.mutation [module…]`.
 
-Each mutant of the machines (`operators.py` says what is changed) is tried against their tests. Prints for
-each module the share that was caught, and each survivor with its line. With words as arguments, only the
-modules whose paths contain one of them; `--tests` names other tests, `--at-once` how many mutants are tried
-at a time.
+Runs the tests of the machines against each mutant (`operators.py` defines the changes). Prints for each
+module the share of mutants that the tests caught, and each survivor with its line. With words as arguments,
+only the modules whose paths contain one of them are changed. `--tests` selects other tests, `--at-once` the
+number of mutants that are tried concurrently.
 
-Those that nothing can tell from the original stand in `equivalent.py`, each with the reason. They count as
-not caught in the first share, and are left out in the second.
+Mutants that behave like the original are listed in `equivalent.py`, each with the reason. They count as not
+caught in the first share, and are excluded from the second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 
-os.environ["GREENROOM_MUTATION"] = "1"  # `tests/conftest.py` looks at it
+os.environ["GREENROOM_MUTATION"] = "1"  # `tests/conftest.py` reads it
 
 import pytest
 
@@ -78,7 +78,7 @@ def _report(line: Callable[[str], None], result: Result) -> None:
     for point in others:
         line(f"  {point.line}: {point.scope or 'module'}: {point.what}")
     for name in known.keys() - named:
-        line(f"  in equivalent.py, but caught or gone: {name}")
+        line(f"  in equivalent.py, but caught or not found: {name}")
 
 
 sys.exit(main())

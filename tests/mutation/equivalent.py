@@ -1,28 +1,28 @@
-"""Mutants that nothing can tell from the original, by module: the function, the change, and the reason.
+"""Mutants that behave like the original, by module: the function, the change, and the reason.
 
-A change that is possible in several lines of a function is listed once, for those where it survives.
+A change that is possible in several lines of a function is listed once, for the lines where it survives.
 """
 
 from __future__ import annotations
 
-_TRUTH = "the caller only looks whether it is true"
-_BODY = "from running, this is allowed with and without a body"
-_UNREAD = "nobody reads it"
+_TRUTH = "the caller only tests whether it is true"
+_BODY = "from `running`, this is allowed with and without a body"
+_UNREAD = "it is never read"
 
 EQUIVALENT: dict[str, dict[str, str]] = {
     "actors/scheduling/order.py": {
         "Order._offer: 0 → 1": "a lane is offered again at the same place; the second entry is outdated "
-        "when it comes, so only memory is lost",
+        "when it is reached, so only memory is lost",
     },
     "actors/scheduling/admission.py": {
         "Admission._is_repeat: return False → return None": _TRUTH,
-        "Admission.commit_start: 1 → 2": "any number below 0 says that nothing of this turn is about the run",
+        "Admission.commit_start: 1 → 2": "any number below 0 means that the run has no entry in this turn",
     },
     "actors/scheduling/supervisor.py": {
-        "SupervisorMachine.__init__: removed: self._now = 0.0": "every way in sets it",
-        "SupervisorMachine.__init__: 0.0 → 1.0": "every way in sets it",
-        "SupervisorMachine._needs_nothing: False → True": "it only matters for a suspect, and the trial of "
-        "a suspect that has ended is forgotten at once; what was not stored is none",
+        "SupervisorMachine.__init__: removed: self._now = 0.0": "every entry point sets it",
+        "SupervisorMachine.__init__: 0.0 → 1.0": "every entry point sets it",
+        "SupervisorMachine._remove_from_lane: False → True": "it only matters for a suspect; a suspect that "
+        "has ended is forgotten immediately, and a run that was not stored is no suspect",
         "SupervisorMachine._free_handle: return False → return None": _TRUTH,
     },
     "actors/scheduling/trials.py": {
@@ -30,40 +30,40 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "Trials.forget: removed: self._lived.pop(run, None)": "only memory is lost: a run ends once",
     },
     "actors/run/machine.py": {
-        "RunMachine.receive: removed: return": "nothing that was put aside can be taken up just now",
+        "RunMachine.receive: removed: return": "no deferred message can be handled now",
         "RunMachine.has_work: return False → return None": _TRUTH,
         "RunMachine._started: True → False": _BODY,
     },
     "actors/run/transitions.py": {
-        "move: 0 → 1": "the journal gives the event its number and time",
+        "move: 0 → 1": "the journal sets the event's seq and time",
         "move: True → False": _BODY,
-        "_overtaken: return False → return None": _TRUTH,
-        "_overtaken: False → True": "without a start, only what was not stored loses, and that gives way",
-        ": False → True": "only an end without a body crosses a start; it says itself if it gives way",
+        "_was_started: return False → return None": _TRUTH,
+        "_was_started: False → True": "without a start, only a run that was not stored loses and gives way",
+        ": False → True": "only an end without a body can race with a start, and it passes `gives_way`",
     },
     "actors/run/termination.py": {
         ": False → True": "a body is there only when it is abandoned, and only an end without one gives way",
         "expire: 'engine' → 'engine_other'": "a timeout is always the engine's",
-        "stop: removed: return": "nothing follows",
+        "stop: removed: return": "no statement follows",
         "stop: 'engine' → 'engine_other'": _UNREAD,
-        "stop: 'keep' → 'keep_other'": "only `delete` is looked for",
+        "stop: 'keep' → 'keep_other'": "only `delete` is tested",
         "abandon: 'abandoned' → 'abandoned_other'": _UNREAD,
         "abandon: 'engine' → 'engine_other'": _UNREAD,
         "abandon: True → False": _UNREAD,
         "_commit_end: return False → return None": _TRUTH,
         "_commit_end: outcome.held or not run.submission.refused → "
-        "outcome.held and (not run.submission.refused)": "what does not hold was refused",
+        "outcome.held and (not run.submission.refused)": "a change that was not accepted was refused",
     },
     "actors/run/outcomes.py": {
-        "_wait_for_retry: True → False": "a wait for a retry is never taken for one in a body",
-        "_pause: removed: run.next_attempt = run.attempt": "it is that while a body executes",
+        "_wait_for_retry: True → False": "a wait for a retry never counts as a wait in a body",
+        "_pause: removed: run.next_attempt = run.attempt": "it has this value while a body executes",
     },
     "actors/run/restore.py": {
-        "_go_on_or_end: False → True": _BODY,
-        "_wait_again: 'signal' → 'signal_other'": "only the other kinds of waits are looked for",
+        "_continue_or_end: False → True": _BODY,
+        "_resume_wait: 'signal' → 'signal_other'": "only the other kinds of waits are tested",
     },
     "actors/run/requests.py": {
-        "inject: removed: return": "the gate of an ended run refuses as well; the first answer counts",
+        "inject: removed: return": "the gate of an ended run refuses, too; the first answer counts",
     },
     "actors/run/interrupts.py": {
         "Interrupts.open_without_body: False → True": _UNREAD,
@@ -72,7 +72,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "MessageGate.no_body: False → True": "`streaming` counts only with a body, which begins without it",
     },
     "actors/journal/batch.py": {
-        "DecidedBatch._progress: 0 → 1": "number and time are set below",
+        "DecidedBatch._progress: 0 → 1": "seq and time are set later",
         "DecidedBatch._holds: return False → return None": _TRUTH,
     },
     "protocol/fold.py": {
@@ -83,10 +83,10 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "_Lane.state: removed: self._sorted = True": "the list is sorted once more",
     },
     "actors/journal/machine.py": {
-        "JournalMachine._answer: len(watchers) - 1 → len(watchers) + 1": "who waits no more is left out at "
+        "JournalMachine._answer: len(watchers) - 1 → len(watchers) + 1": "answered watchers are removed at "
         "other lengths, but as rarely",
-        "JournalMachine.__init__: removed: self._mentioned_by = math.inf": "each turn sets it anew",
-        "JournalMachine._waits_no_longer: removed: self._unread.clear()": "a reply is set once",
+        "JournalMachine.__init__: removed: self._mentioned_by = math.inf": "each turn sets it again",
+        "JournalMachine._release_readers: removed: self._unread.clear()": "a reply is set once",
         "JournalMachine._refuse_new_run: return False → return None": _TRUTH,
         "JournalMachine._show: True → False": "each event has a record",
         "_refuse_answer: return False → return None": _TRUTH,

@@ -1,4 +1,4 @@
-"""A plugin of pytest's by which one module is imported with one of its mutants."""
+"""A pytest plugin that imports one module with one of its mutants."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The mutants of a module: small changes, each of which some test should notice.
+"""The mutants of a module: small changes, each of which some test should detect.
 
 One mutant per comparison, boolean operator, arithmetic operator, `not`, condition, constant, return value and
-removed statement. Left alone is what decides nothing: docstrings, annotations, assertions and their messages,
-decorators, the keywords of classes, and texts for people (a string with a space in it).
+removed statement. Code that decides nothing is not changed: docstrings, annotations, assertions and their
+messages, decorators, the keywords of classes, and texts for readers (a string with a space in it).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 }
 
 _TYPES = frozenset({"Literal", "Generator", "Callable", "tuple", "dict", "list", "frozenset", "type"})
-"""What is subscripted with these names is a type."""
+"""Names whose subscripts are types."""
 
 _SKIPPED_FIELDS = frozenset({"annotation", "returns", "decorator_list", "type_params", "keywords of a class"})
 
 
 class Point(NamedTuple):
-    """A place where the module can be changed. `scope` is the function that it stands in, `None` outside of
-    all; `apply` changes the tree, for good."""
+    """A place where the module can be changed. `scope` is the function around it, `None` outside of all
+    functions; `apply` changes the tree permanently."""
 
     line: int
     scope: str | None
@@ -102,7 +102,7 @@ class _Search:
         self._classes.pop()
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Point]:
-        yield from self._fields(node.args)  # the defaults belong to what is around
+        yield from self._fields(node.args)  # the defaults belong to the enclosing scope
         outer = self._scope
         if outer is None:
             self._scope = ".".join([*self._classes, node.name])

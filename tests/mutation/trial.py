@@ -1,8 +1,8 @@
-"""Trying mutants against tests that are collected already: a forked process for each.
+"""Run collected tests against mutants, each in a forked process.
 
-The child puts the changed code into the function that is there, runs the tests that call it until the first
-one fails, and says which. So nothing is imported or collected anew. What stands outside of functions is
-evaluated when its module is imported; such a mutant gets a Python of its own (`imported.py`).
+The child puts the changed code into the existing function, runs the tests that call it until the first one
+fails, and reports which. So nothing is imported or collected again. Code outside of functions is evaluated
+when its module is imported; such a mutant gets a new Python process (`imported.py`).
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from .operators import Point, points
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = 4 << 30
 PATIENCE = 300.0
-"""Seconds after which a mutant that only waits is given up. One that is busy may use three times the
-processor time that a test takes without it, and two seconds more."""
+"""The timeout for a mutant that only waits, in seconds. A mutant that is busy can use three times the
+processor time that a test takes without it, plus two seconds."""
 
 IMPORTED = "GREENROOM_MUTANT"
-"""The variable by which a Python of its own knows its mutant: a file and a number."""
+"""The environment variable that passes a new Python process its mutant: a file and a number."""
 
 
 def module_name(path: str) -> str:
-    """The module that a file of the project holds."""
+    """The name of the module in a file of the project."""
     return "greenroom." + path.removesuffix(".py").replace("/", ".")
 
 
 class Result:
-    """What became of the mutants of one module."""
+    """The results for the mutants of one module."""
 
     def __init__(self, path: str, found: Sequence[Point]) -> None:
         self.path = path
@@ -55,7 +55,7 @@ class Result:
 
 
 class Trials:
-    """A plugin of pytest's that tries mutants instead of running the tests once."""
+    """A pytest plugin that runs the tests against mutants instead of once."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Trials:
             raise session.Interrupted("the tests can't be collected")
         items = self._baseline(session)
         gc.collect()
-        gc.freeze()  # what is there now, no child needs to look at
+        gc.freeze()  # children need not track the objects that exist now
         for path in self._paths:
             source = (ROOT / path).read_text()
             tree = ast.parse(source, path)
@@ -105,8 +105,8 @@ class Trials:
         return True
 
     def _baseline(self, session: pytest.Session) -> list[pytest.Item]:
-        """Run the unchanged tests once, to know which functions each of them calls: only those that call the
-        changed function are tried, the quickest first. All must pass."""
+        """Run the unchanged tests once to find out which functions each of them calls: only the tests that
+        call the changed function are run against a mutant, the fastest first. All must pass."""
         for number, item in enumerate(session.items):
             at = time.process_time()
             called: set[CodeType] = set()
@@ -204,7 +204,7 @@ def _fails(items: Sequence[pytest.Item], number: int) -> bool:
 
 
 def _replace_code(path: str, tree: ast.Module, point: Point) -> bool:
-    """Put the changed code into the function that is there; false where that isn't possible."""
+    """Put the changed code into the existing function; false if that is not possible."""
     assert point.scope is not None, "it stands in a function"
     module = importlib.import_module(module_name(path))
     function = _function(module, point.scope)

@@ -75,7 +75,7 @@ async def test_a_run_that_executed_when_three_processes_died_is_killed(lives: Li
         for run in runs[:2]:
             record = await ended(engine, run)
             assert (record.status, record.reason) == ("failed", "killed")
-            assert record.error == "the process has died 3 times while it executed"
+            assert record.error == "the process died 3 times while the run executed"
         again = await engine.submit("resumes", handle="resumes")
         await wait_for(engine, again, "running")
         bodies.end.set()

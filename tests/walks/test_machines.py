@@ -1,7 +1,6 @@
-"""Races among the machines of an engine, in every order: of messages, turns, commits, bodies and commands.
+"""Races between the machines of an engine, in every order of messages, turns, commits, bodies and commands.
 
-`GREENROOM_WALKS=long` is the long form, with the races that have most in them. What is counted is printed
-(`-s`).
+`GREENROOM_WALKS=long` adds the largest races. The counts are printed (`-s`).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from greenroom.actors.messages import (
     SetConcurrency,
     SetMaxConcurrent,
 )
-from greenroom.actors.run.body_messages import Ask
+from greenroom.actors.run.body_messages import OpenInterrupt
 
 from .walking import Walked, walk
 from .whole import Deed, Whole
@@ -35,12 +34,12 @@ long = pytest.mark.long("GREENROOM_WALKS")
 def walked(
     *before: Deed, race: dict[str, Sequence[Deed]], outcome: Callable[[Whole], str], crash: bool = False
 ) -> list[str]:
-    """Walk every order of a race, in each of which the rules hold; returns the ways in which it comes out."""
+    """Walk every order of a race and check the rules in each; returns the possible outcomes."""
 
     async def main() -> Walked:
         return walk(lambda: Whole(*before, deeds=race, crash=crash), outcome, MOST)
 
-    found = trio.run(main, clock=MockClock())  # which stands still
+    found = trio.run(main, clock=MockClock())  # which is frozen
     print(f"\n{', '.join(race)}: {found.states:,} states, {found.orders:,} orders, {dict(found.outcomes)}")
     assert found.complete
     return sorted(found.outcomes)
@@ -65,7 +64,7 @@ def answers(interrupt: str, answer: str, name: str = "answer") -> Deed:
 
 def asks(run: str, **options: Any) -> Deed:
     said = {"data": "?", "timeout": math.inf, "key": "1", "release_slot": True} | options
-    return lambda whole: whole.says(run, Ask(**said, reply=Reply(), answer=Reply()))
+    return lambda whole: whole.says(run, OpenInterrupt(**said, reply=Reply(), answer=Reply()))
 
 
 def limits(lane: str, limit: int | None) -> Deed:
@@ -195,7 +194,7 @@ def test_a_reset_against_the_ends_of_bodies(returning):
     ) == ["succeeded, succeeded, running" if returning == "ab" else "succeeded, running, running"]
 
 
-def test_an_answer_against_a_cancel_of_a_run_that_asks():
+def test_an_answer_against_a_cancel_of_a_run_with_an_open_interrupt():
     assert walked(
         submits("a", of="swim"),
         race={"a": [asks("a")], "answer": [answers("a.1", "yes")], "cancel": [cancels("a")]},
@@ -203,7 +202,7 @@ def test_an_answer_against_a_cancel_of_a_run_that_asks():
     ) == [
         "None; cancelled, cancelling",  # the run had ended
         "already_resolved; cancelled, cancelling",
-        "not_found; cancelled, cancelling",  # nobody had asked yet
+        "not_found; cancelled, cancelling",  # the interrupt was not open yet
         "resolved; cancelled, cancelling",
     ]
 

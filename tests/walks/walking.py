@@ -1,7 +1,7 @@
-"""Every order of what could happen among the machines of an engine, walked rather than sampled.
+"""Every order of the events between the machines of an engine, enumerated instead of sampled.
 
-Two ways to the same state have the same future, so each state is left once: `states` are those that were
-reached, `orders` all the ways through them from the beginning to an end.
+Two paths to the same state have the same future, so each state is expanded once: `states` is the number of
+states that were reached, `orders` the number of paths through them from the beginning to an end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .whole import Step, Whole
 
 @attrs.define
 class Walked:
-    """What a walk has found. An outcome is counted once for each end that has it."""
+    """The result of a walk. An outcome is counted once for each final state that has it."""
 
     states: int = 0
     orders: int = 0
@@ -47,11 +47,11 @@ class _Visit:
 
 
 def walk(scenario: Callable[[], Whole], outcome: Callable[[Whole], str], most: int) -> Walked:
-    """Walk all of a scenario, or as much of it as reaches so many states."""
-    found, known = Walked(), dict[bytes, int]()  # the ways from each state to an end
+    """Walk a scenario completely, or until `most` states are reached."""
+    found, known = Walked(), dict[bytes, int]()  # the number of paths from each state to an end
     whole = scenario()
     path: list[_Visit] = [_Visit(state_of(whole), whole.steps())]
-    at = 0  # the depth at which `whole` stands
+    at = 0  # the current depth of `whole`
     while path:
         visit = path[-1]
         if not visit.steps:
@@ -95,8 +95,8 @@ def _again(scenario: Callable[[], Whole], path: list[_Visit]) -> Whole:
 
 
 def state_of(whole: Whole) -> bytes:
-    """All that the future depends on: what machines know, what is on its way, and the story so far, by which
-    the rules judge."""
+    """Everything that the future depends on: the machines' state, the messages in flight, and the event
+    history, which the rules check."""
     whereabouts = (whole.channels, whole.runs, whole.bodies, whole.replies)
     digest = blake2b(digest_size=16)
     for part in _parts(
@@ -117,11 +117,11 @@ def _key(item: tuple[Any, Any]) -> Any:
 
 _PLAIN = (str, int, float, bool, bytes, types.NoneType, enum.Enum, type, types.ModuleType)
 _DATA = (EventBase, RunRecord, Terms)
-_KNOWN = (Services, Job, Whole, Projection)  # the same in every state, or known by the story
+_KNOWN = (Services, Job, Whole, Projection)  # the same in every state, or part of the event history
 
 
 def _parts(root: object) -> Iterator[bytes]:
-    """An object and all that it leads to, as bytes that are equal for equal graphs of objects."""
+    """An object and everything reachable from it, as bytes that are equal for equal graphs of objects."""
     numbers: dict[int, int] = {}
     kept = [root]  # so that no two of them have the same id
     left: list[object] = [root]
@@ -131,7 +131,7 @@ def _parts(root: object) -> Iterator[bytes]:
             yield b"%s 0\0" % repr(value).encode()
             continue
         if isinstance(value, deque) and not value:
-            yield b"None 0\0"  # made when it was needed, and as good as none again
+            yield b"None 0\0"  # created on first use, and empty again
             continue
         if isinstance(value, _DATA):
             yield msgspec.msgpack.encode(value)
@@ -147,7 +147,7 @@ def _parts(root: object) -> Iterator[bytes]:
 
 
 def _inside(value: Any) -> tuple[str, list[object]]:
-    """What kind of thing an object is, and what it leads to."""
+    """The kind of an object, and the objects that it refers to."""
     name = type(value).__name__
     match value:
         case dict():

@@ -1,8 +1,8 @@
-"""All machines of one engine, with lists between them in the place of tasks and channels.
+"""All machines of one engine, connected by lists instead of tasks and channels.
 
-Nothing happens by itself: `steps` names what could happen next, and `do` does one of these. An actor's step
-takes all that waits for it, as actors do. What is committed goes to a real store in memory, and to the rules
-of the simulation, which judge it.
+Nothing happens by itself: `steps` returns the possible next steps, and `do` executes one of them. An actor's
+step takes all its waiting messages, as actors do. Commits go to a real store in memory, and to the rules of
+the simulation, which check them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from greenroom.actors.journal.machine import JournalMachine
 from greenroom.actors.messages import OnConflict, Stop, Submit
 from greenroom.actors.run.context import Services
 from greenroom.actors.run.execution import BodyEnded, Execution, LiveBodies, Returned, Stopped
-from greenroom.actors.run.machine import RunMachine, TimeHasCome
+from greenroom.actors.run.machine import DeadlineReached, RunMachine
 from greenroom.actors.scheduling.supervisor import SupervisorMachine
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.store import Batch, Checkpoint
@@ -39,7 +39,7 @@ Deed = Callable[["Whole"], None]
 
 
 class Begun(NamedTuple):
-    """What the rules are told of a body."""
+    """The information about a body that the rules receive."""
 
     id: str
     handle: str
@@ -50,16 +50,17 @@ class Begun(NamedTuple):
 
 
 class Whole:
-    """See the module's text. `deeds` are what somebody does at any time, each list in order: a command, or
-    the return of a body. Those of a run's name are what its body says, and come when it executes."""
+    """See the module's docstring. `deeds` are actions that can occur at any time, each list in order: a
+    command, or the return of a body. The deeds under a run's name are calls of its body, which occur while it
+    executes."""
 
     def __init__(self, *before: Deed, deeds: dict[str, Sequence[Deed]], crash: bool = False) -> None:
         self.now = 0.0
         self.rules = Rules(lambda: self.now)
         self.replies: dict[str, Reply[Any]] = {}
-        self.curtain: set[str] = set()  # runs whose bodies may return
-        self.story = b""  # of everything that was committed
-        self.log: list[str] = []  # what bodies did, and what came between
+        self.curtain: set[str] = set()  # runs whose bodies can return
+        self.story = b""  # for everything that was committed
+        self.log: list[str] = []  # the actions of bodies, and the events in between
         self.deeds = {name: list(each) for name, each in deeds.items()}
         self.may_crash = crash
         self._store = MemoryStore()
@@ -72,7 +73,7 @@ class Whole:
     # What can happen.
 
     def steps(self) -> list[Step]:
-        """What could happen next. Nothing, once nobody has anything left to do."""
+        """The possible next steps; none at the end."""
         steps = [f"{kind} {name}" for (kind, name), waiting in self.channels.items() if waiting]
         steps += [f"helper {number}" for number in range(len(self.helpers))]
         if self.committing is not None:
@@ -88,64 +89,64 @@ class Whole:
         return steps
 
     def do(self, step: Step) -> None:
-        """Let one of the steps happen."""
+        """Execute one of the steps."""
         what, _, name = step.partition(" ")
         getattr(self, f"_do_{what}")(name)
         assert not self.rules.faults, (step, self.rules.faults)
 
     def _waiting(self) -> set[str]:
-        """The runs whose bodies say nothing now."""
+        """The runs whose bodies make no call now."""
         return {run for run in self.deeds if run in self.journal.projection.runs and run not in self.begun}
 
     def deeds_left(self) -> dict[str, int]:
-        """How much everybody has still to do."""
+        """The number of remaining deeds."""
         return {name: len(left) for name, left in self.deeds.items()}
 
     def settle(self) -> None:
-        """Let everything happen that is not a deed, in a plain order."""
+        """Execute all steps that are no deeds, in a fixed order."""
         while steps := [step for step in self.steps() if not step.startswith(("deed", "crash"))]:
             self.do(steps[0])
 
     def at_rest(self) -> None:
-        """See that nothing is left that should have happened."""
+        """Check that nothing remains that should have happened."""
         self.rules.end_instant(self.now)
         assert not self.rules.faults, self.rules.faults
         unanswered = [name for name, reply in self.replies.items() if not reply.done]
-        assert not unanswered, f"nobody has answered {unanswered}"
-        assert not any(machine.state.put_aside for machine in self.runs.values())
+        assert not unanswered, f"not answered: {unanswered}"
+        assert not any(machine.state.deferred for machine in self.runs.values())
 
     # Deeds.
 
     def submits(
         self, run: str, handle: str = "h", on_conflict: OnConflict = "reject", of: str = "walk", **fields: Any
     ) -> None:
-        """Somebody submits a run."""
+        """A caller submits a run."""
         made = submission(handle, run, **({"job": job(of), "created_at": self.now} | fields))
         self.commands(run, Submit(made, on_conflict, Reply()))
 
     def commands(self, name: str, message: Any) -> None:
-        """Somebody gives a command; what is answered is known by this name."""
+        """A caller sends a command; the answer is stored under this name."""
         self.replies[name] = message.reply
         self.tell("supervisor", "", message)
 
     def says(self, run: str, message: Any) -> None:
-        """The body of a run asks its actor for something."""
+        """The body of a run sends its actor a request."""
         self.replies[f"{run}: {type(message).__name__}"] = message.reply
         self.tell("run", run, message)
 
     def lets_return(self, run: str) -> None:
-        """The body of a run may return from now on."""
+        """The body of a run can return from now on."""
         self.curtain.add(run)
 
     def passes(self, time: float) -> None:
-        """It is this time now."""
+        """Set the time."""
         self.now = max(self.now, time)
         for name, machine in self.runs.items():
             if machine.deadline() <= self.now:
-                self.channels.setdefault(("run", name), []).append(TimeHasCome())
+                self.channels.setdefault(("run", name), []).append(DeadlineReached())
 
     def leaves(self, *, now: bool) -> None:
-        """The engine is being left."""
+        """The engine shuts down."""
         self.rules.leaving()
         self.stop = Stop(now)
         for name in self.runs:
@@ -154,7 +155,7 @@ class Whole:
     # Outcomes.
 
     def answer(self, name: str) -> str:
-        """What somebody was answered, in a word."""
+        """An answer in one word."""
         reply = cast(Any, self.replies[name])
         error, value = reply._error, reply._value
         if error is not None:
@@ -162,7 +163,7 @@ class Whole:
         return str(getattr(value, "status", value) if value is not None else None)
 
     def status(self, run: str) -> str:
-        """How a run is, as committed."""
+        """The committed state of a run."""
         found = self.journal.projection.runs.get(run)
         return "unknown" if found is None else str(found.status)
 
@@ -187,7 +188,7 @@ class Whole:
             assert isinstance(self.committing, Write), "this store is never down"
 
     def _do_commit(self, _: str) -> None:
-        batch = cast(Batch, self.committing.batch)  # type: ignore[union-attr]  # a step names it only then
+        batch = cast(Batch, self.committing.batch)  # type: ignore[union-attr]  # it is set for this step
         finish(self._store.commit(batch))
         self.rules.commit(batch)
         for event in batch.events:
@@ -243,7 +244,7 @@ class Whole:
         for name, reply in self.replies.items():
             if not reply.done:
                 reply.set("lost")
-                self.log.append(f"nobody answers {name}")
+                self.log.append(f"not answered: {name}")
         finish(self._store.close())
         self._open()
 
@@ -275,7 +276,7 @@ class Whole:
         self._end_turn()
 
     def tell(self, kind: str, name: str, message: Any) -> bool:
-        """Put a message into a channel; the actor of a run is made when it is needed."""
+        """Put a message into a channel; the actor of a run is created when it is needed."""
         if kind == "run" and name not in self.runs:
             made = self.supervisor.pending.get(name)
             if made is None or made.over or (made.begun and self.stop is not None and self.stop.now):
@@ -290,7 +291,7 @@ class Whole:
         return True
 
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
-        """What helpers read, which have this in the place of the journal."""
+        """The replacement of the journal for helper tasks."""
         return await self._store.checkpoint(handle, job)
 
     def _carry_out(self, machine: Any) -> None:
@@ -309,7 +310,7 @@ def hash_of(data: bytes) -> bytes:
 
 
 def finish(call: Coroutine[Any, Any, Any] | Awaitable[Any]) -> Any:
-    """What comes of a call that waits for nothing."""
+    """The result of an async call that does not wait."""
     try:
         cast(Any, call).send(None)
     except StopIteration as end:

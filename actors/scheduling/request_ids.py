@@ -1,7 +1,7 @@
-"""Request ids: the same one twice is one run, for as long as that run is pending and a day longer.
+"""Request ids: submissions with the same request id get the same run, until 24 hours after its end.
 
-Those of a run's children begin with the id of that run. They are kept for as long as it is pending, too: it
-may make its calls again.
+The request ids of child runs begin with the id of the parent. They are also kept while the parent is pending,
+because it can repeat its calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KEPT_AFTER_END = 24 * 3600.0
 
 
 def parent_of(request_id: str) -> str:
-    """The run whose child was submitted with this request id, if it is the id of a child."""
+    """The parent run, if this is the request id of a child."""
     return request_id.partition(".")[0]
 
 
@@ -28,8 +28,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     fingerprint: str | None
 
 
-class Requests:
-    """The request ids of pending runs and of those that ended within a day."""
+class RequestIds:
+    """The request ids of pending runs and of runs that ended within 24 hours."""
 
     def __init__(self, is_pending: Callable[[str], bool]) -> None:
         self._is_pending = is_pending
@@ -38,7 +38,7 @@ class Requests:
         self._expiring: deque[tuple[float, str]] = deque()
 
     def find(self, request_id: str, now: float) -> Request | None:
-        """The request, if it was made before."""
+        """The earlier request with this id, if any."""
         while self._expiring and self._expiring[0][0] <= now:
             expired = self._expiring.popleft()[1]
             if self._is_pending(parent_of(expired)):
@@ -48,7 +48,7 @@ class Requests:
         return self._requests.get(request_id)
 
     def restore(self, request: StoredRequest, now: float, wall_now: float) -> None:
-        """A request id that was in use when the engine ended."""
+        """Restore a request id that was in use when the engine ended."""
         self._requests[request.request_id] = Request(request.run, request.fingerprint)
         if request.ended_at is None:
             self._of_run.setdefault(request.run, []).append(request.request_id)
@@ -57,16 +57,16 @@ class Requests:
             self._expiring.append((expires, request.request_id))
 
     def add(self, request_id: str, run: str, fingerprint: str | None) -> None:
-        """A submission became this run, or joined it."""
+        """Record the request id of a submission that created or joined this run."""
         self._requests[request_id] = Request(run, fingerprint)
         self._of_run.setdefault(run, []).append(request_id)
 
     def forget(self, run: str) -> None:
-        """The run could not be stored: its ids are free, and so are those of submissions that joined it."""
+        """The run could not be stored: free its request ids, and those of submissions that joined it."""
         for request_id in self._of_run.pop(run, ()):
             self._requests.pop(request_id, None)
 
     def ended(self, run: str, now: float) -> None:
-        """A run has ended: remember its request ids for a day."""
+        """A run has ended: keep its request ids for 24 hours."""
         for request_id in self._of_run.pop(run, ()):
             self._expiring.append((now + KEPT_AFTER_END, request_id))
