@@ -193,7 +193,7 @@ async def test_a_result_that_does_not_fit_its_annotation_says_where(autojump_clo
 
     async with open_engine(jobs) as engine:
         ticket = await engine.submit(lies, handle="a")
-        with pytest.raises(Invalid, match=r'result of job "lies", run \w+, doesn\'t fit .*: result.pages:'):
+        with pytest.raises(Invalid, match=r'result of job "lies", run \w+, does not match .*: result.pages:'):
             await ticket.result()
         assert (await engine.get_run(ticket.id)).result == {"pages": "three"}
 

@@ -252,7 +252,7 @@ async def test_the_check_warns_where_an_error_would_be_passed_over(autojump_cloc
     assert await warnings(definition) == []
     [warning] = await warnings(goes_on(definition))
     assert warning == (
-        'nodes.charge: an error is passed over and leads to "ship" like a success (unhandled_errors is '
+        'nodes.charge: an error is ignored and leads to "ship", as a success does (unhandled_errors is '
         "'continue'): add on_error, or an edge for the action 'error'"
     )
     handled = flow("charge ship, charge:error -", **definition["nodes"])

@@ -119,7 +119,7 @@ def test_json_is_read_from_text_as_well_as_from_bytes():
 
 
 def test_text_where_messagepack_belongs_is_refused():
-    message = "greenroom.v1.msgpack takes binary messages, and this one is text"
+    message = "greenroom.v1.msgpack requires binary messages (got a text message)"
     assert refusal(MSGPACK, "[]", Any).message == message
 
 
@@ -180,11 +180,11 @@ def test_a_bomb_of_nesting_or_of_announced_length_is_refused(codec, bomb, kind):
         (JSON, b"[1", "message: input data was truncated"),
         (JSON, b"{]", "message: JSON is malformed: object keys must be strings (byte 1)"),
         (JSON, b"NaN", "message: JSON is malformed: invalid character (byte 0)"),
-        (JSON, b'"\xff"', "message: not UTF-8 ("),
-        (JSON, '"\ud800"', "message: not UTF-8 ("),
-        (JSON, b"[" * 10_000, "message: nested too deeply; make it flatter"),
+        (JSON, b'"\xff"', "message: invalid UTF-8 ("),
+        (JSON, '"\ud800"', "message: invalid UTF-8 ("),
+        (JSON, b"[" * 10_000, "message: nested too deeply; reduce the nesting"),
         (MSGPACK, b"", "message: input data was truncated"),
-        (MSGPACK, b"\xa1\xff", "message: not UTF-8 ("),
+        (MSGPACK, b"\xa1\xff", "message: invalid UTF-8 ("),
         (MSGPACK, b"\xc1", "message: MessagePack data is malformed: invalid opcode"),
         (MSGPACK, b"\x01\x02", "message: MessagePack data is malformed: trailing characters (byte 1)"),
     ],
@@ -222,7 +222,7 @@ def test_a_field_deep_down_is_named_with_its_path(codec):
 def test_a_key_that_does_not_fit_is_told_from_a_value(codec):
     data = codec.encode({"a": {"one": 1}})
     error = refusal(codec, data, dict[str, dict[int, int]])
-    assert error.message == "[...]: a key is wrong: expected integer, got string"
+    assert error.message == "[...]: a key is invalid: expected integer, got string"
 
 
 @codecs

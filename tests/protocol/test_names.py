@@ -55,15 +55,15 @@ def test_a_good_name_is_given_back_as_it_is(name):
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("", 'handle "" is empty'),
-        ("  ", 'handle "  " is empty'),
+        ("", 'handle must not be empty (got "")'),
+        ("  ", 'handle must not be empty (got "  ")'),
         ("x" * 257, "has 257 characters: at most 256 are allowed"),
-        ("a\nb", "contains characters that cannot be printed"),
-        ("a\x00", "contains characters that cannot be printed"),
-        ("\ud800", "contains characters that cannot be printed"),
-        (7, "handle must be a string, not 7"),
-        (None, "handle must be a string, not null"),
-        (b"alice", "handle must be a string, not b'alice'"),
+        ("a\nb", "contains non-printable characters"),
+        ("a\x00", "contains non-printable characters"),
+        ("\ud800", "contains non-printable characters"),
+        (7, "handle must be a string (got 7)"),
+        (None, "handle must be a string (got null)"),
+        (b"alice", "handle must be a string (got b'alice')"),
     ],
 )
 def test_a_bad_name_is_refused_with_what_is_wrong_about_it(name, complaint):

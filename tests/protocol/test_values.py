@@ -131,18 +131,18 @@ class Plain(Enum):
 @pytest.mark.parametrize(
     ("value", "path", "message"),
     [
-        ({"pages": [0, 1, 2, {3}]}, "result.pages[3]", "set is not a JSON value ({3}); give a list"),
-        (b"x", "result", "bytes is not a JSON value (b'x'); encode it as text, base64 for example"),
+        ({"pages": [0, 1, 2, {3}]}, "result.pages[3]", "set is not a JSON value ({3}); use a list"),
+        (b"x", "result", "bytes is not a JSON value (b'x'); encode it as text, for example as base64"),
         (
             [Decimal("1.5")],
             "result[0]",
-            "Decimal is not a JSON value (Decimal('1.5')); give a number or a string",
+            "Decimal is not a JSON value (Decimal('1.5')); use a number or a string",
         ),
         (
             {"at": datetime(2024, 1, 1, tzinfo=UTC)},
             "result.at",
             "datetime is not a JSON value (2024-01-01 00:00:00+00:00)"
-            "; give Unix seconds or an ISO 8601 string",
+            "; use Unix seconds or an ISO 8601 string",
         ),
         (
             {"a b": Record(1)},
@@ -167,18 +167,22 @@ class Plain(Enum):
             "mappingproxy is not a JSON value (mappingproxy({})); "
             "use an object, array, string, number, boolean or null",
         ),
-        ({"a": {3: 1}}, "result.a", "the key 3 is no string; keys must be strings"),
+        ({"a": {3: 1}}, "result.a", "the key 3 is not a string; keys must be strings"),
         (
             {"a": {"b": 1}, "c": [[1], b""]},
             "result.c[1]",
-            "bytes is not a JSON value (b''); encode it as text, base64 for example",
+            "bytes is not a JSON value (b''); encode it as text, for example as base64",
         ),
-        ([math.nan], "result[0]", "the number NaN is not a JSON value; give null or a string"),
-        (-math.inf, "result", "the number -Infinity is not a JSON value; give null or a string"),
-        (2**64, "result", "the number 18446744073709551616 is outside -2^63 to 2^64-1; give a string"),
-        (10**5000, "result", "the number <int> is outside -2^63 to 2^64-1; give a string"),
-        ("ab\udc80", "result", r'the string "ab\udc80" has a lone surrogate at 2, which UTF-8 cannot carry'),
-        ({"\ud800": 1}, "result", r'the string "\ud800" has a lone surrogate at 0, which UTF-8 cannot carry'),
+        ([math.nan], "result[0]", "the number NaN is not a JSON value; use null or a string"),
+        (-math.inf, "result", "the number -Infinity is not a JSON value; use null or a string"),
+        (2**64, "result", "the number 18446744073709551616 is outside -2^63 to 2^64-1; use a string"),
+        (10**5000, "result", "the number <int> is outside -2^63 to 2^64-1; use a string"),
+        ("ab\udc80", "result", r'the string "ab\udc80" has a lone surrogate at 2, which UTF-8 cannot encode'),
+        (
+            {"\ud800": 1},
+            "result",
+            r'the string "\ud800" has a lone surrogate at 0, which UTF-8 cannot encode',
+        ),
     ],
     ids=range(16),
 )
@@ -203,7 +207,7 @@ def nested(depth):
 
 def test_a_hundred_levels_are_accepted_and_one_more_is_refused():
     assert checked(nested(MAX_DEPTH)) == nested(MAX_DEPTH)
-    assert "nested more than 100 deep" in refusal(nested(MAX_DEPTH + 1)).message
+    assert "nested more than 100 levels deep" in refusal(nested(MAX_DEPTH + 1)).message
 
 
 def test_what_stands_side_by_side_is_not_nested():
@@ -242,7 +246,7 @@ def test_the_size_as_json_decides_what_is_too_large(value):
 def test_what_is_too_large_is_named_with_its_size_and_the_limit():
     with pytest.raises(TooLarge) as refused:
         json_value({"text": "é" * 100}, "checkpoint", 100)
-    message = "checkpoint: 211 bytes as JSON; at most 100 are allowed, so keep what is large in a file"
+    message = "checkpoint: 211 bytes as JSON exceed the limit of 100 bytes; store large data in a file"
     assert refused.value.message == message
     assert refused.value.details == {"path": "checkpoint", "size": 211, "limit": 100}
 
@@ -251,7 +255,9 @@ def test_a_small_value_whose_shared_parts_make_it_huge_is_refused_at_once():
     value = []
     for _ in range(90):
         value = [value, value]
-    with pytest.raises(TooLarge, match=r"^result: at least 100\d bytes as JSON; at most 1000 are allowed"):
+    with pytest.raises(
+        TooLarge, match=r"^result: at least 100\d bytes as JSON exceed the limit of 1000 bytes"
+    ):
         checked(value, 1000)
 
 
