@@ -101,7 +101,7 @@ async def test_what_a_killed_engine_left_is_not_taken_for_a_new_store(
     trouble(tmp_path)
     for _ in range(2):  # to be refused changes nothing
         message = await refusal(tmp_path)
-        assert "x.db.lock knows of one" in message
+        assert "x.db.lock records seq " in message
     async with opened(tmp_path, accept_store=True) as engine:
         assert (await engine.snapshot()).runs == {}
     await use(tmp_path)
@@ -169,7 +169,7 @@ async def test_the_folder_of_run_files_knows_too(tmp_path: Path):
     runs = tmp_path / "runs"
     await use(tmp_path, runs_dir=runs)
     remove(tmp_path, "", "-wal", "-shm", ".lock")
-    assert f"the folder {runs} knows of one" in await refusal(tmp_path, runs_dir=runs)
+    assert f"the folder {runs} records seq " in await refusal(tmp_path, runs_dir=runs)
     async with opened(tmp_path, runs_dir=runs, accept_store=True):
         pass
     await use(tmp_path, runs_dir=runs)

@@ -311,7 +311,7 @@ def test_a_server_whose_body_still_executes_when_the_lease_is_over_ends_its_proc
             assert process.wait(PATIENCE) == EXIT_CODE == Exit.LEASE_LOST
         said = process.stderr.read().decode()
         assert "the bodies of these runs still execute: " in said
-        assert "the process exits with 6" in said
+        assert "the process exits with code 6" in said
     finally:
         process.kill()
         process.communicate()

@@ -174,7 +174,7 @@ def test_tls_files_have_to_be_there(kind: str, tmp_path: Path):
     (tmp_path / "ca.pem").touch()
     assert parse(f"{kind}://h/d?ssl_ca={tmp_path}/ca.pem").parameters == {"ssl_ca": f"{tmp_path}/ca.pem"}
     assert refusal(f"{kind}://h/d?ssl_ca={tmp_path}/none.pem") == (
-        f"parameter ssl_ca has the value '{tmp_path}/none.pem', and must be a file that exists"
+        f"parameter ssl_ca must be a file that exists (got '{tmp_path}/none.pem')"
     )
 
 
@@ -182,7 +182,7 @@ def test_tls_files_have_to_be_there(kind: str, tmp_path: Path):
 @pytest.mark.parametrize("start", ["sqlite:///x", "postgresql://h/d", "mysql://h/d"])
 def test_what_is_not_for_a_url_to_say_is_refused_with_the_reason(start: str, key: str):
     message = refusal(f"{start}?{key}=1")
-    assert message.startswith(f"parameter {key} of a store can't be set: ")
+    assert message.startswith(f"parameter {key} of a store cannot be set: ")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_what_is_not_for_a_url_to_say_is_refused_with_the_reason(start: str, key
     [
         (
             "sqlite:///x?cache=shared",
-            "'cache' (value 'shared') is not one of sqlite's: those are synchronous",
+            "unknown parameter 'cache' (value 'shared') of a sqlite address: expected one of synchronous",
         ),
         ("sqlite:///x?sslmode=require", "'sslmode'"),
         ("mysql://h/d?sslmode=require", "'sslmode'"),
@@ -220,11 +220,12 @@ def test_an_unknown_parameter_is_refused_with_those_that_are_known(url: str, nam
 )
 def test_a_bad_value_is_refused_with_its_key(url: str, key: str, value: str):
     message = refusal(url)
-    assert message.startswith(f"parameter {key} has the value {value}, and must be ")
+    assert message.startswith(f"parameter {key} must be ")
+    assert message.endswith(f" (got {value})")
 
 
 def test_a_parameter_given_twice_is_refused():
-    assert "stands twice" in refusal("mysql://h/d?program_name=a&program_name=b")
+    assert "duplicate parameter" in refusal("mysql://h/d?program_name=a&program_name=b")
 
 
 @pytest.mark.parametrize("key", ["ssl_ca", "ssl_cert", "ssl_key"])

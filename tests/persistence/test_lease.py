@@ -258,7 +258,7 @@ async def test_a_second_engine_is_refused_though_the_lock_s_file_was_deleted(tmp
     process = await hold(url, 15)
     (tmp_path / "x.db.lock").unlink()
     store = SqlStore(url)
-    with pytest.raises(Conflict, match=rf"pid {process.pid} on .*, whose lease on the store lasts"):
+    with pytest.raises(Conflict, match=rf"pid {process.pid} on .*, whose lease on the store expires in"):
         await store.open("epoch", 3, 0.0)
     await store.close()
     end(process)
@@ -330,7 +330,7 @@ async def test_a_lease_from_another_machine_that_is_renewed_meanwhile_is_refused
             claim(tmp_path / "x.db", 60)
 
         nursery.start_soon(renew)
-        with pytest.raises(Conflict, match="pid 7 on elsewhere, whose lease on the store lasts"):
+        with pytest.raises(Conflict, match="pid 7 on elsewhere, whose lease on the store expires in"):
             await store.open("epoch", 3, 0.0)
     await store.close()
 
@@ -381,7 +381,7 @@ async def test_a_command_that_needs_the_store_alone_is_refused_while_the_lease_l
     await (await opened(url)).close()
     assert await migrating.prune_all(url, Retention(keep_runs=1), 0.0) == 0
     claim(tmp_path / "x.db", 60)
-    with pytest.raises(Conflict, match="pid 7 on elsewhere, whose lease on the store lasts"):
+    with pytest.raises(Conflict, match="pid 7 on elsewhere, whose lease on the store expires in"):
         await migrating.prune_all(url, Retention(keep_runs=1), 0.0)
 
 
