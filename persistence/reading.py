@@ -12,6 +12,7 @@ from ..protocol.events import Event, InterruptClosed
 from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
 from ..protocol.states import PENDING
 from . import schema
+from .conditions import conditions_of_status, conditions_within
 from .reading_flows import read_flows
 from .store import (
     Checkpoint,
@@ -22,7 +23,6 @@ from .store import (
     StoredRun,
     Terms,
 )
-from .within import conditions_of_status, conditions_within
 from .writing import key_of
 
 T = TypeVar("T")

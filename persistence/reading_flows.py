@@ -11,9 +11,9 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, TextClause, func,
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.records import RunRecord
 from . import schema
+from .conditions import conditions_of_status, conditions_within
 from .flows import FlowRunPage, FlowRunQuery, FlowState, StoredFlow, WorkerRow, page_of
 from .store import Stored
-from .within import conditions_of_status, conditions_within
 
 _json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _record = msgspec.json.Decoder(RunRecord)

@@ -145,7 +145,7 @@ def _read_lanes(value: Any) -> dict[str, int | None]:
         try:
             limits[lane] = None if limit == _NONE else whole(0).read(limit)
         except ValueError as error:
-            faults[name] = f'{error} (or "none", for only the global limit)'
+            faults[name] = f'{error}, or "none" for only the global limit'
     if faults:
         raise Several(((name,), text) for name, text in faults.items())
     return limits

@@ -166,7 +166,7 @@ def test_damage_inside_of_the_file_is_found(store: str, tmp_path: Path):
 
 def test_a_bad_address_is_one_sentence_without_its_password():
     sentence = refused("db", "current", "--store", "oracle://me:secret@host/name")
-    assert "begins with sqlite:///" in sentence
+    assert "must begin with sqlite:///" in sentence
     assert "secret" not in sentence
 
 

@@ -1,4 +1,4 @@
-"""What is a JSON value, and what is said of a value that isn't."""
+"""JSON values, and the errors for other values."""
 
 import math
 from collections import Counter, OrderedDict, namedtuple
@@ -41,7 +41,7 @@ def refusal(value):
 
 
 def comes_back(value):
-    """Whether every codec gives the value back as it was."""
+    """Whether every codec decodes the value unchanged."""
     try:
         return all(wire.decode(wire.encode(value)) == value for wire in (msgspec.json, msgspec.msgpack))
     except (TypeError, ValueError, OverflowError):
@@ -49,7 +49,7 @@ def comes_back(value):
 
 
 @given(anything)
-def test_exactly_what_survives_every_codec_is_accepted(value):
+def test_exactly_the_values_that_survive_every_codec_are_accepted(value):
     if comes_back(value):
         assert checked(value) == value
     else:
@@ -57,11 +57,11 @@ def test_exactly_what_survives_every_codec_is_accepted(value):
 
 
 @given(json_values)
-def test_what_was_accepted_is_accepted_again_and_unchanged(value):
+def test_an_accepted_value_is_accepted_again_and_unchanged(value):
     assert checked(checked(value)) == checked(value)
 
 
-def test_the_copy_shares_nothing_with_the_original():
+def test_the_copy_shares_no_data_with_the_original():
     inner = [1]
     original = {"pages": inner, "more": (inner,)}
     copy = checked(original)
@@ -186,7 +186,7 @@ class Plain(Enum):
     ],
     ids=range(16),
 )
-def test_what_is_no_json_value_is_named_with_its_place_and_what_to_do(value, path, message):
+def test_the_error_for_an_invalid_value_contains_its_path_and_the_remedy(value, path, message):
     error = refusal(value)
     assert error.message == f"{path}: {message}"
     assert error.details["path"] == path
@@ -210,7 +210,7 @@ def test_a_hundred_levels_are_accepted_and_one_more_is_refused():
     assert "nested more than 100 levels deep" in refusal(nested(MAX_DEPTH + 1)).message
 
 
-def test_what_stands_side_by_side_is_not_nested():
+def test_siblings_do_not_count_as_nesting():
     wide = {str(number): {"number": number, "list": [number, [], {}]} for number in range(300)}
     assert checked(wide) == wide
 
@@ -224,7 +224,7 @@ def test_a_value_that_contains_itself_is_refused():
     assert len(error.details["path"]) <= 200
 
 
-def test_a_value_with_a_repr_that_raises_is_still_named():
+def test_a_value_with_a_repr_that_raises_is_still_reported():
     class Broken:
         def __repr__(self):
             raise RuntimeError("no")
@@ -243,7 +243,7 @@ def test_the_size_as_json_decides_what_is_too_large(value):
         assert refused.value.details["limit"] == size - 1
 
 
-def test_what_is_too_large_is_named_with_its_size_and_the_limit():
+def test_the_error_for_a_value_that_is_too_large_contains_its_size_and_the_limit():
     with pytest.raises(TooLarge) as refused:
         json_value({"text": "é" * 100}, "checkpoint", 100)
     message = "checkpoint: 211 bytes as JSON exceed the limit of 100 bytes; store large data in a file"
@@ -251,7 +251,7 @@ def test_what_is_too_large_is_named_with_its_size_and_the_limit():
     assert refused.value.details == {"path": "checkpoint", "size": 211, "limit": 100}
 
 
-def test_a_small_value_whose_shared_parts_make_it_huge_is_refused_at_once():
+def test_a_small_value_with_shared_parts_that_is_huge_as_json_is_refused_early():
     value = []
     for _ in range(90):
         value = [value, value]
@@ -275,7 +275,7 @@ def test_without_a_limit_any_size_is_accepted():
         ("", 'params[""]'),
     ],
 )
-def test_a_path_reads_like_python(key, path):
+def test_a_path_has_the_form_of_a_python_expression(key, path):
     assert child_path("params", key) == path
 
 
@@ -283,6 +283,6 @@ def test_the_path_of_a_long_key_is_short():
     assert len(child_path("params", "x" * 10_000)) <= 110
 
 
-def test_what_is_shown_of_a_long_value_is_short():
+def test_the_text_of_a_long_value_is_short():
     assert len(shown("x" * 10_000)) <= 100
     assert len(shown([[i] for i in range(10_000)])) < 100
