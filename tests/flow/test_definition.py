@@ -326,7 +326,7 @@ def test_ten_mistakes_get_ten_messages_with_their_paths():
             'nodes["a b"].kind: unknown kind "x": expected one of executor, local, choice',
         ),
         (flow(**{"": TIMER}), 'nodes[""]: must not be empty'),
-        (flow(**{"a\n": TIMER}), 'nodes["a\\n"]: "a\\n" has characters that can\'t be printed'),
+        (flow(**{"a\n": TIMER}), 'nodes["a\\n"]: must not contain non-printable characters'),
         (flow(**{"a" * 300: TIMER}), "has 300 characters: at most 256 are allowed"),
     ],
 )
@@ -359,7 +359,7 @@ def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str)
         ({"kind": "timer", "post": {"output_map": {"x": "$input"}}}, "post.output_map.x: must be a field"),
         (
             {"kind": "timer", "post": {"output_map": {"$input": "x"}}},
-            'post.output_map["$input"]: "$input" can\'t be',
+            'post.output_map["$input"]: path "$input" is not writable',
         ),
         ({"kind": "timer", "post": {"action_key": "a["}}, 'post.action_key: "a[" is not a valid path'),
         ({"kind": "choice", "choice_cases": {}}, "choice_cases: must be a list (got {})"),

@@ -171,7 +171,7 @@ def test_a_text_that_looks_like_a_path_is_compared_where_it_is_quoted():
         ("a 'b'", "expected an operator before"),
         ("a $input", 'expected an operator before "$input"'),
         ("a eq 1 eq 2", "combine them with 'and'"),
-        ("a exists", '"exists" can\'t stand between two values'),
+        ("a exists", '"exists" is not an operator between two values'),
         ("exists 5", "'exists' takes a path"),
         ("eq(1)", '"eq" takes two values (got 1)'),
         ("not(a, b)", 'expected ")" before ","'),
