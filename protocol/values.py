@@ -110,7 +110,7 @@ def _surely_fits(plain: Any, max_bytes: int) -> bool:
 
 def _too_large(where: str, amount: str, size: int, limit: int) -> TooLarge:
     return TooLarge(
-        f"{where}: {amount} bytes as JSON exceed the limit of {limit} bytes; store large data in a file",
+        f"{where}: too large: {amount} bytes as JSON, at most {limit} are allowed; store it in a file",
         path=where,
         size=size,
         limit=limit,

@@ -246,7 +246,7 @@ def test_the_size_as_json_decides_what_is_too_large(value):
 def test_the_error_for_a_value_that_is_too_large_contains_its_size_and_the_limit():
     with pytest.raises(TooLarge) as refused:
         json_value({"text": "é" * 100}, "checkpoint", 100)
-    message = "checkpoint: 211 bytes as JSON exceed the limit of 100 bytes; store large data in a file"
+    message = "checkpoint: too large: 211 bytes as JSON, at most 100 are allowed; store it in a file"
     assert refused.value.message == message
     assert refused.value.details == {"path": "checkpoint", "size": 211, "limit": 100}
 
@@ -256,7 +256,7 @@ def test_a_small_value_with_shared_parts_that_is_huge_as_json_is_refused_early()
     for _ in range(90):
         value = [value, value]
     with pytest.raises(
-        TooLarge, match=r"^result: at least 100\d bytes as JSON exceed the limit of 1000 bytes"
+        TooLarge, match=r"^result: too large: at least 100\d bytes as JSON, at most 1000 are allowed"
     ):
         checked(value, 1000)
 
