@@ -1,1 +1,1 @@
-"""What is remembered: the stores, and the files that runs write."""
+"""Persistence: the stores, and the files that runs write."""

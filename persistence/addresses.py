@@ -1,11 +1,11 @@
-"""Where a durable store is: its URL, taken apart and checked before anything connects to it.
+"""Addresses of stores: parse and check URLs before anything connects to them.
 
-`parse_addresses` is called when an engine or a command starts. Whatever it does not like is refused with
-`Invalid`, which names the key, its value and what would fit, and never holds a password. A driver is not
-needed for it; of the disk it only asks whether the files that a URL names are there.
+`parse_addresses` is called when an engine or a command starts. Its errors are `Invalid`; they contain the
+parameter, its value and what is accepted, but never a password. It does not need a driver. It accesses the
+disk only to check whether the files in a URL exist.
 
-One address or several mean the same, because each is taken apart here and handed to its driver by
-`persistence/drivers.py`; no URL is ever passed on as it was written.
+`persistence/drivers.py` passes the parts of each address to the driver, never the URL itself. So one address
+and several are handled alike.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _NEXT_ADDRESS = re.compile(r"\s*,\s*(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 
 @attrs.frozen
 class Address:
-    """One place to connect to. `str` of it names it without password and parameters."""
+    """One address of a store. Its `str` has no password and no parameters."""
 
     kind: Kind
     database: str
-    """The absolute path of a SQLite file, or `:memory:`; for servers, the database's name."""
+    """The absolute path of a SQLite file, or `:memory:`; for a server, the name of the database."""
     host: str | None = None
     port: int | None = None
     user: str | None = None
@@ -68,7 +68,7 @@ class Address:
 
 
 def parse_addresses(stores: str | Iterable[str | Address]) -> tuple[Address, ...]:
-    """The addresses of one store, primary first: one URL, several with commas between them, or a list."""
+    """Return the addresses of one store, primary first, from a URL, comma-separated URLs, or a list."""
     written = [stores] if isinstance(stores, str) else list(stores)
     addresses: list[Address] = []
     for item in written:
@@ -77,14 +77,14 @@ def parse_addresses(stores: str | Iterable[str | Address]) -> tuple[Address, ...
         else:
             addresses += [_parse(url) for url in _NEXT_ADDRESS.split(item.strip())]
     if not addresses:
-        raise Invalid("a store needs at least one address, such as sqlite:///greenroom.db")
+        raise Invalid("a store requires at least one address, such as sqlite:///greenroom.db")
     kinds = sorted({address.kind for address in addresses})
     if len(kinds) > 1:
         raise Invalid(
-            f"the addresses of one store must be of one kind, not {' and '.join(kinds)}", value=kinds
+            f"the addresses of one store must be of one kind (got {' and '.join(kinds)})", value=kinds
         )
     if kinds == ["sqlite"] and len(addresses) > 1:
-        raise Invalid("a SQLite store is one file, so it has one address; several are for servers")
+        raise Invalid("a SQLite store must have exactly one address; only servers can have several")
     return tuple(addresses)
 
 
@@ -92,14 +92,14 @@ def _parse(url: str) -> Address:
     scheme, separator, rest = url.partition("://")
     kind = _KINDS.get(scheme.lower())
     if not separator or kind is None:
-        shown = repr(scheme) if separator else "without ://"
+        shown = repr(scheme) if separator else "an address without ://"
         raise Invalid(
-            "a store's address begins with sqlite:///, postgresql://, mysql:// or mariadb://, "
-            f"and this one is {shown}"
+            "a store's address must begin with sqlite:///, postgresql://, mysql:// or mariadb:// "
+            f"(got {shown})"
         )
     location, _, query = rest.partition("?")
     if "\0" in unquote(rest):
-        raise Invalid(f"the {kind} address holds a NUL character: remove it")
+        raise Invalid(f"the {kind} address contains a NUL character: remove it")
     if kind == "sqlite":
         return Address(kind, _sqlite_path(location), parameters=_parameters(kind, query))
     return _server(kind, location, query)
@@ -110,19 +110,19 @@ def _sqlite_path(location: str) -> str:
         return ":memory:"
     if not location.startswith("/") or location.endswith("/"):
         raise Invalid(
-            f"sqlite://{location} names no file: write sqlite:///relative.db (three slashes), "
+            f"sqlite://{location} does not name a file: write sqlite:///relative.db (three slashes), "
             "sqlite:////absolute.db (four), or sqlite:///:memory:"
         )
-    # One file has one path, whatever it was written as: the store's lock depends on that.
+    # One real path per file: the store's lock depends on it.
     return os.path.realpath(unquote(location[1:]))
 
 
 def _server(kind: Kind, location: str, query: str) -> Address:
     authority, _, path = location.partition("/")
     if "#" in location or "@" in path:
-        # Nothing is quoted here: a part of the password may have ended up anywhere.
+        # The message contains no part of the address: any part can be a part of the password.
         raise Invalid(
-            f"the {kind} address can't be read: in a user name or password, write @ as %40, / as %2F, "
+            f"the {kind} address is not valid: in a user name or password, write @ as %40, / as %2F, "
             "? as %3F and # as %23"
         )
     credentials, at, place = authority.rpartition("@")
@@ -130,24 +130,24 @@ def _server(kind: Kind, location: str, query: str) -> Address:
     match = re.fullmatch(r"(?:\[(?P<v6>[^\[\]]*)\]|(?P<name>[^:\[\]]*))(?::(?P<port>[^:]*))?", place)
     if match is None:
         shown = repr(place) if at else "its host"
-        raise Invalid(f"the {kind} address can't be read at {shown}: write an IPv6 address as [::1]")
+        raise Invalid(f"the {kind} address is not valid at {shown}: write an IPv6 address as [::1]")
     host = match["v6"] or unquote(match["name"] or "")
     if "," in host:
         raise Invalid(
-            f"host {host!r} holds a comma: write one whole address per server, with commas between them"
+            f"host {host!r} contains a comma: write one complete address per server, separated by commas"
         )
     port = match["port"]
     if port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-        shown = repr(port) if at else "it"
+        shown = f" (got {port!r})" if at else ""
         raise Invalid(
-            f"port of the {kind} address must be a number from 1 to 65535, and {shown} is not "
-            "(in a user name or password, write : as %3A and @ as %40)"
+            f"the port of the {kind} address must be between 1 and 65535{shown}; in a user name or password, "
+            "write : as %3A and @ as %40"
         )
     database = unquote(path)
     if not database:
-        raise Invalid(f"the {kind} address names no database: end it with /name")
+        raise Invalid(f"the {kind} address has no database name: add it as /name")
     if "/" in database:
-        raise Invalid(f"database {database!r} must be one name, without a slash", value=database)
+        raise Invalid(f"the database name must not contain a slash (got {database!r})", value=database)
     return Address(
         kind,
         database,
@@ -167,7 +167,7 @@ def _file(value: str) -> str:
 
 def _seconds(value: str) -> float:
     seconds = float(value)
-    if not 0.001 <= seconds <= 2_000_000:  # what a server can count, in milliseconds
+    if not 0.001 <= seconds <= 2_000_000:  # the range of a server's milliseconds
         raise ValueError
     return seconds
 
@@ -199,16 +199,16 @@ _PARAMETERS = {
     "application_name": _Parameter(("postgresql",), str, "a name"),
     "command_timeout": _Parameter(("postgresql",), _seconds, "a number of seconds above 0"),
     "call_timeout": _Parameter(("postgresql", "mysql"), _seconds, "a number of seconds above 0"),
-    "charset": _Parameter(("mysql",), _one_of("utf8mb4"), "utf8mb4, the only one that holds every text"),
+    "charset": _Parameter(("mysql",), _one_of("utf8mb4"), "utf8mb4, which encodes every text"),
     "unix_socket": _Parameter(("mysql",), str, "a path"),
     "init_command": _Parameter(("mysql",), str, "a statement"),
     "program_name": _Parameter(("mysql",), str, "a name"),
 }
 
 _REFUSED = {
-    "connect_timeout": "each address gets 5 s, so that the next one is tried soon",
-    "read_timeout": "not every driver has it; call_timeout bounds each call",
-    "write_timeout": "not every driver has it; call_timeout bounds each call",
+    "connect_timeout": "each address has 5 s, so that the next one is tried soon",
+    "read_timeout": "not every driver supports it; call_timeout limits each call",
+    "write_timeout": "not every driver supports it; call_timeout limits each call",
     "autocommit": "the store decides where its transactions begin and end",
 }
 
@@ -217,29 +217,30 @@ def _parameters(kind: Kind, query: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key in _REFUSED:
-            raise Invalid(f"parameter {key} of a store can't be set: {_REFUSED[key]}; remove it", value=value)
+            raise Invalid(
+                f"parameter {key} of a store cannot be set: {_REFUSED[key]}; remove it", value=value
+            )
         parameter = _PARAMETERS.get(key)
         if parameter is None or kind not in parameter.kinds:
             fit = ", ".join(name for name, known in _PARAMETERS.items() if kind in known.kinds)
             raise Invalid(
-                f"parameter {key!r} (value {value!r}) is not one of {kind}'s: those are {fit}", value=value
+                f"unknown parameter {key!r} (value {value!r}) of a {kind} address: expected one of {fit}",
+                value=value,
             )
         if key in values:
-            raise Invalid(f"parameter {key} stands twice in the address: keep one", value=value)
+            raise Invalid(f"duplicate parameter {key} in the address: keep one", value=value)
         try:
             if not value:
                 raise ValueError
             values[key] = parameter.read(value)
         except ValueError:
-            raise Invalid(
-                f"parameter {key} has the value {value!r}, and must be {parameter.fits}", value=value
-            ) from None
+            raise Invalid(f"parameter {key} must be {parameter.fits} (got {value!r})", value=value) from None
     tls = sorted(key for key in values if key.startswith("ssl_"))
     if "sslmode" in values and tls:
         raise Invalid(
-            f"sslmode={values['sslmode']} and {', '.join(tls)} must not stand together, since they may "
-            "contradict each other: keep sslmode, or keep the files (with ssl_ca, the server is verified)"
+            f"sslmode={values['sslmode']} cannot be combined with {', '.join(tls)}: keep sslmode, or keep "
+            "the files (with ssl_ca, the server is verified)"
         )
     if "ssl_key" in values and "ssl_cert" not in values:
-        raise Invalid("ssl_key is of no use without ssl_cert: name the certificate that it belongs to")
+        raise Invalid("ssl_key requires ssl_cert: add the certificate of the key")
     return values

@@ -1,8 +1,8 @@
-"""The lock of a store on a server: an advisory lock, held by a connection of its own.
+"""The lock of a store on a server: an advisory lock, held by a separate connection.
 
-It is the server's, so a second engine is refused from any machine; and it ends with its connection, so
-whether it is still held has to be asked. A connection that goes through a pooler which hands out one session
-per transaction can't hold one.
+The server holds the lock, so it excludes a second engine on any machine. It ends with its connection, so the
+engine must query whether it still holds the lock. It does not work through a connection pooler in transaction
+mode.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .timelimits import TimeLimit
 class ServerLock:
     """The lock of one store, on the first of its servers that answers. Its methods block.
 
-    `holder` is what its connection is called where the server tells who holds the lock.
+    `holder` is the application name of its connection, which the server shows as the holder of the lock.
     """
 
     def __init__(self, addresses: tuple[Address, ...], *, holder: str) -> None:
@@ -34,9 +34,9 @@ class ServerLock:
         self._dialect: _PostgresqlLock | _MysqlLock
         self._dialect = _PostgresqlLock() if addresses[0].kind == "postgresql" else _MysqlLock()
         self._connection: Any = None
-        self._held = False  # whether the connection has the lock, as far as is known
-        self._session: int | None = None  # what the server calls the connection, also after it is lost
-        self._ends_when_idle: Any = None  # the connection that the server was told to end when it is idle
+        self._held = False  # whether the connection had the lock at the last check
+        self._session: int | None = None  # the server's id of the connection, also of a lost one
+        self._ends_when_idle: Any = None  # the connection with an idle timeout
 
     def acquire(self) -> None:
         if self.check():
@@ -61,8 +61,8 @@ class ServerLock:
         self._session = before
         if session is not None and session == before:
             raise StoreDown(
-                f"the store is unavailable: {self._name}: this engine's lost connection still holds its lock "
-                f"({description})"
+                f"the store is unavailable: {self._name}: a lost connection of this engine still holds "
+                f"its lock ({description})"
             )
         raise in_use(self._addresses[0], description)
 
@@ -81,11 +81,12 @@ class ServerLock:
         return held
 
     def connection(self, idle: float) -> Any:
-        """The connection that holds it, for short statements, each of which is a transaction. A lost one is
-        made anew. It may be without the lock then, if somebody else has that: the lease decides.
+        """Return the lock's connection, for short statements, each in its own transaction.
 
-        From the first call on, the server ends the connection after so many idle seconds: it would believe
-        for hours in one whose machine has lost its power or its network, and keep the lock for it."""
+        Replaces a lost connection. The new one may not get the lock, if another engine has it: the lease
+        decides. From the first call on, the server closes the connection after `idle` seconds without a
+        statement. Otherwise it would keep the lock for hours after the client's machine has failed.
+        """
         if self._connection is None:
             connection = connect(self._addresses, name=self._holder)
             self._held = self._dialect.acquire(connection) is None
@@ -99,22 +100,25 @@ class ServerLock:
         return self._connection
 
     def drop(self) -> None:
-        """Its connection has failed: make another one next time."""
+        """Close a failed connection; the next call connects again."""
         connection, self._connection = self._connection, None
         self._ends_when_idle = None
         if connection is not None:
-            with suppress(Exception):  # it is of no use any more, whatever it says
+            with suppress(Exception):  # the connection has failed already
                 connection.close()
 
     def abort(self) -> None:
-        """Let a call that waits for the server fail at once. It may be called from another thread."""
+        """Make a call that waits for the server fail immediately. Can be called from another thread."""
         connection = self._connection
         if connection is not None:
-            with suppress(Exception), self._dialect.line(connection) as line:  # or it ends just now by itself
-                line.shutdown(socket.SHUT_RDWR)
+            with (
+                suppress(Exception),
+                self._dialect.duplicate_socket(connection) as opened,
+            ):  # it may just be closing
+                opened.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
-        """Give it back, rather than let the server find out from the connection's end a moment later."""
+        """Release the lock explicitly, which is faster than by closing the connection."""
         if self._connection is not None:
             try:
                 try:
@@ -129,24 +133,22 @@ class ServerLock:
 
     @contextmanager
     def _limited(self) -> Iterator[None]:
-        """Cut the connection if the server doesn't answer in time."""
+        """Close the connection if the server does not answer in time."""
         with TimeLimit(CONNECT_TIMEOUT) as limit:
-            with suppress(
-                OSError, AttributeError
-            ):  # one that is closed already has no socket, and fails below
+            with suppress(OSError, AttributeError):  # a closed connection has no socket, and fails below
                 limit.start(fileno(self._addresses[0].kind, self._connection))
             yield
 
 
 Holder = tuple[int | None, str]
-"""The server's number for a session, if it can be told, and a description of it."""
+"""The server's id of a session, if known, and a description of the session."""
 
 
 class _PostgresqlLock:
-    """The server's lock is the database's own, and one more for each schema that stores may be in."""
+    """PostgreSQL's locks belong to a database; the key also depends on the schema."""
 
     def acquire(self, connection: Any) -> Holder | None:
-        """Take it, or return who holds it."""
+        """Take the lock, or return its holder."""
         connection.autocommit = True
         key = self._key(connection)
         [taken] = connection.execute("SELECT pg_try_advisory_lock(%s)", [key]).fetchone()
@@ -161,14 +163,14 @@ class _PostgresqlLock:
             [key],
         ).fetchone()
         if found is None:
-            return None, "who has just gone: try again"
+            return None, "which has just ended: try again"
         pid, name, host, since = found
         words = [
-            name or "a nameless application",
+            name or "unnamed application",
             f"from {host}" if host else "",
             f"since {since}" if since else "",
         ]
-        return pid, f"{', '.join(filter(None, words))}; the server's process {pid}"
+        return pid, f"{', '.join(filter(None, words))}; server process {pid}"
 
     def is_held(self, connection: Any) -> bool:
         [held] = connection.execute(
@@ -182,13 +184,13 @@ class _PostgresqlLock:
         connection.execute("SELECT pg_advisory_unlock_all()")
 
     def end_when_idle(self, connection: Any, seconds: float) -> None:
-        if connection.info.server_version >= 140_000:  # an older one finds out by its keepalives
+        if connection.info.server_version >= 140_000:  # an older one relies on its keepalives
             connection.execute(f"SET idle_session_timeout = '{math.ceil(seconds)}s'")
 
     def session(self, connection: Any) -> int:
         return int(connection.info.backend_pid)
 
-    def line(self, connection: Any) -> socket.socket:
+    def duplicate_socket(self, connection: Any) -> socket.socket:
         return socket.socket(fileno=os.dup(connection.pgconn.socket))
 
     @staticmethod
@@ -198,13 +200,13 @@ class _PostgresqlLock:
 
 
 class _MysqlLock:
-    """The server's locks are for all its databases, so the name tells which."""
+    """MySQL's locks belong to the server, so the name of the lock contains the database."""
 
     def acquire(self, connection: Any) -> Holder | None:
-        """Take it, or return who holds it."""
+        """Take the lock, or return its holder."""
         connection.autocommit(True)
         with connection.cursor() as cursor:
-            # It sits idle between checks, and must not be ended for it.
+            # The connection is idle between checks, and must not be closed for that.
             cursor.execute("SET SESSION wait_timeout = 31536000")
             name = self._name(cursor)
             cursor.execute("SELECT GET_LOCK(%s, 0)", [name])
@@ -216,9 +218,9 @@ class _MysqlLock:
             )
             found = cursor.fetchone()
         if found is None:
-            return None, "whom this user may not see"
+            return None, "not visible to this user"
         session, user, host = found
-        return int(session), f"user {user} from {host}; the server's connection {session}"
+        return int(session), f"user {user} from {host}; server connection {session}"
 
     def is_held(self, connection: Any) -> bool:
         with connection.cursor() as cursor:
@@ -236,7 +238,7 @@ class _MysqlLock:
     def session(self, connection: Any) -> int:
         return int(connection.thread_id())
 
-    def line(self, connection: Any) -> socket.socket:
+    def duplicate_socket(self, connection: Any) -> socket.socket:
         return socket.socket(fileno=os.dup(connection._sock.fileno()))
 
     @staticmethod

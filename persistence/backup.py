@@ -1,7 +1,7 @@
-"""A copy of a store that is whole, also while an engine works on it.
+"""Online backup of a SQLite store: a consistent copy, also while an engine uses the store.
 
-For SQLite it is made by the database's own backup, on a connection of its own: it reads one state of the
-database and holds up nobody who writes. Servers have programs for it that do it better.
+It uses SQLite's backup API on a separate connection, which reads one state of the database and does not block
+writers. For servers, use their own backup programs.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _PROGRAMS = {"postgresql": "pg_dump", "mysql": "mysqldump --single-transaction (
 
 
 def back_up(stores: str | Iterable[str], file: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Copy a SQLite store into a file, which is there only when it is complete; returns its path. Blocks."""
+    """Copy a SQLite store into a file, which appears only when it is complete; returns its path. Blocks."""
     [address, *_] = parse_addresses(stores)
     if address.kind != "sqlite":
         raise Invalid(
-            f"the store {address} is on a server, which is backed up by its own program: "
-            f"{_PROGRAMS[address.kind]}, beside a live engine or not"
+            f"cannot back up the store {address}, which is on a server: use the server's program, "
+            f"{_PROGRAMS[address.kind]}; the engine can keep running"
         )
     if address.in_memory:
-        raise Invalid("a store in memory is gone with its process: there is nothing to back up")
+        raise Invalid("cannot back up a store in memory: it exists only in its process")
     if not address.path.exists():
-        raise StoreBroken(f"the store {address} is not there: check its path")
+        raise StoreBroken(f"the store {address} does not exist: check its path")
     target = Path(os.path.realpath(file))
     if target == address.path:
-        raise Invalid(f"{target} is the store itself: name another file for its backup")
+        raise Invalid(f"{target} is the store itself: use another file for the backup")
     if target.exists() and not overwrite:
-        raise Conflict(f"{target} exists already: name another file, or say --overwrite")
+        raise Conflict(f"{target} already exists: use another file, or --overwrite")
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         _copy(address, part)
@@ -47,7 +47,7 @@ def back_up(stores: str | Iterable[str], file: str | os.PathLike[str], *, overwr
         part.replace(target)
         sync_folder(target.parent)
     except OSError as error:
-        raise StoreBroken(f"the backup {target} can't be written: {error.strerror or error}") from error
+        raise StoreBroken(f"cannot write the backup {target}: {error.strerror or error}") from error
     finally:
         for leftover in (part, Path(f"{part}-journal")):
             leftover.unlink(missing_ok=True)
@@ -55,7 +55,7 @@ def back_up(stores: str | Iterable[str], file: str | os.PathLike[str], *, overwr
 
 
 def _copy(address: Address, part: Path) -> None:
-    part.touch(mode=0o600)  # what it can't write, the system names better than SQLite
+    part.touch(mode=0o600)  # the system's error is clearer than SQLite's
     try:
         with (
             closing(sqlite3.connect(f"file:{quote(address.database)}?mode=rw", uri=True)) as source,
@@ -65,10 +65,10 @@ def _copy(address: Address, part: Path) -> None:
             wanted = ("table", schema.meta.name)
             found = source.execute("SELECT 1 FROM sqlite_schema WHERE type = ? AND name = ?", wanted)
             if found.fetchone() is None:
-                raise StoreBroken(f"{address.path} is not a Greenroom store: it has none of its tables")
-            source.backup(copy)  # in one step: in several, each write of the engine would begin it anew
+                raise StoreBroken(f"{address.path} is not a Greenroom store: its tables are missing")
+            source.backup(copy)  # in one step: with several, each commit of the engine would restart it
             if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'leases'").fetchone() is not None:
-                # The engine has the original, and nobody the copy.
+                # The lease belongs to the original; no engine holds the copy.
                 copy.execute("UPDATE leases SET holder = NULL, expires_at = 0")
                 copy.commit()
     except sqlite3.Error as error:

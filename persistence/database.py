@@ -1,12 +1,11 @@
-"""The one class that opens databases: SQLite, PostgreSQL, MySQL and MariaDB.
+"""Access to the databases SQLite, PostgreSQL, MySQL and MariaDB.
 
-It is SQLAlchemy's synchronous engine with its pool, used in worker threads, of which never more are busy
-than there are connections. A store hands it functions that take a connection; each call is one transaction.
-Only commits to SQLite go past SQLAlchemy, to a thread of their own (`persistence/writer.py`). It knows no
-tables.
+`DatabaseManager` uses SQLAlchemy's synchronous engine and its pool in worker threads, at most as many as
+there are connections. A store passes functions that take a connection; each call is one transaction. Only
+commits to SQLite bypass SQLAlchemy and use their own thread (`persistence/writer.py`). It knows no tables.
 
-What goes wrong with the database leaves as `StoreDown` or `StoreBroken` (`persistence/failures.py`). What
-the function itself raises leaves as it is, after a rollback.
+Errors of the database are raised as `StoreDown` or `StoreBroken` (`persistence/failures.py`). Errors of the
+function are raised unchanged, after a rollback.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from .drivers import (
     fileno,
     refuse_a_failed_transaction,
 )
-from .failures import StoreBroken, StoreDown, failure, no_answer
+from .failures import StoreBroken, StoreDown, failure, timed_out
 from .filewatch import FileWatch
 from .retry import with_retry
 from .timelimits import TimeLimit
@@ -43,15 +42,15 @@ Connect = Callable[[Sequence[Address]], Any]
 POOL_SIZE = 5
 MAX_OVERFLOW = 10
 LONG_CALL = 300.0
-"""Seconds for a call that may have much to do: reading all that is pending, pruning."""
+"""The time limit of a long call, in seconds: reading all pending runs, pruning."""
 _READS = "greenroom_reads"
 
 
 class DatabaseManager:
-    """One store's database. `stores` are its addresses, primary first; they are checked at once.
+    """One store's database. `stores` are its addresses, primary first; the constructor checks them.
 
-    With `in_threads=False` every call is made where it is awaited, and blocks: for simulation and `:memory:`.
-    `connect` makes a connection to the first of the addresses that gives one.
+    With `in_threads=False`, calls block the event loop: for simulation and `:memory:`. `connect` connects to
+    the first of the addresses that accepts a connection.
     """
 
     def __init__(
@@ -67,20 +66,20 @@ class DatabaseManager:
         self.name = str(self.addresses[0])
         self.in_threads = in_threads
         self.when_damaged: Callable[[StoreBroken], None] | None = None
-        """Told of the first sign that what is stored can't be relied on, in trio's thread."""
+        """Called in trio's thread when an error shows that the stored data is damaged."""
         self._engine: Engine | None = None
-        self._memory: Any = None  # the one connection to a SQLite database that is gone with it
+        self._memory: Any = None  # the only connection to a SQLite database in memory
         self._anchor: Any = None
         self._files: FileWatch | None = None  # of a SQLite file
         connections = 1 if self.addresses[0].in_memory else POOL_SIZE + MAX_OVERFLOW
         self._readers = trio.CapacityLimiter(connections)
         self._writers = self._readers
         if self.kind == "sqlite" and connections > 1:
-            # SQLite has one writer at a time. Here they wait in order; there they would poll for its lock.
+            # SQLite has one writer at a time. Here writers wait in order; SQLite's busy handler polls.
             self._writers = trio.CapacityLimiter(1)
             self._readers.total_tokens -= 1
         self._plain: PlainConnection | None = None  # for commits to SQLite
-        self._thread: WriterThread | None = None  # which makes them
+        self._thread: WriterThread | None = None  # which executes the commits
         self.call_timeout = max(call_timeout(address) for address in self.addresses)
         self._calls = threading.local()
 
@@ -95,8 +94,8 @@ class DatabaseManager:
         return StoreDown(f"the store is unavailable: {self.name}: it is not open")
 
     async def open(self) -> None:
-        """Make the pool, and prove with one connection that the database can be used."""
-        assert self._engine is None, f"{self.name} is open already"
+        """Create the pool, and test the database with one connection."""
+        assert self._engine is None, f"{self.name} is already open"
         self._engine = await self._call(self._writers, self._make_engine)
         try:
             await self.read(lambda connection: connection.exec_driver_sql("SELECT 1").scalar())
@@ -110,7 +109,7 @@ class DatabaseManager:
             raise
 
     async def close(self) -> None:
-        """Close all connections, after whatever runs on them has ended. It may be called again."""
+        """Close all connections after the calls on them have ended. It can be called again."""
         engine, self._engine = self._engine, None
         if engine is None:
             return
@@ -130,23 +129,23 @@ class DatabaseManager:
         limit: float | None = None,
         then: Callable[[], object] | None = None,
     ) -> T:
-        """Call the function in one transaction: begun before, committed after it, rolled back if it raises.
+        """Call the function in one transaction, which is rolled back if the function raises.
 
         If this raises `Cancelled`, the function was not called; once it is called, a cancel waits for it.
-        The function must let a database's errors pass: a transaction that had one can't go on.
-        A server that hasn't answered after `limit` seconds (`call_timeout` by default) is `StoreDown`.
-        `then` is called in the same thread once it is committed.
+        The function must not catch errors of the database: a transaction cannot continue after one.
+        If the server does not answer within `limit` seconds (`call_timeout` by default), raises `StoreDown`.
+        After the commit, `then` is called in the same thread.
         """
         return await self._call(
             self._writers, partial(self._transaction, fn, reads=False, limit=limit, then=then)
         )
 
     async def read(self, fn: Callable[[Connection], T], *, limit: float | None = None) -> T:
-        """Call the function in a transaction that sees one state of the database, and keeps nothing."""
+        """Call the function in a read-only transaction, which sees one consistent state of the database."""
         return await self._call(self._readers, partial(self._transaction, fn, reads=True, limit=limit))
 
     async def check(self) -> None:
-        """Raise `StoreBroken` if the file of the database isn't the one that was opened."""
+        """Raise `StoreBroken` if the database's file is not the one that was opened."""
         if self._files is not None:
             await self._call(self._readers, self._files.check)
 
@@ -158,11 +157,11 @@ class DatabaseManager:
         limit: float | None = None,
         then: Callable[[], object] | None = None,
     ) -> T:
-        """`run`, and when it fails for a transient reason (a lost connection, a deadlock, a busy database),
-        run it again after 1, 2 and 4 seconds, each time in a session of its own.
+        """Like `run`, with retries after 1, 2 and 4 seconds for a transient error (a lost connection, a
+        deadlock, a busy database), each in a new session.
 
-        `fn` must be such that doing it twice does no harm. If it isn't, pass `again`: that is called instead
-        after a commit of which nobody knows whether it was made, and begins by looking.
+        `fn` must be idempotent. If it is not, pass `again`: it is called instead of `fn` after a commit with
+        an unknown outcome, and must first check whether that commit succeeded.
         """
         return await with_retry(
             partial(self.run, fn, limit=limit, then=then),
@@ -177,7 +176,7 @@ class DatabaseManager:
         limit: float | None = None,
         then: Callable[[], object] | None = None,
     ) -> T:
-        """`with_retry` for functions that take a cursor of the driver, and do without SQLAlchemy."""
+        """Like `with_retry`, for functions that take a cursor of the driver, without SQLAlchemy."""
         if self.kind == "sqlite":
             return await with_retry(
                 partial(self._commit_plain, fn, then), partial(self._commit_plain, again or fn, then)
@@ -222,7 +221,7 @@ class DatabaseManager:
             raise
 
     def _make_engine(self) -> Engine:
-        driver(self.kind)  # a missing one is named before SQLAlchemy stumbles over it
+        driver(self.kind)  # reports a missing driver with its remedy
         url = SQLALCHEMY_URL[self.kind]
         creator = partial(self._connect, self.addresses) if self.kind == "sqlite" else self._connect_limited
         if self.addresses[0].in_memory:
@@ -240,7 +239,7 @@ class DatabaseManager:
                 pool_timeout=30,
                 pool_recycle=300 if server else -1,
                 pool_pre_ping=server,
-                hide_parameters=True,  # they are the users' values, and no matter for a log
+                hide_parameters=True,  # users' data must not appear in logs
             )
         event.listen(engine, "begin", self._begin)
         if self.kind != "sqlite":
@@ -248,20 +247,20 @@ class DatabaseManager:
         return engine
 
     def _connect_limited(self) -> Any:
-        """Connect, and limit what SQLAlchemy asks its first connection."""
+        """Connect, and limit the time of the queries that SQLAlchemy sends on its first connection."""
         connection = self._connect(self.addresses)
         self._calls.limit.start(fileno(self.kind, connection))
         return connection
 
     def _ping(self, ping: Callable[[Any], bool], connection: Any) -> bool:
-        """Whether a connection from the pool is alive; one that doesn't answer is not."""
+        """Whether a connection from the pool is alive, which means that it answers in time."""
         with TimeLimit(CONNECT_TIMEOUT) as limit:
             limit.start(fileno(self.kind, connection))
             return ping(connection)
 
     def _watch_files(self) -> None:
-        """Remember which files were opened. One connection beside the pool keeps SQLite from removing and
-        making the `-wal` anew."""
+        """Record which files were opened. One connection outside of the pool keeps SQLite from removing and
+        recreating the `-wal`."""
         try:
             self._anchor = self._connect(self.addresses)
             self._anchor.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -315,7 +314,7 @@ class DatabaseManager:
                     self._files.check()
                 with (
                     self.engine.connect() as connection
-                ):  # which rolls back, at the end, what isn't committed
+                ):  # which rolls back an uncommitted transaction at its end
                     if self.kind != "sqlite":
                         time_limit.start(fileno(self.kind, connection.connection.driver_connection))
                     connection = connection.execution_options(**{_READS: reads})
@@ -335,5 +334,5 @@ class DatabaseManager:
                 if failed is None:
                     raise
                 if time_limit.exceeded:
-                    failed = no_answer(self.name, time_limit.seconds, outcome_known=not committing)
+                    failed = timed_out(self.name, time_limit.seconds, outcome_known=not committing)
                 raise failed from error

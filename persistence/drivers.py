@@ -1,8 +1,8 @@
-"""What each kind of database has to be told: how to connect, what to set, how a transaction begins.
+"""The drivers of each kind of database: how to connect, session settings, and how a transaction begins.
 
-All that differs between SQLite, PostgreSQL and MySQL or MariaDB below SQL stands in this file. Connections
-are made here rather than by SQLAlchemy, so that one address and several go the same way; therefore whatever
-its dialects would have set for a URL is set here too.
+This file contains all differences between SQLite, PostgreSQL and MySQL or MariaDB below SQL. It connects
+instead of SQLAlchemy, so that one address and several are handled alike. Therefore it also sets what
+SQLAlchemy's dialects set for a URL.
 
 Everything here blocks: `persistence/database.py` and `persistence/locks.py` call it in worker threads.
 """
@@ -21,11 +21,11 @@ from .failures import NoAddressAnswers, Refusal, StoreBroken, missing_driver
 from .timelimits import TimeLimit
 
 CONNECT_TIMEOUT = 5
-"""Seconds that each address gets to accept a connection, from the first packet to the end of the log-in. The
-same for the answer that shows that a connection is still alive."""
+"""The time limit for connecting to one address, including the log-in, in seconds. Also the time limit for the
+check whether a connection is alive."""
 
 CALL_TIMEOUT = 10.0
-"""Seconds that a call to a server may take: a transaction, from its first statement to its commit's end."""
+"""The time limit of a call to a server, in seconds: a transaction including its commit."""
 
 SQLALCHEMY_URL: dict[Kind, str] = {
     "sqlite": "sqlite+pysqlite://",
@@ -34,23 +34,23 @@ SQLALCHEMY_URL: dict[Kind, str] = {
 }
 
 BEGIN: dict[tuple[Kind, bool], tuple[str, ...]] = {
-    # A writer takes its lock at once: one that read first would fail, not wait, if another wrote meanwhile.
+    # A writer takes its lock first: if it read first, it would fail instead of waiting for another writer.
     ("sqlite", False): ("BEGIN IMMEDIATE",),
     ("sqlite", True): ("BEGIN",),
-    ("postgresql", False): (),  # the drivers of servers begin by themselves
+    ("postgresql", False): (),  # the drivers of servers begin transactions
     ("postgresql", True): ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",),
     ("mysql", False): (),
     ("mysql", True): ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",),
 }
-"""What is said at the beginning of a transaction, by kind and by whether it only reads."""
+"""The statements that begin a transaction, by kind and by whether it is read-only."""
 
 _IDLE_IN_TRANSACTION = 60
-"""Seconds after which a server ends a transaction that this process was cut off from, with its row locks."""
+"""Seconds after which a server ends a transaction whose client was cut off, and releases its row locks."""
 
-# A peer that is gone without a word is noticed within a minute, also by one who waits for its answer.
+# A dead peer is detected within a minute, also while waiting for its answer.
 _KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
-# The same at the server's end, or a lost connection would keep its locks there for hours.
+# The same on the server's side, or a lost connection would keep its locks there for hours.
 _SETTINGS = "; ".join(
     [
         f"SET idle_in_transaction_session_timeout = '{_IDLE_IN_TRANSACTION}s'",
@@ -60,7 +60,7 @@ _SETTINGS = "; ".join(
 
 
 def driver(kind: Kind) -> ModuleType:
-    """The module that talks to this kind of database; `StoreBroken` says how to install a missing one."""
+    """Return the driver's module. Raises `StoreBroken` with the remedy if it is not installed."""
     try:
         return import_module({"sqlite": "sqlite3", "postgresql": "psycopg", "mysql": "pymysql"}[kind])
     except ImportError as error:
@@ -68,9 +68,9 @@ def driver(kind: Kind) -> ModuleType:
 
 
 def connect(addresses: Sequence[Address], *, name: str | None = None) -> Any:
-    """A connection to the first address that gives one, in the order given. It has begun no transaction.
+    """Connect to the first address that accepts a connection, in this order. No transaction has begun.
 
-    `name` is what the server shows its administrator for it, instead of the address's own.
+    `name` is the application name that the server shows, instead of the address's.
     """
     [kind] = {address.kind for address in addresses}
     module = driver(kind)
@@ -87,38 +87,37 @@ def connect(addresses: Sequence[Address], *, name: str | None = None) -> Any:
 
 
 def call_timeout(address: Address) -> float:
-    """Seconds that a call to a store at this address may take. A server that may take longer for one
-    statement gets that long."""
+    """Return the time limit of a call for this address, in seconds; at least its limit for one statement."""
     given = address.parameters
     chosen: float = given.get("call_timeout", max(CALL_TIMEOUT, given.get("command_timeout", 0)))
     return chosen
 
 
 def fileno(kind: Kind, connection: Any) -> int:
-    """The socket of a connection to a server."""
+    """Return the file descriptor of the socket of a connection to a server."""
     return int(connection.fileno() if kind == "postgresql" else connection._sock.fileno())
 
 
 def refuse_a_failed_transaction(kind: Kind, connection: Any) -> None:
-    """PostgreSQL answers the COMMIT of a failed transaction with a ROLLBACK, and calls it a success."""
+    """Raise for a failed transaction: PostgreSQL answers its COMMIT with a ROLLBACK and reports success."""
     if kind == "postgresql" and connection.info.transaction_status.name == "INERROR":
-        raise StoreBroken("a statement of this transaction had failed, so nothing of it can be committed")
+        raise StoreBroken("cannot commit the transaction: one of its statements failed")
 
 
 def _connect_sqlite(address: Address) -> sqlite3.Connection:
     connection = sqlite3.connect(
         address.database,
         timeout=5,
-        isolation_level=None,  # no BEGIN by the driver: those above are the only ones
-        check_same_thread=False,  # the pool hands it from thread to thread, to one at a time
+        isolation_level=None,  # no BEGIN by the driver, only those above
+        check_same_thread=False,  # the pool passes it between threads, one at a time
     )
     try:
         connection.execute("PRAGMA busy_timeout=5000")
         [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         if mode != "wal" and not address.in_memory:
             raise StoreBroken(
-                f"the store {address} can't be used: its file system does not allow SQLite's write-ahead log "
-                "(network file systems don't); put it on a local disk"
+                f"cannot use the store {address}: its file system does not support SQLite's write-ahead log "
+                "(network file systems do not); move it to a local disk"
             )
         connection.execute(f"PRAGMA synchronous={address.parameters.get('synchronous', 'full')}")
         connection.execute("PRAGMA cache_size=-64000")
@@ -148,7 +147,7 @@ def _connect_postgresql(psycopg: Any, address: Address, name: str | None) -> Any
         sslrootcert=given.get("ssl_ca"),
         sslcert=given.get("ssl_cert"),
         sslkey=given.get("ssl_key", given.get("ssl_cert")),
-        target_session_attrs="read-write",  # a standby is no answer: go on to the next address
+        target_session_attrs="read-write",  # refuse a standby, and try the next address
         tcp_user_timeout=60_000,
         **_KEEPALIVE,
     )
@@ -170,13 +169,13 @@ def _connect_mysql(pymysql: Any, address: Address, name: str | None) -> Any:
         host=address.host,
         port=address.port or 0,
         user=address.user,
-        password=(address.password or "").encode(),  # as text, the driver would take it for Latin-1
+        password=(address.password or "").encode(),  # the driver would encode a str as Latin-1
         database=address.database,
         charset="utf8mb4",
         init_command=given.get("init_command"),
         program_name=name or given.get("program_name", "greenroom"),
-        sql_mode="TRADITIONAL",  # a value that does not fit is an error, whatever the server's default
-        # Count the rows that a WHERE found, not those that changed: compare-and-sets rely on it.
+        sql_mode="TRADITIONAL",  # strict: an invalid value is an error, independent of the server's default
+        # Count matched rows, not changed rows: compare-and-sets rely on it.
         client_flag=import_module("pymysql.constants.CLIENT").FOUND_ROWS,
         ssl_ca=given.get("ssl_ca"),
         ssl_cert=given.get("ssl_cert"),
@@ -185,21 +184,21 @@ def _connect_mysql(pymysql: Any, address: Address, name: str | None) -> Any:
         ssl_verify_identity=verify,
         defer_connect=True,
     )
-    line = _socket(address)
-    # The driver's own timeouts would hold for every statement later on.
+    opened = _socket(address)
+    # The driver's own timeouts would apply to every later statement.
     with TimeLimit(CONNECT_TIMEOUT) as limit:
-        limit.start(line.fileno())
+        limit.start(opened.fileno())
         try:
-            connection.connect(line)
+            connection.connect(opened)
             with connection.cursor() as cursor:
-                # Gap locks would only make deadlocks: whoever must see one state uses a reading transaction.
+                # No gap locks, which cause deadlocks: consistent reads use a read-only transaction.
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-                # It ends what this process was cut off from; a connection that rests this long is renewed.
+                # Ends the sessions of a process that was cut off; the pool replaces idle connections.
                 cursor.execute(f"SET SESSION wait_timeout = {_IDLE_IN_TRANSACTION}")
         except Exception as error:
-            line.close()
+            opened.close()
             if limit.exceeded:
-                raise TimeoutError(f"no answer within {CONNECT_TIMEOUT} s") from error
+                raise TimeoutError(f"timed out after {CONNECT_TIMEOUT} s") from error
             raise
     return connection
 

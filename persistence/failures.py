@@ -1,11 +1,12 @@
-"""What goes wrong with a database, sorted, and said in one sentence.
+"""Errors of databases: their classification, and their messages.
 
-Each driver has its own errors. Here, and nowhere else, they become one of three sorts: `transient` is worth
-trying again at once, `down` may pass by itself but not within seconds, `permanent` needs somebody to act.
-Callers of the database see `StoreDown` for the first two and `StoreBroken` for the last.
+Each driver has its own errors. This module alone classifies them: after a `transient` error an immediate
+retry can succeed; a `down` error can pass without intervention, but not within seconds; a `permanent` error
+requires an administrator. Callers of the database get `StoreDown` for the first two, `StoreBroken` for the
+last.
 
-For a COMMIT that failed there is a second interrupt: whether anything can have been committed. Where the
-server did not clearly say no, the answer is that nobody knows, and whoever tries again has to look first.
+For a failed COMMIT, the error also contains whether the transaction may have been committed. Unless the
+server clearly refused it, the outcome is unknown, and a retry must check first.
 """
 
 from __future__ import annotations
@@ -27,38 +28,38 @@ Sort = Literal["transient", "down", "permanent"]
 
 
 class StoreDown(Unavailable):
-    """The store can't be reached or written just now; it may pass by itself."""
+    """The store is unreachable or not writable at the moment; this can pass without intervention."""
 
     def __init__(self, message: str, *, outcome_known: bool = True, transient: bool = False) -> None:
         super().__init__(message)
         self.outcome_known = outcome_known
         """Whether it is certain that nothing was committed."""
         self.transient = transient
-        """Whether the same thing may succeed when it is tried again at once."""
+        """Whether an immediate retry can succeed."""
 
 
 class StoreBroken(GreenroomError):
-    """The store can't be used until somebody acts: the message says on what."""
+    """The store cannot be used until an administrator acts; the message contains the remedy."""
 
     def __init__(self, message: str, *, outcome_known: bool = True, damaged: bool = False) -> None:
         super().__init__(message)
         self.outcome_known = outcome_known
         """Whether it is certain that nothing was committed."""
         self.damaged = damaged
-        """Whether what was stored can't be relied on: the database is damaged, or its file was taken away.
-        Whoever finds out, a reader or a writer, the engine has to stop."""
+        """Whether the stored data is damaged, or the database's file was removed. The engine must then stop,
+        also if a read found it."""
 
 
 @attrs.frozen
 class Refusal:
-    """Why one address could not be connected to."""
+    """The error of connecting to one address."""
 
     address: Address
     error: BaseException
 
 
 class NoAddressAnswers(Exception):
-    """None of a server's addresses could be connected to."""
+    """Connecting to every address of a server failed."""
 
     def __init__(self, refusals: Sequence[Refusal]) -> None:
         super().__init__("; ".join(f"{refusal.address}: {describe(refusal.error)}" for refusal in refusals))
@@ -66,16 +67,16 @@ class NoAddressAnswers(Exception):
 
 
 def failure(error: BaseException, store: object, *, committing: bool) -> StoreDown | StoreBroken | None:
-    """What a caller of the database gets to see for an error; `None` if the error isn't a database's."""
+    """Return the exception to raise for an error of a database; `None` for any other error."""
     sort = "permanent" if type(error) is msgspec.DecodeError else classify(error)
     if sort is None:
         return None
     known = not committing or commit_outcome_known(error)
-    # An error of connecting names the addresses itself, each with its own reason.
+    # An error of connecting contains the addresses, each with its own reason.
     where = "" if isinstance(error, NoAddressAnswers) else f"{store}: "
     if sort == "permanent":
         return StoreBroken(
-            f"the store can't be used: {where}{describe(error)}",
+            f"cannot use the store: {where}{describe(error)}",
             outcome_known=known,
             damaged=_is_damage(_original(error)),
         )
@@ -83,68 +84,63 @@ def failure(error: BaseException, store: object, *, committing: bool) -> StoreDo
     return StoreDown(message, outcome_known=known, transient=sort == "transient")
 
 
-def no_answer(store: object, seconds: float, *, outcome_known: bool) -> StoreDown:
-    """For a call to a server that was cut off when its time was over. Trying it again at once would take as
-    long."""
+def timed_out(store: object, seconds: float, *, outcome_known: bool) -> StoreDown:
+    """Return the error for a call to a server that timed out. Not transient: a retry would take as long."""
     return StoreDown(
-        f"the store is unavailable: {store}: no answer within {seconds:g} s", outcome_known=outcome_known
+        f"the store is unavailable: {store}: timed out after {seconds:g} s", outcome_known=outcome_known
     )
 
 
 def missing_driver(kind: Kind, error: ImportError) -> StoreBroken:
     name, extra = ("PostgreSQL", "postgres") if kind == "postgresql" else ("MySQL and MariaDB", "mysql")
     return StoreBroken(
-        f'the driver for {name} is missing ({error}): install it with pip install "greenroom[{extra}]"'
+        f'the driver for {name} is not installed ({error}): install it with pip install "greenroom[{extra}]"'
     )
 
 
 def newer_version(store: object, found: object, known: object) -> StoreBroken:
     return StoreBroken(
-        f"the store {store} was made by a newer Greenroom (its schema is {found}, this one knows {known}): "
+        f"the store {store} was created by a newer Greenroom (schema {found}; this one supports {known}): "
         "upgrade Greenroom"
     )
 
 
 def older_version(store: object, found: object, known: object) -> StoreBroken:
     return StoreBroken(
-        f"the store {store} has the schema {found}, and this Greenroom needs {known}: "
-        "run greenroom db upgrade"
+        f"the store {store} has schema {found}, but this Greenroom requires {known}: run greenroom db upgrade"
     )
 
 
 def in_use(address: Address, holder: str) -> Conflict:
     return Conflict(
-        f"the store {address} is in use by another engine ({holder}): stop that one first, or give this one "
-        "a store of its own",
+        f"the store {address} is in use by another engine ({holder}): stop that engine, or use another store",
         store=str(address),
         holder=holder,
     )
 
 
-def beside_the_file(error: OSError, address: Address) -> StoreDown | StoreBroken:
-    """For what could not be done in the folder of a SQLite database."""
+def folder_failure(error: OSError, address: Address) -> StoreDown | StoreBroken:
+    """Return the exception to raise for an error in the folder of a SQLite database."""
     folder = address.path.parent
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return StoreBroken(
-            f"the store {address} can't be opened: the folder {folder} does not exist; make it"
-        )
+        return StoreBroken(f"cannot open the store {address}: the folder {folder} does not exist; create it")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return StoreBroken(
-            f"the store {address} can't be opened: {error.filename or folder} can't be written "
+            f"cannot open the store {address}: cannot write {error.filename or folder} "
             f"({error.strerror}); the database's folder must be writable"
         )
     return StoreDown(f"the store {address} is unavailable: {error}")
 
 
 def classify(error: BaseException) -> Sort | None:
-    """The sort of a database's error; `None` for an exception that did not come from a database."""
+    """Classify an error of a database; `None` for any other exception."""
     error = _original(error)
     if isinstance(error, NoAddressAnswers):
         sorts = {_classify_refusal(refusal.error) for refusal in error.refusals}
         return "permanent" if sorts == {"permanent"} else "down"
     if isinstance(error, sqlite3.Error):
         return _look_up(_SQLITE, _sqlite_code(error))
-    if isinstance(error, exc.TimeoutError):  # no connection came free
+    if isinstance(error, exc.TimeoutError):  # no free connection
         return "down"
     match type(error).__module__.partition(".")[0]:
         case "psycopg":
@@ -157,25 +153,25 @@ def classify(error: BaseException) -> Sort | None:
 
 
 def commit_outcome_known(error: BaseException) -> bool:
-    """Whether an error of COMMIT says for certain that nothing was committed."""
+    """Whether an error of COMMIT means for certain that nothing was committed."""
     error = _original(error)
     if isinstance(error, sqlite3.Error):
-        # After any other error the transaction may be in the log, whole, though nobody was told.
+        # After any other error, the log can contain the whole transaction.
         return _sqlite_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
     if isinstance(error, NoAddressAnswers):
         return True
     state = getattr(error, "sqlstate", None)
-    if state is not None:  # the server refused; but not if it only told that it is going away
+    if state is not None:  # the server refused, unless it reported its own failure or shutdown
         return not (state.startswith(("08", "57", "58", "XX")) or state == "40003")
     return bool(error.args) and error.args[0] in (1205, 1213, 1290, 1792, 1836)
 
 
 def describe(error: BaseException) -> str:
-    """The reason in one line, in words if there are better ones than the driver's."""
+    """Return the reason in one line; for some errors, a clearer text than the driver's."""
     error = _original(error)
     text = " ".join(str(error.args[1] if _is_coded(error) else error).split()) or type(error).__name__
     if type(error) is msgspec.DecodeError or (isinstance(error, sqlite3.Error) and _NO_TEXT in text):
-        return f"what is stored in it is damaged: restore it from a backup ({text})"
+        return f"its data is damaged: restore it from a backup ({text})"
     if isinstance(error, sqlite3.Error):
         return _SQLITE_WORDS.get(_sqlite_code(error), text)
     if isinstance(error, exc.TimeoutError):
@@ -188,7 +184,7 @@ def describe(error: BaseException) -> str:
 
 
 def _is_damage(error: BaseException) -> bool:
-    """Whether the error says that something stored isn't what was written."""
+    """Whether the error means that stored data is damaged."""
     if isinstance(error, sqlite3.Error):
         code = _sqlite_code(error)
         return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _NO_TEXT in str(error)
@@ -208,7 +204,7 @@ def _is_coded(error: BaseException) -> bool:
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:
-    """The primary code: the low byte of what may be an extended one."""
+    """Return the primary error code: the low byte of a possibly extended one."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
@@ -232,13 +228,13 @@ _SQLITE: dict[Sort, frozenset[int]] = {
 }
 
 _NO_TEXT = "Could not decode to UTF-8"
-"""What Python says, without a code, of bytes in a text column that are none."""
+"""Python's message, which has no code, for invalid text in a text column."""
 
 _SQLITE_WORDS = {
-    sqlite3.SQLITE_BUSY: "another process keeps the database locked",
+    sqlite3.SQLITE_BUSY: "the database is locked by another process",
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
-    sqlite3.SQLITE_CANTOPEN: "the file can't be opened: its folder must exist and be writable",
+    sqlite3.SQLITE_CANTOPEN: "cannot open the file: its folder must exist and be writable",
     sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it from a backup",
     sqlite3.SQLITE_NOTADB: "the file is damaged, or not a SQLite database: restore it from a backup",
 }
@@ -246,10 +242,10 @@ _SQLITE_WORDS = {
 _MYSQL: dict[Sort, frozenset[int]] = {
     "transient": frozenset(
         {
-            0,  # the driver's word for a connection that is closed already
+            0,  # the driver's code for a closed connection
             *(1205, 1213),  # lock wait timeout, deadlock
-            *(1053, 1152, 1158, 1159, 1160, 1161, 1927, 4031),  # the connection was ended, or the line failed
-            *(2006, 2013, 2014, 2045, 2055),  # the server is gone, or its answers are
+            *(1053, 1152, 1158, 1159, 1160, 1161, 1927, 4031),  # connection killed, or network error
+            *(2006, 2013, 2014, 2045, 2055),  # connection lost
         }
     ),
     "down": frozenset(
@@ -257,9 +253,9 @@ _MYSQL: dict[Sort, frozenset[int]] = {
             *(3, 1021, 1026, 1037, 1038, 1041, 1114),  # disk or memory full
             *(1290, 1792, 1836),  # read-only
             *(1040, 1129, 1203, 1226),  # too many connections, host blocked
-            *(1317, 1969, 3024),  # a statement was interrupted or took too long
+            *(1317, 1969, 3024),  # a statement was interrupted or timed out
             *(1030, 1180, 1181),  # the storage engine or the disk failed
-            *(2002, 2003, 2005),  # can't connect
+            *(2002, 2003, 2005),  # cannot connect
         }
     ),
 }
@@ -268,7 +264,7 @@ _TRANSIENT_STATES = ("08", "40", "55P03", "57P01", "57P02", "57P05", "25P03")
 _DOWN_STATES = ("53", "58", "57P03", "57014", "25006")
 
 _WRONG_PASSWORD = ("password authentication failed", "no password supplied")
-_REFUSED_FOR_GOOD = (
+_PERMANENT_REFUSALS = (
     *_WRONG_PASSWORD,
     "no pg_hba.conf entry",
     "authentication failed for user",
@@ -283,7 +279,7 @@ _REFUSED_FOR_GOOD = (
 def _classify_postgresql(error: BaseException) -> Sort:
     state = getattr(error, "sqlstate", None)
     if state is None:
-        # The server did not say it: the connection is lost, or the driver refuses what it was given.
+        # Not from the server: the connection was lost, or the driver refused a value.
         lost = type(error).__name__ in ("OperationalError", "InterfaceError", "ConnectionTimeout")
         return "transient" if lost else "permanent"
     if state.startswith(_TRANSIENT_STATES):
@@ -292,11 +288,11 @@ def _classify_postgresql(error: BaseException) -> Sort:
 
 
 def _classify_refusal(error: BaseException) -> Sort:
-    """Of an address that could not be connected to. PostgreSQL's driver gives no codes then, only words."""
+    """Classify an error of connecting. PostgreSQL's driver has no error codes for these, only texts."""
     if isinstance(getattr(error, "original_exception", error), ssl.SSLCertVerificationError):
         return "permanent"
     if isinstance(error, OSError):
         return "down"
-    if any(words in str(error) for words in _REFUSED_FOR_GOOD):
+    if any(words in str(error) for words in _PERMANENT_REFUSALS):
         return "permanent"
     return "permanent" if classify(error) in (None, "permanent") else "down"

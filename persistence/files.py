@@ -1,9 +1,9 @@
-"""The files that runs write: each under its handle's folder, whole or not at all.
+"""The files that runs write, each in its handle's folder, complete or not at all.
 
-A file grows as `<name>.<run id>.part` and gets its own name when it is complete. No path leaves the folder of
-its handle. On a disk beside a durable store the work is done in threads, a file is synced before it gets its
-name, and a folder after names in it have changed, so that what was done survives a power cut; beside a store
-in memory it is done at once, so that nothing there depends on threads.
+A file is written as `<name>.<run id>.part` and renamed when it is complete. No path leaves the folder of its
+handle. With a durable store, the work is done in threads; a file is synced before it is renamed, and a folder
+after a change of its names, so that the result survives a power failure. With a store in memory, the work is
+done immediately, so that nothing depends on threads.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ class PartFile(Protocol):
 
     @property
     def path(self) -> str:
-        """Its path under the handle's folder, in the form that is recorded."""
+        """Its path in the handle's folder, as it is recorded."""
 
     async def write(self, data: bytes) -> int:
         """Append bytes."""
 
     async def finish(self) -> None:
-        """Give it its own name."""
+        """Rename it to its final name."""
 
     async def discard(self) -> None:
-        """Leave nothing of it."""
+        """Delete it."""
 
 
 class Files(Protocol):
     """Where runs write their files."""
 
     async def create(self, handle: str, path: str, run: str, *, overwrite: bool) -> PartFile:
-        """Begin a file. An existing one is refused unless it may be overwritten."""
+        """Create a file. An existing one is refused unless `overwrite`."""
 
     async def delete(self, handle: str, paths: Sequence[str]) -> None:
-        """Delete finished files; one that isn't there any more is no error."""
+        """Delete finished files; a missing one is no error."""
 
     async def unfinished(self, handle: str, run: str) -> list[str]:
-        """The paths that the files would have had which a run left unfinished."""
+        """Return the final paths of the files that a run left unfinished."""
 
     async def remove_parts(self, handle: str, run: str) -> None:
-        """Delete whatever a run left unfinished."""
+        """Delete the files that a run left unfinished."""
 
 
 def folder_name(handle: str) -> str:
-    """The folder of a handle: its name, made harmless for a file system, and different for each handle."""
+    """Return the folder name of a handle: its name, escaped for the file system, unique for each handle."""
     name = quote(handle, safe="@+=, :~()")
     if name.startswith("."):
         name = "%2E" + name[1:]
@@ -70,9 +70,9 @@ def folder_name(handle: str) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable, where the system can do that."""
+    """Make the names in a folder durable, if the system can."""
     if os.name == "nt":
-        return  # folders can't be opened there
+        return  # folders cannot be opened there
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -81,15 +81,15 @@ def sync_folder(folder: Path) -> None:
 
 
 def inside(path: str) -> PurePosixPath:
-    """A relative path that stays below where it starts; else `Invalid`."""
+    """Return a relative path within a folder. Raises `Invalid` for any other path."""
     pure = PurePosixPath(path)
     if not path or pure.is_absolute() or ".." in pure.parts or not pure.name or "\0" in path:
-        raise Invalid(f"path {path!r} must name a file below the handle's folder", value=path)
+        raise Invalid(f"path must be a file inside the handle's folder (got {path!r})", value=path)
     return pure
 
 
 class DiskFiles:
-    """Files below a folder of a disk."""
+    """Files in a folder on disk."""
 
     def __init__(self, root: str | os.PathLike[str], *, in_threads: bool) -> None:
         self._root = Path(root)
@@ -113,10 +113,12 @@ class DiskFiles:
 
     def _open(self, handle: str, final: Path, part: Path, overwrite: bool) -> BinaryIO:
         if not overwrite and final.exists():
-            raise FileExistsError(f"{final} exists already: open it with overwrite=True to replace it")
+            raise FileExistsError(f"{final} already exists: open it with overwrite=True to replace it")
         folder = (self._root / folder_name(handle)).resolve()
         if not part.parent.resolve().is_relative_to(folder):
-            raise Invalid(f"path {final} leaves its handle's folder through a link", value=str(final))
+            raise Invalid(
+                f"path {final} leaves its handle's folder through a symbolic link", value=str(final)
+            )
         self._make_folder(part.parent)
         return open(part, "xb")
 
@@ -165,7 +167,7 @@ class DiskFiles:
 
 
 class _DiskPart:
-    """A file that is being written on a disk."""
+    """A file on disk that is being written."""
 
     def __init__(
         self, path: str, final: Path, part: Path, file: BinaryIO, overwrite: bool, files: DiskFiles
@@ -192,13 +194,15 @@ class _DiskPart:
             if self._files._in_threads:
                 os.fsync(file.fileno())
         if not self._overwrite and self._final.exists():
-            raise FileExistsError(f"{self._final} has come into being meanwhile: it is left as it is")
+            raise FileExistsError(
+                f"{self._final} already exists: another writer created it, and it stays unchanged"
+            )
         self._part.replace(self._final)
         self._files.sync_folders([self._final.parent])
 
     def _close_and_unlink(self) -> None:
         try:
-            self._file.close()  # which may want to write, and find the disk full
+            self._file.close()  # flushes, which fails if the disk is full
         finally:
             self._part.unlink(missing_ok=True)
             self._files.sync_folders([self._part.parent])

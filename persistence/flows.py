@@ -1,9 +1,9 @@
-"""What is remembered of flows and workers, in the domain's words; a part of the contract in `store.py`.
+"""The stored records of flows and workers; a part of the contract in `store.py`.
 
-A flow's graph and what a walk keeps are JSON texts here: only those who walk look into them. Each of these
-records is also the memo that writes it: a row with the same key is replaced, but a node run is only added.
-The batch that creates a run holds its first `FlowState`. A batch with a node run holds an event, too: one
-without any may be written twice, after a commit whose outcome was unknown.
+A flow's graph and the state of a walk are JSON text here; only the code that walks parses them. Each of these
+records is also the memo that writes it: it replaces a row with the same key, except a node run, which is only
+added. The batch that creates a run contains its first `FlowState`. A batch with a node run must contain an
+event: after a commit with an unknown outcome, a batch without events can be written twice.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ..protocol.states import Status
 T = TypeVar("T")
 
 PAGE_BYTES = 16 * 2**20
-"""How large a page of what may be large can be; one entry is always there."""
+"""The maximum size of a page of large entries, in bytes; a page always has at least one entry."""
 
 
 def page_of(sized: Iterable[tuple[T, int]], most: int | None = None) -> list[T]:
-    """The first of these, as far as there is room, but one at least; each comes with its size."""
+    """Return the first entries, given with their sizes, that fit in a page; at least one."""
     page: list[T] = []
     most = PAGE_BYTES if most is None else most
     for entry, size in sized:
@@ -37,8 +37,8 @@ def page_of(sized: Iterable[tuple[T, int]], most: int | None = None) -> list[T]:
 
 
 class FlowState(msgspec.Struct, frozen=True, gc=False):
-    """How far a run has walked a version of a flow. `state` is a JSON text; `numbered` is the number of the
-    last node run that it knows of, so those with a higher one came after it."""
+    """The state of a run's walk through a version of a flow, as JSON text. `numbered` is the number of the
+    last node run included in it; node runs with a higher number are later."""
 
     run: str
     version: str
@@ -47,7 +47,7 @@ class FlowState(msgspec.Struct, frozen=True, gc=False):
 
 
 class WorkerRow(msgspec.Struct, frozen=True, gc=False):
-    """A worker as it registered. Its heartbeats are not stored. `listed_as` is its `WorkerState`'s."""
+    """A registered worker. Its heartbeats are not stored. `listed_as` as in `WorkerState`."""
 
     id: str
     url: str
@@ -59,7 +59,7 @@ class WorkerRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class WorkerGone(msgspec.Struct, frozen=True, gc=False):
-    """A worker that has not been heard of for long is forgotten."""
+    """A worker without heartbeats for a long time is removed."""
 
     worker: str
 
@@ -68,8 +68,8 @@ FlowMemo = FlowRow | VersionRow | FlowState | NodeRun | WorkerRow | WorkerGone
 
 
 class StoredFlow(msgspec.Struct, gc=False):
-    """How far a run has walked: its state; the signals that it hasn't taken, with the seqs of their events;
-    and the node runs that came after the state, in the order of their numbers."""
+    """The stored walk of a run: its state, the signals that it has not taken, with the seqs of their events,
+    and the node runs after the state, in the order of their numbers."""
 
     state: FlowState
     signals: list[tuple[int, Any]]
@@ -77,7 +77,7 @@ class StoredFlow(msgspec.Struct, gc=False):
 
 
 class FlowRunQuery(msgspec.Struct, frozen=True):
-    """Which runs of flows to list, newest first: a page, and how many there are in all."""
+    """A query for a page of runs of flows, newest first, and for their total number."""
 
     status: frozenset[Status] | None = None
     version: str | None = None
@@ -87,7 +87,7 @@ class FlowRunQuery(msgspec.Struct, frozen=True):
 
 
 class FlowRunPage(msgspec.Struct, gc=False):
-    """An answer to a `FlowRunQuery`."""
+    """The result of a `FlowRunQuery`."""
 
     runs: list[tuple[RunRecord, FlowState]]
     total: int

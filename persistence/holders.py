@@ -1,8 +1,8 @@
-"""Which process holds a lease, and whether it still lives.
+"""The process that holds a lease, and whether it is still alive.
 
-A holder's name tells enough for another process on the same machine to see at once that it has died, so that
-a restart after a crash needs not wait until the lease expires. About a process on another machine, or in
-another container, nothing can be known: there the expiry decides.
+From a holder's record, another process on the same machine can determine that the holder has died, so a
+restart after a crash does not wait for the lease to expire. For a process on another machine, or in another
+container, this is impossible, and the expiry decides.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 _live: set[str] = set()
-"""The ids of the leases that this process holds."""
+"""The ids of the holders in this process that hold a lease."""
 
 _LONGEST_HOST = 64
 
@@ -25,26 +25,26 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
     """A process that holds a lease. In the store it is JSON text."""
 
     id: str
-    """Drawn anew at each opening."""
+    """A new random id for each opening of a store."""
     host: str = ""
     pid: int = 0
     started: int = 0
-    """When the process was started, in the system's own unit; 0 where the system doesn't tell."""
+    """The start time of the process, in the system's unit; 0 if unknown."""
     machine: str = ""
-    """Stands for one boot of one machine, and one space of process ids on it."""
+    """An id of one boot of one machine, and of one PID namespace on it; empty if unknown."""
     lock: str = ""
-    """The lock file that the process keeps locked as long as it lives, by device and inode."""
+    """The device and inode of the lock file that the process keeps locked while it runs."""
 
     def __str__(self) -> str:
         return f"pid {self.pid} on {self.host}"
 
     def text(self) -> str:
-        """As it stands in the store."""
+        """Return the JSON text for the store."""
         return msgspec.json.encode(self).decode()
 
 
 def read_holder(text: str) -> Holder:
-    """From the store's text; a text of somebody else is a holder of whom nothing is known."""
+    """Parse the store's text; an unreadable one is a holder of which nothing is known."""
     try:
         return msgspec.json.decode(text, type=Holder)
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -52,7 +52,7 @@ def read_holder(text: str) -> Holder:
 
 
 def this_process(lock: str = "") -> Holder:
-    """A new name for this process."""
+    """Return a new holder for this process."""
     pid = os.getpid()
     return Holder(
         secrets.token_hex(8), socket.gethostname()[:_LONGEST_HOST], pid, _started(pid), _machine(), lock
@@ -60,18 +60,21 @@ def this_process(lock: str = "") -> Holder:
 
 
 def begins(holder: Holder) -> None:
-    """This process holds a lease from now on, under that name."""
+    """Record that this process holds a lease as this holder."""
     _live.add(holder.id)
 
 
 def ends(holder: Holder) -> None:
-    """It doesn't hold it any more."""
+    """Record that this process no longer holds the lease."""
     _live.discard(holder.id)
 
 
 def is_alive(holder: Holder, lock: str = "") -> bool | None:
-    """Whether the holder lives; `None` where nobody can know. `lock` is the lock file that the asking process
-    has locked: a holder that had locked the same one doesn't any more."""
+    """Whether the holder is alive; `None` if unknown.
+
+    `lock` is the lock file that the calling process has locked: a holder that had locked the same file has
+    ended.
+    """
     if lock and holder.lock == lock:
         return False
     if holder.pid and holder.started and holder.machine == _machine() != "":
@@ -86,14 +89,14 @@ def _machine() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         space = os.readlink("/proc/self/ns/pid")
-    except OSError:  # no Linux: nothing is known about other processes
+    except OSError:  # not Linux: nothing is known about other processes
         return ""
     return hashlib.blake2b(f"{boot} {space}".encode(), digest_size=8).hexdigest()
 
 
 def _started(pid: int) -> int:
-    """The process's start in ticks since the boot; -1 if it has died and only its parent doesn't know yet, 0
-    if there is no such process, or nobody tells."""
+    """Return the process's start in ticks since the boot; -1 for a zombie, 0 if there is no such process or
+    the system does not tell."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -103,7 +106,7 @@ def _started(pid: int) -> int:
 
 
 def _exists(pid: int) -> bool:
-    """Whether there is such a process, although this user may not look at it."""
+    """Whether the process exists, also if this user has no permission to inspect it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

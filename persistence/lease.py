@@ -1,13 +1,13 @@
-"""The lease of a store: the rows and the statements, and who may have it.
+"""The lease of a store: its row, its statements, and the decision who can take it.
 
-Whoever works on a store holds a lease in it, with a *term* that is higher than any before it. It lapses by
-the store's own clock unless it is renewed: the server's, or for SQLite that of the machine. What the process
-that holds it makes of that stands in `persistence/leasekeeping.py`.
+An engine holds a lease in its store, with a *term* that is higher than any previous one. The lease expires by
+the store's clock unless it is renewed: the server's clock, or for SQLite that of the machine.
+`persistence/leasekeeping.py` decides what its holder does.
 
-The fence is the term, which each commit compares: an engine whose lease was taken can't commit any more,
-whatever it believes. A lease that has lapsed, and that nobody has taken, is still its holder's.
+The fence is the term, which each commit compares: an engine whose lease was taken can no longer commit. An
+expired lease that no other engine has taken still belongs to its holder.
 
-The functions here are given a driver's own cursor, and never begin or end a transaction.
+The functions here take a driver's cursor, and do not begin or end transactions.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .addresses import Kind
 from .holders import Holder, read_holder
 
 ENGINE = "engine"
-"""The name of the lease of the one engine that a store has."""
+"""The name of the lease of a store's engine."""
 
 TTL = 15.0
-"""Seconds after which a lease expires that was not renewed."""
+"""Seconds after which a lease expires unless it is renewed."""
 
 Clock = Callable[[], float]
 
 _NOW: dict[Kind, str] = {
     "postgresql": "extract(epoch FROM clock_timestamp())::float8",
-    # In UTC: a local time is ambiguous when the clocks are put back.
+    # In UTC: a local time is ambiguous when daylight saving time ends.
     "mysql": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1000000.0",
 }
 """The server's clock, in Unix seconds."""
@@ -42,11 +42,11 @@ _ENSURE: dict[Kind, str] = {
 }
 
 FENCE = "EXISTS (SELECT 1 FROM leases WHERE name = 'engine' AND term = ?)"
-"""The condition that each commit of an engine has, beside its name in `meta`. Its parameter is the term."""
+"""The condition of each commit, in addition to the engine's name in `meta`. Its parameter is the term."""
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A lease as it stands in the store. `left` are the seconds until it expires; negative if it has."""
+    """A lease in the store. `left` is the time in seconds until it expires; negative if it has expired."""
 
     holder: Holder | None
     term: int
@@ -55,19 +55,19 @@ class Lease(msgspec.Struct, frozen=True):
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody holds it, and it has not expired."""
+        """Whether it has a holder and has not expired."""
         return self.holder is not None and self.left > 0
 
 
 class Leases:
-    """The statements for one kind of database. `clock` is that of the machine, which SQLite goes by."""
+    """The statements for one kind of database. `clock` is the machine's clock, which is used for SQLite."""
 
     def __init__(self, kind: Kind, clock: Clock) -> None:
         self._kind = kind
         self._clock = clock
 
     def read(self, cursor: Any, name: str, *, lock: bool = False) -> Lease | None:
-        """The lease of that name; with `lock`, nobody else changes it until the transaction ends."""
+        """Return the lease of this name; with `lock`, its row is locked until the transaction ends."""
         now = _NOW.get(self._kind, "?")
         sql = f"SELECT holder, term, address, expires_at - {now} FROM leases WHERE name = ?"
         if lock and self._kind != "sqlite":
@@ -79,31 +79,32 @@ class Leases:
         return Lease(None if holder is None else read_holder(holder), int(term), address, float(left))
 
     def look(self, cursor: Any, name: str) -> Lease:
-        """The lease of that name, for somebody who may `acquire` it in this transaction: nobody else changes
-        it until then."""
+        """Return the lease of this name and lock its row, so that the transaction can `acquire` it."""
         self._execute(cursor, _ENSURE[self._kind], (name,))
         found = self.read(cursor, name, lock=True)
-        assert found is not None, "its row is there"
+        assert found is not None, "its row exists"
         return found
 
     def acquire(self, cursor: Any, name: str, holder: Holder, ttl: float) -> int:
-        """Take the lease, whoever has it, under the next term, which is returned. Whether it may be taken has
-        been decided by a `look` in the same transaction."""
+        """Take the lease from any holder, and return its new term.
+
+        The caller has decided with a `look` in the same transaction that the lease can be taken.
+        """
         now = _NOW.get(self._kind, "?")
         sql = f"UPDATE leases SET holder = ?, term = term + 1, expires_at = {now} + ? WHERE name = ?"
         self._execute(cursor, sql, (holder.text(), *self._now(), ttl, name))
         taken = self.read(cursor, name)
-        assert taken is not None, "the row has just been written"
+        assert taken is not None, "the row was just written"
         return taken.term
 
     def renew(self, cursor: Any, name: str, holder: Holder, term: int, ttl: float) -> bool:
-        """Hold it for another `ttl` seconds from now; false if somebody else has taken it since."""
+        """Renew the lease for `ttl` seconds from now; false if another holder has taken it."""
         now = _NOW.get(self._kind, "?")
         sql = f"UPDATE leases SET expires_at = {now} + ? WHERE name = ? AND holder = ? AND term = ?"
         return self._met(cursor, sql, (*self._now(), ttl, name, holder.text(), term))
 
     def release(self, cursor: Any, name: str, holder: Holder, term: int) -> bool:
-        """Give it back, if it is still this holder's. The term stays, so that the next one is higher."""
+        """Release the lease if it is still this holder's. The term is kept: the next one is higher."""
         sql = "UPDATE leases SET holder = NULL, expires_at = 0 WHERE name = ? AND holder = ? AND term = ?"
         return self._met(cursor, sql, (name, holder.text(), term))
 
@@ -119,19 +120,19 @@ class Leases:
 
 
 class Free(msgspec.Struct, frozen=True):
-    """The lease may be taken."""
+    """The lease can be taken."""
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Nobody can know whether the holder lives: the lease may be taken when it has expired, in so many
-    seconds, unless it was renewed by then."""
+    """Whether the holder is alive is unknown: the lease can be taken when it has expired, in this many
+    seconds, unless it is renewed by then."""
 
     seconds: float
     holder: Holder
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The lease is another's, who lives."""
+    """The lease belongs to another holder that is alive."""
 
     holder: Holder
     left: float
@@ -143,8 +144,11 @@ def may_take(
     *,
     patient: bool,
 ) -> Free | Wait | Refused:
-    """Whether the lease may be taken now. Whoever isn't `patient` doesn't wait, or has waited already: if the
-    lease was renewed meanwhile, its holder lives."""
+    """Decide whether the lease can be taken now.
+
+    A caller that is not `patient` does not wait, or has already waited: the holder of a lease that is still
+    held then counts as alive.
+    """
     if lease is None or lease.holder is None or not lease.is_held:
         return Free()
     alive = is_alive(lease.holder)

@@ -1,11 +1,11 @@
-"""What the holder of a lease does about it, decided without waiting: when to renew, when to stop acting.
+"""The decisions of the holder of a lease: when to renew it, and when to stop executing bodies.
 
-`Keeping` is a machine. It is told what came of each renewal and what time it is, and says what to do; a
-thread (`persistence/leasethread.py`) or, in a simulation, a task carries that out. It knows no database.
+`Keeping` is a machine. It receives the results of renewals and the time, and returns what to do. A thread
+(`persistence/leasethread.py`), or a task in a simulation, carries that out. It does not access the database.
 
-The time is the holder's own, by a clock that also counts while the machine is suspended. A lease is good
-until its `ttl` has passed since a renewal was *sent*: the store counts from later, so the holder stops before
-anybody else may begin. Its bodies are cancelled a margin before that, so that they have time to end.
+The clock is the holder's, and also counts while the machine is suspended. A lease is good until its `ttl` has
+passed since a renewal was *sent*. The store counts from a later time, so the holder stops before another
+engine can begin. Bodies are cancelled a margin earlier, so that they have time to end.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import msgspec
 
 
 def now() -> float:
-    """Seconds by a clock that can't be set, and that counts while the machine is suspended where there is
-    one."""
+    """Return seconds of a monotonic clock, which counts while the machine is suspended if the system has such
+    a clock."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -28,85 +28,84 @@ _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Renewed(msgspec.Struct, frozen=True):
-    """A renewal that was sent at this time has succeeded."""
+    """The renewal that was sent at this time succeeded."""
 
     sent: float
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A renewal has failed: the store can't be reached, or doesn't answer. `damaged`: what is stored can't be
-    relied on."""
+    """A renewal failed: the store is unreachable or does not answer. `damaged`: its data is damaged."""
 
     why: str
     damaged: bool = False
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """A renewal was refused: somebody else has the lease."""
+    """A renewal was refused: another holder has the lease."""
 
     why: str
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Somebody has found the lease not good enough, and waits to hear when it is."""
+    """The engine found that the lease is not good, and waits for a notification when it is."""
 
 
 Told = Renewed | Failed | Taken | Asked
 
 
 class Do(Enum):
-    """What to do now."""
+    """An action that the machine decides."""
 
     RENEW = "renew"
     """Send a renewal."""
     GIVE_UP = "give up"
-    """The renewal that is under way has had no answer for too long: end its connection."""
+    """The renewal in flight has timed out: close its connection."""
     CANCEL = "cancel"
-    """No body may go on: cancel them. The lease is about to end, or is somebody else's."""
+    """Cancel all bodies: the lease is about to expire, or belongs to another holder."""
     END = "end"
-    """The lease is over: whatever still executes must end now."""
+    """The lease has expired: bodies that still execute must end now."""
     GO_ON = "go on"
-    """The lease is good again: bodies may begin again."""
+    """The lease is good again: bodies can start."""
     STOP = "stop"
-    """Somebody else has the lease, for good, or the store is damaged: the engine must stop."""
+    """Another holder has the lease, or the store is damaged: the engine must stop."""
 
 
 State = Literal["held", "lapsing", "over"]
 
 
 class Keeping:
-    """See the module's text. `sent` is when what took the lease was sent."""
+    """The state of a lease. `sent` is when the statement that took the lease was sent."""
 
     def __init__(self, ttl: float, sent: float) -> None:
         self.ttl = ttl
         self.until = sent + ttl
-        """When the lease is over, unless it is renewed."""
+        """When the lease expires, unless it is renewed."""
         self.taken: str | None = None
-        """Who else has it, once somebody has."""
+        """Why the lease is lost, once another holder has it."""
         self.why = ""
-        """Why the last renewal failed."""
+        """Why the last failed renewal failed."""
         self.state: State = "held"
-        self._margin = ttl / 5  # before its end it is given up, if it could not be renewed
+        self._margin = ttl / 5  # bodies are cancelled this long before the lease expires
         self._moment = ttl / 15
-        self._ends_at = math.inf  # when whatever still executes must end
+        self._ends_at = math.inf  # when bodies that still execute must end
         self._renew_at = sent + ttl / 3
-        self._asked: float | None = None  # when the renewal that is under way was sent
+        self._asked: float | None = None  # when the renewal in flight was sent
         self._gave_up = False
 
     @property
     def acts_until(self) -> float:
-        """Until when bodies may execute."""
+        """Until when bodies are allowed to execute."""
         return -math.inf if self.taken is not None else self.until - self._margin
 
     def turn(self, now: float, told: Told | None = None) -> list[Do]:
-        """What to do, as of now and after what it is told."""
+        """Return what to do now, after an optional message."""
         does: list[Do] = []
         if told is not None and not isinstance(told, Asked):
             self._asked = None
-            does += self._told(told, now)
+            does += self._received(told, now)
         if self.state == "held" and now >= self.acts_until:
             self.state = "lapsing"
-            # Who was suspended comes here late, with bodies that nobody could cancel: they get a moment.
+            # After a suspension this happens late, and no body was cancelled yet: they get a moment.
             self._ends_at = max(self.until, now + self._moment)
             does.append(Do.CANCEL)
         elif self.state == "held" and isinstance(told, Asked):
@@ -124,7 +123,7 @@ class Keeping:
         return does
 
     def next(self) -> float:
-        """When the next `turn` is due, if nothing is told before."""
+        """Return when the next `turn` is due, if no message arrives before."""
         times = [math.inf]
         if self.state == "held":
             times.append(self.acts_until)
@@ -136,10 +135,10 @@ class Keeping:
             times.append(self._asked + self.ttl / 3)
         return min(times)
 
-    def _told(self, told: Renewed | Failed | Taken, now: float) -> list[Do]:
+    def _received(self, told: Renewed | Failed | Taken, now: float) -> list[Do]:
         if isinstance(told, Taken):
             self.taken = told.why
-            if self.state == "held":  # it comes without a warning: what executes gets a moment to go
+            if self.state == "held":  # without warning: executing bodies get a moment to end
                 self.until = now + self._margin
             return [Do.STOP]
         if isinstance(told, Failed):

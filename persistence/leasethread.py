@@ -1,12 +1,12 @@
-"""Keeping a lease beside the event loop, so that neither a blocked loop nor a silent store decides about it.
+"""Threads that keep a lease, so that neither a blocked event loop nor an unresponsive store loses it.
 
-One thread decides (`persistence/leasekeeping.py`): it waits for nothing but its queue, for a second at most,
-because a machine that was suspended makes no wait any shorter. Another one talks to the store, on a
-connection of its own. A call that takes too long has its connection ended under it. Both threads are daemons:
-they never keep a process from ending.
+One thread decides (`persistence/leasekeeping.py`). It waits only for its queue, for at most a second at a
+time, because the time for which a machine is suspended does not count in a wait. Another thread calls the
+store, on its own connection. If a call takes too long, its connection is closed. Both threads are daemons, so
+they do not keep the process from exiting.
 
-When the lease is over and a body still executes, the first thread ends the process, if it was told to: the
-event loop may be what hangs.
+If the lease has expired and a body still executes, the first thread can end the process (`LeaseWatch.exits`),
+because the event loop may hang.
 """
 
 from __future__ import annotations
@@ -31,47 +31,49 @@ from .leasekeeping import Asked, Do, Failed, Keeping, Renewed, Taken, Told
 from .store import LeaseWatch
 
 EXIT_CODE = 6
-"""That of a process which was ended because a body still executed when the lease was over."""
+"""The exit code of a process that was ended because a body still executed when the lease expired."""
 
 _LONGEST_WAIT = 1.0
-_LAST_WORDS = 1.0
-"""Seconds that the last message may take: standard error may be what hangs."""
+_MESSAGE_TIMEOUT = 1.0
+"""Seconds to write the last message, because standard error may block."""
 
 
 class LeaseConnection(Protocol):
-    """A connection for a lease's statements, each of which is a transaction. Its methods block."""
+    """A connection for the statements of a lease, each in its own transaction. Its methods block."""
 
     def cursor(self) -> Any:
-        """A cursor of the connection, which is made if there is none."""
+        """Return a cursor; connects if there is no connection."""
 
     def drop(self) -> None:
-        """It has failed: make another one next time."""
+        """Close a failed connection; the next `cursor` connects again."""
 
     def abort(self) -> None:
-        """Have a call fail that takes too long. Called from another thread."""
+        """Make the current call fail. Called from another thread."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
 
 
 class FileConnection:
-    """To a SQLite database. It never makes the file, waits for other writers, and leaves checkpoints of the
-    write-ahead log to the engine. What it writes need not survive the machine, so it isn't synced.
+    """A connection to a SQLite database. It never creates the file, waits for other writers, and leaves
+    checkpoints of the write-ahead log to the engine. Its writes are not synced, because the lease need not
+    survive a crash of the machine.
 
-    Make it while the engine's connections are open. It never opens the file when the write-ahead log is gone:
-    that would make a new, empty one beside the one that the engine still writes."""
+    Create it while the engine's connections are open. It does not open the file if the write-ahead log is
+    missing: that would create a new, empty log next to the one to which the engine still writes.
+    """
 
     def __init__(self, address: Address, patience: float) -> None:
         self._address = address
         self._patience = patience
         self._connection: sqlite3.Connection | None = None
-        self.cursor().execute("SELECT count(*) FROM leases").fetchall()  # this opens the log
+        self.cursor().execute("SELECT count(*) FROM leases").fetchall()  # opens the log
 
     def cursor(self) -> Any:
         if self._connection is None:
             log = f"{self._address.path}-wal"
             if not os.path.exists(log):
-                raise FileNotFoundError(f"{log} was deleted or moved away while the engine used it")
+                raise FileNotFoundError(f"{log} was deleted or moved while the engine used it")
             connection = sqlite3.connect(
                 f"file:{quote(str(self._address.path))}?mode=rw",
                 uri=True,
@@ -90,7 +92,7 @@ class FileConnection:
     def abort(self) -> None:
         connection = self._connection
         if connection is not None:
-            with suppress(sqlite3.Error):  # it has just been closed
+            with suppress(sqlite3.Error):  # already closed
                 connection.interrupt()
 
     def close(self) -> None:
@@ -100,7 +102,7 @@ class FileConnection:
 
 
 class ServerConnection:
-    """That of a server's lock, which is taken again with it where it was lost."""
+    """The connection of a server's advisory lock; a new connection takes a lost lock again."""
 
     def __init__(self, lock: ServerLock, ttl: float) -> None:
         self._lock = lock
@@ -116,11 +118,11 @@ class ServerConnection:
         self._lock.abort()
 
     def close(self) -> None:
-        """It stays the lock's."""
+        """Do nothing: the connection belongs to the lock."""
 
 
 class Renewals:
-    """The calls to the store for one lease. They block."""
+    """The calls to the store for one lease. Its methods block."""
 
     def __init__(
         self, leases: Leases, connection: LeaseConnection, store: str, holder: Holder, term: int, ttl: float
@@ -133,21 +135,21 @@ class Renewals:
         self._ttl = ttl
 
     def renew(self, sent: float) -> Renewed | Failed | Taken:
-        """Renew it."""
+        """Renew the lease."""
         try:
             cursor = self._connection.cursor()
             if self._leases.renew(cursor, ENGINE, self._holder, self._term, self._ttl):
                 return Renewed(sent)
             found = self._leases.read(cursor, ENGINE)
-        except Exception as error:  # whatever it is, the lease was not renewed; the reason is told
+        except Exception as error:  # any error means that the lease was not renewed
             self._connection.drop()
             failed = failure(error, self._store, committing=False)
             return Failed(self._why(error), isinstance(failed, StoreBroken) and failed.damaged)
-        who = "somebody" if found is None or found.holder is None else str(found.holder)
+        who = "unknown" if found is None or found.holder is None else str(found.holder)
         return Taken(f"another engine ({who}) has taken the store {self._store}")
 
     def release(self) -> str | None:
-        """Give it back; returns why that could not be done. It expires by itself then."""
+        """Release the lease; returns the reason if that failed. The lease then expires."""
         try:
             self._leases.release(self._connection.cursor(), ENGINE, self._holder, self._term)
         except Exception as error:
@@ -158,7 +160,7 @@ class Renewals:
         return None
 
     def abort(self) -> None:
-        """Have the call fail that is under way."""
+        """Make the current call fail."""
         self._connection.abort()
 
     def _why(self, error: Exception) -> str:
@@ -176,7 +178,7 @@ class LeaseThread:
         self._token = trio.lowlevel.current_trio_token()
         self._watch: LeaseWatch | None = None
         self._inbox: queue.SimpleQueue[Told | LeaseWatch | None] = queue.SimpleQueue()
-        self._calls: queue.SimpleQueue[float | None] = queue.SimpleQueue()  # when it was asked for a renewal
+        self._calls: queue.SimpleQueue[float | None] = queue.SimpleQueue()  # when a renewal was requested
         self._decides = threading.Thread(target=self._decide, name="greenroom lease", daemon=True)
         self._renews = threading.Thread(target=self._renew, name="greenroom lease renewal", daemon=True)
 
@@ -186,15 +188,15 @@ class LeaseThread:
         self._renews.start()
 
     def watch(self, watch: LeaseWatch) -> None:
-        """Have somebody told, from now on."""
+        """Notify this watch from now on."""
         self._inbox.put(watch)
 
     def ask(self) -> None:
-        """Have it told when the lease is good, if only again."""
+        """Have the watch notified when the lease is good, also if it already is."""
         self._inbox.put(Asked())
 
     def stop(self) -> None:
-        """Give the lease back. Blocks, but not for longer than a third of the lease's time."""
+        """Release the lease. Blocks for at most a third of its ttl."""
         self._inbox.put(None)
         self._decides.join()
         self._calls.put(None)
@@ -204,11 +206,11 @@ class LeaseThread:
             self._renews.join(self._keeping.ttl / 6)
 
     def _decide(self) -> None:
-        keeping, told = self._keeping, None
+        keeping, received = self._keeping, None
         while True:
-            for do in keeping.turn(self._clock(), told):
+            for do in keeping.turn(self._clock(), received):
                 self._carry_out(do)
-            told = None
+            received = None
             try:
                 wait = min(keeping.next() - self._clock(), _LONGEST_WAIT)
                 message = self._inbox.get(timeout=max(0.0, wait))
@@ -217,16 +219,16 @@ class LeaseThread:
             if message is None:
                 return
             if isinstance(message, Told):
-                told = message
+                received = message
             else:
                 self._begin_watch(message)
 
     def _begin_watch(self, watch: LeaseWatch) -> None:
         self._watch = watch
         if self._keeping.state != "held":
-            self._tell(watch, Do.CANCEL)
+            self._notify(watch, Do.CANCEL)
         if self._keeping.taken is not None:
-            self._tell(watch, Do.STOP)
+            self._notify(watch, Do.STOP)
 
     def _carry_out(self, do: Do) -> None:
         if do is Do.RENEW:
@@ -236,11 +238,11 @@ class LeaseThread:
         elif self._watch is not None:  # else there are no bodies yet
             if do is Do.END and self._watch.exits and (executing := self._watch.executing()):
                 _end_process(self._keeping.taken or self._keeping.why, executing)
-            self._tell(self._watch, do)
+            self._notify(self._watch, do)
 
-    def _tell(self, watch: LeaseWatch, do: Do) -> None:
+    def _notify(self, watch: LeaseWatch, do: Do) -> None:
         with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(tell, watch, do, self._keeping)
+            self._token.run_sync_soon(notify, watch, do, self._keeping)
 
     def _renew(self) -> None:
         while (sent := self._calls.get()) is not None:
@@ -249,8 +251,8 @@ class LeaseThread:
             self._renewals.release()
 
 
-def tell(watch: LeaseWatch, do: Do, keeping: Keeping) -> None:
-    """Tell an engine what to do, in its own thread."""
+def notify(watch: LeaseWatch, do: Do, keeping: Keeping) -> None:
+    """Notify an engine; called in its own thread."""
     if do is Do.CANCEL:
         watch.lease_lapses(keeping.taken or keeping.why)
     elif do is Do.END:
@@ -263,11 +265,11 @@ def tell(watch: LeaseWatch, do: Do, keeping: Keeping) -> None:
 
 def _end_process(why: str, executing: Sequence[str]) -> NoReturn:
     text = (
-        f"greenroom: the lease on the store is over ({why or 'it was not renewed in time'}), and the bodies "
-        f"of these runs still execute: {', '.join(executing)}; the process exits with {EXIT_CODE}, so that "
-        "they don't execute beside those of the store's next engine\n"
+        f"greenroom: the lease on the store has expired ({why or 'it was not renewed in time'}), and the "
+        f"bodies of these runs still execute: {', '.join(executing)}; the process exits with code "
+        f"{EXIT_CODE}, so that they do not overlap with those of the store's next engine\n"
     )
-    words = threading.Thread(target=os.write, args=(2, text.encode()), daemon=True)
-    words.start()
-    words.join(_LAST_WORDS)
+    writer = threading.Thread(target=os.write, args=(2, text.encode()), daemon=True)
+    writer.start()
+    writer.join(_MESSAGE_TIMEOUT)
     os._exit(EXIT_CODE)

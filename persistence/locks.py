@@ -1,13 +1,15 @@
-"""One engine per store: the lock that an engine holds as long as it lives. It is the quick first check. The
-lease in the store decides (`persistence/lease.py`): it also holds where a lock's file is deleted, or where a
-server drops the session of an engine that lives on.
+"""One engine per store: the lock that an engine holds while it runs.
 
-For SQLite it is a lock on `<file>.lock` beside the database. It is never on the database itself, whose locks
-would be dropped whenever any handle of it is closed. The file tells who holds it, for the one who is refused;
-it stays where it is when the lock is released, because whoever deletes a lock's file makes two locks of one.
+The lock is the quick first check. The lease in the store decides (`persistence/lease.py`): it also works if
+the lock file is deleted, or if a server drops the session of a running engine.
 
-For servers it is an advisory lock (`persistence/advisory.py`). The operating system or the server ends the
-lock of a process that has died, so no crash leaves one behind.
+For SQLite it is a lock on `<file>.lock` next to the database. It is not on the database itself, because those
+locks are dropped when any handle of the file is closed. The lock file contains the holder, for the error
+message of a second engine. It is never deleted, because a process that locks a new file would not exclude one
+that holds the deleted file.
+
+For servers it is an advisory lock (`persistence/advisory.py`). The operating system or the server releases
+the lock of a process that has died.
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ import trio
 
 from .addresses import Address, parse_addresses
 from .advisory import ServerLock
-from .failures import StoreBroken, beside_the_file, in_use
+from .failures import StoreBroken, folder_failure, in_use
 from .traces import HOLDER_ENDS
 
 T = TypeVar("T")
 
 
 class StoreLock:
-    """The lock of one store. Take it before the database is opened: a second engine then changes nothing."""
+    """The lock of one store. Taken before the database is opened, so a second engine changes nothing."""
 
     def __init__(self, stores: str | Iterable[str | Address], *, in_threads: bool = True) -> None:
         addresses = parse_addresses(stores)
@@ -45,30 +47,32 @@ class StoreLock:
         self._limiter = trio.CapacityLimiter(1)  # one call at a time on the one connection
 
     async def acquire(self) -> None:
-        """Take it, or raise `Conflict`, which names the store and who holds it. It never waits for it.
+        """Take the lock, or raise `Conflict` with the store and the holder. Does not wait for the lock.
 
-        One that was lost can be acquired anew.
+        A lost lock can be acquired again.
         """
         await self._call(self._lock.acquire)
 
     async def check(self) -> bool:
-        """Whether it is still held."""
+        """Whether the lock is still held."""
         return await self._call(self._lock.check)
 
     async def release(self) -> None:
-        """Give it back; harmless if it isn't held."""
+        """Release the lock; does nothing if it is not held."""
         with trio.CancelScope(shield=True):
             await self._call(self._lock.release)
 
     @property
     def identity(self) -> str:
-        """Which file is locked, by device and inode, so that two names of one are told from two files; empty
-        for a lock that is no file's."""
+        """The device and inode of the locked file, which distinguish two files from two names of one file.
+
+        Empty if the lock is not on a file.
+        """
         return self._lock.identity if isinstance(self._lock, _FileLock) else ""
 
     @property
     def server(self) -> ServerLock | None:
-        """The lock itself, if it is a server's. Its methods block."""
+        """The server's advisory lock, if there is one. Its methods block."""
         return self._lock if isinstance(self._lock, ServerLock) else None
 
     async def _call(self, function: Callable[[], T]) -> T:
@@ -79,7 +83,7 @@ class StoreLock:
 
 
 class _NoLock:
-    """For a database that nobody else can open."""
+    """For a database that no other process can open."""
 
     def acquire(self) -> None:
         pass
@@ -110,37 +114,37 @@ class _FileLock:
                 os.close(file)
                 raise
         except OSError as error:
-            raise beside_the_file(error, self._address) from error
+            raise folder_failure(error, self._address) from error
         self._file = file
-        if not self.check():  # the file was deleted in this very moment: what was locked is nobody's any more
+        if not self.check():  # the file was deleted meanwhile: lock the new one
             self.acquire()
 
     def _refuse_other_names(self) -> None:
-        """SQLite keeps its log beside the name that it is opened by: by two names it damages the database,
-        and neither engine would see the other's lock or lease."""
+        """Refuse a database with several hard links. SQLite derives the name of its log from the name of the
+        database: opened by two names, the database is damaged, and neither engine sees the other's lock."""
         try:
             names = os.stat(self._address.path).st_nlink
         except OSError:
-            return  # it is not there yet, or whoever opens it says what is wrong
+            return  # it does not exist yet, or opening it reports the error
         if names > 1:
             raise StoreBroken(
-                f"the store {self._address} can't be used: its file has {names} names (hard links), and "
-                "SQLite damages a database that is opened by two of them; remove the other names, and make "
-                "copies with greenroom db backup"
+                f"cannot use the store {self._address}: its file has {names} hard links, and SQLite damages "
+                "a database that is opened by two of them; remove the other links, and make copies with "
+                "greenroom db backup"
             )
 
     def _lock(self, file: int) -> None:
         try:
-            # Of this open file, not of the process: two engines in one process exclude each other too.
+            # A lock of the open file, not of the process: two engines in one process exclude each other, too.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(file, 200, 0).decode(errors="replace").strip()
-            raise in_use(self._address, holder or "which has only just begun") from None
+            raise in_use(self._address, holder or "just started") from None
         self._show(file, f"{_me()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
 
     @staticmethod
     def _show(file: int, holder: str) -> None:
-        """Name the holder; what stands behind it is the store's trace."""
+        """Write the holder to the lock file, and keep the trace behind it."""
         if os.fstat(file).st_size > HOLDER_ENDS:
             os.pwrite(file, holder.encode()[: HOLDER_ENDS - 1].ljust(HOLDER_ENDS - 1) + b"\n", 0)
         else:

@@ -1,6 +1,6 @@
-"""The `memory:` store: dictionaries with a store's manners, for tests, simulation and throw-away engines.
+"""The `memory:` store: a store in dictionaries, for tests, simulation and temporary engines.
 
-It uses no threads and never waits. It lives as long as this object: opened again, it recovers like a file.
+It uses no threads and never waits. It exists as long as its object: opened again, it recovers like a file.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _KEPT_REQUESTS = 24 * 3600.0
 
 
 class MemoryStore:
-    """A store that lives as long as this object."""
+    """A store that exists as long as this object."""
 
     def __init__(self) -> None:
         self._is_open = False
@@ -72,7 +72,7 @@ class MemoryStore:
         self._terms: dict[str, Terms] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()  # in the order of the ends
         self._events: dict[str, list[Event]] = {}
-        self._others: list[Event] = []  # those that are about no run
+        self._others: list[Event] = []  # events without a run
         self._lanes: dict[str, tuple[int | None, int]] = {}
         self._drafts: dict[str, Any] = {}
         self._held: dict[str, str] = {}
@@ -89,7 +89,9 @@ class MemoryStore:
 
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
         if self._is_open:
-            raise Conflict("this memory: store is in use by another engine: one engine per store")
+            raise Conflict(
+                "this memory: store is in use by another engine: close that engine, or use another store"
+            )
         self._is_open = True
         if self._epoch is None:
             self._epoch, self._max_concurrent = epoch, max_concurrent
@@ -152,14 +154,14 @@ class MemoryStore:
             self._remember(memo)
 
     def _check(self, batch: Batch) -> None:
-        """The same compare-and-set as in SQL: all of the batch, or nothing."""
+        """Check the compare-and-sets of a batch, as SQL does. Raises `StoreBroken`; nothing is changed."""
         if batch.before != self._last_seq:
             raise StoreBroken(f"the store is at seq {self._last_seq}, not {batch.before}")
         for id, write in batch.runs.items():
             run = self._runs.get(id)
             as_expected = write.expected is None if run is None else run.status in (write.expected or ())
             if not as_expected:
-                raise StoreBroken(f"run {id} is {run and run.status} in the store, not as it should be")
+                raise StoreBroken(f"run {id} has an unexpected status in the store ({run and run.status})")
         if batch.memos:
             self._flows.check(batch)
 
@@ -189,8 +191,8 @@ class MemoryStore:
         return events[start : None if limit is None else start + limit]
 
     async def events(self, after: int, limit: int) -> list[Event]:
-        stories = (*self._events.values(), self._others)
-        later = (event for story in stories for event in story if event.seq > after)
+        sequences = (*self._events.values(), self._others)
+        later = (event for events in sequences for event in events if event.seq > after)
         return sorted(later, key=lambda event: event.seq)[:limit]
 
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
@@ -246,7 +248,7 @@ class MemoryStore:
         return len(doomed) + self._prune_events(retention, now, most)
 
     def _is_of_pending_parent(self, request: Requested) -> bool:
-        """Whether it is that of a child whose parent may make its calls again: it begins with its id."""
+        """Whether it is of a child of a pending run, whose id begins the request id."""
         parent = self._runs.get(request.request_id.partition(".")[0])
         return parent is not None and not parent.ended
 
@@ -254,10 +256,10 @@ class MemoryStore:
         first = 0 if retention.keep_events is None else self._last_seq - retention.keep_events
         oldest = -math.inf if retention.keep_events_for is None else now - retention.keep_events_for
         pruned = 0
-        stories = [events for id, events in self._events.items() if self._runs[id].ended]
-        for story in (*stories, self._others):
-            while story and pruned < most and (story[0].seq <= first or story[0].at < oldest):
-                del story[0]
+        ended = [events for id, events in self._events.items() if self._runs[id].ended]
+        for events in (*ended, self._others):
+            while events and pruned < most and (events[0].seq <= first or events[0].at < oldest):
+                del events[0]
                 pruned += 1
         return pruned
 
@@ -297,8 +299,8 @@ class MemoryStore:
 
     def _answer(self, event: InterruptClosed) -> None:
         interrupts = self._interrupts[event.run]
-        asked = interrupts[event.interrupt]
-        interrupts[event.interrupt] = replace(asked, outcome=event.outcome, answer=event.answer)
+        opened = interrupts[event.interrupt]
+        interrupts[event.interrupt] = replace(opened, outcome=event.outcome, answer=event.answer)
         self._closed[event.interrupt] = event
 
     def _lane(self, event: LaneChanged) -> None:

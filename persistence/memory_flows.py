@@ -1,4 +1,4 @@
-"""The part of the `memory:` store that is about flows and workers (`flows.py`)."""
+"""Flows and workers in the `memory:` store (`flows.py`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .store import Batch, Stored
 
 
 class FlowsInMemory:
-    """What the store remembers of flows and workers. Signals are not here: they wait among the messages."""
+    """The flows and workers of the store. Signals are not here, but among the messages."""
 
     def __init__(self) -> None:
         self._flows: dict[str, FlowRow] = {}
@@ -25,17 +25,17 @@ class FlowsInMemory:
         self._workers: dict[str, WorkerRow] = {}
 
     def check(self, batch: Batch) -> None:
-        """Raise if one of the batch's memos can't be kept; nothing has been remembered by then."""
+        """Raise `StoreBroken` if a memo of the batch conflicts with the store; nothing is changed."""
         added: set[tuple[str, int]] = set()
         for memo in batch.memos:
             if isinstance(memo, FlowState):
                 write = batch.runs.get(memo.run)
                 if memo.run not in self._states and (write is None or write.expected is not None):
-                    raise StoreBroken(f"run {memo.run} walks no flow in the store")
+                    raise StoreBroken(f"run {memo.run} has no flow in the store")
             elif isinstance(memo, NodeRun):
                 key = (memo.run, memo.number)
                 if key in added or memo.number in self._node_runs.get(memo.run, ()):
-                    raise StoreBroken(f"run {memo.run} has a node run {memo.number} in the store already")
+                    raise StoreBroken(f"node run {memo.number} of run {memo.run} already exists in the store")
                 added.add(key)
         versions = [memo for memo in batch.memos if isinstance(memo, VersionRow)]
         if versions:
@@ -47,7 +47,7 @@ class FlowsInMemory:
             raise StoreBroken("two versions of a flow have the same number")
 
     def remember(self, memo: FlowMemo) -> None:
-        """Keep what a batch tells."""
+        """Keep a memo of a batch."""
         if isinstance(memo, FlowState):
             self._states[memo.run] = memo
         elif isinstance(memo, NodeRun):
@@ -62,7 +62,7 @@ class FlowsInMemory:
             self._workers.pop(memo.worker, None)
 
     def load(self, stored: Stored) -> None:
-        """Add what an engine needs to go on."""
+        """Add flows, versions and workers to what an engine reads when it opens the store."""
         stored.flows = sorted(self._flows.values(), key=lambda row: (row.created_at, row.id))
         stored.versions = sorted(
             (replace(row, definition="") for row in self._versions.values()),
@@ -71,20 +71,20 @@ class FlowsInMemory:
         stored.workers = sorted(self._workers.values(), key=lambda row: (row.registered_at, row.id))
 
     def version(self, id: str) -> VersionRow | None:
-        """A version with its definition."""
+        """Return a version with its definition."""
         return self._versions.get(id)
 
     def state(self, run: str) -> FlowState | None:
-        """How far a run has walked."""
+        """Return the state of a run's walk."""
         return self._states.get(run)
 
     def node_runs(self, run: str, after: int = 0) -> list[NodeRun]:
-        """The node runs whose number is higher than `after`, in order."""
+        """Return the node runs with a number above `after`, in order."""
         rows = self._node_runs.get(run, {})
         return [rows[number] for number in sorted(rows) if number > after]
 
     def runs(self, newest_first: Iterable[RunRecord], query: FlowRunQuery) -> FlowRunPage:
-        """The runs of flows that fit, of those that are given."""
+        """Return the page of the given runs that are of flows and match the query."""
         found = [
             (run, state)
             for run in newest_first
@@ -98,6 +98,6 @@ class FlowsInMemory:
         return FlowRunPage(page_of(sized), len(found))
 
     def forget(self, run: str) -> None:
-        """A run is forgotten, and all that it walked."""
+        """Remove the state and the node runs of a run."""
         self._states.pop(run, None)
         self._node_runs.pop(run, None)

@@ -1,9 +1,9 @@
-"""The schema of a store, from outside of an engine: which version it has, whether it is sound, and upgrades.
+"""Commands for a store's schema without an engine: its version, a check of its tables, and upgrades.
 
-A server's tables are made and upgraded here, by command, from the revisions in `persistence/migrations/`.
-A SQLite database needs none of that: the engine makes its tables when it opens it. Alembic's own table tells
-which revision a server has; `meta.schema_version`, which an engine looks at, is brought to the same number in
-the same transaction.
+The tables of a server are created and upgraded here, by command, from the revisions in
+`persistence/migrations/`. The engine creates and upgrades the tables of a SQLite database when it opens it.
+Alembic's own table contains the revision of a server; the same transaction sets `meta.schema_version`, which
+an engine checks, to the same number.
 """
 
 from __future__ import annotations
@@ -33,21 +33,23 @@ from .versions import found_version, migrate_file, require_version
 _REVISIONS = Path(__file__).with_name("migrations")
 _PRUNED_AT_ONCE = 500
 _NO_LIMIT = 365 * 86_400.0
-"""Seconds for a migration: somebody waits for it, and it may have to rewrite every row."""
+"""The time limit of a migration, in seconds: practically none, because it can rewrite every row."""
 
 
 @asynccontextmanager
 async def opened(
     stores: str | Iterable[str], *, alone: bool, make: bool = False
 ) -> AsyncIterator[DatabaseManager]:
-    """A store's database for a command. `alone`: refused while an engine has the store. `make`: a SQLite
-    file that isn't there is made; else that is an error."""
+    """Open a store's database for a command.
+
+    `alone`: refuse if an engine has the store. `make`: create a missing SQLite file, which else is an error.
+    """
     database = DatabaseManager(stores)
     [first, *_] = database.addresses
     if first.in_memory:
-        raise Invalid("a store in memory is gone with its process: name a file or a server")
+        raise Invalid("a store in memory exists only in its process: use a file or a server")
     if first.kind == "sqlite" and not make and not first.path.exists():
-        raise StoreBroken(f"the store {database.name} is not there: check its path")
+        raise StoreBroken(f"the store {database.name} does not exist: check its path")
     lock = StoreLock(database.addresses)
     if alone:
         await lock.acquire()
@@ -64,13 +66,13 @@ async def opened(
 
 
 def _refuse_beside_engine(connection: Connection, address: Address, lock: StoreLock) -> None:
-    """An engine's lease counts where its lock is not seen: it may be cut off from the server just now."""
+    """Check the lease as well as the lock: the engine may be cut off from the server at the moment."""
     if inspect(connection).has_table(schema.leases.name):
         refuse_if_held(connection, address, lock)
 
 
 async def upgrade(stores: str | Iterable[str]) -> int | None:
-    """Make or upgrade the tables; returns the version that there was."""
+    """Create or upgrade the tables; returns the previous version."""
 
     def migrate(connection: Connection) -> int | None:
         before = found_version(connection)
@@ -88,14 +90,13 @@ async def upgrade(stores: str | Iterable[str]) -> int | None:
 
 
 async def current(stores: str | Iterable[str]) -> int | None:
-    """The schema version that the store has; `None` if it has none of our tables."""
+    """Return the schema version of a store; `None` if it has no tables of Greenroom."""
     async with opened(stores, alone=False) as database:
         return await database.read(found_version)
 
 
 async def check(stores: str | Iterable[str]) -> list[str]:
-    """What is wrong with the store's tables: nothing, or a line for each fault. Raises if its version does
-    not fit."""
+    """Check the store's tables; returns a line for each fault. Raises `StoreBroken` for another version."""
 
     def look(connection: Connection) -> list[str]:
         require_version(connection, database.name)
@@ -107,18 +108,22 @@ async def check(stores: str | Iterable[str]) -> list[str]:
             found = None if row is None else Trace(row.epoch, row.last_seq)
             if known is None or fits(found, known):
                 return []
-            return [contradiction(database.name, found, [lock_trace]) or "the store has changed meanwhile"]
+            return [
+                contradiction(database.name, found, [lock_trace]) or "the store has changed during the check"
+            ]
         return [str(difference) for difference in differences(connection, database.kind)]
 
     async with opened(stores, alone=False) as database:
         lock_trace = LockTrace(f"{database.addresses[0].path}.lock")
         is_synced = database.addresses[0].parameters.get("synchronous") != "normal"
-        known = lock_trace.trace() if is_synced else None  # before the look: an engine may be committing
+        known = (
+            lock_trace.trace() if is_synced else None
+        )  # before reading the store: an engine may be committing
         return await database.read(look, limit=LONG_CALL)
 
 
 async def prune_all(stores: str | Iterable[str], retention: Retention, now: float) -> int:
-    """Forget everything that need not be kept; returns how many runs and events that were."""
+    """Delete everything that need not be kept; returns the number of deleted runs and events."""
 
     def some(connection: Connection) -> int:
         return prune(connection, retention, now, _PRUNED_AT_ONCE)
@@ -133,7 +138,7 @@ async def prune_all(stores: str | Iterable[str], retention: Retention, now: floa
 
 
 def differences(connection: Connection, kind: Kind) -> list[Any]:
-    """In what a server's tables differ from those that this code knows, as Alembic sees it."""
+    """Return the differences that Alembic finds between a server's tables and `schema`."""
     migration = _alembic("alembic.runtime.migration", kind)
 
     def is_ours(name: str | None, what: str, parents: object) -> bool:
@@ -145,7 +150,7 @@ def differences(connection: Connection, kind: Kind) -> list[Any]:
 
 
 def _run_revisions(connection: Connection, kind: Kind) -> None:
-    """Bring a server's tables to the newest revision."""
+    """Upgrade a server's tables to the newest revision."""
     context = _alembic("alembic.runtime.migration", kind).MigrationContext.configure(connection)
     script = _alembic("alembic.script", kind).ScriptDirectory(_REVISIONS, version_locations=[_REVISIONS])
     before = context.get_current_revision()
@@ -157,11 +162,11 @@ def _run_revisions(connection: Connection, kind: Kind) -> None:
 
 
 def _alembic(module: str, kind: Kind) -> Any:
-    """A module of Alembic, which comes with the drivers of servers only."""
+    """Import a module of Alembic, which is installed only with the drivers of servers."""
     try:
         return import_module(module)
     except ImportError as error:
         extra = "postgres" if kind == "postgresql" else "mysql"
         raise StoreBroken(
-            f'Alembic is missing ({error}): install it with pip install "greenroom[{extra}]"'
+            f'Alembic is not installed ({error}): install it with pip install "greenroom[{extra}]"'
         ) from error

@@ -1,8 +1,8 @@
-"""Forgetting what need not be kept: ended runs with all that belongs to them, and old events.
+"""Retention: delete ended runs with all their data, and old events.
 
-A run that is pending is never touched, nor are its events; nor a run whose request id may still be repeated,
-as that of a child may be for as long as its parent is pending. With a run goes the checkpoint that it saved
-last for its handle and job, so that a run of kind `continue` begins afresh then.
+Pending runs and their events are never deleted. Nor is a run whose request id can still be repeated; that of
+a child can be repeated while its parent is pending. With a run, its last checkpoint for its handle and job is
+deleted, so a later run of kind `continue` starts from the beginning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .store import Retention
 
 
 def prune(connection: Connection, retention: Retention, now: float, most: int) -> int:
-    """Forget up to `most` runs and `most` events; returns how many."""
+    """Delete at most `most` runs and `most` events; returns their number."""
     return _prune_runs(connection, retention, now, most) + _prune_events(connection, retention, now, most)
 
 

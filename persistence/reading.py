@@ -1,4 +1,4 @@
-"""What is read from a SQL store: the queries, and the way from rows back to records."""
+"""Queries of a SQL store, and the conversion of rows to records."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..protocol.events import Event, InterruptClosed
 from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
 from ..protocol.states import PENDING
 from . import schema
+from .conditions import conditions_of_status, conditions_within
 from .reading_flows import read_flows
 from .store import (
     Checkpoint,
@@ -22,7 +23,6 @@ from .store import (
     StoredRun,
     Terms,
 )
-from .within import conditions_of_status, conditions_within
 from .writing import key_of
 
 T = TypeVar("T")
@@ -41,13 +41,13 @@ _closed = msgspec.json.Decoder(InterruptClosed)
 
 
 def read_run(connection: Connection, id: str) -> RunRecord | None:
-    """One run."""
+    """Return one run."""
     text = connection.scalar(select(schema.runs.c.record).where(schema.runs.c.id == id))
     return None if text is None else _record.decode(text)
 
 
 def read_runs(connection: Connection, query: RunQuery) -> list[RunRecord]:
-    """A page of runs, newest first."""
+    """Return a page of runs, newest first."""
     runs = schema.runs
     conditions: list[ColumnElement[bool] | TextClause] = []
     if query.handle is not None:
@@ -64,7 +64,7 @@ def read_runs(connection: Connection, query: RunQuery) -> list[RunRecord]:
 
 
 def read_history(connection: Connection, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
-    """The events of a run after a seq."""
+    """Return the events of a run after a seq."""
     events = schema.events
     later = (events.c.run == run) & (events.c.seq > after)
     found = select(events.c.event).where(later).order_by(events.c.seq).limit(limit)
@@ -72,14 +72,14 @@ def read_history(connection: Connection, run: str, after: int = 0, limit: int | 
 
 
 def read_events(connection: Connection, after: int, limit: int) -> list[Event]:
-    """The events after a seq."""
+    """Return the events after a seq."""
     events = schema.events
     found = select(events.c.event).where(events.c.seq > after).order_by(events.c.seq).limit(limit)
     return [_event.decode(text) for text in connection.scalars(found)]
 
 
 def read_checkpoint(connection: Connection, handle: str, job: str) -> Checkpoint | None:
-    """The last checkpoint of a handle for a job."""
+    """Return the last checkpoint of a handle for a job."""
     found = select(schema.checkpoints).where(schema.checkpoints.c.id == key_of(handle, job))
     row = connection.execute(found).first()
     if row is None:
@@ -89,13 +89,13 @@ def read_checkpoint(connection: Connection, handle: str, job: str) -> Checkpoint
 
 
 def read_closed_interrupt(connection: Connection, id: str) -> InterruptClosed | None:
-    """How an interrupt was closed."""
+    """Return how an interrupt was closed."""
     text = connection.scalar(select(schema.interrupts.c.closed).where(schema.interrupts.c.id == id))
     return None if text is None else _closed.decode(text)
 
 
 def read_all(connection: Connection, now: float) -> Stored:
-    """Everything that an engine needs to go on."""
+    """Return everything that an engine needs at its start."""
     meta = connection.execute(select(schema.meta)).one()
     runs, lanes, handles, held = schema.runs, schema.lanes, schema.handles, schema.held
     ended = (
@@ -145,7 +145,7 @@ def _read_pending(connection: Connection) -> list[StoredRun]:
     for row in connection.execute(select(messages).where(messages.c.run.in_(ids)).order_by(messages.c.seq)):
         found[row.run].messages.append((row.seq, _json.decode(row.value)))
     for row in connection.execute(select(interrupts).where(interrupts.c.run.in_(ids))):
-        found[row.run].interrupts.append(_as_asked(row.question, row.closed))
+        found[row.run].interrupts.append(_as_interrupt(row.question, row.closed))
     for row in connection.execute(select(files).where(files.c.run.in_(ids))):
         found[row.run].files.append(row.path)
     deaths = schema.deaths
@@ -155,17 +155,17 @@ def _read_pending(connection: Connection) -> list[StoredRun]:
     return list(found.values())
 
 
-def _as_asked(interrupt: str, closed: str | None) -> StoredInterrupt:
-    asked = _interrupt.decode(interrupt)
+def _as_interrupt(interrupt: str, closed: str | None) -> StoredInterrupt:
+    opened = _interrupt.decode(interrupt)
     if closed is None:
-        return asked
+        return opened
     how = _closed.decode(closed)
-    return replace(asked, outcome=how.outcome, answer=how.answer)
+    return replace(opened, outcome=how.outcome, answer=how.answer)
 
 
 def is_of_pending_parent() -> ColumnElement[bool]:
-    """Whether a request id is that of a child whose parent is pending and may make its calls again: it begins
-    with the parent's id."""
+    """Whether a request id is that of a child of a pending run, which may repeat its calls. Such a request id
+    begins with the parent's id."""
     parents = schema.runs.alias("parents")
     id = func.substr(schema.requests.c.request_id, 1, _ID_LENGTH)
     return select(parents.c.id).where(parents.c.id == id, parents.c.status.in_(sorted(PENDING))).exists()

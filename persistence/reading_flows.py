@@ -1,4 +1,4 @@
-"""What is read from a SQL store about flows and workers (`flows.py`)."""
+"""Queries of a SQL store for flows and workers (`flows.py`)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, TextClause, func,
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.records import RunRecord
 from . import schema
+from .conditions import conditions_of_status, conditions_within
 from .flows import FlowRunPage, FlowRunQuery, FlowState, StoredFlow, WorkerRow, page_of
 from .store import Stored
-from .within import conditions_of_status, conditions_within
 
 _json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _record = msgspec.json.Decoder(RunRecord)
@@ -23,7 +23,7 @@ _worker = msgspec.json.Decoder(WorkerRow)
 
 
 def read_flows(connection: Connection, stored: Stored) -> None:
-    """Add to what an engine finds when it opens the store."""
+    """Add flows, versions and workers to what an engine reads when it opens the store."""
     versions = schema.flow_versions.c
     shown = select(versions.id, versions.flow, versions.version, versions.status, versions.created_at)
     flows = map(_flow.decode, connection.scalars(select(schema.flows.c.record)))
@@ -36,14 +36,14 @@ def read_flows(connection: Connection, stored: Stored) -> None:
 
 
 def read_version(connection: Connection, id: str) -> VersionRow | None:
-    """A version of a flow, with its definition."""
+    """Return a version of a flow, with its definition."""
     versions = schema.flow_versions
     row = connection.execute(select(versions).where(versions.c.id == id)).first()
     return None if row is None else VersionRow(*row)
 
 
 def read_versions(connection: Connection, ids: Sequence[str]) -> list[VersionRow]:
-    """Some versions with their definitions, in this order, as far as there is room."""
+    """Return versions with their definitions, in this order, up to the size of a page."""
     versions = schema.flow_versions
     sizes = select(versions.c.id, func.length(versions.c.definition)).where(versions.c.id.in_(ids))
     size_of = dict(_pairs(connection, sizes))
@@ -53,7 +53,7 @@ def read_versions(connection: Connection, ids: Sequence[str]) -> list[VersionRow
 
 
 def read_flow(connection: Connection, run: str) -> StoredFlow | None:
-    """How far a run has walked its flow."""
+    """Return the state of a run's walk, its signals and its later node runs."""
     flow_runs, messages = schema.flow_runs, schema.messages
     row = connection.execute(select(flow_runs).where(flow_runs.c.run == run)).first()
     if row is None:
@@ -66,7 +66,7 @@ def read_flow(connection: Connection, run: str) -> StoredFlow | None:
 def read_node_runs(
     connection: Connection, run: str, after: int = 0, limit: int | None = None
 ) -> list[NodeRun]:
-    """The node runs whose number is higher than `after`, in order; with a limit, as far as there is room."""
+    """Return the node runs with a number above `after`, in order; with a limit, up to the size of a page."""
     rows = schema.node_runs.c
     wanted = [rows.run == run, rows.number > after]
     if limit is not None:
@@ -78,7 +78,7 @@ def read_node_runs(
 
 
 def _as_node_run(text: str) -> NodeRun:
-    """A stored node run. Version 0.1 wrote the status `cancelled` with one l."""
+    """Decode a stored node run. Version 0.1 wrote the status `cancelled` with one l."""
     try:
         return _node_run.decode(text)
     except msgspec.ValidationError:
@@ -89,20 +89,20 @@ def _as_node_run(text: str) -> NodeRun:
 
 
 def read_flow_runs(connection: Connection, query: FlowRunQuery) -> FlowRunPage:
-    """A page of runs of flows, newest first, as far as there is room, and how many fit in all."""
+    """Return a page of runs of flows, newest first, and the number of all matching runs."""
     flow_runs, runs = schema.flow_runs, schema.runs
     joined = flow_runs.join(runs, runs.c.id == flow_runs.c.run)
-    fitting: Select[tuple[str]] = select(flow_runs.c.run)
+    matching: Select[tuple[str]] = select(flow_runs.c.run)
     of_runs: list[ColumnElement[bool] | TextClause] = [*conditions_within(connection, query.within)]
     if query.status is not None:
         of_runs += conditions_of_status(query.status)
-    if of_runs:  # else the join is left out: there may be many more runs of jobs
-        fitting = fitting.select_from(joined).where(*of_runs)
+    if of_runs:  # no join without them: there can be many more runs of jobs
+        matching = matching.select_from(joined).where(*of_runs)
     if query.version is not None:
-        fitting = fitting.where(flow_runs.c.version == query.version)
-    # The subqueries have names: SQLAlchemy would draw one at random, which a simulation doesn't allow.
-    total = connection.scalar(select(func.count()).select_from(fitting.subquery("fitting"))) or 0
-    newest_first = fitting.order_by(flow_runs.c.run.desc()).limit(query.limit).offset(query.offset)
+        matching = matching.where(flow_runs.c.version == query.version)
+    # The subqueries have names: SQLAlchemy would draw random ones, which a simulation does not allow.
+    total = connection.scalar(select(func.count()).select_from(matching.subquery("matching"))) or 0
+    newest_first = matching.order_by(flow_runs.c.run.desc()).limit(query.limit).offset(query.offset)
     asked = newest_first.subquery("page")
     sizes: Select[Any] = select(flow_runs.c.run, func.length(runs.c.record) + func.length(flow_runs.c.state))
     sizes = sizes.select_from(joined.join(asked, asked.c.run == flow_runs.c.run))
@@ -117,7 +117,7 @@ def read_flow_runs(connection: Connection, query: FlowRunQuery) -> FlowRunPage:
 
 
 def read_request_ids(connection: Connection, runs: Sequence[str]) -> dict[str, str]:
-    """Under which request ids runs were submitted."""
+    """Return the request ids of runs, by run."""
     requests = schema.requests.c
     found = select(requests.run, requests.request_id).where(requests.run.in_(runs))
     rows = connection.execute(found.order_by(requests.request_id.desc()))
@@ -125,7 +125,7 @@ def read_request_ids(connection: Connection, runs: Sequence[str]) -> dict[str, s
 
 
 def _pairs(connection: Connection, of: Select[Any]) -> list[tuple[Any, int]]:
-    """What to read, and how large it is, before any of it is."""
+    """Return keys and sizes of rows, to select a page before reading it."""
     return [(row[0], row[1]) for row in connection.execute(of)]
 
 

@@ -1,6 +1,6 @@
-"""Trying again what failed for a reason that may be gone in a moment.
+"""Retry calls to a database that failed with a transient error.
 
-It knows nothing of databases but their two errors. Waiting is trio's, so that a mock clock serves it.
+The delays use trio's clock, so that tests can use a mock clock.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .failures import StoreBroken, StoreDown
 T = TypeVar("T")
 
 DELAYS = (1.0, 2.0, 4.0)
-"""Seconds before the second attempt, the third and the last."""
+"""Seconds before the second, the third and the last attempt."""
 
 
 async def with_retry(attempt: Callable[[], Awaitable[T]], again: Callable[[], Awaitable[T]]) -> T:
-    """Call `attempt`, and if it fails with a transient `StoreDown`, up to three times more.
+    """Call `attempt`; after a transient `StoreDown`, retry it at most three times.
 
-    As soon as one has failed without anybody knowing whether it was committed, `again` is called in its
-    place; and the error that leaves says so too (`outcome_known`), unless a later attempt came to an end.
+    After a failure with an unknown outcome of its commit, `again` is called instead of `attempt`. If that
+    fails, too, `outcome_known` of the raised error is false.
     """
     outcome_known = True
     for delay in (*DELAYS, None):

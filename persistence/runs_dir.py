@@ -1,11 +1,10 @@
-"""The files of `runs_dir`: each run's latest state as `<run id>.json`, for people who read state with `cat`.
+"""The files of `runs_dir`: each run's latest state as `<run id>.json`, to be read with `cat`.
 
-They are copies: nothing is ever read back from them but by people. Each is written under another name and
-takes the place of the one before when it is whole, so whoever reads one, at any moment and after any crash,
-reads a state that was committed. Beside a durable store the work is done in a thread and files are synced
-before they get their names; beside a store in memory it is done at once.
+They are copies; the engine never reads a state from them. Each file is written under another name and then
+renamed, so a reader always sees a committed state, also after a crash. With a durable store, the work is done
+in a thread, and files are synced before they are renamed. With a store in memory, it is done immediately.
 
-A hidden file remembers up to which event of which store the folder is complete.
+A hidden file records the epoch and the seq up to which the folder is complete.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _UNFINISHED = ".part"
 
 
 class RunFiles:
-    """One folder with the states of one store's runs. What can't be done raises `OSError`."""
+    """One folder with the states of one store's runs. Failures raise `OSError`."""
 
     def __init__(self, folder: str | os.PathLike[str], *, in_threads: bool) -> None:
         self.folder = Path(os.path.abspath(folder))
@@ -43,32 +42,34 @@ class RunFiles:
         return f"the folder {self.folder}"
 
     def trace(self) -> Trace | None:
-        """Of which store the folder has everything up to which seq. Blocks."""
+        """Return the epoch and the seq up to which the folder is complete, if known. Blocks."""
         try:
             return msgspec.json.decode((self.folder / _MARK).read_bytes(), type=Trace)
         except (OSError, msgspec.MsgspecError):
             return None
 
     async def complete_until(self, epoch: str) -> int | None:
-        """The seq up to which the folder has everything of this store; `None` if that isn't known. Also
-        removes what a crash left unfinished."""
+        """Return the seq up to which the folder is complete for this epoch, or `None` if it is unknown.
+
+        Also removes unfinished files of a crashed process.
+        """
         return await self._do(lambda: self._begin(epoch))
 
     async def mark(self, epoch: str, seq: int) -> None:
-        """Remember that everything up to this seq is there."""
+        """Record that the folder is complete up to this seq."""
         content = msgspec.json.encode(Trace(epoch, seq))
         await self._do(lambda: self._replace_mark(content))
 
     async def write(self, runs: Sequence[RunRecord]) -> dict[str, OSError]:
-        """Bring the files of these runs up to date; returns the ids of those for which it failed, and why."""
+        """Write the files of these runs; returns the errors by run id."""
         return await self._do(lambda: self._each([run.id for run in runs], runs, self._write))
 
     async def remove(self, ids: Collection[str]) -> dict[str, OSError]:
-        """Remove the files of these runs, as far as they are such; returns those that it could not remove."""
+        """Remove the files of these runs; returns the errors by run id. Foreign files stay."""
         return await self._do(lambda: self._each(ids, list(ids), self._remove))
 
     async def ids(self) -> set[str]:
-        """The runs that have a file."""
+        """Return the ids of the runs that have a file."""
         return await self._do(self._ids)
 
     def _begin(self, epoch: str) -> int | None:
@@ -119,20 +120,20 @@ class RunFiles:
         except FileNotFoundError:
             return
         except msgspec.MsgspecError:
-            is_ours = False  # somebody else's file, which only looks like one of these
+            is_ours = False  # a foreign file with a similar name
         if is_ours:
             path.unlink(missing_ok=True)
 
     def _replace_mark(self, content: bytes) -> None:
         if self._in_threads and self.folder.exists():
-            sync_folder(self.folder)  # the mark must not survive a power cut that the files before it don't
+            sync_folder(self.folder)  # after a power cut, the mark must not be newer than the files
         self._replace(self.folder / _MARK, content)
 
     def _replace(self, path: Path, content: bytes) -> None:
         part = path.with_name(f".{path.name}{_UNFINISHED}")
         try:
-            file = open(part, "wb")  # noqa: SIM115  # it is closed below
-        except FileNotFoundError:  # somebody has removed the folder
+            file = open(part, "wb")  # noqa: SIM115  # closed below
+        except FileNotFoundError:  # the folder was removed
             self.folder.mkdir(parents=True, exist_ok=True)
             file = open(part, "wb")  # noqa: SIM115
         try:

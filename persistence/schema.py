@@ -1,7 +1,7 @@
 """The tables of a SQL store, the same for every database.
 
-Values are JSON text. What queries and compare-and-sets look at has columns of its own; everything else of a
-run stands in its `record`. Names of handles and lanes are compared byte by byte.
+Values are JSON text. Data that queries and compare-and-sets use has its own columns; the rest of a run is in
+its `record`. Names of handles and lanes are compared byte by byte.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SCHEMA_VERSION = 4
 metadata = MetaData()
 
 _Json = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
-_Seq = BigInteger().with_variant(Integer(), "sqlite")  # as a key, SQLite's own row number: no index for it
+_Seq = BigInteger().with_variant(Integer(), "sqlite")  # as a key, SQLite's row id, which needs no index
 _Id = String(64)
 _InterruptId = String(80)
 
 
 class _NameType(TypeDecorator[str]):
-    """A name of handle, lane, job or request. MySQL and MariaDB would ignore spaces at the end of a text, so
-    there it is kept as bytes."""
+    """A name of a handle, lane, job or request. It is stored as bytes in MySQL and MariaDB, whose comparisons
+    of text ignore trailing spaces."""
 
     impl = String(256)
     cache_ok = True
@@ -59,20 +59,19 @@ _Name = _NameType()
 meta = Table(
     "meta",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),  # there is one row, 1
+    Column("id", Integer, primary_key=True, autoincrement=False),  # there is one row, with id 1
     Column("schema_version", Integer, nullable=False),
     Column("epoch", String(32), nullable=False),
-    Column("engine", String(32)),  # the engine that has the store: its lease's term, and its id
-    Column("holder", String(256)),  # who that is, for people
+    Column("engine", String(32)),  # the engine that has the store: the term of its lease, and its id
+    Column("holder", String(256)),  # a readable description of it
     Column("last_seq", BigInteger, nullable=False),
     Column("max_concurrent", Integer),
     Column("draining", Boolean, nullable=False, default=False),
-    Column("last_place", BigInteger, nullable=False, server_default="0"),  # the highest that was ever drawn
+    Column("last_place", BigInteger, nullable=False, server_default="0"),  # the highest place ever drawn
 )
 
 NOT_SUCCEEDED = text("status <> 'succeeded'")
-"""The runs that `runs_by_status` has: pending ones, and those that ended otherwise. A query that can use it
-says the same."""
+"""The runs in the partial index `runs_by_status`. Queries repeat the condition to use the index."""
 
 _HAS_ENDED = text("ended_seq IS NOT NULL")
 
@@ -84,20 +83,20 @@ runs = Table(
     Column("lane", _Name, nullable=False),
     Column("status", String(16), nullable=False),
     Column("place", BigInteger),
-    Column("created_seq", BigInteger, nullable=False),  # the number of the event that created it
-    Column("ended_seq", BigInteger),  # the number of the event that ended it
+    Column("created_seq", BigInteger, nullable=False),  # the seq of the event that created it
+    Column("ended_seq", BigInteger),  # the seq of the event that ended it
     Column("ended_at", Double),
     Column("wakes_at", Double),
     Column("files_doomed", Boolean, nullable=False, default=False),
     Column("terms", _Json, nullable=False),
     Column("record", _Json, nullable=False),
-    # Each index is another page that most commits write, so there is one for what lists the runs of a handle,
+    # Each index costs most commits another page, so there are only these: to list the runs of a handle,
     Index("runs_by_handle", "handle", "id", mysql_length={"handle": 128}),
-    # one for those of a lane,
+    # to list the runs of a lane,
     Index("runs_by_lane", "lane", "id", mysql_length={"lane": 128}),
-    # one for those that are pending, which an engine reads when it opens the store, or that failed,
+    # to read the pending runs when an engine opens the store, and to list failed runs,
     Index("runs_by_status", "status", "id", sqlite_where=NOT_SUCCEEDED, postgresql_where=NOT_SUCCEEDED),
-    # and one for the last that ended, which an engine reads too; retention begins with the first.
+    # and to read the last ended runs when an engine opens the store, and the first ones for retention.
     Index("runs_by_end", "ended_seq", sqlite_where=_HAS_ENDED, postgresql_where=_HAS_ENDED),
 )
 
@@ -129,19 +128,19 @@ lanes = Table(
     "lanes",
     metadata,
     Column("name", _Name, primary_key=True),
-    Column("slots", Integer),  # its limit, which is a reserved word
+    Column("slots", Integer),  # its limit; "limit" is a reserved word
     Column("generation", Integer, nullable=False),
 )
 
 checkpoints = Table(
     "checkpoints",
     metadata,
-    Column("id", String(32), primary_key=True),  # stands for handle and job
+    Column("id", String(32), primary_key=True),  # a hash of handle and job
     Column("handle", _Name, nullable=False),
     Column("job", _Name, nullable=False),
     Column("run", _Id, nullable=False),
     Column("value", _Json, nullable=False),
-    # How many interrupts and calls the body had made by then: a resumed body counts from there.
+    # The numbers of interrupts and calls that the body had made: a resumed body counts from there.
     Column("interrupts", Integer, nullable=False, server_default="0"),
     Column("calls", Integer, nullable=False, server_default="0"),
     Index("checkpoints_by_run", "run"),
@@ -169,7 +168,7 @@ interrupts = Table(
 files = Table(
     "files",
     metadata,
-    Column("id", String(32), primary_key=True),  # stands for run and path
+    Column("id", String(32), primary_key=True),  # a hash of run and path
     Column("run", _Id, nullable=False),
     Column("path", _Json, nullable=False),
     Index("files_by_run", "run"),
@@ -208,7 +207,7 @@ flow_runs = Table(
     metadata,
     Column("run", _Id, primary_key=True),
     Column("version", _Id, nullable=False),
-    Column("numbered", Integer, nullable=False),  # the last of the node runs that the state knows of
+    Column("numbered", Integer, nullable=False),  # the number of the last node run included in the state
     Column("state", _Json, nullable=False),
     Index("flow_runs_by_version", "version", "run"),
 )
@@ -224,7 +223,7 @@ node_runs = Table(
 workers = Table(
     "workers",
     metadata,
-    Column("id", String(32), primary_key=True),  # stands for the name that it has given itself
+    Column("id", String(32), primary_key=True),  # a hash of the worker's own id
     Column("record", _Json, nullable=False),
 )
 
@@ -232,7 +231,7 @@ deaths = Table(
     "deaths",
     metadata,
     Column("run", _Id, primary_key=True),
-    # Processes that died while they executed the run; negative once it has been tried since.
+    # Processes that died while executing the run; negative if it has since executed without harm.
     Column("count", Integer, nullable=False),
 )
 
@@ -241,8 +240,8 @@ leases = Table(
     metadata,
     Column("name", String(64), primary_key=True),
     Column("holder", String(256)),  # `None` once the lease was released
-    Column("term", BigInteger, nullable=False),  # higher than any before it under this name
-    Column("address", Text),  # where the holder is reached
+    Column("term", BigInteger, nullable=False),  # higher than any previous term of this lease
+    Column("address", Text),  # the holder's address
     Column("expires_at", Double, nullable=False),  # Unix seconds by the database's clock
 )
 

@@ -1,7 +1,7 @@
 """The store on a SQL database: SQLite, PostgreSQL, MySQL or MariaDB.
 
-One engine has a store at a time. It holds a lease in it (`persistence/storelease.py`), and every batch
-advances `last_seq` only under the term of that. A lock is the quick first check.
+One engine has a store at a time. It holds a lease in the store (`persistence/storelease.py`), and each batch
+advances `last_seq` only if the term of the lease is still its own. A lock is the quick first check.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _CHECKED_EVERY = 5.0
-"""Seconds after which an idle engine looks whether its SQLite file is still there."""
+"""Seconds after which an idle engine checks whether its SQLite file still exists."""
 
 _LARGE = 1000
-"""A batch of so many events and memos may take as long again as a small one."""
+"""For each of this many events and memos, a batch gets the time limit of a call once more."""
 
 _A_MOMENT = 0.05
-"""Seconds that are waited for a lease beyond its expiry, so that it has expired by every clock's reading."""
+"""Seconds to wait after the expiry of a lease, so that it has expired by every clock."""
 
 
 def _reads(
     function: Callable[Concatenate[Connection, P], T],
 ) -> Callable[Concatenate[SqlStore, P], Coroutine[Any, Any, T]]:
-    """The method of a store that reads what a function finds, in a transaction."""
+    """Return a method of the store that calls a query function in a transaction."""
 
     async def read(self: SqlStore, /, *arguments: P.args, **options: P.kwargs) -> T:
         return await self._database.read(lambda connection: function(connection, *arguments, **options))
@@ -75,8 +75,10 @@ def _reads(
 
 
 class SqlStore:
-    """A store whose addresses are `stores`, primary first, and whose lease lasts `lease_ttl` seconds (15).
-    For simulation, connections can be made in another way, and a lease be given."""
+    """A store with the addresses `stores`, primary first, and a lease of `lease_ttl` seconds (15).
+
+    `connect` and `make_lease` are for simulation.
+    """
 
     def __init__(
         self,
@@ -99,28 +101,28 @@ class SqlStore:
         first = self._database.addresses[0]
         if first.kind == "sqlite" and not first.in_memory:
             self._trace = LockTrace(f"{first.path}.lock")
-            # With less than full syncing, the last commits may be lost with the machine.
+            # With less than full syncing, a crash of the machine can lose the last commits.
             if first.parameters.get("synchronous") != "normal":
                 self._witnesses.append(self._trace)
 
     def when_damaged(self, tell: Callable[[StoreBroken], None]) -> None:
-        """Have it told when a call, a read also, finds that what is stored can't be relied on."""
+        """Call `tell` when a call, also a read, finds that the stored data is damaged."""
         self._database.when_damaged = tell
 
     def expect(self, witness: Witness | None, *, accept: bool) -> None:
-        """Refuse at the opening what can't be the store that the witness knows, or `accept` it as it is."""
+        """At the opening, refuse a store that contradicts the witness, or `accept` it as it is."""
         if witness is not None and not self._database.addresses[0].in_memory:
             self._witnesses.append(witness)
         self._accepts = accept
 
     @property
     def in_threads(self) -> bool:
-        """Whether it works in threads, and so what is beside it may do so too."""
+        """Whether it works in threads, so that files of the engine can, too."""
         return self._database.in_threads
 
     @property
     def engine_lease(self) -> EngineLease:
-        """The lease, also where it is endless, because nobody else can open the store."""
+        """The lease, also if it never expires because no other engine can open the store."""
         return self._lease
 
     @property
@@ -155,7 +157,7 @@ class SqlStore:
             )
             await trio.sleep(wait.seconds + _A_MOMENT)
             await self._database.with_retry(partial(take, patient=False), limit=LONG_CALL)
-        self._lease.start()  # from here on it is kept, however long it takes to read what is there
+        self._lease.start()  # the lease is renewed from here on, however long reading takes
         stored = await self._database.with_retry(
             lambda connection: read_all(connection, now), limit=LONG_CALL
         )
@@ -164,8 +166,8 @@ class SqlStore:
         return stored
 
     def _compare(self, connection: Connection, epoch: str) -> None:
-        """Refuse a store that isn't what the witnesses know; one that is accepted begins a new numbering, for
-        those who followed the old one."""
+        """Raise `StoreBroken` if the store contradicts a witness. An accepted one gets a new epoch, so that
+        clients of the old one get a snapshot."""
         row = connection.execute(select(schema.meta.c.epoch, schema.meta.c.last_seq)).first()
         found = None if row is None else Trace(row.epoch, row.last_seq)
         problem = contradiction(self._database.name, found, self._witnesses)
@@ -188,7 +190,7 @@ class SqlStore:
 
     async def check(self) -> None:
         if self._database.kind == "sqlite":
-            await self._database.check()  # whoever keeps the lease tells of its loss
+            await self._database.check()  # the lease reports its own loss
 
     async def commit(self, batch: Batch) -> None:
         engine, term = self._lease.fence
@@ -214,7 +216,7 @@ class SqlStore:
 
         if self._database.kind == "sqlite":
             return await self._database.read(look)
-        # It waits for a transaction that the server may still have open: its COMMIT may be on the way.
+        # This waits for a transaction that is still open on the server: its COMMIT may be in flight.
         return await self._database.run(look)
 
     run = _reads(read_run)
@@ -247,14 +249,14 @@ class SqlStore:
                 await self._lock.release()
 
     def _is_committed(self, cursor: Any, batch: Batch) -> bool:
-        """Whether the batch is there. A seq that fits neither before nor after it, or another engine's id,
-        means that this is not the store that the batch was meant for any more."""
+        """Whether the batch is committed. Raises `StoreBroken` if the last seq is neither the one before nor
+        the one after the batch, or if another engine has the store."""
         cursor.execute(LAST_COMMIT if self._database.kind == "sqlite" else f"{LAST_COMMIT} FOR UPDATE")
         last_seq, engine = cursor.fetchone()
         if engine != self._lease.fence[0] or last_seq not in (batch.before, batch.after):
             raise StoreBroken(
-                f"the store {self._database.name} is at seq {last_seq}, and this engine knows of "
-                f"{batch.before}: another engine has written to it, or it is a copy that lags behind"
+                f"the store {self._database.name} is at seq {last_seq}, but this engine is at "
+                f"{batch.before}: another engine has written to it, or it is an outdated copy"
             )
         return bool(last_seq == batch.after) and bool(batch.events)
 

@@ -1,10 +1,10 @@
-"""How the statements of a commit are said and executed, for each kind of database.
+"""The SQL text and the execution of a commit's statements, for each kind of database.
 
-What they are, by name, is in `persistence/writes.py`. A batch is a small constant number of round trips,
-whatever its size. SQLite has none, and PostgreSQL's driver sends many executions of one statement in one go.
-MySQL's driver does so for INSERT only, so an UPDATE of many rows becomes one statement there that joins a
-table of the new values. For SQLite the text of a statement never changes, so its driver prepares it once; and
-many new rows go into one statement, because its driver hands the interpreter over for each.
+`persistence/writes.py` lists the statements by name. A batch takes a small constant number of round trips,
+independent of its size. SQLite has no round trips, and PostgreSQL's driver pipelines the executions of one
+statement. MySQL's driver combines rows for INSERT only, so an UPDATE of many rows is one statement that joins
+a table of the new values. For SQLite, the text of a statement never changes, so the driver prepares it once.
+Many new rows are one INSERT there, because the driver releases the interpreter's lock for each statement.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BYTES_AT_ONCE = 4 << 20
 
 @attrs.frozen(eq=False)
 class Insert:
-    """Add rows: each is the values of these columns, and the first of them is the key."""
+    """Add rows: each has the values of these columns, the first of which is the key."""
 
     table: Table
     columns: tuple[str, ...]
@@ -44,8 +44,8 @@ class Delete:
 
 @attrs.frozen(eq=False)
 class Update:
-    """Set columns of the rows with these keys, as far as they meet the condition: each row is the values and
-    then its key."""
+    """Set columns of the rows with these keys if they satisfy the condition: each row has the values and then
+    the key."""
 
     table: Table
     key: str
@@ -54,7 +54,7 @@ class Update:
 
 
 class Statements:
-    """Executes statements with a driver's cursor, in the words of its database."""
+    """Executes statements with a driver's cursor, in the SQL of its database."""
 
     def __init__(self, kind: Kind, cursor: Any) -> None:
         self._kind = kind
@@ -74,7 +74,7 @@ class Statements:
             self._many(sql, rows)
 
     def replace(self, what: Insert, rows: dict[Any, Row]) -> None:
-        """Add rows by their keys, or replace those that are there."""
+        """Add rows by their keys, or replace existing ones."""
         if self._kind == "sqlite":
             if rows:
                 self._many(_upsert(what), list(rows.values()))
@@ -87,7 +87,7 @@ class Statements:
         self._delete(what.table, what.column, keys)
 
     def update(self, what: Update, rows: list[Row]) -> int:
-        """Set columns; returns how many rows there were that also meet the condition."""
+        """Set columns; returns the number of rows that exist and satisfy the condition."""
         if not rows:
             return 0
         if self._kind == "mysql":
@@ -95,7 +95,7 @@ class Statements:
         return self._many(_update(what, self._kind), rows)
 
     def one(self, sql: str, parameters: Row = ()) -> int:
-        """One statement, its parameters marked `?`; returns how many rows it met."""
+        """Execute one statement with parameters marked `?`; returns the number of matched rows."""
         return self._one(sql if self._kind == "sqlite" else sql.replace("?", "%s"), parameters)
 
     def _delete(self, table: Table, column: str, keys: Sequence[Any]) -> None:
@@ -119,7 +119,7 @@ class Statements:
 
 
 def status_in(statuses: Sequence[str]) -> str:
-    """The condition of a compare-and-set."""
+    """Return the condition of a compare-and-set."""
     return "status IN (" + ", ".join(f"'{status}'" for status in sorted(statuses)) + ")"
 
 
@@ -131,7 +131,7 @@ def _insert(what: Insert, kind: Kind) -> str:
 
 @cache
 def _insert_many(what: Insert) -> str:
-    """For so many rows as go into one statement of SQLite."""
+    """Return the INSERT of `_ROWS_AT_ONCE` rows for SQLite."""
     others = f", ({_marks(len(what.columns), 'sqlite')})" * (_ROWS_AT_ONCE - 1)
     return _insert(what, "sqlite") + others
 
@@ -180,7 +180,7 @@ def _flat(rows: list[Row]) -> Row:
 
 
 def _portions(rows: list[Row]) -> Iterator[list[Row]]:
-    """Rows in portions that one packet can take."""
+    """Yield the rows in chunks that fit in one packet."""
     portion: list[Row] = []
     size = 0
     for row in rows:

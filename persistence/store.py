@@ -1,8 +1,7 @@
-"""What a store must do, in the domain's words.
+"""The interface of a store.
 
-The journal is the only one who commits, one `Batch` at a time and never two at once; reads may come at any
-moment and see only what is committed. A batch is one transaction: all of it is there afterwards, or none.
-What a store raises when it can't do its work stands in `failures.py`.
+Only the journal commits, one `Batch` at a time. Reads can happen at any time and see only committed data. A
+batch is one transaction: all of it is committed, or nothing. `failures.py` defines the errors of stores.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .flows import FlowMemo, FlowRunPage, FlowRunQuery, StoredFlow, WorkerRow
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a run was submitted under, beyond what its record shows. Seconds; `None` means no limit."""
+    """The options of a submission that are not in the run's record. In seconds; `None` means no limit."""
 
     request_id: str | None = None
     fingerprint: str | None = None
@@ -33,15 +32,15 @@ class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     ancestors: tuple[str, ...] = ()
     front: bool = False
     waits: float | None = None
-    """How long the run wanted to wait when it was last suspended: a restart doesn't make it wait longer,
-    whatever the clock says."""
+    """The duration of the run's last suspension. It limits the wait after a restart, also if the clock was
+    set back."""
     bodiless: bool = False
-    """Whether the run, if it waits, does so without a body: what it does can kill no process."""
+    """Whether a suspended run waits without a body, which cannot have caused the death of a process."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):
-    """The last checkpoint that a run saved for its handle and job. `interrupts` and `calls` are how many of
-    them the body had made by then: a body that goes on from here counts on from there."""
+    """The last checkpoint that a run saved for its handle and job. `interrupts` and `calls` are how many the
+    body had made by then; a resumed body counts from there."""
 
     handle: str
     job: str
@@ -52,14 +51,14 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class AnswersSpent(msgspec.Struct, frozen=True, gc=False):
-    """The body saved a checkpoint after these interrupts were closed: no later body gets their answers."""
+    """The body saved a checkpoint after these interrupts closed, so no later body gets their answers."""
 
     run: str
     interrupts: tuple[str, ...]
 
 
 class MessagesTaken(msgspec.Struct, frozen=True, gc=False):
-    """The body has taken messages, named by the seqs of their `run_message` events."""
+    """The body has taken messages, given by the seqs of their `run_message` events."""
 
     run: str
     seqs: tuple[int, ...]
@@ -73,21 +72,21 @@ class FileFinished(msgspec.Struct, frozen=True, gc=False):
 
 
 class FileGivenUp(msgspec.Struct, frozen=True, gc=False):
-    """The file was not given its final name after all."""
+    """The run did not give the file its final name."""
 
     run: str
     path: str
 
 
 class FilesDoomed(msgspec.Struct, frozen=True, gc=False):
-    """A run's finished files are to be deleted when it has ended."""
+    """A run's finished files must be deleted when it has ended."""
 
     run: str
 
 
 class WakesAt(msgspec.Struct, frozen=True, gc=False):
-    """When a suspended run wants to go on, in Unix seconds; `None` for not by itself. `terms` are the run's,
-    with how long that is."""
+    """When a suspended run resumes, in Unix seconds; `None` if no time is set. `terms` are the run's, with
+    the duration of the suspension."""
 
     run: str
     at: float | None
@@ -95,7 +94,7 @@ class WakesAt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Requested(msgspec.Struct, frozen=True, gc=False):
-    """A request id was answered with this run, which another submission had made."""
+    """A request id was answered with this run, which another submission had created."""
 
     request_id: str
     run: str
@@ -103,8 +102,8 @@ class Requested(msgspec.Struct, frozen=True, gc=False):
 
 
 class Deaths(msgspec.Struct, frozen=True, gc=False):
-    """How many processes have died while they executed a run, 0 to forget it; and whether it has executed for
-    long enough since then to be taken for harmless."""
+    """The number of processes that died while executing a run (0 removes the entry). `tried`: the run has
+    since executed long enough to be considered harmless."""
 
     run: str
     count: int
@@ -123,13 +122,13 @@ Memo = (
     | Deaths
     | FlowMemo
 )
-"""What is remembered beside the events."""
+"""Data that is stored in addition to the events."""
 
 
 class RunWrite(msgspec.Struct, gc=False):
-    """A run's row after the batch. `expected` are the statuses that the stored row may have; `None` inserts
-    it. `created` and `ended` are the seqs of the events that did so, if this batch holds them; `holds_handle`
-    as in the latter."""
+    """A run's row after the batch. `expected` are the allowed statuses of the stored row; `None` inserts a
+    new row. `created` and `ended` are the seqs of the events that created and ended the run, if they are in
+    this batch; `holds_handle` is that of the ending event."""
 
     record: RunRecord
     expected: frozenset[Status] | None
@@ -140,7 +139,7 @@ class RunWrite(msgspec.Struct, gc=False):
 
 
 class Batch(msgspec.Struct, gc=False):
-    """One transaction: `last_seq` goes from `before` to `before` plus the number of events."""
+    """One transaction: `last_seq` changes from `before` to `before` plus the number of events."""
 
     before: int
     events: list[Event]
@@ -154,8 +153,8 @@ class Batch(msgspec.Struct, gc=False):
 
 
 class RunQuery(msgspec.Struct, frozen=True):
-    """Which runs to list, newest first; `before` is the id of the last run of the page before. Of `within`
-    only the handles and lanes count."""
+    """A query for a page of runs, newest first; `before` is the id of the last run of the previous page. Of
+    `within`, only handles and lanes are used."""
 
     handle: str | None = None
     lane: str | None = None
@@ -166,8 +165,8 @@ class RunQuery(msgspec.Struct, frozen=True):
 
 
 class StoredInterrupt(msgspec.Struct, frozen=True, gc=False):
-    """An interrupt that was asked; `outcome` is `None` while it is open. Of one that is `spent` nothing else
-    need be kept: its answer is given to nobody any more."""
+    """An interrupt; `outcome` is `None` while it is open. No body can get the answer of a `spent` one, so its
+    other fields need not be kept."""
 
     id: str
     run: str
@@ -181,7 +180,7 @@ class StoredInterrupt(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoredRun(msgspec.Struct, gc=False):
-    """A pending run with everything that is needed to go on with it."""
+    """A pending run with everything that is needed to continue it."""
 
     record: RunRecord
     terms: Terms
@@ -204,10 +203,10 @@ class StoredRequest(msgspec.Struct, gc=False):
 
 
 class Stored(msgspec.Struct, gc=False):
-    """What a store holds when it is opened. `pending` is in the order of submission, `ended` in that of the
-    ends, the last of them only; `held` are handles that an abandoned body held, with its run. `versions` are
-    those of flows, without their definitions, in the order of their numbers. `last_id` is the highest of the
-    runs' ids."""
+    """The content of a store at its opening. `pending` is in the order of submission; `ended` contains the
+    last ended runs in the order in which they ended. `held` maps the handles that an abandoned body held to
+    its run. `versions` are those of flows, without definitions, in the order of their numbers. `last_id` is
+    the highest id of a run."""
 
     epoch: str
     last_seq: int
@@ -227,7 +226,7 @@ class Stored(msgspec.Struct, gc=False):
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """What to keep of ended runs and of events: at most so many, and none older than so many seconds."""
+    """How many ended runs and events to keep, and for how many seconds."""
 
     keep_runs: int | None = None
     keep_runs_for: float | None = None
@@ -236,105 +235,104 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 class LeaseWatch(Protocol):
-    """What an engine does about the lease of its store. All but `executing` is called in the engine's own
-    thread."""
+    """The callbacks of an engine for the lease of its store. All except `executing` are called in the
+    engine's thread."""
 
     exits: bool
-    """Whether the process ends when the lease is over and a body still executes."""
+    """Whether the process exits when the lease has expired and a body still executes."""
 
     def lease_lapses(self, why: str) -> None:
-        """The lease could not be renewed and is about to end, or somebody else has it: no body may go on."""
+        """Called when the lease is about to expire, or another engine has it: cancel all bodies."""
 
     def lease_over(self, executing: Sequence[str]) -> None:
-        """It has ended, and the bodies of these runs still execute."""
+        """Called when the lease has expired and the bodies of these runs still execute."""
 
     def lease_renewed(self) -> None:
-        """It is good: bodies may begin."""
+        """Called when the lease is good: bodies can start."""
 
     def lease_lost(self, why: str) -> None:
-        """It is lost for good: somebody else has it, or the store is damaged."""
+        """Called when the lease is permanently lost: another engine has it, or the store is damaged."""
 
     def executing(self) -> Sequence[str]:
-        """The runs whose bodies execute. It may be called from any thread."""
+        """Return the runs whose bodies execute. Called from any thread."""
 
 
 class StoreLease(Protocol):
-    """A store's lease, which its engine holds as long as it has the store. Bodies execute only under it."""
+    """The lease that an engine holds while it has the store. Bodies execute only while it is good."""
 
     def is_good(self) -> bool:
-        """Whether bodies may execute just now. Where it says no, `lease_renewed` is called when they may."""
+        """Whether bodies can execute now. If not, `lease_renewed` is called when they can."""
 
     def watch(self, watch: LeaseWatch) -> None:
-        """Have somebody told, from now on."""
+        """Call this watch from now on."""
 
     async def keep(self) -> None:
-        """Renew it for as long as this is not cancelled, where no thread does. Begun before the opening."""
+        """Renew the lease until cancelled, if no thread does. Started before the store is opened."""
 
 
 class Store(Protocol):
-    """Where the journal writes, and where everyone reads what is no longer in the engine's memory."""
+    """The store to which the journal commits, and from which the engine reads what is not in its memory."""
 
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
-        """Open, for this engine alone; a new store takes the epoch and the limit that are offered."""
+        """Open the store for this engine only; a new store gets this epoch and this limit."""
 
     @property
     def lease(self) -> StoreLease | None:
-        """The lease that is held while the store is open; `None` where nobody else can open it."""
+        """The lease held while the store is open; `None` if no other engine can open the store."""
 
     @property
     def check_every(self) -> float:
-        """Seconds after which an engine that had nothing to commit should `check`; `math.inf` for never."""
+        """Seconds without a commit after which the engine calls `check`; `math.inf` for never."""
 
     async def check(self) -> None:
-        """Make sure that this engine still has the store for itself. Where its hold on it was lost, take it
-        again; raises if someone else has it meanwhile."""
+        """Check that this engine still has the store; raises if it has not."""
 
     async def commit(self, batch: Batch) -> None:
-        """Make the batch durable, whole; when this returns it survives a crash."""
+        """Commit the batch. When this returns, the whole batch survives a crash."""
 
     async def committed(self, batch: Batch) -> bool:
-        """Whether a batch is there whose commit failed with an unknown outcome."""
+        """Whether a batch whose commit failed with an unknown outcome is committed."""
 
     async def run(self, id: str) -> RunRecord | None:
-        """One run."""
+        """Return one run."""
 
     async def runs(self, query: RunQuery) -> list[RunRecord]:
-        """The runs that fit, newest first."""
+        """Return the runs that match, newest first."""
 
     async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
-        """The stored events of a run after a seq, in order, and no more than `limit`. Progress is kept on the
-        run's row only."""
+        """Return at most `limit` stored events of a run after a seq, in order. Progress is not among them: it
+        is only in the run's row."""
 
     async def events(self, after: int, limit: int) -> list[Event]:
-        """Stored events from a seq on, in order."""
+        """Return stored events after a seq, in order."""
 
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
-        """The last checkpoint of a handle for a job."""
+        """Return the last checkpoint of a handle for a job."""
 
     async def closed_interrupt(self, id: str) -> InterruptClosed | None:
-        """How an interrupt was closed, if it ever was."""
+        """Return how an interrupt was closed, if it was."""
 
     async def version(self, id: str) -> VersionRow | None:
-        """A version of a flow, with its definition."""
+        """Return a version of a flow, with its definition."""
 
     async def flow(self, run: str) -> StoredFlow | None:
-        """How far a run has walked its flow."""
+        """Return the stored walk of a run through its flow."""
 
     async def flow_runs(self, query: FlowRunQuery) -> FlowRunPage:
-        """The runs of flows that fit, newest first: no more than asked for, as far as `PAGE_BYTES` go."""
+        """Return a page of the runs of flows that match, newest first, of at most `PAGE_BYTES`."""
 
     async def versions(self, ids: Sequence[str]) -> list[VersionRow]:
-        """Some versions with their definitions, in this order: the first ones, as far as `PAGE_BYTES` go."""
+        """Return the first of these versions with their definitions, of at most `PAGE_BYTES`."""
 
     async def node_runs(self, run: str, after: int = 0, limit: int | None = None) -> list[NodeRun]:
-        """The tries of a run's nodes whose number is higher than `after`, in order; with a `limit`, not more,
-        and as far as `PAGE_BYTES` go."""
+        """Return the node runs of a run with a number above `after`, in order; with a `limit`, at most that
+        many and at most `PAGE_BYTES`."""
 
     async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
-        """Under which request ids runs were submitted; those without one are left out."""
+        """Return the request ids of runs, by run; runs without one are omitted."""
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
-        """Forget up to `most` ended runs and `most` events that need not be kept; returns how many."""
+        """Delete at most `most` ended runs and `most` events that need not be kept; returns their number."""
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close the store."""

@@ -1,7 +1,7 @@
-"""The lease of the store that an engine opens: taken at the opening, kept as long as it is open, given back.
+"""The lease of a store: taken when an engine opens the store, renewed while it is open, then released.
 
-`SqlStore` takes it within the transaction in which it opens the store. From then on it is kept by a thread
-(`persistence/leasethread.py`), or, where a store works without threads, by a task of the engine.
+`SqlStore` takes the lease in the transaction that opens the store. From then on a thread renews it
+(`persistence/leasethread.py`), or a task of the engine if the store works without threads.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from .failures import in_use
 from .holders import Holder, begins, ends, is_alive, this_process
 from .lease import ENGINE, TTL, Clock, Free, Lease, Leases, Refused, Wait, may_take
 from .leasekeeping import Asked, Do, Failed, Keeping, Told, now
-from .leasethread import FileConnection, LeaseConnection, LeaseThread, Renewals, ServerConnection, tell
+from .leasethread import FileConnection, LeaseConnection, LeaseThread, Renewals, ServerConnection, notify
 from .locks import StoreLock
 from .store import LeaseWatch
 
 
 class EngineLease:
-    """See the module's text (`store.StoreLease`). For simulation, the process's name, who lives, and the
-    connection for renewals can be given."""
+    """The lease of the store of one engine (a `store.StoreLease`).
+
+    A simulation provides the name of the process, the check whether a holder is alive, and the connection.
+    """
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class EngineLease:
         connection: LeaseConnection | None = None,
     ) -> None:
         address = addresses[0]
-        alone = address.in_memory and connection is None  # nobody else can open it
+        alone = address.in_memory and connection is None  # no other process can open it
         self.ttl = (math.inf if alone else TTL) if ttl is None else ttl
         self.term = 0
         self._address = address
@@ -60,24 +62,26 @@ class EngineLease:
         self._thread: LeaseThread | None = None
         self._renewals: Renewals | None = None
         self._watch: LeaseWatch | None = None
-        self._told: tuple[trio.MemorySendChannel[Told], trio.MemoryReceiveChannel[Told]] | None = None
+        self._messages: tuple[trio.MemorySendChannel[Told], trio.MemoryReceiveChannel[Told]] | None = None
         self._kept = trio.Event()
 
     @property
     def fence(self) -> tuple[str, int]:
-        """What a commit compares: the engine's name in `meta`, and the term of the lease."""
+        """The values that a commit compares: the engine's name in `meta`, and the term of the lease."""
         return self._fence, self.term
 
-    # Taking it.
+    # Taking the lease.
 
     def begin(self) -> None:
-        """The lock is held: draw a new name."""
+        """Draw a new name for the holder. The lock must be held."""
         self._holder = self._name(self._lock.identity)
         self._fence = ""
 
     def look(self, connection: Connection, *, patient: bool) -> Wait | None:
-        """Whether to wait for the lease, and how long; it may be taken in the same transaction otherwise.
-        Raises `Conflict` if it is another engine's."""
+        """Return how long to wait for the lease, or `None` if it can be taken in the same transaction.
+
+        Raises `Conflict` if another engine has it.
+        """
         lease = self._leases.look(connection.connection.cursor(), ENGINE)
         match self._may_take(lease, patient=patient):
             case Wait() as wait:
@@ -88,7 +92,7 @@ class EngineLease:
 
     def take(self, connection: Connection) -> None:
         """Take the lease, after a `look` in the same transaction."""
-        assert self._holder is not None, "its name has been drawn"
+        assert self._holder is not None, "begin() was called"
         sent = self._clock()
         self.term = self._leases.acquire(connection.connection.cursor(), ENGINE, self._holder, self.ttl)
         self._fence = f"{self.term}.{self._holder.id}"[:32]
@@ -98,14 +102,14 @@ class EngineLease:
 
     def _may_take(self, lease: Lease, *, patient: bool) -> Free | Wait | Refused:
         if lease.holder is not None and self._holder is not None and lease.holder.id == self._holder.id:
-            return Free()  # it was taken already, in a transaction whose outcome was unknown
+            return Free()  # already taken, in a transaction with an unknown outcome
         lock = self._lock.identity
         return may_take(lease, lambda holder: self._alive(holder, lock), patient=patient)
 
     def start(self) -> None:
-        """It is taken: keep it from now on."""
-        assert self._holder is not None, "it is taken"
-        assert self._keeping is not None, "it is taken"
+        """Start to renew the lease. It must be taken."""
+        assert self._holder is not None, "take() was called"
+        assert self._keeping is not None, "take() was called"
         begins(self._holder)
         if self.ttl == math.inf:
             return
@@ -118,7 +122,7 @@ class EngineLease:
                 self._thread.watch(self._watch)
             self._thread.start()
         else:
-            self._told = trio.open_memory_channel[Told](math.inf)
+            self._messages = trio.open_memory_channel[Told](math.inf)
             self._kept.set()
 
     def _connection(self) -> LeaseConnection:
@@ -131,15 +135,15 @@ class EngineLease:
             else ServerConnection(server, self.ttl)
         )
 
-    # While it is held.
+    # While the lease is held.
 
     def is_good(self) -> bool:
         if self._keeping is not None and self._clock() < self._keeping.acts_until:
             return True
         if self._thread is not None:
             self._thread.ask()
-        elif self._told is not None:
-            self._told[0].send_nowait(Asked())
+        elif self._messages is not None:
+            self._messages[0].send_nowait(Asked())
         return False
 
     def watch(self, watch: LeaseWatch) -> None:
@@ -148,40 +152,40 @@ class EngineLease:
             self._thread.watch(watch)
 
     async def keep(self, renew: Callable[[float], Awaitable[Told]] | None = None) -> None:
-        """`renew` does it in another way than `renew` here."""
+        """Renew the lease until cancelled. `renew` replaces the method of the same name."""
         if self._in_threads:
             return
         await self._kept.wait()
-        assert self._told is not None, "it has been started"
-        assert self._keeping is not None, "it is taken"
-        keeping, told = self._keeping, None
+        assert self._messages is not None, "start() was called"
+        assert self._keeping is not None, "take() was called"
+        keeping, received = self._keeping, None
         async with trio.open_nursery() as nursery:
-            renewal = _Renewal(nursery, renew or self.renew, self._told[0].send_nowait)
+            renewal = _Renewal(nursery, renew or self.renew, self._messages[0].send_nowait)
             while True:
-                for do in keeping.turn(self._clock(), told):
+                for do in keeping.turn(self._clock(), received):
                     if do is Do.RENEW:
                         renewal.begin(self._clock())
                     elif do is Do.GIVE_UP:
                         renewal.give_up()
                     elif self._watch is not None:
-                        tell(self._watch, do, keeping)
-                told = None
+                        notify(self._watch, do, keeping)
+                received = None
                 with trio.move_on_at(keeping.next()):
-                    told = await self._told[1].receive()
+                    received = await self._messages[1].receive()
 
     async def renew(self, sent: float) -> Told:
-        """One renewal, by a store without threads."""
+        """Renew once, for a store without threads."""
         await trio.lowlevel.checkpoint()
         return self.renew_now(sent)
 
     def renew_now(self, sent: float) -> Told:
-        """The same, without a checkpoint."""
+        """Like `renew`, without a checkpoint."""
         return Failed("the store is being closed") if self._renewals is None else self._renewals.renew(sent)
 
-    # Giving it back.
+    # Releasing the lease.
 
     async def stop(self) -> None:
-        """Give it back, if it was taken. It may be called again."""
+        """Release the lease, if it was taken. It can be called again."""
         thread, self._thread = self._thread, None
         renewals, self._renewals = self._renewals, None
         holder, self._holder = self._holder, None
@@ -195,17 +199,17 @@ class EngineLease:
 
 
 class _Renewal:
-    """The renewal that is under way, in a task of its own."""
+    """The renewal in flight, in its own task."""
 
     def __init__(
         self,
         nursery: trio.Nursery,
         renew: Callable[[float], Awaitable[Told]],
-        tell: Callable[[Told], None],
+        report: Callable[[Told], None],
     ) -> None:
         self._nursery = nursery
         self._renew = renew
-        self._tell = tell
+        self._report = report
         self._scope = trio.CancelScope()
 
     def begin(self, sent: float) -> None:
@@ -217,13 +221,13 @@ class _Renewal:
 
     async def _call(self, sent: float, scope: trio.CancelScope) -> None:
         with scope:
-            self._tell(await self._renew(sent))
+            self._report(await self._renew(sent))
         if scope.cancelled_caught:
-            self._tell(Failed("the store doesn't answer"))
+            self._report(Failed("the store does not answer"))
 
 
 def refuse_if_held(connection: Connection, address: Address, lock: StoreLock) -> None:
-    """For a command that needs the store alone: raise `Conflict` if an engine has its lease, or may have."""
+    """Raise `Conflict` if an engine has the lease, or may have it; for commands that need the store alone."""
     lease = Leases(address.kind, time.time).read(connection.connection.cursor(), ENGINE)
     verdict = may_take(lease, partial(is_alive, lock=lock.identity), patient=False)
     if isinstance(verdict, Refused):
@@ -231,5 +235,5 @@ def refuse_if_held(connection: Connection, address: Address, lock: StoreLock) ->
 
 
 def refused(address: Address, holder: Holder, left: float) -> Conflict:
-    """The error for somebody who may not have the lease."""
-    return in_use(address, f"{holder}, whose lease on the store lasts for another {math.ceil(left)} s")
+    """Return the error for a refused lease."""
+    return in_use(address, f"{holder}, whose lease on the store expires in {math.ceil(left)} s")

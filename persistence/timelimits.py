@@ -1,11 +1,11 @@
 """Time limits for calls to a database server.
 
-A driver waits for its server's answer for as long as the connection seems to be alive. When packets are
-dropped, that is minutes or for ever. One daemon thread beside all calls ends a call that exceeds its limit:
-it shuts the connection's socket down, and the driver finds its connection lost at once.
+A driver waits for an answer while the connection seems to be alive. If packets are dropped, that can be
+minutes or forever. One daemon thread for all calls ends a call that exceeds its limit: it shuts the
+connection's socket down, and the driver immediately reports a lost connection.
 
-The thread measures real time, so that a simulated or a mocked clock doesn't cut connections. It starts with
-the first call to a server; SQLite needs none of this.
+The thread uses real time, so that a simulated or mocked clock does not close connections. It starts with the
+first call to a server. SQLite does not use it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from time import monotonic
 
 
 class TimeLimit:
-    """The limit of one call. A context manager: `start` it inside the block, when there is a connection."""
+    """The limit of one call. A context manager; call `start` in its block when there is a connection."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -27,22 +27,21 @@ class TimeLimit:
         self._file = -1
 
     def start(self, file: int) -> None:
-        """From now on, the peer at the other end of this socket has `seconds` left. Ends what it was started
-        for before."""
+        """Start the limit of `seconds` for this socket. Ends the limit of a previous socket."""
         self.end()
-        self._file = os.dup(file)  # the connection may be closed meanwhile, and its number used again
+        self._file = os.dup(file)  # the number can be reused if the connection is closed
         self.exceeded = False
         _watch.add(self, monotonic() + self.seconds)
 
     def end(self) -> None:
-        """The answer is there; or there is none."""
+        """End the limit: the call has ended."""
         if self._file >= 0:
             _watch.remove(self)
             os.close(self._file)
             self._file = -1
 
     def cut(self) -> None:
-        """The time is over. For the watching thread."""
+        """Shut the socket down, because the limit was exceeded. Called by the watching thread."""
         self.exceeded = True
         with socket.socket(fileno=os.dup(self._file)) as peer, contextlib.suppress(OSError):
             peer.shutdown(socket.SHUT_RDWR)
@@ -55,7 +54,7 @@ class TimeLimit:
 
 
 class _Watch:
-    """The thread, and the limits of the calls that are under way."""
+    """The thread, and the limits of the calls in flight."""
 
     def __init__(self) -> None:
         self._due: dict[TimeLimit, float] = {}
@@ -66,10 +65,12 @@ class _Watch:
     def add(self, limit: TimeLimit, at: float) -> None:
         with self._changed:
             self._due[limit] = at
-            if self._thread is None or not self._thread.is_alive():  # a forked process has no such thread
+            if (
+                self._thread is None or not self._thread.is_alive()
+            ):  # a forked process does not have the thread
                 self._thread = threading.Thread(target=self._run, name="greenroom time limits", daemon=True)
                 self._thread.start()
-            elif at < self._wakes_at:  # seldom: most limits end after the ones before them
+            elif at < self._wakes_at:  # rare: most limits end later than the previous ones
                 self._changed.notify()
 
     def remove(self, limit: TimeLimit) -> None:

@@ -1,9 +1,9 @@
-"""What lies beside a store and tells how far it had come: so that one that was emptied, replaced by an older
-copy, or robbed of its write-ahead log is noticed when it is opened, rather than taken for what it was.
+"""Traces of a store's last committed state, kept outside of it. They reveal at the opening that a store was
+emptied, replaced by an older copy, or has lost its write-ahead log.
 
-A SQLite store's lock file notes the epoch and the last seq after each commit (`LockTrace`). It isn't synced:
-it survives the death of the process, and after that of the machine it can only be behind. The folder of run
-files notes the same now and then (`persistence/runs_dir.py`), for every kind of store.
+The lock file of a SQLite store contains the epoch and the last seq of each commit (`LockTrace`). It is not
+synced: it survives a crash of the process, and after a crash of the machine it is at most out of date. The
+folder of run files records the same from time to time, for every kind of store (`persistence/runs_dir.py`).
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from typing import Protocol
 import msgspec
 
 HOLDER_ENDS = 256
-"""Before this offset the lock file names its holder; what stands behind it is the trace."""
+"""The offset in the lock file before which is the holder, and after which is the trace."""
 _TRACE_ENDS = 512
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """Everything up to this seq of this store was committed."""
+    """The events of this epoch up to this seq were committed."""
 
     epoch: str
     seq: int
 
 
 class Witness(Protocol):
-    """Something beside a store that keeps a trace of it."""
+    """Anything outside of a store that keeps a trace of it."""
 
     @property
     def where(self) -> str:
-        """What it is, for an error."""
+        """The name of the witness in an error."""
 
     def trace(self) -> Trace | None:
-        """What it knows; `None` for nothing."""
+        """Return its trace, or `None` if it has none."""
 
 
 class LockTrace:
-    """The trace in the lock file of a SQLite store. Its methods block, for as long as a page of memory takes;
-    what can't be written or read counts as not known."""
+    """The trace in the lock file of a SQLite store. Its methods block briefly. Errors of reading or writing
+    count as no trace."""
 
     def __init__(self, path: str) -> None:
         self.where = path
@@ -55,9 +55,9 @@ class LockTrace:
             return None
 
     def note(self, trace: Trace) -> None:
-        """Note how far the store has come."""
+        """Record the last committed seq."""
         content = msgspec.json.encode(trace).ljust(_TRACE_ENDS - HOLDER_ENDS - 1) + b"\n"
-        with contextlib.suppress(OSError):  # the commit holds all the same
+        with contextlib.suppress(OSError):  # the commit has succeeded anyway
             if self._file is None:
                 self._file = os.open(self.where, os.O_RDWR)
                 holder = os.pread(self._file, HOLDER_ENDS, 0).rstrip(b"\0\n ")
@@ -65,20 +65,22 @@ class LockTrace:
             os.pwrite(self._file, content, HOLDER_ENDS)
 
     def close(self) -> None:
-        """Note nothing more."""
+        """Close the lock file."""
         if self._file is not None:
             file, self._file = self._file, None
             os.close(file)
 
 
 def fits(found: Trace | None, known: Trace) -> bool:
-    """Whether a store has everything that was known of it."""
+    """Whether a store contains everything that a trace records."""
     return found is not None and found.epoch == known.epoch and found.seq >= known.seq
 
 
 def contradiction(store: str, found: Trace | None, witnesses: Iterable[Witness]) -> str | None:
-    """Why the store can't be the one that the witnesses know, in one sentence; `None` if it may be. `found`
-    is what the store holds itself, `None` for a new one."""
+    """Return an error message if the store contradicts a witness, else `None`.
+
+    `found` is the store's own epoch and seq, or `None` for a new store.
+    """
     for witness in witnesses:
         known = witness.trace()
         if known is None or fits(found, known):
@@ -86,12 +88,12 @@ def contradiction(store: str, found: Trace | None, witnesses: Iterable[Witness])
         if found is None:
             state = "is empty"
         elif found.epoch != known.epoch:
-            state = "is another one"
+            state = "is a different store"
         else:
             state = f"ends at seq {found.seq}"
         return (
-            f"the store {store} {state}, but {witness.where} knows of one that had come to seq {known.seq}: "
-            "put back what is missing (a SQLite store is its file and its -wal), or accept the store as it "
-            "is, with greenroom serve --accept-store or open_engine(accept_store=True)"
+            f"the store {store} {state}, but {witness.where} records seq {known.seq} of a previous state: "
+            "restore the missing files (a SQLite store is its file and its -wal), or accept the store as it "
+            "is with greenroom serve --accept-store or open_engine(accept_store=True)"
         )
     return None

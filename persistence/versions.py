@@ -1,4 +1,4 @@
-"""Which version the tables of a database have, and whether this code knows it."""
+"""The schema version of a database, and the upgrade of a SQLite database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ALEMBIC_VERSION = table("alembic_version", column("version_num"))
 
 
 def found_version(connection: Connection) -> int | None:
-    """The version of the tables; `None` if there are none of ours."""
+    """Return the version of the tables; `None` if there are no tables of Greenroom."""
     tables = inspect(connection).get_table_names()
     if schema.meta.name not in tables:
         return None
@@ -25,7 +25,7 @@ def found_version(connection: Connection) -> int | None:
 
 
 def require_version(connection: Connection, store: str) -> None:
-    """Refuse tables that are not of the version that this code knows."""
+    """Raise `StoreBroken` for tables of another version than the supported one."""
     found = found_version(connection)
     if found is None or found < schema.SCHEMA_VERSION:
         raise older_version(store, "none" if found is None else found, schema.SCHEMA_VERSION)
@@ -34,8 +34,10 @@ def require_version(connection: Connection, store: str) -> None:
 
 
 def migrate_file(connection: Connection, store: str) -> None:
-    """Make the tables of a SQLite database, or bring those of an older version to this one. It is part of the
-    transaction, so that all of it is there afterwards or nothing. A newer version is refused, untouched."""
+    """Create the tables of a SQLite database, or upgrade those of an older version, within the transaction.
+
+    A newer version is refused, and nothing is changed.
+    """
     found = found_version(connection)
     if found is not None and found > schema.SCHEMA_VERSION:
         raise newer_version(store, found, schema.SCHEMA_VERSION)
@@ -51,8 +53,7 @@ def migrate_file(connection: Connection, store: str) -> None:
 
 
 def _rewrite_for_version_4(connection: Connection) -> None:
-    """Make the numbers of events and messages SQLite's own row numbers, and let go of indexes that have more
-    than is looked for."""
+    """Use the seq of events and messages as SQLite's row id, and drop indexes that contain unneeded rows."""
     for numbered in (schema.events, schema.messages):
         _rewrite(connection, numbered)
     for name in ("runs_by_status", "runs_by_end", "runs_by_place"):
@@ -60,7 +61,7 @@ def _rewrite_for_version_4(connection: Connection) -> None:
 
 
 def _rewrite(connection: Connection, wanted: Table) -> None:
-    """Make a table anew, with the rows that it has. That takes the time and the room to write them again."""
+    """Recreate a table with its rows. This needs the time and the disk space to write all of them again."""
     old = f"{wanted.name}_before"
     connection.exec_driver_sql(f"ALTER TABLE {wanted.name} RENAME TO {old}")
     for index in wanted.indexes:
@@ -74,12 +75,12 @@ def _rewrite(connection: Connection, wanted: Table) -> None:
 
 
 def _add_columns_and_indexes(connection: Connection) -> None:
-    """Add the columns and indexes that tables of an older version lack."""
+    """Add the columns and indexes that are missing in tables of an older version."""
     inspector = inspect(connection)
     for wanted in schema.metadata.sorted_tables:
-        there = {column["name"] for column in inspector.get_columns(wanted.name)}
+        existing = {column["name"] for column in inspector.get_columns(wanted.name)}
         for added in wanted.columns:
-            if added.name not in there:
+            if added.name not in existing:
                 specification = CreateColumn(added).compile(dialect=connection.dialect)
                 connection.exec_driver_sql(f"ALTER TABLE {wanted.name} ADD COLUMN {specification}")
         for index in wanted.indexes:

@@ -1,8 +1,8 @@
-"""The header of SQLite's `-shm` file: how much of the write-ahead log and of the database counts.
+"""The header of SQLite's `-shm` file: the valid sizes of the write-ahead log and of the database.
 
-Every connection of a SQLite database shares this header. It is read to notice that the `-wal` or the database
-was truncated under a live engine, which SQLite itself does not notice for a long time. The format is that of
-https://www.sqlite.org/walformat.html, section 2; numbers are in the machine's byte order.
+All connections of a SQLite database share this header. It is read to detect that the `-wal` or the database
+was truncated under a running engine, which SQLite itself does not detect for a long time. The format is that
+of https://www.sqlite.org/walformat.html, section 2; numbers are in the machine's byte order.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ import msgspec
 
 _HEADER = struct.Struct("=IIIBBHII24x")
 _ALL = struct.Struct(f"={_HEADER.size}s{_HEADER.size}sI")
-"""The header, its second copy, and how many frames of the log were copied into the database."""
+"""The header, its second copy, and the number of frames of the log that were copied into the database."""
 _LOG_HEADER = 32
 _FRAME_HEADER = 24
 
 
 class LogState(msgspec.Struct, frozen=True):
-    """One state of the header. Two that are equal are the same state, because it counts its changes."""
+    """One state of the header. Equal headers are the same state, because a header counts its changes."""
 
     header: bytes
     log_size: int
-    """How many bytes the `-wal` has at least; 0 if nothing in it counts."""
+    """The minimum size of the `-wal` in bytes; 0 if nothing in it is valid."""
     database_size: int
-    """How many bytes the database has once everything in the `-wal` is copied into it."""
+    """The size of the database in bytes after all of the `-wal` is copied into it."""
     copied: bool
-    """Whether everything is copied."""
+    """Whether all of it is copied."""
 
 
 class LogIndex:
-    """The open `-shm` file of a database that some connection keeps open."""
+    """The `-shm` file of a database that a connection keeps open."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY)
 
     def read(self) -> LogState | None:
-        """The state, or `None` while it is being changed."""
+        """Return the state, or `None` during a change."""
         found = os.pread(self._file, _ALL.size, 0)
         if len(found) < _ALL.size:
             return None
@@ -54,8 +54,10 @@ class LogIndex:
         return LogState(header, log_size, pages * page, copied >= frames)
 
     def close(self) -> None:
-        """Call it when the engine's connections are closed. SQLite's locks on this file are the process's:
-        closing the file drops those of every other connection that the program may have made itself. SQLite
-        deletes the file with the last connection; until then it stays open."""
+        """Close the file if SQLite has deleted it. Call this after the engine's connections are closed.
+
+        SQLite's locks on this file belong to the process: closing the file would release the locks of other
+        connections that the program has. SQLite deletes the file with the last connection.
+        """
         if os.fstat(self._file).st_nlink == 0:
             os.close(self._file)

@@ -1,9 +1,9 @@
 """The writer of a SQLite database: a plain connection for commits, and the one thread that uses it.
 
-A commit is a handful of prepared statements. SQLAlchemy, its pool and a pool of threads would cost more than
-those, so commits go past them: one hand-over to the thread, and one wake-up of the task that waits. Opening,
-migrating, pruning and reading go through `persistence/database.py`, which also lets only one writer in at a
-time; so do the commits to servers.
+A commit is a few prepared statements. SQLAlchemy, its pool and a thread pool would cost more than these, so
+commits bypass them: one hand-over to the thread, and one wake-up of the waiting task. Opening, migrating,
+pruning and reading use `persistence/database.py`, which also admits one writer at a time. Commits to servers
+use it, too.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _Call = tuple[Callable[[], Any], trio.lowlevel.Task, trio.lowlevel.TrioToken]
 
 
 class PlainConnection:
-    """Transactions on a connection of the driver, which `connect` makes when it is needed. All of it blocks.
+    """Transactions on a connection of the driver, which `connect` creates on demand. All methods block.
 
-    An attempt that fails closes the connection, so that the next one has a session of its own. Where the
-    connection is `shared`, because the whole database is gone with it, it is only rolled back.
+    A failed transaction closes the connection, so the next one has a new session. A `shared` connection, to a
+    database in memory, is only rolled back.
     """
 
     def __init__(
@@ -50,8 +50,10 @@ class PlainConnection:
         self._connection: sqlite3.Connection | None = None
 
     def transaction(self, fn: Callable[[Any], T], then: Callable[[], object] | None) -> T:
-        """Call the function with a cursor: begun before, committed after it, rolled back if it raises. `then`
-        is called once it is committed. What the database raises leaves as `StoreDown` or `StoreBroken`."""
+        """Call the function with a cursor in one transaction, which is rolled back if the function raises.
+
+        `then` is called after the commit. Errors of the database become `StoreDown` or `StoreBroken`.
+        """
         committing = False
         files = self._files
         try:
@@ -78,7 +80,7 @@ class PlainConnection:
             raise failed from error
 
     def close(self) -> None:
-        """Close the connection. A later transaction makes another one."""
+        """Close the connection. A later transaction connects again."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -86,33 +88,33 @@ class PlainConnection:
     def _drop(self) -> None:
         if self._connection is None:
             return
-        with suppress(sqlite3.Error):  # the error that brought us here is the one to tell of
+        with suppress(sqlite3.Error):  # the first error is the one to report
             self._connection.rollback()
             if not self._shared:
                 self.close()
 
 
 class WriterThread:
-    """A thread that makes calls in the order in which they were handed over."""
+    """A thread that executes calls in order."""
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Make a call there. If this raises `Cancelled`, it was not made; once handed over, a cancel waits
-        for its end."""
+        """Call a function in the thread. If this raises `Cancelled`, the function was not called; once it is
+        queued, a cancel waits for its end."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._calls.put((function, trio.lowlevel.current_task(), trio.lowlevel.current_trio_token()))
         result: T = await trio.lowlevel.wait_task_rescheduled(_keep_waiting)
         return result
 
     def stop(self) -> None:
-        """End, once what was handed over is done. Blocks until then."""
+        """Stop the thread after the queued calls. Blocks until then."""
         self._calls.put(None)
         self._thread.join()
 
@@ -121,7 +123,7 @@ class WriterThread:
             function, task, token = call
             result = outcome.capture(function)
             token.run_sync_soon(trio.lowlevel.reschedule, task, result)
-            del call, function, task, token, result  # nothing is kept alive until the next call
+            del call, function, task, token, result  # keep nothing alive until the next call
 
 
 def _keep_waiting(_: object) -> trio.lowlevel.Abort:

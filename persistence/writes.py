@@ -1,7 +1,7 @@
-"""Every statement that a commit may execute, by name. Which rows they get is decided in `writing.py`.
+"""All statements of a commit, by name. `writing.py` provides their rows.
 
-Nothing here or there goes through SQLAlchemy's expressions: a commit is a handful of statements that never
-change, for which all that SQLAlchemy does costs more than SQLite does.
+They do not use SQLAlchemy's expressions: a commit is a few statements that never change, for which
+SQLAlchemy would cost more time than SQLite.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from . import schema
 from .lease import FENCE
 from .statements import Delete, Insert, Update, status_in
 
-# The store's own row. A batch begins with the first of these.
+# The row of the store. A commit begins with the first statement.
 
 ADVANCE = (
     "UPDATE meta SET last_seq = ?, last_place = CASE WHEN last_place < ? THEN ? ELSE last_place END "
     f"WHERE id = 1 AND last_seq = ? AND engine = ? AND {FENCE}"
 )
-"""Move the last seq on, and the last place if it is higher, where the last seq is the expected one and the
-store is still this engine's."""
+"""Advance the last seq, and the last place if it is higher, if the last seq is the expected one and the store
+still belongs to this engine."""
 
 SET_ENGINE = "UPDATE meta SET max_concurrent = ?, draining = ? WHERE id = 1"
-"""What the engine was told about itself."""
+"""The global limit, and whether the engine is draining."""
 
 LAST_COMMIT = "SELECT last_seq, engine FROM meta"
-"""How far the store has come, and by whom: for a batch whose outcome is unknown."""
+"""The last seq and the engine, to check a batch with an unknown outcome."""
 
 # Runs.
 
@@ -51,48 +51,48 @@ ADD_RUNS = Insert(
 
 @cache
 def move_runs(expected: Set[str]) -> Update:
-    """The next state of runs that must have one of the expected statuses: the compare-and-set."""
+    """Return the compare-and-set of runs, which must have one of the expected statuses."""
     columns = ("status", "place", "ended_seq", "ended_at", "record")
     return Update(schema.runs, "id", columns, status_in(sorted(expected)))
 
 
 DOOM_FILES = Update(schema.runs, "id", ("files_doomed",))
-"""The finished files of these runs are to be deleted."""
+"""The finished files of these runs must be deleted."""
 
 SET_WAKES = Update(schema.runs, "id", ("wakes_at",))
-"""When suspended runs go on by themselves."""
+"""When suspended runs resume."""
 
 SET_TERMS = Update(schema.runs, "id", ("terms",))
-"""What runs were submitted under, as it is now."""
+"""The terms of runs."""
 
 SET_REQUESTS = Insert(schema.requests, ("request_id", "run", "fingerprint"))
-"""Which run a request id answers with."""
+"""The runs of request ids."""
 
 SET_DEATHS = Insert(schema.deaths, ("run", "count"))
-"""How many processes died while they executed a run."""
+"""The numbers of processes that died while executing runs."""
 
 FORGET_DEATHS = Delete(schema.deaths, "run")
-"""No process is known to have died of these runs."""
+"""Remove the numbers of dead processes of runs."""
 
-# Events, and what is kept of them beside.
+# Events, and their data in other tables.
 
 ADD_EVENTS = Insert(schema.events, ("seq", "at", "run", "event"))
-"""What has happened."""
+"""New events."""
 
 ADD_MESSAGES = Insert(schema.messages, ("seq", "run", "value"))
 """Messages and signals that a body has not taken yet."""
 
 TAKE_MESSAGES = Delete(schema.messages, "seq")
-"""A body has taken these."""
+"""Messages that a body has taken."""
 
-ASK = Insert(schema.interrupts, ("id", "run", "question"))
-"""Interrupts that were opened."""
+OPEN = Insert(schema.interrupts, ("id", "run", "question"))
+"""Opened interrupts."""
 
 CLOSE = Update(schema.interrupts, "id", ("closed",))
-"""Interrupts that were closed, and how."""
+"""Closed interrupts, with their outcome."""
 
 SPEND = Update(schema.interrupts, "id", ("question",))
-"""Interrupts whose answers no later body gets."""
+"""Spent interrupts, whose answers no later body gets."""
 
 SET_LANES = Insert(schema.lanes, ("name", "slots", "generation"))
 """Limits and generations of lanes."""
@@ -101,32 +101,32 @@ SET_DRAFTS = Insert(schema.handles, ("name", "params"))
 """The drafts of handles."""
 
 HOLD = Insert(schema.held, ("handle", "run"))
-"""Handles that an abandoned body holds."""
+"""Handles held by an abandoned body."""
 
 FREE = Delete(schema.held, "handle")
-"""Handles that no abandoned body holds any more."""
+"""Handles no longer held by an abandoned body."""
 
-# What bodies leave.
+# Checkpoints and files.
 
 SET_CHECKPOINTS = Insert(schema.checkpoints, ("id", "handle", "job", "run", "value", "interrupts", "calls"))
 """The last checkpoint of each handle and job."""
 
 ADD_FILES = Insert(schema.files, ("id", "run", "path"))
-"""Files that are about to get their final names."""
+"""Files about to get their final names."""
 
 FORGET_FILES = Delete(schema.files, "id")
-"""Files that did not get them, or that are named anew."""
+"""Files that did not get their final names, or that are recorded again."""
 
 # Flows and workers.
 
 BEGIN_WALKS = Insert(schema.flow_runs, ("run", "version", "numbered", "state"))
-"""Runs that begin to walk a flow."""
+"""The first states of walks."""
 
 MOVE_WALKS = Update(schema.flow_runs, "run", ("numbered", "state"))
-"""How far runs have walked."""
+"""Later states of walks."""
 
 ADD_NODE_RUNS = Insert(schema.node_runs, ("run", "number", "record"))
-"""Attempts of nodes."""
+"""Node runs."""
 
 SET_FLOWS = Insert(schema.flows, ("id", "record"))
 """Flows."""
@@ -135,7 +135,7 @@ SET_VERSIONS = Insert(schema.flow_versions, ("id", "flow", "version", "status", 
 """Versions of flows."""
 
 SET_WORKERS = Insert(schema.workers, ("id", "record"))
-"""Workers that have registered."""
+"""Registered workers."""
 
 FORGET_WORKERS = Delete(schema.workers, "id")
-"""Workers that are gone."""
+"""Removed workers."""

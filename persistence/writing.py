@@ -1,8 +1,8 @@
-"""From a batch to rows: everything that one commit of a SQL store writes.
+"""Convert a batch to rows: everything that one commit of a SQL store writes.
 
-Several transitions of one run within a batch have been folded into one write by the journal, with all their
-events beside it. Each write of a run is a compare-and-set: its WHERE clause holds the statuses that the state
-machine allows, and the number of rows that it met is the number of runs, or nothing of the batch is kept.
+The journal has folded the transitions of each run within a batch into one write; the batch contains all their
+events. Each write of a run is a compare-and-set: its WHERE clause contains the statuses that the state
+machine allows. If it matches fewer rows than there are runs, the batch is rolled back.
 """
 
 from __future__ import annotations
@@ -54,24 +54,27 @@ _NO_TERMS = Terms()
 
 
 def key_of(*parts: str) -> str:
-    """One short key for several names of any length."""
+    """Return one short key for several names of any length."""
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
 
 def json_text(value: Any) -> str:
-    """A value as it stands in a column."""
+    """Return a value as JSON text for a column."""
     return _encode(value).decode()
 
 
 def write_batch(batch: Batch, engine: str, term: int, statements: Statements) -> None:
-    """Write all of a batch, or raise. The engine's name stands in the row that is updated, so that somebody
-    who takes the store while this waits for the row is seen; the term stands in the lease."""
+    """Write all of a batch, or raise.
+
+    The engine's name is in the row of `meta` that is updated, so that another engine that takes the store
+    while this update waits for the row is detected. The term is in the lease.
+    """
     place = max([write.record.place or 0 for write in batch.runs.values()], default=0)
     expected = (batch.before, engine, term)
     if statements.one(writes.ADVANCE, (batch.after, place, place, *expected)) != 1:
         raise StoreBroken(
-            f"another engine has taken the store, or has written to it: its last seq is not {batch.before} "
-            f"any more, or the term of its lease is not {term}"
+            f"another engine has taken the store, or has written to it: its last seq is no longer "
+            f"{batch.before}, or the term of its lease is no longer {term}"
         )
     if batch.runs:
         _write_runs(batch.runs, statements)
@@ -111,7 +114,7 @@ def _write_runs(runs: dict[str, RunWrite], statements: Statements) -> None:
         if met != len(rows):
             raise StoreBroken(
                 f"{len(rows) - met} of {len(rows)} runs are not {' or '.join(sorted(expected))} in the "
-                "store, as they should be: somebody else has changed them"
+                "store as expected: another process has changed them"
             )
     statements.replace(writes.SET_REQUESTS, requests)
     statements.replace(writes.HOLD, held)
@@ -123,17 +126,17 @@ def _write_events(events: Sequence[Event], statements: Statements) -> None:
     for event in events:
         if type(event) is RunStateChanged:  # most are
             rows.append((event.seq, event.at, event.run, json_text(event)))
-        elif type(event) is not RunProgress:  # that is kept on the run's row only
+        elif type(event) is not RunProgress:  # which is only in the run's row
             run = event.run if isinstance(event, RunEvent) else None
             rows.append((event.seq, event.at, run, json_text(event)))
             others.append(event)
     statements.insert(writes.ADD_EVENTS, rows)
     if others:
-        _write_beside(others, statements)
+        _write_details(others, statements)
 
 
-def _write_beside(events: Sequence[Event], statements: Statements) -> None:
-    """What is kept of some events in tables of its own."""
+def _write_details(events: Sequence[Event], statements: Statements) -> None:
+    """Write the data of some events that other tables contain."""
     messages: list[Row] = []
     opened: list[Row] = []
     closed: list[Row] = []
@@ -162,7 +165,7 @@ def _write_beside(events: Sequence[Event], statements: Statements) -> None:
         elif isinstance(event, EngineChanged):
             statements.one(writes.SET_ENGINE, (event.max_concurrent, event.draining))
     statements.insert(writes.ADD_MESSAGES, messages)
-    statements.insert(writes.ASK, opened)
+    statements.insert(writes.OPEN, opened)
     statements.update(writes.CLOSE, closed)
     statements.replace(writes.SET_LANES, lanes)
     statements.replace(writes.SET_DRAFTS, drafts)
@@ -254,7 +257,7 @@ def _write_flows(memos: Sequence[FlowMemo], runs: dict[str, RunWrite], statement
     statements.insert(writes.BEGIN_WALKS, list(begun.values()))
     met = statements.update(writes.MOVE_WALKS, list(walked.values()))
     if met != len(walked):
-        raise StoreBroken(f"{len(walked) - met} of {len(walked)} runs walk no flow in the store")
+        raise StoreBroken(f"{len(walked) - met} of {len(walked)} runs have no flow in the store")
     statements.insert(writes.ADD_NODE_RUNS, node_runs)
     statements.replace(writes.SET_FLOWS, flows)
     statements.replace(writes.SET_VERSIONS, versions)

@@ -1,5 +1,5 @@
-"""What is said: records, events, commands, errors, and the pure functions over them.
+"""The protocol: records, events, commands, errors, and pure functions over them.
 
-Nothing here does I/O, knows trio, or imports anything of ours from another folder, so that every rule
-written here can be tested, rendered and reused (by clients, stores and simulations) as plain data.
+Nothing here does I/O, uses trio, or imports another folder of Greenroom. So clients, stores and simulations
+can use every rule written here, and tests need no engine.
 """

@@ -1,4 +1,4 @@
-"""What an answer to an interrupt says as a yes or no."""
+"""Answers to interrupts as yes or no."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Denial(dict[str, Any]):
-    """An answer that denies: equal to the dict that was given, and false."""
+    """An answer that denies: equal to the original dict, but false."""
 
     __slots__ = ()
 
@@ -20,7 +20,7 @@ def approves(answer: Any) -> bool:
 
 
 def with_truth(answer: Any) -> Any:
-    """The answer, false if it denies: a dict with any other value than `true` under `approved` does."""
+    """Return the answer, or an equal `Denial` if it is a dict whose `approved` is not `true`."""
     if isinstance(answer, dict) and "approved" in answer and not approves(answer):
         return Denial(answer)
     return answer

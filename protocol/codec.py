@@ -1,9 +1,8 @@
-"""The two forms in which everything goes over a wire: JSON as text, MessagePack as binary.
+"""The two codecs of the wire: JSON as text, MessagePack as binary.
 
-Gateway and clients agree on one of them by its WebSocket subprotocol, and then only `encode` and `decode`.
-Whatever arrives is judged here first: `decode` gives a value of exactly the type asked for, or raises
-`Invalid` that says where and why, and never anything else, whatever the bytes are. What is encoded must have
-passed `values.json_value` where it came from outside: JSON would turn NaN into null without a word.
+Gateway and client select one of them by its WebSocket subprotocol. `decode` returns a value of exactly the
+requested type, or raises `Invalid` with the path and the reason; it raises nothing else, for any input. A
+value from outside must pass `values.json_value` before it is encoded: JSON would silently turn NaN into null.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class Codec:
-    """One of the forms. `binary` says which kind of WebSocket message carries it."""
+    """One codec. `binary`: whether its WebSocket messages are binary."""
 
     def __init__(
         self,
@@ -35,7 +34,7 @@ class Codec:
         self.subprotocol = f"greenroom.v1.{name}"
         self.binary = binary
         self.encode = encode
-        """A Struct or a JSON value as bytes."""
+        """Encode a Struct or a JSON value as bytes."""
         self._decoder_of = decoder_of
         self._decoders: dict[Any, Callable[[Any], Any]] = {}
 
@@ -49,22 +48,22 @@ class Codec:
     def decode(self, data: bytes | str, type: Any) -> Any: ...
 
     def decode(self, data: bytes | str, type: Any) -> Any:
-        """The value of `type` that `data` holds, or `Invalid` with `path` in its details."""
+        """Return the value of `type` in `data`. Raises `Invalid` with `path` in its details."""
         decode = self._decoders.get(type)
         if decode is None:
             decode = self._decoders[type] = self._decoder_of(type)
         if self.binary and isinstance(data, str):
-            raise Invalid(f"{self.subprotocol} takes binary messages, and this one is text", path="")
+            raise Invalid(f"{self.subprotocol} requires binary messages (got a text message)", path="")
         try:
             return decode(data)
         except msgspec.DecodeError as error:
             raise misfit(error, "message") from None
         except UnicodeError as error:
-            raise Invalid(f"message: not UTF-8 ({error})", path="") from None
-        except TypeError as error:  # msgspec before 0.22, of a map whose key is a map
-            raise Invalid(f"message: a key is of a wrong type ({error})", path="") from None
+            raise Invalid(f"message: invalid UTF-8 ({error})", path="") from None
+        except TypeError as error:  # msgspec before 0.22, for a map whose key is a map
+            raise Invalid(f"message: a key has the wrong type ({error})", path="") from None
         except RecursionError:
-            raise Invalid("message: nested too deeply; make it flatter", path="") from None
+            raise Invalid("message: nested too deeply; reduce the nesting", path="") from None
 
 
 _PLACE = re.compile(r"(.*) - at (`key` in )?`\$(.*)`", re.DOTALL)
@@ -78,16 +77,17 @@ _IN_JSON = {
     "None": "null",
     "bytes": "binary",
 }
-"""What msgspec calls types, in the words of those who write JSON."""
+"""JSON's names for the types in msgspec's messages."""
 _TYPES = re.compile(rf"\b({'|'.join(_IN_JSON)})\b")
 _QUOTED = re.compile(r"(?<= )'(.*)'$", re.DOTALL)
 
 
 def place_and_reason(error: Exception) -> tuple[str, str]:
-    """What an error of msgspec says: the place, as in `.params.pages[3]` (empty for all of it), and why.
+    """Return the place that an error of msgspec names, as in `.params.pages[3]` (empty for the whole), and
+    the reason.
 
-    The reason names types as JSON does where the words are msgspec's own; those of a class that was built
-    stay. It is cut where it is long, since it may quote what somebody sent.
+    In msgspec's own messages, Python's names of types are replaced by JSON's; a message that a class raised
+    stays as it is. A long reason is shortened, because it can quote input.
     """
     text = str(error)
     match = _PLACE.fullmatch(text)
@@ -98,14 +98,14 @@ def place_and_reason(error: Exception) -> tuple[str, str]:
             reason = _TYPES.sub(lambda found: _IN_JSON[found[0]], reason)
         reason = reason.replace('string matching regex "^none$"', '"none"')
     if in_key:
-        reason = f"a key is wrong: {reason}"
+        reason = f"a key is invalid: {reason}"
     if len(reason) > _MAX_REASON:
         reason = reason[:_MAX_REASON] + "…"
     return place, reason
 
 
 def misfit(error: Exception, whole: str) -> Invalid:
-    """The refusal that an error of msgspec stands for; `whole` names the value if no part of it is wrong."""
+    """Return `Invalid` for an error of msgspec; `whole` names the value if the error names no part of it."""
     place, reason = place_and_reason(error)
     path = place.lstrip(".")
     return Invalid(f"{path or whole}: {reason}", path=path)

@@ -1,4 +1,4 @@
-"""What all commands of clients have: an id, and times that JSON can carry."""
+"""The base of all commands of clients: an id, and time-outs that JSON can represent."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Id = str | int
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Timeout = Seconds | Annotated[str, msgspec.Meta(pattern="^none$")] | None
-"""A time-out on the wire."""
+"""A time-out on the wire: seconds, `"none"` for no limit, null for the default."""
 
 
 def timeout_from_wire(timeout: Timeout) -> float | None:
-    """A time-out as the engine takes it: seconds, `math.inf` for no limit, `None` for the default."""
+    """Return the engine's form of a time-out: seconds, `math.inf` for no limit, `None` for the default."""
     return math.inf if isinstance(timeout, str) else timeout
 
 
 def timeout_to_wire(timeout: float | None) -> Timeout:
-    """A time-out of the engine as it stands on the wire."""
+    """Return the wire's form of a time-out."""
     return "none" if timeout == math.inf else timeout
 
 
@@ -32,6 +32,6 @@ class CommandBase(
     omit_defaults=True,
     tag_field="type",
 ):
-    """What every command has."""
+    """The fields of every command."""
 
     id: Id

@@ -1,9 +1,9 @@
-"""What a client and the gateway say to each other over a WebSocket: commands, and what the server sends.
+"""The messages between client and gateway over a WebSocket: commands, replies and streams.
 
-Each message is tagged by its `type`, and none takes a field that it doesn't know. A command bears an `id`
-that the client chooses; its reply (`ok` or `error`) brings it back. The arguments are those of the engine's
-methods, under the same names, and where one is left out, the engine's default holds. Here stands only the
-form; whether a handle's name is good or a run exists is decided where the embedded engine decides it too.
+Each message has a `type`, and unknown fields are refused. A command has an `id` that the client chooses; its
+reply (`ok` or `error`) has the same `id`, and is sent after the changes are committed. The arguments of a
+command have the names and defaults of the engine's methods. Only the form of a message is checked here; the
+engine checks the rest, for example whether a run exists.
 
 JSON has no infinity: a time-out is a number of seconds, null for the default, or "none" for no limit.
 """
@@ -46,31 +46,33 @@ from .submission import SubmitCommand
 
 
 class Submit(SubmitCommand, frozen=True, kw_only=True, tag="submit"):
-    """Start a run of `job`. Without `params`, the handle's draft is taken."""
+    """Start a run of `job`. Without `params`, the run gets the handle's draft."""
 
     job: str
     handle: str
 
 
 class Cancel(CommandBase, frozen=True, kw_only=True, tag="cancel"):
-    """End a run, or the active run of a handle; `files` says whether those that it has finished stay: `keep`
-    or `delete`."""
+    """Cancel a run, or the active run of a handle; `files`: whether to `keep` or `delete` its finished files.
+
+    The reply contains the run, which is `cancelling` until its body has ended.
+    """
 
     run_id: str
     files: str = "keep"
 
 
 class Inject(CommandBase, frozen=True, kw_only=True, tag="inject"):
-    """Give a message to a run, or to the active run of a handle."""
+    """Send a message to the body of a run, or of the active run of a handle."""
 
     run_or_handle: str
     message: Any
 
 
 class Answer(CommandBase, frozen=True, kw_only=True, tag="answer"):
-    """Answer the interrupt of a body.
+    """Answer an open interrupt, given by its id.
 
-    With the `key` of an open interrupt, `interrupt_id` names the run or the handle that asks.
+    With the `key` of an open interrupt, `interrupt_id` is instead the id of its run, or its handle.
     """
 
     interrupt_id: str
@@ -79,20 +81,20 @@ class Answer(CommandBase, frozen=True, kw_only=True, tag="answer"):
 
 
 class Wait(CommandBase, frozen=True, kw_only=True, tag="wait"):
-    """Wait until a run, or the active run of a handle, has ended, for 15 seconds unless told otherwise."""
+    """Wait until a run, or the active run of a handle, has ended, for at most `timeout` seconds (15)."""
 
     run_id: str
     timeout: Timeout = None
 
 
 class GetRun(CommandBase, frozen=True, kw_only=True, tag="get_run"):
-    """One run, pending or ended, or the active run of a handle."""
+    """Get a run, pending or ended, or the active run of a handle."""
 
     run_id: str
 
 
 class ListRuns(CommandBase, frozen=True, kw_only=True, tag="list_runs"):
-    """Runs that fit all that is given, the newest first; `before` is the id of the last one already seen."""
+    """List the runs that match all given fields, newest first; `before` is the last id of the page before."""
 
     handle: str | None = None
     lane: str | None = None
@@ -102,10 +104,10 @@ class ListRuns(CommandBase, frozen=True, kw_only=True, tag="list_runs"):
 
 
 class History(CommandBase, frozen=True, kw_only=True, tag="history"):
-    """The events of a run, or of the active run of a handle, in pages: those after the number `after`, and
-    no more than `limit` (1000).
+    """Get a page of the events of a run, or of the active run of a handle.
 
-    Where there are more, the answer has `next`, which is the `after` of the next page.
+    The page contains at most `limit` (1000) events after the seq `after`. If there are more, the reply
+    contains `next`, the `after` of the next page.
     """
 
     run_id: str
@@ -117,11 +119,11 @@ class History(CommandBase, frozen=True, kw_only=True, tag="history"):
 
 
 class GetSnapshot(CommandBase, frozen=True, kw_only=True, tag="snapshot"):
-    """Everything as it is now."""
+    """Get a snapshot: the current state of everything that the client is allowed to see."""
 
 
 class Subscribe(CommandBase, frozen=True, kw_only=True, tag="subscribe"):
-    """Follow the events: from now, or those after the number `after` of the numbering `epoch`."""
+    """Subscribe to events: from now on, or those after the seq `after` of the epoch `epoch`."""
 
     after: Annotated[int, msgspec.Meta(ge=0)] | None = None
     epoch: str | None = None
@@ -129,14 +131,14 @@ class Subscribe(CommandBase, frozen=True, kw_only=True, tag="subscribe"):
 
 
 class Unsubscribe(CommandBase, frozen=True, kw_only=True, tag="unsubscribe"):
-    """Follow them no longer."""
+    """End the subscription."""
 
 
 # Handles, lanes and the engine.
 
 
 class SetParams(CommandBase, frozen=True, kw_only=True, tag="set_params"):
-    """Set the draft of a handle; null removes it."""
+    """Set the draft parameters of a handle; null removes them."""
 
     handle: str
     params: Any
@@ -145,13 +147,13 @@ class SetParams(CommandBase, frozen=True, kw_only=True, tag="set_params"):
 Limit = Annotated[int, msgspec.Meta(ge=0)]
 
 OLD_NAMES = {"n": "limit"}
-"""What fields of `LIMITING` were called before: still taken, unless the field comes under its name, too."""
+"""Old names of fields of `LIMITING`, still accepted unless the new name is present, too."""
 
-_NOT_GIVEN = -1  # which no command that is read can say
+_NOT_GIVEN = -1  # which decoding refuses
 
 
 class SetConcurrency(CommandBase, frozen=True, kw_only=True, tag="set_concurrency"):
-    """Limit a lane: 0 pauses it, null leaves it to the global limit."""
+    """Set the limit of a lane: 0 pauses it, null means that only the global limit applies."""
 
     lane: str
     limit: Limit | None = _NOT_GIVEN
@@ -169,7 +171,7 @@ LIMITING = (SetConcurrency, SetMaxConcurrent)
 
 
 def limit_in(command: SetConcurrency | SetMaxConcurrent) -> tuple[str, int | None]:
-    """The limit that a command sets, after the name under which it came. Raises `Invalid` without one."""
+    """Return the name of the field that sets the limit, and the limit. Raises `Invalid` without one."""
     for name, limit in (("limit", command.limit), ("n", command.n)):
         if limit != _NOT_GIVEN:
             return name, limit
@@ -177,33 +179,33 @@ def limit_in(command: SetConcurrency | SetMaxConcurrent) -> tuple[str, int | Non
 
 
 class ClearLane(CommandBase, frozen=True, kw_only=True, tag="clear_lane"):
-    """Cancel what is queued in a lane, and what waits in handles for it."""
+    """Cancel the runs that are queued in a lane or wait in handles for it."""
 
     lane: str
 
 
 class ClearHandle(CommandBase, frozen=True, kw_only=True, tag="clear_handle"):
-    """Cancel what waits in a handle."""
+    """Cancel the runs that wait in a handle."""
 
     handle: str
 
 
 class ReleaseHandle(CommandBase, frozen=True, kw_only=True, tag="release_handle"):
-    """Free a handle from the body that was abandoned on it."""
+    """Release a handle that an abandoned body still holds."""
 
     handle: str
 
 
 class ResetLanes(CommandBase, frozen=True, kw_only=True, tag="reset_lanes"):
-    """Free the slots of bodies that are stuck."""
+    """Release the slots of all executing runs, for when bodies are stuck."""
 
 
 class Drain(CommandBase, frozen=True, kw_only=True, tag="drain"):
-    """Take no new runs."""
+    """Stop accepting new runs."""
 
 
 class Resume(CommandBase, frozen=True, kw_only=True, tag="resume"):
-    """Take new runs again."""
+    """Accept new runs again."""
 
 
 class Auth(
@@ -215,9 +217,9 @@ class Auth(
     tag_field="type",
     tag="auth",
 ):
-    """The first message where a token is needed and no header brought it; `welcome` is the answer to it.
+    """Authenticate: the client's first message if the server requires a token and no header contained it.
 
-    It needs no `id`, as there is nothing yet that it could be confused with.
+    The reply is `welcome`. The `id` is optional, because no other command can be in flight.
     """
 
     token: str
@@ -268,15 +270,15 @@ Command = (
 )
 
 
-# What the server sends.
+# Messages of the server.
 
 
 class ServerBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    """What every message of the server has: its type."""
+    """The base of every message of the server: its type."""
 
 
 class Welcome(ServerBase, frozen=True, kw_only=True, tag="welcome"):
-    """The first message: which numbering this is, where it stands, and what the client may do."""
+    """The first message of the server: its epoch and seq, its limits, and the client's role."""
 
     epoch: str
     seq: int
@@ -286,20 +288,20 @@ class Welcome(ServerBase, frozen=True, kw_only=True, tag="welcome"):
 
 
 class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
-    """A command was carried out; everything up to `seq` is known to the client once it has read this.
+    """The command succeeded. A subscribed client has received everything up to `seq` before this reply.
 
-    `run_id` and `joined` answer submit and start_flow; `run` cancel, wait and get_run; `ended` wait; `runs`
-    list_runs; `events` and `next` history; `snapshot` snapshot; `outcome` inject (`accepted`) and answer
-    (`resolved`, `not_found`, `already_resolved`); `count` clear_lane and clear_handle; `released`
-    release_handle.
+    The fields for commands of runs: `run_id` and `joined` (submit, start_flow); `run` (cancel, wait,
+    get_run); `ended` (wait); `runs` (list_runs); `events` and `next` (history); `snapshot` (snapshot);
+    `outcome` (inject: `accepted`; answer: `resolved`, `not_found`, `already_resolved`); `count` (clear_lane,
+    clear_handle); `released` (release_handle).
 
-    Of flows: `flow` create_flow; `version` publish_flow, add_flow_version and get_flow_version; `errors` and
-    `warnings` check_flow; `flows` and `total` list_flows; `versions` list_flow_versions; `task` get_task;
-    `tasks` and `total` list_tasks; `node_runs` node_runs. Of workers: `workers` list_workers; `worker`
-    register_worker and allocate_worker; `item` poll_work, if there was one.
+    Flows: `flow` (create_flow); `version` (publish_flow, add_flow_version, get_flow_version); `errors` and
+    `warnings` (check_flow); `flows` and `total` (list_flows); `versions` (list_flow_versions); `task`
+    (get_task); `tasks` and `total` (list_tasks); `node_runs` (node_runs). Workers: `workers` (list_workers);
+    `worker` (register_worker, allocate_worker); `item` (poll_work, if there was work).
 
-    A large snapshot goes out in parts (see `parts`), and so does a long list, each in an `ok` of its own with
-    the same `id`; `more` says that another one follows.
+    A large snapshot or a long list is sent in parts (see `parts`): several `ok` messages with the same `id`,
+    of which all but the last have `more`.
     """
 
     id: Id
@@ -332,7 +334,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
 
 
 class Error(ServerBase, frozen=True, kw_only=True, tag="error"):
-    """A command was refused, with a code of `errors`; `id` is null where the message had none to read."""
+    """The command failed, with a code of `errors`; `id` is null if the message had no readable one."""
 
     id: Id | None
     code: str
@@ -341,7 +343,7 @@ class Error(ServerBase, frozen=True, kw_only=True, tag="error"):
 
 
 class Events(ServerBase, frozen=True, kw_only=True, rename={"from_": "from"}, tag="events"):
-    """The wanted events after `from`, up to `to`; `from` is the `to` of the batch before."""
+    """The events of the subscription after `from`, up to `to`; `from` is the `to` of the previous batch."""
 
     from_: int
     to: int
@@ -349,9 +351,9 @@ class Events(ServerBase, frozen=True, kw_only=True, rename={"from_": "from"}, ta
 
 
 class Resync(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="resync"):
-    """What the client followed has moved on without it; it begins again from this snapshot.
+    """The stream cannot continue from the client's seq; the client replaces its state by this snapshot.
 
-    A large one goes out in parts (see `parts`): `more` says that another one follows.
+    A large snapshot is sent in parts (see `parts`), of which all but the last have `more`.
     """
 
     snapshot: Snapshot

@@ -1,7 +1,7 @@
-"""Every error that Greenroom answers with: one class per code, each with its HTTP status.
+"""The errors of Greenroom: one class per code, each with its HTTP status.
 
-The embedded engine raises them, the gateway sends them, and clients raise the same classes again from what
-they receive (`from_code`). `details` are JSON values.
+The embedded engine raises them, the gateway sends them, and clients raise the same classes for the errors
+that they receive (`from_code`). `details` are JSON values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class GreenroomError(Exception):
-    """The base of all errors that name a code."""
+    """The base class of all errors that have a code."""
 
     code: ClassVar[str] = "internal"
     http_status: ClassVar[int] = 500
@@ -26,21 +26,21 @@ class GreenroomError(Exception):
 
 
 class Invalid(GreenroomError):
-    """A value does not fit; the message names it and what would fit."""
+    """A value is invalid. The message contains the value and what is accepted."""
 
     code = "invalid"
     http_status = 400
 
 
 class Unauthorized(GreenroomError):
-    """No token, or one that nobody issued."""
+    """The token is missing, invalid or revoked."""
 
     code = "unauthorized"
     http_status = 401
 
 
 class Forbidden(GreenroomError):
-    """The token does not permit this command: its role, or what it is limited to."""
+    """The token's role or its restrictions do not permit this command."""
 
     code = "forbidden"
     http_status = 403
@@ -54,35 +54,35 @@ class NotFound(GreenroomError):
 
 
 class Conflict(GreenroomError):
-    """The state as it is does not permit this; `details` holds `active_run` or `run`."""
+    """The current state does not permit this; `details` contains `active_run` or `run`."""
 
     code = "conflict"
     http_status = 409
 
 
 class HandleLocked(GreenroomError):
-    """The handle has an admitted run, so its draft parameters can't change."""
+    """The handle has an admitted run, so its draft parameters cannot change."""
 
     code = "handle_locked"
     http_status = 409
 
 
 class NotInteractive(GreenroomError):
-    """The run does not take messages or a cancel now: it has not begun, or is in post-processing."""
+    """The run accepts no messages and no cancel: its body has not started, or is in post-processing."""
 
     code = "not_interactive"
     http_status = 409
 
 
 class NotStreaming(GreenroomError):
-    """The job takes messages only while it streams, and it doesn't now."""
+    """The job accepts messages only while it streams, and it is not streaming."""
 
     code = "not_streaming"
     http_status = 409
 
 
 class Compacting(GreenroomError):
-    """The run is compacting and takes no messages meanwhile."""
+    """The run is compacting and accepts no messages until it has finished."""
 
     code = "compacting"
     http_status = 409
@@ -96,39 +96,39 @@ class NoActiveRun(GreenroomError):
 
 
 class TooLarge(GreenroomError):
-    """A value has more bytes than are allowed."""
+    """A value is larger than allowed."""
 
     code = "too_large"
     http_status = 413
 
 
 class RateLimited(GreenroomError):
-    """Too many commands in too short a time."""
+    """The client sent too many commands in a short time."""
 
     code = "rate_limited"
     http_status = 429
 
 
 class QueueFull(GreenroomError):
-    """Too many pending runs, or too many untaken messages."""
+    """There are too many pending runs, or too many messages wait for the body."""
 
     code = "queue_full"
     http_status = 429
 
 
 class Internal(GreenroomError):
-    """A fault of Greenroom itself."""
+    """An internal error: a bug in Greenroom."""
 
 
 class Draining(GreenroomError):
-    """The engine takes no new runs now."""
+    """The engine is draining and accepts no new runs."""
 
     code = "draining"
     http_status = 503
 
 
 class Unavailable(GreenroomError):
-    """The engine has stopped, or its store can't be reached; nothing was changed."""
+    """The engine has stopped, or its store is unreachable; nothing was changed."""
 
     code = "unavailable"
     http_status = 503
@@ -158,12 +158,12 @@ BY_CODE: dict[str, type[GreenroomError]] = {
 
 
 def from_code(code: str, message: str, details: Mapping[str, Any]) -> GreenroomError:
-    """The exception for an error that arrived over a wire; an unknown code becomes `Internal`."""
+    """Return the exception for an error that a server sent; an unknown code becomes `Internal`."""
     return BY_CODE.get(code, Internal)(message, **details)
 
 
 class RunEnded(Exception):
-    """A run that was waited for ended without a result; `run` is its last state."""
+    """The run ended without a result; `run` is its last state."""
 
     def __init__(self, run: RunRecord) -> None:
         why = run.error or run.reason
@@ -172,21 +172,23 @@ class RunEnded(Exception):
 
 
 class RunFailed(RunEnded):
-    """The body raised, or the process died while it executed and it may not be repeated."""
+    """The body raised an exception, or its process died and the run must not be repeated."""
 
 
 class RunCancelled(RunEnded):
-    """A user, a clear, a replacement or a shutdown cancelled it."""
+    """A user, a clear, a replacement or a shutdown cancelled the run."""
 
 
 class RunTimedOut(RunEnded):
-    """One of its deadlines passed."""
+    """A deadline of the run was exceeded."""
 
 
 class RunRejected(RunEnded):
-    """It could not be started any more after a restart."""
+    """The run could not start after a restart: its job is unknown, or its parameters are invalid."""
 
 
 class RunAbandoned(Exception):
-    """Raised inside a body whose run goes on without it: it ignored its cancellation past its grace, was
-    outlived by a newer attempt, or its run has ended. Nothing that it reports is taken any more."""
+    """Raised in a body that no longer belongs to its run. All that the body reports is refused.
+
+    The body ignored its cancellation past its grace, a newer attempt has replaced it, or its run has ended.
+    """

@@ -1,7 +1,7 @@
-"""The events: each is one numbered change, and together they are the one ordered story.
+"""The events: each is one numbered change of the engine's state.
 
-`seq` and `at` are set by the journal when it numbers a change; whoever proposes a change leaves them at 0.
-`by` says who caused it: a caller's name, `body` for the run's own code, or `engine`.
+The journal sets `seq` and `at` when it commits a change; an actor that proposes a change leaves them at 0.
+`by` is the cause of the change: a caller's name, `body` for the run's own code, or `engine`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .states import Status
 class EventBase(
     msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type", tag="event"
 ):
-    """What every event has."""
+    """The fields of every event."""
 
     seq: int
     at: float
@@ -25,12 +25,12 @@ class EventBase(
 
     @property
     def type(self) -> str:
-        """The event's name on the wire."""
+        """The event's type on the wire."""
         return str(self.__struct_config__.tag)
 
 
 class RunEvent(EventBase, frozen=True, gc=False, kw_only=True):
-    """What every event of a run has."""
+    """The fields of every event of a run."""
 
     run: str
     handle: str
@@ -40,11 +40,11 @@ class RunEvent(EventBase, frozen=True, gc=False, kw_only=True):
 class RunStateChanged(
     RunEvent, frozen=True, gc=False, kw_only=True, tag="run_state_changed", rename={"from_": "from"}
 ):
-    """A transition. `from` is null for a new run, which also brings `job`, `kind` and `params`.
+    """A run's status changed. `from` is null for a new run; only then `job`, `kind` and `params` are set.
 
-    `place` is the run's place as of now; null while it waits in its handle, where `front` puts it before
-    the others. `interactive` is given when a body begins or is gone. `holds_handle`: the run ended, but its
-    abandoned body still executes, so the handle stays taken.
+    `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
+    `interactive` is set when a body starts or ends. `holds_handle`: the run has ended, but its abandoned body
+    still executes and keeps the handle.
     """
 
     from_: Status | None
@@ -64,9 +64,9 @@ class RunStateChanged(
 
 
 class RunChanged(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_changed"):
-    """Something of a run changed that is no transition; fields that are absent stay as they were.
+    """A run changed without a transition; absent fields are unchanged.
 
-    A `place` for a run that waited in its handle also makes it the handle's admitted run.
+    If the run waited in its handle, a `place` also makes it the handle's admitted run.
     """
 
     place: int | None = None
@@ -77,7 +77,7 @@ class RunChanged(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_changed
 
 
 class RunProgress(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_progress"):
-    """How far a body has come; replaces what it said before."""
+    """The progress of a body; it replaces the previous progress."""
 
     attempt: int
     done: int | float | None
@@ -86,12 +86,12 @@ class RunProgress(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_progre
 
     @property
     def progress(self) -> dict[str, Any]:
-        """As it stands in the run's record."""
+        """The progress as in the run's record."""
         return {"done": self.done, "total": self.total, **self.stats}
 
 
 class RunLog(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_log"):
-    """A line that a body wants people to read."""
+    """A log line of a body."""
 
     attempt: int
     text: str
@@ -99,7 +99,7 @@ class RunLog(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_log"):
 
 
 class RunWaiting(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_waiting"):
-    """A queued run has waited long: how many seconds, how many are ahead, which runs hold it up."""
+    """A queued run has waited long: the seconds, the number of runs ahead, and the runs that block it."""
 
     waited: float
     ahead: int
@@ -107,20 +107,20 @@ class RunWaiting(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_waiting
 
 
 class RunMessage(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_message"):
-    """A message was accepted for a run; it is kept until the body takes it."""
+    """A message was accepted for a run; it is stored until the body takes it."""
 
     message: Any
 
 
 class RunSignal(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_signal"):
-    """A value was put into what a flow's run shares, under `key`; whoever waits for it goes on."""
+    """A signal set `key` in the shared data of a flow's run; a node that waits for it continues."""
 
     key: str
     value: Any
 
 
 class NodeStarted(RunEvent, frozen=True, gc=False, kw_only=True, tag="node_started"):
-    """A flow's run has come to a node that takes time: `visit` counts how often."""
+    """A flow's run has reached a node that takes time; `visit` counts the visits of the node."""
 
     node: str
     kind: str
@@ -128,9 +128,9 @@ class NodeStarted(RunEvent, frozen=True, gc=False, kw_only=True, tag="node_start
 
 
 class NodeRan(RunEvent, frozen=True, gc=False, kw_only=True, tag="node_ran"):
-    """One try of a node (or of a `branch` of it) has ended: `ok`, `error`, `cancelled` or `timeout`.
+    """One attempt of a node, or of a `branch` of it, has ended: `ok`, `error`, `cancelled` or `timeout`.
 
-    `action` is where the run goes from there; null where the node is not done with this try.
+    `action` selects the edge that the run takes next; null if the node has not ended with this attempt.
     """
 
     node: str
@@ -146,7 +146,7 @@ class NodeRan(RunEvent, frozen=True, gc=False, kw_only=True, tag="node_ran"):
 
 
 class InterruptOpened(RunEvent, frozen=True, gc=False, kw_only=True, tag="interrupt_opened"):
-    """A body asks an interrupt."""
+    """A body opened an interrupt."""
 
     interrupt: str
     key: str
@@ -155,8 +155,8 @@ class InterruptOpened(RunEvent, frozen=True, gc=False, kw_only=True, tag="interr
 
 
 class InterruptClosed(RunEvent, frozen=True, gc=False, kw_only=True, tag="interrupt_closed"):
-    """An interrupt is closed; `outcome` is `answered`, `timed_out`, `cancelled`, `shutdown`,
-    `withdrawn` (the body waits no longer) or `ended` (the body is gone)."""
+    """An interrupt was closed; `outcome` is `answered`, `timed_out`, `cancelled`, `shutdown`, `withdrawn`
+    (the body no longer waits) or `ended` (the body has ended)."""
 
     interrupt: str
     outcome: str
@@ -164,7 +164,7 @@ class InterruptClosed(RunEvent, frozen=True, gc=False, kw_only=True, tag="interr
 
 
 class LaneChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="lane_changed"):
-    """A lane's limit or generation, as they are now."""
+    """The limit or the generation of a lane changed; both are the new values."""
 
     lane: str
     limit: int | None
@@ -172,7 +172,7 @@ class LaneChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="lane_chan
 
 
 class HandleChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="handle_changed"):
-    """A handle's new draft (absent where it stays), or the ended run whose body it has been freed from."""
+    """A handle has a new draft (`params`, if present), or was released from the ended run `freed`."""
 
     handle: str
     params: Any = msgspec.UNSET
@@ -180,14 +180,14 @@ class HandleChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="handle_
 
 
 class EngineChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="engine_changed"):
-    """The global limit and whether new runs are refused, as they are now."""
+    """The global limit or draining changed; both are the new values."""
 
     max_concurrent: int
     draining: bool
 
 
 class FlowChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="flow_changed"):
-    """A flow was made, or a version of it: `draft` or `published`."""
+    """A flow was created, or a version of it, whose status is `draft` or `published`."""
 
     flow: str
     name: str
@@ -196,7 +196,7 @@ class FlowChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="flow_chan
 
 
 class NodeWorkerChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="node_worker_changed"):
-    """A worker has registered, is `online` again, is `offline`, or was `forgotten`."""
+    """A worker registered, is `online` again, is `offline`, or was `forgotten`."""
 
     worker: str
     url: str
@@ -226,10 +226,10 @@ Event = (
 
 
 class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which events a subscriber wants: those that fit every field which is given.
+    """The filter of a subscription: an event passes if it matches every given field.
 
-    With only `handles`, `lanes` and `runs`, events without such a field (of the engine, say) pass too, and
-    a fold over a snapshot under the same filter stays possible; under `types` it is not.
+    Under `handles`, `lanes` and `runs`, events without such a field (of the engine, for example) pass too, so
+    the client can fold the events over a snapshot with the same filter. Under `types`, it cannot.
     """
 
     handles: frozenset[str] | None = None
@@ -238,7 +238,7 @@ class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     types: frozenset[str] | None = None
 
     def passes(self, event: Event) -> bool:
-        """Whether the subscriber wants this event."""
+        """Whether the subscriber gets this event."""
         if self.types is not None and event.type not in self.types:
             return False
         for name, wanted in (("handle", self.handles), ("lane", self.lanes), ("run", self.runs)):
@@ -248,7 +248,7 @@ class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return True
 
     def sees(self, run: RunRecord) -> bool:
-        """Whether a run stands in a snapshot under this filter."""
+        """Whether a snapshot with this filter contains this run."""
         return (
             (self.handles is None or run.handle in self.handles)
             and (self.lanes is None or run.lane in self.lanes)

@@ -1,12 +1,11 @@
 """The fold: a snapshot and the events after it give the next snapshot, field by field.
 
-`Projection` is the mutable middle of it. The journal keeps one as its picture of what is committed, clients
-keep one of what they have seen, and both are equal at the same `seq`, because this is the only code that
-turns events into state.
+`Projection` is its mutable state. The journal keeps one of the committed state, and clients keep one of what
+they have received. Both are equal at the same `seq`, because no other code turns events into state.
 
-What a snapshot holds is bounded here too: of the ended runs only the last `KEPT_ENDED_RUNS` stay, a handle
-stays while one of its runs does, or while it is taken or has a draft, and a lane stays while one of its runs
-does, or while its limit or generation is not the default.
+The size of a snapshot is bounded here, too. It keeps the last `KEPT_ENDED_RUNS` ended runs. It keeps a handle
+while it keeps one of its runs, and while the handle is taken or has a draft. It keeps a lane while it keeps
+one of its runs, and while the lane's limit or generation is not the default.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from .states import ENDED, Status, handle_status
 
 
 def next_record(run: RunRecord | None, event: RunEvent) -> RunRecord:
-    """The run after the event. `run` may be `None` only for the event that creates it."""
+    """Return the run after the event. `run` is `None` only for the event that creates the run."""
     kind = type(event)
     if kind is RunStateChanged:
         return _after_transition(run, cast(RunStateChanged, event))
@@ -77,7 +76,7 @@ def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecor
             created_at=at,
             updated_at=at,
         )
-    # Made anew rather than by `replace`: there is nothing that happens more often.
+    # Not by `replace`, which is slower: this is the most frequent event.
     to = event.to
     ends, cancelling = to in ENDED, to is Status.CANCELLING
     same_body = event.interactive is None and not ends
@@ -96,7 +95,7 @@ def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecor
         interactive=run.interactive if same_body else bool(event.interactive) and not ends,
         streaming=run.streaming and same_body,
         compacting=run.compacting and same_body,
-        waiting_for=run.waiting_for if cancelling else event.waiting_for,  # where it tells of the slot
+        waiting_for=run.waiting_for if cancelling else event.waiting_for,  # that is the slot's
         progress=run.progress,
         result=event.result if ends else run.result,
         error=event.error if ends else run.error,
@@ -110,7 +109,7 @@ def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecor
 def _after_change(run: RunRecord, event: RunChanged) -> RunRecord:
     changes: dict[str, Any] = {"updated_at": event.at}
     if event.place is not None and run.status is Status.SUSPENDED:
-        changes["waiting_for"] = "slot"  # its retry has come so far that it stands in its lane
+        changes["waiting_for"] = "slot"  # the delay of its retry has ended: it is in its lane
     for name in ("place", "detached", "interactive", "streaming", "compacting"):
         value = getattr(event, name)
         if value is not None:
@@ -119,9 +118,9 @@ def _after_change(run: RunRecord, event: RunChanged) -> RunRecord:
 
 
 class _Lane:
-    """A lane as the projection holds it; `runs` counts those of its runs that the projection holds.
+    """A lane in the projection; `runs` counts its runs in the projection.
 
-    Runs nearly always come in the order of their places, so `queued` is only sorted when one did not."""
+    Runs are nearly always queued in the order of their places, so `queued` is sorted only if one was not."""
 
     __slots__ = ("_highest", "_sorted", "executing", "generation", "limit", "queued", "runs")
 
@@ -135,7 +134,7 @@ class _Lane:
         self._sorted = True
 
     def queue(self, id: str, place: int) -> None:
-        """A run is queued here."""
+        """Add a queued run."""
         self.queued[id] = None
         if place < self._highest:
             self._sorted = False
@@ -143,7 +142,7 @@ class _Lane:
             self._highest = place
 
     def state(self, runs: dict[str, RunRecord]) -> LaneState:
-        """As a snapshot shows it."""
+        """Return the lane as in a snapshot."""
 
         def place(id: str) -> int:
             return cast(int, runs[id].place)
@@ -154,12 +153,12 @@ class _Lane:
         return LaneState(self.limit, self.generation, sorted(self.executing, key=place), list(self.queued))
 
     def counts(self) -> LaneCounts:
-        """How many runs execute and are queued here."""
+        """Return the number of executing and of queued runs."""
         return LaneCounts(self.limit, self.generation, len(self.executing), len(self.queued))
 
 
 class Projection:
-    """State that follows the events. `apply` them in order, without a gap; `snapshot` at any time."""
+    """State that follows the events: `apply` them in order, without a gap; call `snapshot` at any time."""
 
     def __init__(self, epoch: str, *, max_concurrent: int, seq: int = 0) -> None:
         self.epoch = epoch
@@ -176,7 +175,7 @@ class Projection:
 
     @classmethod
     def from_snapshot(cls, snapshot: Snapshot) -> Projection:
-        """A projection that goes on from a snapshot."""
+        """Return a projection that continues from a snapshot."""
         self = cls(snapshot.epoch, max_concurrent=snapshot.engine.max_concurrent, seq=snapshot.seq)
         self.draining = snapshot.engine.draining
         self.runs = dict(snapshot.runs)
@@ -199,7 +198,7 @@ class Projection:
         return self
 
     def apply(self, event: Event, record: RunRecord | None = None) -> None:
-        """Take the next event. `record` is the run after it, where the caller has worked it out already."""
+        """Apply the next event. `record` is the run after the event, if the caller already has it."""
         if event.seq != self.seq + 1:
             raise ValueError(f"event {event.seq} does not follow {self.seq}: an event was lost or repeated")
         self.seq = event.seq
@@ -211,9 +210,9 @@ class Projection:
             handler(self, event)
 
     def snapshot(self) -> Snapshot:
-        """Everything as of `seq`. Copies dicts of records that never change, but no record."""
+        """Return the state as of `seq`. Copies dicts, but not the records in them, which never change."""
         runs = self.runs.copy()
-        for id in self._ended:  # they follow the pending ones, in the order of their ends
+        for id in self._ended:  # ended runs follow the pending ones, in the order in which they ended
             runs[id] = runs.pop(id)
         return Snapshot(
             epoch=self.epoch,
@@ -226,12 +225,12 @@ class Projection:
         )
 
     def counts(self) -> Counts:
-        """How many runs there are of each kind, as of `seq`; without looking at any."""
+        """Return the numbers of runs as of `seq`, in constant time per lane."""
         lanes = {name: lane.counts() for name, lane in self._lanes.items()}
         return Counts(self.seq, self._engine(), lanes, self._pending.copy())
 
     def lane(self, name: str) -> LaneState:
-        """One lane, as a snapshot shows it."""
+        """Return one lane as in a snapshot."""
         return (self._lanes.get(name) or _Lane(default_limit(name))).state(self.runs)
 
     def _engine(self) -> EngineState:
@@ -239,21 +238,21 @@ class Projection:
         return EngineState(self.max_concurrent, self._executing, queued, self.draining)
 
     def draft(self, handle: str) -> Any:
-        """The draft parameters of a handle."""
+        """Return the draft parameters of a handle."""
         held = self._handles.get(handle)
         return held.params if held is not None else None
 
     def generation(self, lane: str) -> int:
-        """How often a lane has been reset."""
+        """Return the generation of a lane: the number of its resets."""
         held = self._lanes.get(lane)
         return held.generation if held is not None else 0
 
     def active_run(self, handle: str) -> str | None:
-        """The run that holds a handle."""
+        """Return the run that holds a handle."""
         held = self._handles.get(handle)
         return held.active_run if held is not None else None
 
-    # What each kind of event does beyond its run's record.
+    # What each type of event changes in addition to its run's record.
 
     def _transition(self, event: RunStateChanged) -> None:
         id, before, to = event.run, event.from_, event.to
@@ -277,7 +276,7 @@ class Projection:
             lane.executing[id] = None
             self._executing += 1
         elif to is not Status.CANCELLING:
-            self._give_back(lane, id)
+            self._release_slot(lane, id)
         ends = to in ENDED
         handles.advance(event.handle, id, handle_status(before, to), frees=ends and not event.holds_handle)
         if ends:
@@ -286,7 +285,7 @@ class Projection:
     def _change(self, event: RunChanged) -> None:
         lane = self._lane(event.lane)
         if event.detached:
-            self._give_back(lane, event.run)
+            self._release_slot(lane, event.run)
         if event.place is not None and self._handles.stop_waiting(event.handle, event.run):
             self._handles.admit(event.handle, event.run)
             lane.queue(event.run, event.place)
@@ -315,7 +314,7 @@ class Projection:
         self.max_concurrent = event.max_concurrent
         self.draining = event.draining
 
-    # What is held, and what is let go.
+    # Lanes, and eviction.
 
     def _lane(self, name: str) -> _Lane:
         lane = self._lanes.get(name)
@@ -323,7 +322,7 @@ class Projection:
             lane = self._lanes[name] = _Lane(default_limit(name))
         return lane
 
-    def _give_back(self, lane: _Lane, id: str) -> None:
+    def _release_slot(self, lane: _Lane, id: str) -> None:
         if id in lane.executing:
             del lane.executing[id]
             self._executing -= 1
@@ -356,7 +355,7 @@ _APPLY: dict[type[EventBase], Callable[[Projection, Any], None]] = {
 
 
 def fold(snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
-    """The snapshot after the events, which must follow it without a gap."""
+    """Return the snapshot after the events, which must follow `snapshot` without a gap."""
     projection = Projection.from_snapshot(snapshot)
     for event in events:
         projection.apply(event)

@@ -1,8 +1,8 @@
-"""The handles of a projection, each as the record that a snapshot shows.
+"""The handles of a projection, each as the record that a snapshot contains.
 
-A record is replaced when it changes, as those of runs are, so a snapshot takes them all by copying one dict.
-Only the list of the runs that wait in a handle is made when a snapshot needs it, where it is long: a change
-of it would cost as much as it is long.
+A change replaces the record, as with runs, so a snapshot only copies one dict. The exception is a long list
+of the runs that wait in a handle: it is built when a snapshot needs it, because building it takes time in
+proportion to its length.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _SHORT = 16
 """A list of waiting runs up to this length is kept up to date in the record."""
 
 _NONE: list[str] = []
-"""What waits in most handles. One list for all: else most of what the collector looks at were empty lists."""
+"""The list of most handles. It is shared, so that the garbage collector need not track many empty lists."""
 
 
 class Handles(Mapping[str, HandleState]):
-    """See the module's text. The lists in the records are outdated until `refresh`."""
+    """Handles by name. Long lists of waiting runs in the records are outdated until `copy` is called."""
 
     def __init__(self) -> None:
         self._states: dict[str, HandleState] = {}
-        self._runs: dict[str, int] = {}  # how many of its runs the projection holds
-        self._waiting: dict[str, OrderedDict[str, None]] = {}  # where any wait
+        self._runs: dict[str, int] = {}  # the number of its runs in the projection
+        self._waiting: dict[str, OrderedDict[str, None]] = {}  # of handles in which runs wait
         self._outdated: dict[str, None] = {}
 
     def __getitem__(self, name: str) -> HandleState:
@@ -40,7 +40,7 @@ class Handles(Mapping[str, HandleState]):
         return len(self._states)
 
     def begin(self, name: str, state: HandleState) -> None:
-        """Go on with a handle as a snapshot shows it. Its runs are still to be added."""
+        """Start with a handle from a snapshot. Its runs are added later."""
         if state.waiting:
             self._waiting[name] = OrderedDict.fromkeys(state.waiting)
         elif state.waiting is not _NONE:
@@ -49,7 +49,7 @@ class Handles(Mapping[str, HandleState]):
         self._runs[name] = 0
 
     def copy(self) -> dict[str, HandleState]:
-        """All of them, as of now."""
+        """Return all handles as they are now."""
         for name in self._outdated:
             state = self._states[name]
             waiting = list(self._waiting[name])
@@ -60,30 +60,30 @@ class Handles(Mapping[str, HandleState]):
         return self._states.copy()
 
     def add_run(self, name: str) -> None:
-        """The projection holds one run more of this handle."""
+        """Count a run of this handle that the projection has added."""
         self._runs[name] = self._runs.get(name, 0) + 1
         if name not in self._states:
             self._states[name] = _IDLE
 
     def remove_run(self, name: str) -> None:
-        """The projection holds one run less of it."""
+        """Count a run of this handle that the projection has removed."""
         self._runs[name] -= 1
         self._forget(name)
 
     def admit(self, name: str, run: str) -> None:
-        """A run holds the handle, and is queued in its lane."""
+        """Admit a run: it holds the handle and is queued in its lane."""
         state = self._states[name]
         self._states[name] = HandleState(HandleStatus.QUEUED, True, run, state.waiting, state.params)
 
     def advance(self, name: str, run: str, status: HandleStatus, *, frees: bool) -> None:
-        """The run has changed its state: what that says of the handle, if it is the one that holds it."""
+        """Update the handle after its run changed its status, if this run holds the handle."""
         state = self._states[name]
         if state.active_run == run:
             active = None if frees else run
             self._states[name] = HandleState(status, not frees, active, state.waiting, state.params)
 
     def wait(self, name: str, run: str, *, front: bool) -> None:
-        """A run waits in the handle, behind the others or before them."""
+        """Add a run that waits in the handle, after the others or before them."""
         waiting = self._waiting.get(name)
         if waiting is None:
             waiting = self._waiting[name] = OrderedDict()
@@ -93,7 +93,7 @@ class Handles(Mapping[str, HandleState]):
         self._list(name, waiting)
 
     def stop_waiting(self, name: str, run: str) -> bool:
-        """A run waits in the handle no longer. Returns whether it did."""
+        """Remove a run from those that wait in the handle. Returns whether it waited there."""
         waiting = self._waiting.get(name)
         if waiting is None or run not in waiting:
             return False
@@ -104,21 +104,21 @@ class Handles(Mapping[str, HandleState]):
         return True
 
     def set_params(self, name: str, params: Any) -> None:
-        """The draft has changed."""
+        """Set the draft."""
         state = self._states.get(name, _IDLE)
         self._states[name] = HandleState(state.status, state.locked, state.active_run, state.waiting, params)
         self._runs.setdefault(name, 0)
         self._forget(name)
 
     def free(self, name: str, run: str) -> None:
-        """A run that has ended lets go of the handle only now."""
+        """Free the handle from an ended run whose abandoned body still held it."""
         state = self._states.get(name)
         if state is not None and state.active_run == run:
             self._states[name] = HandleState(state.status, False, None, state.waiting, state.params)
             self._forget(name)
 
     def _list(self, name: str, waiting: OrderedDict[str, None]) -> None:
-        """Show in the record which runs wait, or note that it doesn't."""
+        """Update the list in the record, or mark it as outdated if it is long."""
         if len(waiting) > _SHORT:
             self._outdated[name] = None
             return
@@ -128,7 +128,7 @@ class Handles(Mapping[str, HandleState]):
         self._states[name] = HandleState(state.status, state.locked, state.active_run, shown, state.params)
 
     def _forget(self, name: str) -> None:
-        """Let go of a handle of which there is nothing to show."""
+        """Remove a handle that has no runs and no draft; a handle with only a draft becomes idle."""
         state = self._states[name]
         if self._runs[name] or state.active_run is not None:
             return

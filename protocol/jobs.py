@@ -1,7 +1,7 @@
-"""A job as its function: what `@jobs.job()` leaves where the function stood.
+"""A job as a function: the object that the decorator `@jobs.job()` returns.
 
-Whatever takes a job's name takes one of these too, and knows by it the types of parameters and result. It
-holds nothing of an engine, so a program that only talks to a server may import the jobs and name them so.
+Every method that takes a job's name takes this object too, and so type checkers know the types of parameters
+and result. It does not refer to an engine, so a program that is only a client can import it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Returned_co = TypeVar("Returned_co", covariant=True)
 
 
 class JobFunction(Generic[Params_contra, Result_co, Call, Returned_co]):
-    """A job's function; calling it calls the function, outside of any engine, and it has its attributes.
+    """A job's function. Calling it calls the function without an engine; it has the function's attributes.
 
-    `name` is the job's, `result_type` the function's return annotation: `None` if there is none that a
-    result can be converted to.
+    `name` is the job's name. `result_type` is the function's return annotation, or `None` if there is none to
+    which a result can be converted.
     """
 
     def __init__(self, name: str, function: Callable[Call, Returned_co], result_type: Any) -> None:
@@ -36,7 +36,7 @@ class JobFunction(Generic[Params_contra, Result_co, Call, Returned_co]):
         return self.function(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "function":  # it is being copied, and has nothing yet
+        if name == "function":  # a copy in the making, without attributes
             raise AttributeError(name)
         return getattr(self.function, name)
 
@@ -48,25 +48,28 @@ AnyJob = JobFunction[Any, Any, ..., Any]
 
 
 def function_name(function: object) -> str:
-    """How a function is called in messages."""
+    """Return the name of a function for messages."""
     return getattr(function, "__qualname__", None) or shown(function)
 
 
 def typed_job(job: object) -> AnyJob | None:
-    """The function that stands for a job; `None` for anything else, a name for one."""
+    """Return `job` if it is a job's function, and `None` for anything else, such as a name."""
     return job if isinstance(job, JobFunction) else None
 
 
 def job_name(job: str | AnyJob) -> str:
-    """The name of a job that is given by its name or its function. Refuses other functions; what is neither
-    stays as it is, for whoever looks for the name."""
+    """Return the name of a job that is given by its name or by its function.
+
+    Raises `Invalid` for any other function. A value of another type is returned as it is: the later check of
+    the name refuses it.
+    """
     if isinstance(job, JobFunction):
         return job.name
     if callable(job):
         name = function_name(job)
         raise Invalid(
-            f"function {name} is not registered as a job: decorate it with @jobs.job(), and give what the "
-            "decorator returns, or the name of a job",
+            f"function {name} is not registered as a job: decorate it with @jobs.job() and pass the result, "
+            "or pass the job's name",
             value=name,
         )
     return job

@@ -1,4 +1,4 @@
-"""Names of handles and lanes: how they are made, and what is accepted."""
+"""Names of handles and lanes: how they are formed, and which are accepted."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _PROBES = ("auth-probe:", "session:probe-")
 
 
 def session_handle(key: str) -> str:
-    """The handle of a session: `""` gives `session:main`; a key that has the prefix keeps it."""
+    """Return the handle of a session: `""` gives `session:main`; a key with the prefix `session:` is kept."""
     cleaned = key.strip() or MAIN
     return cleaned if cleaned.startswith("session:") else f"session:{cleaned}"
 
 
 def lane_name(name: str | None) -> str:
-    """The lane that is meant by `name`: trimmed, and `main` when nothing is left."""
+    """Return the lane that `name` means: trimmed, and `main` if nothing remains."""
     if name is not None and not isinstance(name, str):
         check_name("lane", name)
     return (name or "").strip() or MAIN
 
 
 def is_probe(name: str) -> bool:
-    """Whether failures under this handle or lane are expected, and so not logged as errors."""
+    """Whether this handle or lane is a probe, whose failures are expected and not logged as errors."""
     return name.startswith(_PROBES)
 
 
 def check_name(what: str, name: object) -> str:
-    """`name`, if it can name a `what` ("handle", "lane", "job", …); else `Invalid`."""
+    """Return `name` if it is a valid name of a `what` ("handle", "lane", "job", …). Raises `Invalid`."""
     if not isinstance(name, str):
-        raise Invalid(f"{what} must be a string, not {shown(name)}", value=shown(name))
+        raise Invalid(f"{what} must be a string (got {shown(name)})", value=shown(name))
     if not name.strip():
-        raise Invalid(f"{what} {shown(name)} is empty: give it a name", value=shown(name))
+        raise Invalid(f"{what} must not be empty (got {shown(name)})", value=shown(name))
     if len(name) > MAX_NAME:
         raise Invalid(
             f"{what} {shown(name)} has {len(name)} characters: at most {MAX_NAME} are allowed",
@@ -44,7 +44,7 @@ def check_name(what: str, name: object) -> str:
         )
     if not name.isprintable():
         raise Invalid(
-            f"{what} {shown(name)} contains characters that cannot be printed: remove them",
+            f"{what} {shown(name)} contains non-printable characters: remove them",
             value=shown(name),
         )
     return name

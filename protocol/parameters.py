@@ -1,13 +1,14 @@
-"""Parameters of a job: whether they fit the type that it declares, and all that doesn't, at once.
+"""Check and convert the parameters and results of jobs, and report all mistakes together.
 
-A job declares what it takes by the annotation of its second parameter, here called `kind`: a msgspec Struct,
-an attrs class, a dataclass, a TypedDict, a dict, `Any`, or `None` for a job that takes nothing. The engine
-keeps and shows parameters as plain JSON values, so they pass here three times: `plain_params` as a caller
-gives them, `check_params` before they are accepted, and `convert_params` when a body gets them. Results pass
-twice: `plain_result` as a body returns them, `convert_result` when a caller who knows the type gets them.
+A job declares the type of its parameters by the annotation of its second parameter, here called `kind`: a
+msgspec Struct, an attrs class, a dataclass, a TypedDict, a dict, `Any`, or `None` for a job without
+parameters. The engine keeps and shows parameters as plain JSON values. So there are three steps:
+`plain_params` makes a caller's parameters plain, `check_params` checks them before they are accepted, and
+`convert_params` converts them for a body. Results have two steps: `plain_result` makes plain what a body
+returns, and `convert_result` converts it for a caller that knows the type.
 
-msgspec decides what fits, strictly (a str is no int). It stops at the first mistake, and lets unknown keys
-pass, though each is most likely a misspelt one; so what doesn't fit is walked through, part by part.
+msgspec checks the values, strictly (a str is not accepted as an int). It stops at the first mistake and
+ignores unknown keys, most of which are misspelt. So an invalid value is walked through here, part by part.
 """
 
 from __future__ import annotations
@@ -34,53 +35,55 @@ _SEQUENCES = (list, tuple, abc.Sequence, abc.MutableSequence, abc.Collection)
 _SETS = (set, frozenset, abc.Set, abc.MutableSet)
 _ARRAYS = (*_SEQUENCES, *_SETS)
 _NO_VALUE = object()
-"""Fits no type, so msgspec says what would."""
+"""A value that no type accepts, so that msgspec's error names the expected type."""
 
 
 def check_params(value: Any, kind: Any) -> list[str]:
-    """What is wrong with `value`, a JSON value, as parameters of type `kind`; each mistake with its path.
+    """Return the mistakes of `value`, a JSON value, as parameters of type `kind`; each with its path.
 
-    Of more than a hundred, the first hundred are named.
+    Of more than a hundred mistakes, only the first hundred are returned, and a note about the rest.
     """
     if kind is None or kind is NoneType:
-        found = _unwanted(value)
+        found = _not_accepted(value)
     else:
         given = {} if value is None else value
         found = chain(_misfits(given, kind, "params"), _unknown_keys(given, kind, "params"))
     mistakes = list(islice(found, _MAX_MISTAKES + 1))
     if len(mistakes) > _MAX_MISTAKES:
-        mistakes[_MAX_MISTAKES] = "params: and more mistakes"
+        mistakes[_MAX_MISTAKES] = "params: further mistakes are not listed"
     return mistakes
 
 
 def convert_params(value: Any, kind: Any) -> Any:
-    """`value` as an instance of `kind`, which shares nothing with it; `Invalid` if it doesn't fit."""
+    """Return `value` as an instance of `kind`, which shares no data with it. Raises `Invalid`."""
     if kind is None or kind is NoneType:
         return None
     copy = json_value({} if value is None else value, "params", None)
     try:
         return _convert(copy, kind)
-    except Exception as error:  # a class may raise what it likes when it is built
+    except Exception as error:  # a class can raise anything from its constructor
         mistakes = check_params(value, kind) or [f"params: {error}"]
         raise Invalid("; ".join(mistakes), mistakes=mistakes) from None
 
 
 def plain_params(value: Any, kind: Any) -> Any:
-    """What a caller gives as parameters, an instance of `kind` say, as plain values.
+    """Return a caller's parameters, for example an instance of `kind`, as plain values.
 
-    Dicts and `None` are left as they are.
+    Dicts and `None` are returned unchanged.
     """
     if value is None or isinstance(value, dict):
         return value
     try:
         return _plain(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(f"params: give an object, not {shown(value)} ({error})", path="params") from None
+        raise Invalid(f"params: must be an object (got {shown(value)}): {error}", path="params") from None
 
 
 def plain_result(value: Any) -> Any:
-    """What a body returns, with instances of Structs, attrs classes and dataclasses as objects; all else is
-    left as it is."""
+    """Return a body's result with instances of Structs, attrs classes and dataclasses converted to dicts.
+
+    Other values are returned unchanged.
+    """
     if type(value) in (dict, list, tuple):
         if isinstance(value, dict):
             return {key: plain_result(item) for key, item in value.items()}
@@ -94,22 +97,22 @@ def plain_result(value: Any) -> Any:
 
 
 def convert_result(value: Any, kind: Any) -> Any:
-    """A run's result, a JSON value, as an instance of `kind`; `Invalid` if it doesn't fit."""
+    """Return a run's result, a JSON value, as an instance of `kind`. Raises `Invalid`."""
     copy = copied(value)
     try:
         return _convert(copy, kind)
-    except Exception as error:  # a class may raise what it likes when it is built
+    except Exception as error:  # a class can raise anything from its constructor
         mistakes = list(islice(_misfits(value, kind, "result"), _MAX_MISTAKES)) or [f"result: {error}"]
         raise Invalid("; ".join(mistakes), mistakes=mistakes) from None
 
 
 def convertible(kind: Any) -> bool:
-    """Whether there is anything that msgspec can convert to `kind`."""
+    """Whether msgspec supports conversion to `kind`."""
     try:
         _convert(None, kind)
     except msgspec.ValidationError:
         return True
-    except Exception:  # it cannot read this type
+    except Exception:  # msgspec does not support this type
         return False
     return True
 
@@ -119,7 +122,7 @@ def _convert(value: Any, kind: Any) -> Any:
 
 
 def _misfit(value: Any, kind: Any) -> str | None:
-    """The first thing that msgspec, or a class that it builds, has against `value`: what follows its path."""
+    """Return the first mistake that msgspec or a class reports for `value`, without the path of `value`."""
     try:
         _convert(value, kind)
     except msgspec.ValidationError as error:
@@ -131,10 +134,10 @@ def _misfit(value: Any, kind: Any) -> str | None:
 
 
 def _with_value(text: str, value: Any, kind: Any) -> str:
-    """msgspec's reason, and the value that it speaks of (it names the type at most, or a length)."""
+    """Add the value to msgspec's reason, which contains at most its type or its length."""
     if text.startswith("invalid enum value"):
         choices = ", ".join(map(shown, _choices(_aim(kind, value))))
-        return f"{shown(value)} is none of {choices}" if choices else text
+        return f"must be one of {choices} (got {shown(value)})" if choices else text
     if not text.startswith(("expected ", "invalid ")):
         return text
     if ", got " not in text:
@@ -151,17 +154,17 @@ def _choices(kind: Any) -> list[Any]:
 # The walk.
 
 
-def _unwanted(value: Any) -> Iterator[str]:
-    """What a job without parameters is given."""
+def _not_accepted(value: Any) -> Iterator[str]:
+    """Yield the mistakes of parameters for a job that takes none."""
     if isinstance(value, dict):
         for key in value:
-            yield f"{child_path('params', key)}: unknown; this job takes no parameters"
+            yield f"{child_path('params', key)}: unknown field; this job takes no parameters"
     elif value is not None:
-        yield f"params: this job takes no parameters, got {shown(value)}"
+        yield f"params: this job takes no parameters (got {shown(value)})"
 
 
 def _misfits(value: Any, kind: Any, path: str) -> Iterator[str]:
-    """What is missing or of a wrong type, as deep down as it can be named."""
+    """Yield what is missing or has the wrong type, with the deepest path that can be determined."""
     reason = _misfit(value, kind)
     if reason is None:
         return
@@ -179,7 +182,7 @@ def _misfits(value: Any, kind: Any, path: str) -> Iterator[str]:
 
 
 def _unknown_keys(value: Any, kind: Any, path: str) -> Iterator[str]:
-    """Keys that nothing reads."""
+    """Yield the keys that are not fields of their class."""
     if any(isinstance(part, dict | list) for part in _items(value)):
         for key, part, its_kind in _parts(value, kind):
             if isinstance(part, dict | list):
@@ -189,7 +192,7 @@ def _unknown_keys(value: Any, kind: Any, path: str) -> Iterator[str]:
         known = ", ".join(shape.fields) or "none"
         for key in value:
             if key not in shape.fields and key != shape.tag_field:
-                yield f"{child_path(path, key)}: unknown; known are {known}"
+                yield f"{child_path(path, key)}: unknown field; known fields: {known}"
 
 
 def _items(value: Any) -> Iterable[Any]:
@@ -197,7 +200,7 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def _parts(value: Any, kind: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """The parts of `value` that have a type of their own: key or index, part, type."""
+    """Yield the parts of `value` whose type is known: key or index, part, type."""
     aim = _aim(kind, value)
     items = get_args(aim)
     if isinstance(value, dict):
@@ -214,11 +217,11 @@ def _parts(value: Any, kind: Any) -> Iterator[tuple[Any, Any, Any]]:
                 yield index, part, items[0 if of_one_type else index]
 
 
-# What types look like.
+# The structure of types.
 
 
 class _Field(NamedTuple):
-    """A field of a class: its attribute, its type, and whether it must be given."""
+    """A field of a class: its attribute, its type, and whether it is required."""
 
     attribute: str
     kind: Any
@@ -226,7 +229,7 @@ class _Field(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """A class that is written as an object: its fields by key, and its tag if it has one."""
+    """A class that JSON represents as an object: its fields by key, and its tag if it has one."""
 
     fields: dict[str, _Field]
     tag_field: str | None
@@ -234,7 +237,7 @@ class _Shape(NamedTuple):
 
 
 def _shape(kind: Any) -> _Shape | None:
-    """The shape of a class, or `None` for what is not written as an object."""
+    """Return the shape of a class, or `None` if JSON does not represent it as an object."""
     cls = get_origin(kind) or kind
     return _shape_of_class(cls) if isinstance(cls, type) else None
 
@@ -244,7 +247,7 @@ def _shape_of_class(cls: Any) -> _Shape | None:
     try:
         info = type_info(cls)
         hints = get_type_hints(cls, include_extras=True)
-    except Exception:  # msgspec cannot read this class, and says so when it is to convert something
+    except Exception:  # msgspec does not support this class; converting to it raises an error
         return None
     if not isinstance(info, StructType | DataclassType | TypedDictType):
         return None
@@ -272,14 +275,14 @@ def _fields(value: Any, kind: Any) -> dict[str, _Field]:
 
 
 def _unwrapped(kind: Any) -> Any:
-    """The type of a TypedDict's key without what only says whether the key must be there."""
+    """Return the type of a TypedDict's key without `Required` or `NotRequired`."""
     while get_origin(kind) in (typing.Required, typing.NotRequired):
         kind = get_args(kind)[0]
     return kind
 
 
 def _aim(kind: Any, value: Any) -> Any:
-    """The type that `value` is meant to be: `kind` bare, and of a union the one member of value's form."""
+    """Return the type meant for `value`: `kind` unwrapped; of a union, the member that fits `value`."""
     if isinstance(kind, type):
         return kind  # most are classes
     while True:
@@ -300,7 +303,7 @@ def _aim(kind: Any, value: Any) -> Any:
 
 
 def _has_form(kind: Any, value: Any) -> bool:
-    """Whether `kind` is written in the form that `value` has: an object, an array, or another value."""
+    """Whether JSON represents `kind` in the form that `value` has: an object, an array, or another value."""
     origin = get_origin(kind) or kind
     if isinstance(value, dict):
         return origin in _MAPPINGS or _shape(kind) is not None
@@ -310,7 +313,7 @@ def _has_form(kind: Any, value: Any) -> bool:
 
 
 def _in_words(kind: Any) -> str:
-    """`kind` in JSON's words: `a string`, `an integer | null`, `one of "a", "b"`."""
+    """Return `kind` in JSON's terms: `a string`, `an integer | null`, `one of "a", "b"`."""
     choices = _choices(_aim(kind, _NO_VALUE))
     if choices:
         return f"one of {', '.join(map(shown, choices))}"
@@ -323,7 +326,7 @@ def _in_words(kind: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As msgspec.to_builtins, which leaves out the private fields of attrs classes."""
+    """Like msgspec.to_builtins, which omits the private fields of attrs classes."""
     if isinstance(value, dict):
         return {_plain_key(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,8 +1,8 @@
-"""A large snapshot in parts: how the gateway cuts one, and how a client puts it together again.
+"""A large snapshot in parts: how the gateway splits one, and how a client joins the parts.
 
-Each part is a snapshot of the same epoch, seq and engine that holds some of the entries. Put together in
-their order, the entries of `lanes`, `handles`, `interrupts` and `runs` stand as in the whole. A lane or
-handle whose lists are long comes in several parts: its lists go on where those of the part before end.
+Each part is a snapshot with the same epoch, seq and engine that contains some of the entries of `lanes`,
+`handles`, `interrupts` and `runs`. Joined in order, the parts give the whole snapshot. A lane or handle with
+long lists is in several parts: its lists continue from one part to the next.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from .records import EngineState, LaneState, Snapshot
 
 _IDS = 1000
-"""How many ids of a lane's or handle's list stand in one entry; those of runs have 32 characters."""
+"""The maximum number of run ids, of 32 characters each, in one entry of a lane or handle."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A part as it is sent, its entries already encoded."""
+    """A part as it is sent, with encoded entries."""
 
     epoch: str
     seq: int
@@ -32,9 +32,9 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def parts(snapshot: Snapshot, encode: Callable[[Any], bytes], most: int) -> Iterator[tuple[Part, bool]]:
-    """The parts of a snapshot, of about `most` bytes each, and with each whether another one follows.
+    """Yield the parts of a snapshot, of about `most` bytes each, each with whether another one follows.
 
-    Made one by one, as they are asked for, so that a large snapshot is never held in its encoded form.
+    A generator, so that the encoded form of a large snapshot is never in memory as a whole.
     """
     part = _empty(snapshot)
     size = 0
@@ -52,7 +52,7 @@ def parts(snapshot: Snapshot, encode: Callable[[Any], bytes], most: int) -> Iter
 
 
 def joined(received: Iterable[Snapshot]) -> Snapshot:
-    """The whole snapshot, from its parts in their order."""
+    """Return the whole snapshot, from its parts in order."""
     several = iter(received)
     whole = next(several)
     for part in several:
@@ -88,6 +88,6 @@ def _entries(snapshot: Snapshot) -> Iterator[tuple[str, str, Any]]:
 
 
 def _cut(first: list[str], second: list[str]) -> Iterator[tuple[list[str], list[str]]]:
-    """Both lists in portions; a single one where they are short."""
+    """Yield both lists in chunks; a single chunk if they are short."""
     for start in range(0, max(len(first), len(second), 1), _IDS):
         yield first[start : start + _IDS], second[start : start + _IDS]

@@ -1,6 +1,6 @@
-"""Sets of names that are given by patterns: a name stands for itself, and one that ends with `*` for every
-name that begins like it. Nothing else has a meaning: `alice/*` is every handle below `alice/`, and not
-`alice`.
+"""Patterns of names: a plain name matches itself, and a prefix with `*` at its end every name that begins so.
+
+No other character has a special meaning. `alice/*` matches every handle below `alice/`, but not `alice`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .values import shown
 
 
 class Patterns(msgspec.Struct, frozen=True):
-    """Names and prefixes; `name in patterns` tells whether one of them fits."""
+    """Names and prefixes; `name in patterns` is whether one of them matches."""
 
     names: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
@@ -27,18 +27,18 @@ class Patterns(msgspec.Struct, frozen=True):
         return ", ".join([*sorted(self.names), *(f"{prefix}*" for prefix in self.prefixes)])
 
     def texts(self) -> list[str]:
-        """The patterns as they were written."""
+        """Return the patterns as text, names first."""
         return [*sorted(self.names), *(f"{prefix}*" for prefix in self.prefixes)]
 
 
 def patterns(what: str, texts: Iterable[str]) -> Patterns:
-    """The names that these patterns stand for; `what` names them in errors. Raises `Invalid`."""
+    """Parse patterns; errors refer to them as `what`. Raises `Invalid`."""
     names: set[str] = set()
     prefixes: set[str] = set()
     for text in texts:
         prefix, star, rest = check_name(what, text).partition("*")
         if rest:
-            raise Invalid(f"{what} {shown(text)}: a * may only stand at the end, as in 'alice/*'", value=text)
+            raise Invalid(f"{what} {shown(text)}: * is allowed only at the end, as in 'alice/*'", value=text)
         if star:
             prefixes.add(prefix)
         else:
@@ -47,16 +47,16 @@ def patterns(what: str, texts: Iterable[str]) -> Patterns:
 
 
 class Within(msgspec.Struct, frozen=True):
-    """Which runs someone may see: those that fit every pattern which is given."""
+    """The runs that a client is allowed to see: those that match every given set of patterns."""
 
     handles: Patterns | None = None
     lanes: Patterns | None = None
     jobs: Patterns | None = None
 
     def holds(self, handle: str, lane: str, job: str) -> bool:
-        """Whether a run with these is one of them."""
+        """Whether a run with this handle, lane and job matches."""
         return self.of_place(handle, lane) and (self.jobs is None or job in self.jobs)
 
     def of_place(self, handle: str, lane: str) -> bool:
-        """The same without regard to the job."""
+        """Whether a run with this handle and lane matches, for any job."""
         return (self.handles is None or handle in self.handles) and (self.lanes is None or lane in self.lanes)

@@ -1,7 +1,7 @@
-"""What a snapshot is made of. Frozen, so that a record which someone holds never changes under them.
+"""The records of a snapshot. They are frozen, so a record never changes after it was passed to a caller.
 
-Records are not tracked by the garbage collector (`gc=False`): they hold only JSON values, which have no
-cycles, and an engine may hold a great many.
+The garbage collector does not track records (`gc=False`): they contain only JSON values, which have no
+cycles, and an engine can keep very many of them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 from .states import ENDED, HandleStatus, Status
 
 KEPT_ENDED_RUNS = 1000
-"""How many ended runs a snapshot holds; older ones are found in the store."""
+"""The number of ended runs in a snapshot; older ones are only in the store."""
 
 
 class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One run, as anyone may see it. Times are Unix seconds."""
+    """One run, as clients see it. Times are Unix seconds."""
 
     id: str
     handle: str
@@ -49,7 +49,7 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class EngineState(msgspec.Struct, frozen=True, gc=False):
-    """The engine as a whole. `executing` counts held slots, `queued` every run of that status."""
+    """The engine as a whole. `executing` counts the slots in use, `queued` the queued runs."""
 
     max_concurrent: int
     executing: int
@@ -58,7 +58,7 @@ class EngineState(msgspec.Struct, frozen=True, gc=False):
 
 
 class LaneState(msgspec.Struct, frozen=True, gc=False):
-    """A lane: `limit` is `None` where only the global limit holds; `queued` is in order of place."""
+    """A lane. `limit` is `None` if only the global limit applies; `queued` is in order of place."""
 
     limit: int | None
     generation: int
@@ -67,7 +67,7 @@ class LaneState(msgspec.Struct, frozen=True, gc=False):
 
 
 class HandleState(msgspec.Struct, frozen=True, gc=False):
-    """A handle: what to show for it, its admitted run, the runs that wait in it, and its draft."""
+    """A handle: its status, its admitted run, the runs that wait in it, and its draft."""
 
     status: HandleStatus
     locked: bool
@@ -77,7 +77,7 @@ class HandleState(msgspec.Struct, frozen=True, gc=False):
 
 
 class InterruptState(msgspec.Struct, frozen=True, gc=False):
-    """An interrupt that is open."""
+    """An open interrupt."""
 
     run: str
     key: str
@@ -87,7 +87,7 @@ class InterruptState(msgspec.Struct, frozen=True, gc=False):
 
 
 class LaneCounts(msgspec.Struct, frozen=True, gc=False):
-    """A lane in numbers: held slots, and runs that are queued in it."""
+    """The counts of a lane: slots in use, and runs queued in it."""
 
     limit: int | None
     generation: int
@@ -96,7 +96,7 @@ class LaneCounts(msgspec.Struct, frozen=True, gc=False):
 
 
 class Counts(msgspec.Struct, frozen=True, gc=False):
-    """What a snapshot shows, in numbers. `runs` counts the pending runs, by status."""
+    """The counts of a snapshot. `runs` counts the pending runs by status."""
 
     seq: int
     engine: EngineState
@@ -107,7 +107,7 @@ class Counts(msgspec.Struct, frozen=True, gc=False):
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """Everything that clients follow, exactly as of `seq`.
 
-    `runs` holds the pending runs in the order they were submitted, then the last ended ones in the order
+    `runs` contains the pending runs in order of submission, then the last ended runs in the order in which
     they ended.
     """
 
@@ -121,5 +121,5 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 def default_limit(lane: str) -> int | None:
-    """The limit of a lane for which nobody set one: `main` has only the global limit, any other one slot."""
+    """Return the default limit of a lane: `main` has only the global limit, any other lane has one slot."""
     return None if lane == "main" else 1

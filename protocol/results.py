@@ -1,4 +1,4 @@
-"""From a run's last state to a result or an exception."""
+"""Convert a run's last state to its result or to an exception."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ _RAISED: dict[Status, type[RunEnded]] = {
 
 
 def raise_unless_succeeded(run: RunRecord | None, job: AnyJob | None = None) -> Any:
-    """The result of an ended run, or the exception that says how it ended. With the function that was
-    submitted, the result is converted to its return annotation."""
+    """Return the result of an ended run, or raise the exception for the status in which it ended.
+
+    If `job` is the submitted function, the result is converted to its return annotation.
+    """
     if run is None:
-        raise Unavailable("the run is not in the engine's memory any more: ask for it by its id")
+        raise Unavailable("the run is no longer in the engine's memory: get it by its id")
     if run.status is Status.SUCCEEDED:
         return copied(run.result) if job is None or job.result_type is None else _converted(run, job)
     raise _RAISED[run.status](run)
@@ -34,8 +36,8 @@ def _converted(run: RunRecord, job: AnyJob) -> Any:
         return convert_result(run.result, job.result_type)
     except Invalid as error:
         raise Invalid(
-            f"result of job {shown(run.job)}, run {run.id}, doesn't fit the function's return annotation: "
-            f"{error.message}; get_run gives it as it is",
+            f"result of job {shown(run.job)}, run {run.id}, does not match the function's return annotation: "
+            f"{error.message}; get_run returns it unconverted",
             run_id=run.id,
             **error.details,
         ) from None

@@ -1,13 +1,13 @@
 """The state machine of a run: one table, from which everything else derives.
 
-Theory of operation. A run moves through nine statuses. Four ranks order them (queued, running and suspended,
-cancelling, ended), and a run never goes back to a lower rank. Each row of `TRANSITIONS` names a status, the
-statuses it may be entered from, and who decides it. `Body` narrows a row where it matters whether a body of
-the run is still alive: a suspended run may wait inside its body (for an answer, say) or without one (for a
-retry, or after a restart), and only the first can be *cancelling*.
+Theory of operation. A run has one of nine statuses. Four ranks order them (queued; running and suspended;
+cancelling; ended), and a run never returns to a lower rank. Each row of `TRANSITIONS` contains a status, the
+statuses from which a run can enter it, and what decides so. `Body` narrows a row where it matters whether the
+run has a live body: a suspended run waits inside its body (for an answer, for example) or without one (for a
+retry, or after a restart), and only the first can become *cancelling*.
 
-Everything that changes a status asks this table: the journal's compare-and-set, the WHERE clause of the SQL
-stores, the documentation and the tests. No other module restates it.
+The journal's compare-and-set, the WHERE clauses of the SQL stores, the documentation and the tests all use
+this table. No other module restates it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class Status(StrEnum):
-    """Where a run stands."""
+    """The status of a run."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -32,7 +32,7 @@ class Status(StrEnum):
 
 
 class Body(StrEnum):
-    """What a transition asks of the run's body."""
+    """What a transition requires of the run's body."""
 
     ANY = "any"
     LIVE = "with a live body"
@@ -40,14 +40,14 @@ class Body(StrEnum):
 
 
 class Source(NamedTuple):
-    """A status that a transition may start from, and what it asks of the body there."""
+    """A status from which a transition starts, and what it requires of the body."""
 
     status: Status
     body: Body = Body.ANY
 
 
 class Transition(NamedTuple):
-    """One row: the status entered, where from, and who decides."""
+    """One row: the status entered, the statuses before it, and what decides."""
 
     to: Status
     sources: tuple[Source, ...]
@@ -91,7 +91,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(
         Status.REJECTED,
         (Source(Status.QUEUED), Source(Status.SUSPENDED, Body.NONE)),
-        "it cannot be started any more",
+        "it can no longer be started",
     ),
 )
 
@@ -106,16 +106,15 @@ _RANKS = {Status.QUEUED: 0, Status.RUNNING: 1, Status.SUSPENDED: 1, Status.CANCE
 
 
 def rank(status: Status) -> int:
-    """The height of a status; a run never moves to a lower one."""
+    """Return the rank of a status; a run never moves to a lower one."""
     return _RANKS.get(status, 3)
 
 
 @cache
 def allowed_from(to: Status, *, live_body: bool | None = None) -> frozenset[Status]:
-    """The statuses that `to` may be entered from.
+    """Return the statuses from which a run can enter `to`.
 
-    `live_body` says whether a body of the run is alive; `None` leaves the interrupt open and gives every
-    status that is allowed in either case.
+    `live_body`: whether the run has a live body; `None` returns the statuses allowed in either case.
     """
     unfit = {True: Body.NONE, False: Body.LIVE}.get(live_body) if live_body is not None else None
     return frozenset(source.status for source in _BY_TARGET[to].sources if source.body != unfit)
@@ -146,7 +145,7 @@ _SHOWN = {
 
 
 def handle_status(before: Status | None, status: Status) -> HandleStatus:
-    """What a handle shows once its admitted run went from `before` to `status`."""
+    """Return the status of a handle after its admitted run changed from `before` to `status`."""
     if before == Status.QUEUED and status == Status.CANCELLED:
-        return HandleStatus.IDLE  # nothing had happened yet, so there is nothing to show
+        return HandleStatus.IDLE  # the run never started
     return _SHOWN[status]

@@ -1,7 +1,7 @@
-"""What cattrs has against a value that someone wrote by hand, as mistakes with their paths.
+"""Mistakes that cattrs finds in configuration and flow definitions, with their paths.
 
-cattrs structures configuration and flow definitions into attrs classes, and collects what doesn't fit in a
-tree of exceptions. `told` reads that tree; `Several` is what a hook raises that found more than one mistake.
+cattrs structures these values into attrs classes and collects errors in a tree of exceptions. `faults_in`
+reads that tree. A hook that found more than one mistake raises `Several`.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from .errors import GreenroomError
 from .values import child_path, shown
 
 Keys = tuple[str | int, ...]
-"""Where a part of a value stands: the keys and indexes that lead to it."""
+"""The place of a part of a value: the keys and indexes that lead to it."""
 
 Fault = tuple[Keys, str]
-"""Where something is wrong, and what."""
+"""The place of a mistake, and its text."""
 
 MAX_MISTAKES = 100
-"""How many mistakes are worth telling. Whoever looks for them may stop when there are more."""
+"""The maximum number of reported mistakes. A check can stop when it has found more."""
 
 _LONGEST_PATH = 200
-_LONGEST_COMPARED = 60  # characters; comparing takes time that grows with their square
+_LONGEST_COMPARED = 60  # characters; the time of a comparison grows with their square
 _MOST_COMPARED = 1_000
 _MOST_NAMED = 40
 
 
 class Several(ValueError):
-    """Mistakes in the parts of one value: where in it each stands, and what is wrong there."""
+    """Mistakes in the parts of one value, each with its place in it."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = list(faults)
         super().__init__("; ".join(f"{'.'.join(map(str, keys))} {text}" for keys, text in self.faults))
 
 
-def told(error: BaseException, keys: Keys = ()) -> Iterator[Fault]:
-    """Every mistake under an error of cattrs, with the keys that lead to it."""
+def faults_in(error: BaseException, keys: Keys = ()) -> Iterator[Fault]:
+    """Yield every mistake in an error of cattrs, with the keys that lead to it."""
     if isinstance(error, ClassValidationError | IterableValidationError):
         for inner in error.exceptions:
-            yield from told(inner, (*keys, *_noted(inner)))
+            yield from faults_in(inner, (*keys, *_noted(inner)))
     elif isinstance(error, ForbiddenExtraKeysError):
         known = [field.name for field in attrs.fields(error.cl)]
         for key in sorted(error.extra_fields):
@@ -63,7 +63,7 @@ def told(error: BaseException, keys: Keys = ()) -> Iterator[Fault]:
 
 
 def written_path(keys: Keys, root: str = "") -> str:
-    """The keys as a message has them: `nodes.pay.choice_cases[1]`; not all of them if there are many."""
+    """Return the path for a message: `nodes.pay.choice_cases[1]`; a long one is shortened."""
     path = root
     for key in keys:
         path = child_path(path, key)
@@ -72,17 +72,17 @@ def written_path(keys: Keys, root: str = "") -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """What to say after an unknown name: the nearest of those there are, or all of them if none is near."""
+    """Return the hint that follows an unknown name: the most similar known name, or all known names."""
     names = list(known)
     if len(names) <= _MOST_COMPARED and len(name) <= _LONGEST_COMPARED:
         near = difflib.get_close_matches(name, [it for it in names if len(it) <= _LONGEST_COMPARED], n=1)
         if near:
             return f": did you mean {shown(near[0])}?"
-    return f": there are {', '.join(names)}" if len(names) <= _MOST_NAMED else ""
+    return f": expected one of {', '.join(names)}" if len(names) <= _MOST_NAMED else ""
 
 
 def _noted(error: BaseException) -> Keys:
-    """The key under which an error was found. A field named by a word of Python is written `from_` there."""
+    """Return the key at which an error occurred. The field of a keyword of Python is called `from_` there."""
     for note in getattr(error, "__notes__", ()):
         if isinstance(note, AttributeValidationNote):
             return (note.name.removesuffix("_"),)

@@ -1,8 +1,7 @@
-"""What a run is submitted with: by an application, a client, a body that calls a child, or a command line.
+"""The options of a submission, by an application, a client, a body that calls a child, or the command line.
 
-Callers write it as keywords, which `SubmitKeywords` names for type checkers; what is passed on inside is one
-`SubmitOptions`; and over the wire it is a `SubmitCommand`. An option is added in these three, and in whatever
-acts on it.
+Callers pass keyword arguments (`SubmitKeywords` is their type), the engine passes on one `SubmitOptions`, and
+the wire has a `SubmitCommand`. A new option must be added to all three.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ OnConflict = Literal["reject", "queue", "replace", "join"]
 _ON_CONFLICT = get_args(OnConflict)
 
 OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
-"""Called with how long a run has waited, how many are ahead of it, and the ids of those that block it."""
+"""Called with the seconds that a run has waited, the number of runs ahead, and the ids that block it."""
 
 
 class SubmitKeywords(TypedDict, total=False):
-    """What `submit`, `flows.start` and `run.call` take beside the handle and the parameters.
+    """The keywords of `submit`, `flows.start` and `run.call` in addition to handle and parameters.
 
     Times are in seconds: `None` means the default, `math.inf` no limit.
     """
@@ -44,8 +43,11 @@ class SubmitKeywords(TypedDict, total=False):
 
 
 class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """One submission, with the defaults of what nobody has said. Without `params`, the handle's draft is
-    taken. A run of the job `flow` without a handle gets one of its own."""
+    """One submission, with its defaults.
+
+    Without `params`, the run gets the handle's draft. A run of the job `flow` without a handle gets a new
+    handle.
+    """
 
     job: str
     handle: str | None
@@ -61,17 +63,16 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     on_wait: OnWait | None = None
 
     def check(self) -> None:
-        """Raise `Invalid` for what is no option. Job, handle, lane, parameters and times are checked where it
-        is known what they mean."""
+        """Raise `Invalid` for a bad option. Job, handle, lane, parameters and times are checked elsewhere."""
         if self.on_conflict not in _ON_CONFLICT:
             known = ", ".join(_ON_CONFLICT)
-            raise Invalid(f"on_conflict must be one of {known}, not {shown(self.on_conflict)}")
+            raise Invalid(f"on_conflict must be one of {known} (got {shown(self.on_conflict)})")
         if self.kind not in ("start", "continue"):
-            raise Invalid(f'kind must be "start" or "continue", not {shown(self.kind)}')
+            raise Invalid(f'kind must be "start" or "continue" (got {shown(self.kind)})')
         if self.request_id is not None:
             check_name("request_id", self.request_id)
         if self.on_wait is not None and not callable(self.on_wait):
-            raise Invalid(f"on_wait must be callable, not {shown(self.on_wait)}")
+            raise Invalid(f"on_wait must be callable (got {shown(self.on_wait)})")
 
 
 def flow_options(
@@ -81,14 +82,14 @@ def flow_options(
     handle: str | None,
     **options: Unpack[SubmitKeywords],
 ) -> SubmitOptions:
-    """A run of a flow is one of the job `flow`."""
+    """Return the options for a run of a flow, which is a run of the job `flow`."""
     check_version(version)
     walked = {"flow": flow, "version": version, "params": {} if params is None else params}
     return SubmitOptions(job=FLOW, handle=handle, params=walked, **options)
 
 
 class SubmitCommand(CommandBase, frozen=True, kw_only=True):
-    """What the commands that submit a run have in common."""
+    """The fields of every command that submits a run."""
 
     params: Any = None
     kind: str = "start"
@@ -101,20 +102,20 @@ class SubmitCommand(CommandBase, frozen=True, kw_only=True):
     warn_after: Timeout = None
 
 
-_AS_THEY_ARE = ("kind", "lane", "on_conflict", "request_id")
+_UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
 _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 
 def from_wire(command: SubmitCommand) -> SubmitKeywords:
-    """The options of a command; the engine checks them."""
-    options = {name: getattr(command, name) for name in _AS_THEY_ARE}
+    """Return the options of a command; the engine checks them."""
+    options = {name: getattr(command, name) for name in _UNCHANGED}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
     return cast(SubmitKeywords, options)
 
 
 def to_wire(options: SubmitOptions) -> dict[str, Any]:
-    """The fields of a command for these options. `on_wait` stays with the caller."""
-    fields = {name: getattr(options, name) for name in ("handle", *_AS_THEY_ARE)}
+    """Return the fields of a command for these options. `on_wait` is not sent: the caller's side calls it."""
+    fields = {name: getattr(options, name) for name in ("handle", *_UNCHANGED)}
     for name in _TIMES:
         seconds: float | None = getattr(options, name)
         fields[name] = None if seconds is None else timeout_to_wire(check_seconds(name, seconds, 0))

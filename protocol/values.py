@@ -1,9 +1,8 @@
-"""JSON values: what parameters, results, checkpoints, messages, answers and progress are made of.
+"""JSON values: the form of parameters, results, checkpoints, messages, answers and progress.
 
-Whatever comes from a body or a caller goes through `json_value` before the engine keeps it: it is copied, so
-that nobody changes it afterwards, and refused with its place if JSON could not carry it there and back. What
-has passed here can be encoded by every codec and stored by every store. Nothing here knows what the values
-mean; that is `parameters`.
+The engine passes each value from a body or a caller through `json_value`. This copies the value, so that
+later changes by the caller have no effect, and refuses it with its path if JSON cannot represent it. Every
+codec can encode an accepted value, and every store can keep it. What the values mean is in `parameters`.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ import msgspec
 from .errors import Invalid, TooLarge
 
 MAX_DEPTH = 100
-"""How many lists and dicts may stand in each other."""
+"""The maximum nesting depth of lists and dicts."""
 
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
-_LONGEST_NUMBER = 25  # bytes that a number, true, false or null can take as JSON
-_LONGEST_CHARACTER = 6  # bytes that one can take as JSON: \u001f
+_LONGEST_NUMBER = 25  # the most bytes of a number, true, false or null as JSON
+_LONGEST_CHARACTER = 6  # the most bytes of a character as JSON: \u001f
 _MAX_SHOWN_KEY = 60
 _SCALARS = frozenset({type(None), bool, int, float})
 _HINTS = {
-    "bytes": "encode it as text, base64 for example",
-    "datetime": "give Unix seconds or an ISO 8601 string",
-    "Decimal": "give a number or a string",
-    "set": "give a list",
-    "frozenset": "give a list",
+    "bytes": "encode it as text, for example as base64",
+    "datetime": "use Unix seconds or an ISO 8601 string",
+    "Decimal": "use a number or a string",
+    "set": "use a list",
+    "frozenset": "use a list",
 }
 
 _encode = msgspec.json.Encoder().encode
 
 
 class _Shown(reprlib.Repr):
-    """Values as JSON, cut short. What JSON has no form for is shown as Python does."""
+    """Values as short JSON; a value that JSON cannot represent, as Python's `repr`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,11 +66,11 @@ _shown = _Shown()
 
 
 def json_value(value: object, where: str, max_bytes: int | None) -> Any:
-    """A copy of `value` in plain dicts, lists, strings, numbers, booleans and nulls.
+    """Return a copy of `value` in plain dicts, lists, strings, numbers, booleans and nulls.
 
-    Tuples become lists, and instances of subclasses (a StrEnum, an OrderedDict) become what they extend.
-    Raises `Invalid` if a part of it is no JSON value, and `TooLarge` if it has more than `max_bytes` bytes
-    as JSON; both say where, with a path that begins with `where`.
+    Tuples become lists, and instances of subclasses (a StrEnum, an OrderedDict) become their base type.
+    Raises `Invalid` if a part of it is not a JSON value, and `TooLarge` if it has more than `max_bytes` bytes
+    as JSON. Both errors contain the path of the part, which begins with `where`.
     """
     copier = _Copier(where, max_bytes)
     plain = copier.copy(value)
@@ -83,7 +82,7 @@ def json_value(value: object, where: str, max_bytes: int | None) -> Any:
 
 
 def child_path(path: str, key: object) -> str:
-    """The path of what stands under `key` in the value at `path`: `params.pages`, `params.pages[3]`."""
+    """Return the path of `key` in the value at `path`: `params.pages`, `params.pages[3]`."""
     if type(key) is int:
         return f"{path}[{key}]"
     if isinstance(key, str) and len(key) <= _MAX_SHOWN_KEY and key.isidentifier():
@@ -92,7 +91,7 @@ def child_path(path: str, key: object) -> str:
 
 
 def shown(value: object) -> str:
-    """`value` for a message: as JSON, short, and the same in every process (no address of an object)."""
+    """Return `value` for a message: short JSON, the same in every process (no addresses of objects)."""
     try:
         return re.sub(r" at 0x[0-9a-fA-F]+", "", _shown.repr(value))
     except Exception:  # an int of too many digits, a __repr__ that raises
@@ -100,7 +99,7 @@ def shown(value: object) -> str:
 
 
 def _surely_fits(plain: Any, max_bytes: int) -> bool:
-    """Whether the size of `plain` is within the limit for certain, without encoding it."""
+    """Whether `plain` is certainly within the limit; a quick check that does not encode it."""
     kind = type(plain)
     if kind in _SCALARS:
         return max_bytes >= _LONGEST_NUMBER
@@ -109,9 +108,9 @@ def _surely_fits(plain: Any, max_bytes: int) -> bool:
     return not plain and max_bytes >= 2
 
 
-def _too_large(where: str, said: str, size: int, limit: int) -> TooLarge:
+def _too_large(where: str, amount: str, size: int, limit: int) -> TooLarge:
     return TooLarge(
-        f"{where}: {said} bytes as JSON; at most {limit} are allowed, so keep what is large in a file",
+        f"{where}: too large: {amount} bytes as JSON, at most {limit} are allowed; store it in a file",
         path=where,
         size=size,
         limit=limit,
@@ -119,10 +118,10 @@ def _too_large(where: str, said: str, size: int, limit: int) -> TooLarge:
 
 
 class _Copier:
-    """One walk over a value. `path` holds the keys down to where the walk is, and so is what an error names.
+    """One walk over a value. `path` contains the keys down to the current part, for errors.
 
-    The walk counts what it meets: each part takes a byte at least. So a value that is far too large, or
-    that is small in memory only because its parts are shared, is refused before it has been copied in full.
+    The walk counts the parts, each of which takes at least one byte as JSON. So a value that is far too large
+    is refused before it is copied in full, also if it is small in memory because its parts are shared.
     """
 
     __slots__ = ("limit", "met", "path", "where")
@@ -168,18 +167,20 @@ class _Copier:
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            why = f"the string {shown(value)} has a lone surrogate at {error.start}, which UTF-8 cannot carry"
+            why = (
+                f"the string {shown(value)} has a lone surrogate at {error.start}, which UTF-8 cannot encode"
+            )
             raise self._unfit(why) from None
         return value
 
     def _integer(self, value: int) -> int:
         if not _MIN_INT <= value <= _MAX_INT:
-            raise self._unfit(f"the number {shown(value)} is outside -2^63 to 2^64-1; give a string")
+            raise self._unfit(f"the number {shown(value)} is outside -2^63 to 2^64-1; use a string")
         return value
 
     def _number(self, value: float) -> float:
         if not isfinite(value):
-            raise self._unfit(f"the number {shown(value)} is not a JSON value; give null or a string")
+            raise self._unfit(f"the number {shown(value)} is not a JSON value; use null or a string")
         return value
 
     def _dict(self, value: dict[Any, Any]) -> dict[str, Any]:
@@ -199,7 +200,7 @@ class _Copier:
 
     def _key(self, key: object) -> str:
         if not isinstance(key, str):
-            raise self._unfit(f"the key {shown(key)} is no string; keys must be strings")
+            raise self._unfit(f"the key {shown(key)} is not a string; keys must be strings")
         return self._string(str.__str__(key))
 
     def _list(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:
@@ -214,7 +215,9 @@ class _Copier:
 
     def _enter(self, parts: int) -> None:
         if len(self.path) >= MAX_DEPTH:
-            raise self._unfit(f"nested more than {MAX_DEPTH} deep, or it contains itself; make it flatter")
+            raise self._unfit(
+                f"nested more than {MAX_DEPTH} levels deep, or it contains itself; reduce the nesting"
+            )
         self.met += parts
         if self.limit is not None and self.met > self.limit:
             raise _too_large(self.where, f"at least {self.met}", self.met, self.limit)
@@ -229,7 +232,7 @@ class _Copier:
 
 
 def same_json(one: Any, other: Any) -> bool:
-    """Whether two JSON values are the same: unlike in Python, `true` is not 1."""
+    """Whether two JSON values are equal. In contrast to Python, `true` does not equal 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
@@ -240,7 +243,7 @@ def same_json(one: Any, other: Any) -> bool:
 
 
 def copied(value: Any) -> Any:
-    """A deep copy of a JSON value, for handing out what must not be changed under whoever keeps it."""
+    """Return a deep copy of a JSON value, so that a caller can change it without effect on the original."""
     kind = type(value)
     if kind is dict:
         return {key: copied(part) for key, part in value.items()}

@@ -1,5 +1,5 @@
-"""The configuration: `greenroom.toml`, then variables `GREENROOM_…`, then flags, each over the one before.
+"""The configuration: `greenroom.toml`, then variables `GREENROOM_…`, then flags; each overrides the previous.
 
-`settings` says what there is, `kinds` what each value must look like, `sources` where it is written, and
-`reading` puts them together and tells every mistake at once.
+`settings` defines the settings, `kinds` checks the values, and `sources` reads the file and the variables.
+`reading` combines them and reports all mistakes together.
 """

@@ -1,4 +1,4 @@
-"""Times as people write them: a number of seconds, or one with a unit."""
+"""Durations as text: a number of seconds, or a number with a unit."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def duration(value: str) -> float | None:
-    """Seconds, from a number of them or from one with a unit; `None` for anything else."""
+    """Return the seconds of a duration such as `90`, `90m` or `12h`; `None` if it is not a duration."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", value.strip())
     return float(match[1]) * _UNITS[match[2] or "s"] if match else None

@@ -1,7 +1,7 @@
-"""What a value must look like: one kind per sort of setting, which checks it and says what would fit.
+"""Kinds of settings: each kind checks a value and reports what is accepted.
 
-A kind raises `ValueError` with a text that goes on a path: "gateway.port" + "must be a whole number …"; or
-`Several`, where more than one part of a value is wrong.
+A kind raises `ValueError` with a text that follows the setting's path: "gateway.port" + "must be an integer
+…". It raises `Several` if several parts of a value are invalid.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _NONE = "none"
 
 @attrs.frozen
 class Kind:
-    """`read` checks a value as TOML has it; `from_text` says what the text of a variable stands for."""
+    """`read` checks a TOML value; `from_text` converts the text of a variable to one."""
 
     read: Callable[[Any], Any]
     from_text: Callable[[str], Any] = str
 
 
 def _number(text: str) -> Any:
-    """The number that a text is; the text itself, to be refused by its kind, if it is none."""
+    """Return the number in a text; if there is none, the text itself, which the kind then refuses."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -44,59 +44,59 @@ def _number(text: str) -> Any:
 
 
 def whole(least: int, most: int | None = None) -> Kind:
-    """A whole number within bounds."""
-    bounds = f"{least} or more" if most is None else f"from {least} to {most}"
+    """An integer within bounds."""
+    bounds = f", {least} or more" if most is None else f" between {least} and {most}"
 
     def read(value: Any) -> int:
         fits = isinstance(value, int) and not isinstance(value, bool) and value >= least
         if not fits or (most is not None and value > most):
-            raise ValueError(f"must be a whole number, {bounds}, not {shown(value)}")
+            raise ValueError(f"must be an integer{bounds} (got {shown(value)})")
         return int(value)
 
     return Kind(read, _number)
 
 
 def _truth(text: str) -> Any:
-    """What a word stands for; the text itself, to be refused, if it is another one."""
+    """Return the truth value of a word; for any other word the text itself, which the kind then refuses."""
     return {"true": True, "false": False}.get(text.strip().lower(), text)
 
 
 def _read_truth(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"must be true or false, not {shown(value)}")
+        raise ValueError(f"must be true or false (got {shown(value)})")
     return value
 
 
 def _read_time(value: Any) -> float:
     seconds = duration(value) if isinstance(value, str) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
-        raise ValueError(f'must be a time, in seconds or like "90m", "12h", "30d", not {shown(value)}')
+        raise ValueError(f'must be a duration, in seconds or like "90m", "12h", "30d" (got {shown(value)})')
     return float(seconds)
 
 
 def _read_seconds(value: Any) -> float:
     seconds = _read_time(value)
     if not seconds:
-        raise ValueError("must be a time above 0")
+        raise ValueError("must be a duration above 0 (got 0)")
     return seconds
 
 
 def _read_rate(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ValueError(f"must be a number above 0, not {shown(value)}")
+        raise ValueError(f"must be a number above 0 (got {shown(value)})")
     return float(value)
 
 
 def _read_text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"must be a text, and not an empty one, not {shown(value)}")
+        raise ValueError(f"must be a non-empty string (got {shown(value)})")
     return value
 
 
 def _read_texts(value: Any) -> tuple[str, ...]:
     parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) and part for part in parts):
-        raise ValueError(f'must be a list of texts, as in ["one", "two"], not {shown(value)}')
+        raise ValueError(f'must be a list of strings, as in ["one", "two"] (got {shown(value)})')
     return tuple(parts)
 
 
@@ -105,13 +105,13 @@ def _read_networks(value: Any) -> tuple[str, ...]:
     try:
         Networks(texts)
     except GreenroomError as error:
-        raise ValueError(f"can't be used: {error.message}") from None
+        raise ValueError(f"is not valid: {error.message}") from None
     return texts
 
 
 def _read_jobs(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[\w.]+:[\w.]+", value):
-        raise ValueError(f'must be a module and a name in it, as in "app.jobs:jobs", not {shown(value)}')
+        raise ValueError(f'must be a module and a name in it, as in "app.jobs:jobs" (got {shown(value)})')
     return value
 
 
@@ -119,13 +119,13 @@ def _read_store(value: Any) -> str | tuple[str, ...]:
     if not isinstance(value, str) and not (
         isinstance(value, list) and value and all(isinstance(one, str) for one in value)
     ):
-        raise ValueError("must be an address, or a list of them")  # not shown: it may hold a password
+        raise ValueError("must be an address, or a list of addresses")  # not shown: it can contain a password
     if value == "memory:":
         return "memory:"
     try:
         parse_addresses(value)
     except GreenroomError as error:
-        raise ValueError(f"can't be used: {error.message}") from None
+        raise ValueError(f"is not valid: {error.message}") from None
     return value if isinstance(value, str) else tuple(value)
 
 
@@ -133,19 +133,19 @@ def _read_lanes(value: Any) -> dict[str, int | None]:
     if isinstance(value, str):
         value = dict(_pair(part) for part in value.split(",") if part.strip())
     if not isinstance(value, Mapping):
-        raise ValueError(f"must be a table of limits, as in {{ images = 2 }}, not {shown(value)}")
+        raise ValueError(f"must be a table of limits, as in {{ images = 2 }} (got {shown(value)})")
     limits: dict[str, int | None] = {}
     faults: dict[str, str] = {}
     for name, limit in value.items():
         try:
             lane = check_name("lane", lane_name(name))
         except GreenroomError as error:
-            faults[name] = f"names no lane: {error.message}"
+            faults[name] = f"is not a valid lane name: {error.message}"
             continue
         try:
             limits[lane] = None if limit == _NONE else whole(0).read(limit)
         except ValueError as error:
-            faults[name] = f'{error} (or "none", for no limit of its own)'
+            faults[name] = f'{error}, or "none" for only the global limit'
     if faults:
         raise Several(((name,), text) for name, text in faults.items())
     return limits
@@ -157,9 +157,9 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def _read_keep(value: Any) -> Keep:
-    """A count; or an age; or a table with both."""
+    """Check a count, an age, or a table with both."""
     if isinstance(value, Mapping):
-        faults = {key: "is unknown: there are count, age" for key in value if key not in _KEEP}
+        faults = {key: "is unknown: expected count or age" for key in value if key not in _KEEP}
         kept: dict[str, Any] = {}
         for key in _KEEP.keys() & value.keys():
             try:
@@ -173,7 +173,7 @@ def _read_keep(value: Any) -> Keep:
         return Keep(age=age)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(
-            f'must be a number, a time like "30d", or {{ count = …, age = … }}, not {shown(value)}'
+            f'must be a number, a duration like "30d", or {{ count = …, age = … }} (got {shown(value)})'
         )
     return Keep(value)
 
@@ -182,11 +182,11 @@ _KEEP: dict[str, Callable[[Any], Any]] = {"count": whole(0).read, "age": _read_s
 
 
 def one_of(*choices: str) -> Kind:
-    """One of a few words."""
+    """One of some words."""
 
     def read(value: Any) -> str:
         if value not in choices:
-            raise ValueError(f"must be {' or '.join(choices)}, not {shown(value)}")
+            raise ValueError(f"must be {' or '.join(choices)} (got {shown(value)})")
         return str(value)
 
     return Kind(read)

@@ -1,4 +1,4 @@
-"""Reading the configuration: what is written, structured into `Config`, or every mistake at once."""
+"""Read the configuration into `Config`, or report all its mistakes together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..gateway.auth.access import Access
 from ..gateway.config import GatewayConfig, Limits
 from ..modulepath import search_current_folder
 from ..protocol.errors import GreenroomError, Invalid
-from ..protocol.structuring import told
+from ..protocol.structuring import faults_in
 from ..protocol.values import shown
 from . import kinds
 from .kinds import Kind
@@ -32,7 +32,7 @@ T = TypeVar("T")
 OTHER_VARIABLES = frozenset(
     f"{PREFIX}{name}" for name in ("CONFIG", "URL", "TOKEN", "TOKEN_FILE", "WORKER_URL")
 )
-"""Variables that are no settings: those of the commands."""
+"""Variables of the commands, which are not settings."""
 
 _SPECIAL: dict[type, dict[str, Kind]] = {
     EngineConfig: {
@@ -48,7 +48,7 @@ _SPECIAL: dict[type, dict[str, Kind]] = {
     GatewayConfig: {"port": kinds.whole(0, 65_535)},
     Limits: {"rate": kinds.RATE},
 }
-"""The settings whose type alone doesn't say what fits."""
+"""The kinds of settings for which the type is not specific enough."""
 
 _BY_TYPE: dict[Any, Kind] = {
     bool: kinds.TRUTH,
@@ -62,7 +62,7 @@ _BY_TYPE: dict[Any, Kind] = {
 
 @attrs.frozen
 class Flag:
-    """A flag of the command line that was given: `--port`, the setting `gateway.port`, and its value."""
+    """A flag of the command line: its name `--port`, its setting `gateway.port`, and its value."""
 
     name: str
     setting: str
@@ -71,7 +71,7 @@ class Flag:
 
 @attrs.frozen
 class Read:
-    """A configuration with the file it was read from, and what was odd without being a mistake."""
+    """A configuration, the origins of its values, and warnings."""
 
     config: Config
     written: Written
@@ -83,7 +83,7 @@ def read_config(
     flags: Iterable[Flag] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Read:
-    """Read file, variables and flags, the later over the earlier. Raises `ConfigMistakes`."""
+    """Read file, variables and flags, each overriding the previous. Raises `ConfigMistakes`."""
     environ = os.environ if environ is None else environ
     found = find_file(file or environ.get("GREENROOM_CONFIG"))
     mistakes: list[Mistake] = []
@@ -105,8 +105,10 @@ def read_config(
 
 
 def check_together(read: Read) -> Jobs | None:
-    """What no value can tell alone: whether they fit together, and whether what they name is there. Returns
-    the jobs, if the configuration names some; raises `ConfigMistakes`."""
+    """Check the settings in combination, and whether the files and the jobs exist.
+
+    Returns the jobs, if the configuration has them. Raises `ConfigMistakes`.
+    """
     gateway = read.config.gateway
     mistakes: list[Mistake] = []
     jobs = None
@@ -118,13 +120,13 @@ def check_together(read: Read) -> Jobs | None:
         try:
             jobs = load_named(read.config.engine.jobs, Jobs)
         except Invalid as error:
-            wrong("engine", "jobs", f"can't be used: {error.message}")
+            wrong("engine", "jobs", f"cannot be loaded: {error.message}")
     for name in ("tls_certificate", "tls_key", "token_file"):
         path = getattr(gateway, name)
         if path is not None and not os.access(path, os.R_OK):
-            wrong("gateway", name, f"names {path!r}, which is no file that can be read")
+            wrong("gateway", name, f"is not a readable file (got {path!r})")
     if gateway.tls_key is not None and gateway.tls_certificate is None:
-        wrong("gateway", "tls_key", "is of no use without tls_certificate")
+        wrong("gateway", "tls_key", "requires tls_certificate")
     if gateway.token_file is None or os.access(gateway.token_file, os.R_OK):
         try:
             Access(gateway)
@@ -132,15 +134,17 @@ def check_together(read: Read) -> Jobs | None:
             name = "host" if gateway.token_file is None else "token_file"
             if "workers_without_token" in error.message:
                 name = "workers_without_token"
-            wrong("gateway", name, f"can't be used: {error.message}")
+            wrong("gateway", name, f"is not valid: {error.message}")
     if mistakes:
         raise ConfigMistakes(sorted(mistakes, key=_place))
     return jobs
 
 
 def load_named(where: str, kind: type[T]) -> T:
-    """What `module:name` names, in this folder or in what is installed. Raises `Invalid`, also if it is none
-    of this kind."""
+    """Load the object `module:name`, from this folder or an installed package.
+
+    Raises `Invalid`, also for an object of another kind.
+    """
     module, _, name = where.partition(":")
     search_current_folder()
     try:
@@ -149,18 +153,22 @@ def load_named(where: str, kind: type[T]) -> T:
             found = getattr(found, part)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise Invalid(f"module {module!r} can't be imported: {error}", value=where) from error
-        raise Invalid(f"there is no module {error.name!r} in {os.getcwd()}, nor an installed one") from None
+            raise Invalid(f"cannot import module {module!r}: {error}", value=where) from error
+        raise Invalid(
+            f"module {error.name!r} not found in {os.getcwd()} or among installed packages"
+        ) from None
     except AttributeError as error:
         raise Invalid(f"module {module!r} has no {name!r}: {error}", value=where) from error
-    except Exception as error:  # whatever the module does when it is imported
+    except Exception as error:  # a module can raise anything when it is imported
         *_, last = traceback.extract_tb(error.__traceback__)
         place = "" if isinstance(error, SyntaxError) else f" ({last.filename}:{last.lineno})"
         raise Invalid(
-            f"module {module!r} can't be imported: {type(error).__name__}: {error}{place}", value=where
+            f"cannot import module {module!r}: {type(error).__name__}: {error}{place}", value=where
         ) from error
     if not isinstance(found, kind):
-        raise Invalid(f"{where} is no greenroom.{kind.__name__}, but {type(found).__name__}", value=where)
+        raise Invalid(
+            f"{where} must be a greenroom.{kind.__name__} (got {type(found).__name__})", value=where
+        )
     return found
 
 
@@ -168,23 +176,23 @@ def _structure(written: Written) -> tuple[Config | None, list[Mistake]]:
     try:
         return _converter.structure(written.values, Config), []
     except ClassValidationError as error:
-        paths = ((tuple(map(str, keys)), text) for keys, text in told(error))
+        paths = ((tuple(map(str, keys)), text) for keys, text in faults_in(error))
         return None, [Mistake(written.origin(path), ".".join(path), text) for path, text in paths]
 
 
 def _place(mistake: Mistake) -> tuple[str, int]:
-    """For the order of mistakes: that of the lines, in a file."""
+    """Return the sort key of a mistake: its file and line."""
     file, _, line = mistake.origin.rpartition(":")
     return (file, int(line)) if line.isdecimal() else (mistake.origin, 0)
 
 
 def _odd_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """Variables that look like settings and are none. No mistakes: other programs set such, too."""
+    """Yield warnings for variables that look like settings. Not mistakes: other programs set some."""
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in VARIABLES and name not in OTHER_VARIABLES:
             known = [variable.removeprefix(PREFIX) for variable in VARIABLES]
             near = difflib.get_close_matches(name.removeprefix(PREFIX), known, n=1, cutoff=0.8)
-            yield f"the variable {name} is no setting" + (
+            yield f"the variable {name} is not a setting" + (
                 f": did you mean {PREFIX}{near[0]}?" if near else ""
             )
 
@@ -207,7 +215,7 @@ def _hook(kind: Kind) -> Callable[[Any, Any], Any]:
 
 
 def _prepare(cls: type, above: Path_ = ()) -> Iterator[tuple[Path_, Kind]]:
-    """Teach the converter a class, innermost first; yields its settings."""
+    """Register a class with the converter, innermost first; yields its settings."""
     hooks: dict[str, Any] = {}
     hints = get_type_hints(cls)
     for field in attrs.fields(cls):
@@ -224,7 +232,7 @@ def _prepare(cls: type, above: Path_ = ()) -> Iterator[tuple[Path_, Kind]]:
 
     def checked(value: Any, type_: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise ValueError(f"must be a table, not {shown(value)}")
+            raise ValueError(f"must be a table (got {shown(value)})")
         return structure(value, type_)
 
     _converter.register_structure_hook(cls, checked)
@@ -232,6 +240,6 @@ def _prepare(cls: type, above: Path_ = ()) -> Iterator[tuple[Path_, Kind]]:
 
 _converter = cattrs.Converter(detailed_validation=True)
 SETTINGS: dict[Path_, Kind] = dict(_prepare(Config))
-"""Every setting there is, in the order of their tables."""
+"""All settings, in the order of their tables."""
 VARIABLES: dict[str, Path_] = {variable_name(path): path for path in SETTINGS}
-"""The same by the names of their variables."""
+"""All settings by the names of their variables."""

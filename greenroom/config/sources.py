@@ -1,5 +1,6 @@
-"""Where settings are written: a file, variables of the environment, flags. Here they become one tree, and
-it is remembered where each value came from, so that a mistake can be traced to its line.
+"""The sources of settings: a file, environment variables, flags.
+
+They are combined into one tree that remembers the origin of each value, so that a message can name its line.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ FILE_NAME = "greenroom.toml"
 PREFIX = "GREENROOM_"
 
 Path_ = tuple[str, ...]
-"""A setting's place: `("gateway", "limits", "rate")`."""
+"""The path of a setting: `("gateway", "limits", "rate")`."""
 
 Origin = str
-"""Where a value was written: `greenroom.toml:12`, `GREENROOM_STORE`, `--port`."""
+"""The origin of a value: `greenroom.toml:12`, `GREENROOM_STORE`, `--port`."""
 
 
 class Unreadable(Exception):
-    """The file is no TOML, or can't be read."""
+    """The file is not valid TOML, or cannot be read."""
 
 
 @attrs.define
 class Written:
-    """Everything that was written anywhere; what came later has won."""
+    """The values of all sources, later ones overriding earlier ones, and their origins."""
 
     values: dict[str, Any] = attrs.field(factory=dict)
     origins: dict[Path_, Origin] = attrs.field(factory=dict)
 
     def put(self, path: Path_, value: Any, origin: Origin) -> None:
-        """Set a value, over whatever stood there."""
+        """Set a value, replacing an earlier one."""
         table = self.values
         for key in path[:-1]:
             inner = table.get(key)
@@ -47,7 +48,7 @@ class Written:
         self.origins[path] = origin
 
     def origin(self, path: Path_) -> Origin:
-        """Where the value at a path came from, or the nearest thing around it."""
+        """Return the origin of the value at a path, or of the nearest table around it."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 return self.origins[path[:length]]
@@ -55,7 +56,7 @@ class Written:
 
 
 def find_file(named: str | None) -> Path | None:
-    """The file to read: the one that is named, or `greenroom.toml` in this folder if there is one."""
+    """Return the file to read: the named one, else `greenroom.toml` in this folder if it exists."""
     if named is not None:
         return Path(named)
     here = Path(FILE_NAME)
@@ -63,16 +64,16 @@ def find_file(named: str | None) -> Path | None:
 
 
 def read_file(file: Path) -> Written:
-    """What a file says. Raises `Unreadable`."""
+    """Read a file. Raises `Unreadable`."""
     written = Written()
     try:
         text = file.read_text(encoding="utf-8")
         written.values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Unreadable(f"{file}: this is no TOML: {error}") from None
+        raise Unreadable(f"{file} is not valid TOML: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise Unreadable(f"{file}: it can't be read: {reason}") from None
+        raise Unreadable(f"cannot read {file}: {reason}") from None
     lines = dict(_lines(text))
     for path in _paths(written.values):
         if path in lines:
@@ -83,14 +84,14 @@ def read_file(file: Path) -> Written:
 
 
 def variables(names: Mapping[str, Path_], environ: Mapping[str, str]) -> Iterator[tuple[Path_, str, str]]:
-    """The settings among the variables of the environment, as (path, text, variable)."""
+    """Yield the settings among the environment variables, as (path, text, variable)."""
     for variable, path in names.items():
         if variable in environ:
             yield path, environ[variable], variable
 
 
 def variable_name(path: Path_) -> str:
-    """The variable that a setting has: its table and its name; those of the engine go without the table."""
+    """Return the variable of a setting: its table and its name; for the engine's settings only the name."""
     shortened = path[1:] if path[0] == "engine" else path
     return PREFIX + "_".join(shortened).upper()
 
@@ -108,7 +109,7 @@ _PART = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
 
 
 def _lines(text: str) -> Iterator[tuple[Path_, int]]:
-    """The line on which each key stands, as far as a quick look tells. It is only for messages."""
+    """Yield the line of each key, for messages. A simple scan, which can miss unusual syntax."""
     table: Path_ = ()
     for number, line in enumerate(text.splitlines(), 1):
         if header := _TABLE.match(line):

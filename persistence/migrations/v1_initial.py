@@ -116,7 +116,7 @@ _table(
 
 
 def upgrade() -> None:
-    """Make what isn't there yet."""
+    """Create what does not exist yet."""
     connection = op.get_bind()
     tables.create_all(connection)
     for table in tables.tables.values():

@@ -1,4 +1,4 @@
-"""Version 3: leases, deaths of processes per run, and the counts that belong to a checkpoint."""
+"""Version 3: leases, deaths of processes per run, and the counts of a checkpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _table(
 
 
 def upgrade() -> None:
-    """Make what isn't there yet."""
+    """Create what does not exist yet."""
     connection = op.get_bind()
     tables.create_all(connection)
     columns = {column["name"] for column in inspect(connection).get_columns("checkpoints")}

@@ -1,5 +1,5 @@
-"""Flows as data: how a definition is written, checked, evaluated and drawn. Nothing here runs one.
+"""Flows as data: parsing, checking, evaluating and drawing of definitions. Nothing here runs a flow.
 
-`check` turns what someone wrote into a `Graph` or into all of its mistakes; whoever walks the graph asks its
-paths and expressions for values. Nothing here does I/O or raises anything but the errors of `protocol`.
+`check` turns a definition into a `Graph` or into the list of all its mistakes. The code that walks the graph
+evaluates its paths and expressions. Nothing here does I/O; the only exceptions are the errors of `protocol`.
 """

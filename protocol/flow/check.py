@@ -1,8 +1,8 @@
-"""The check of a definition before it is published: all that is wrong with it, at once and with its place.
+"""The check of a definition before it is published. It reports all mistakes together, each with its path.
 
-What is wrong with text and fields, `reading` tells. Here is looked at what no field can tell alone: where
-edges lead, what is never reached, which cycles would never come to rest, whether a flow that is referred to
-is there. This is done with the plain value: a definition with a mistake has no graph, but may have others.
+`reading` checks the text and the fields. This module checks how the parts fit together: targets of edges,
+unreachable nodes, cycles without a waiting or executing node, references to other flows. It works on the
+plain value, because a definition with a mistake has no graph, but can have further mistakes.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from .model import DEFAULT_ACTION, ERROR_ACTION, Graph
 from .reading import read, rendered
 
 HasFlow = Callable[[str, int], bool]
-"""Whether there is a published flow of this name, in this version (0: in any)."""
+"""Whether there is a published flow with this name and version (0: any version)."""
 
 _MOST_NODES_SHOWN = 8
 
 _MAY_FAIL = frozenset({"executor", "local", "parallel", "foreach", "subflow", "flow_ref"})
-"""The kinds of nodes that execute something, or walk what does."""
+"""The kinds of nodes that execute something, or walk a graph that does."""
 
-_BROUGHT_BY_RUNS = {"timer": "delay_ms", "wait_event": "signal_key", "approval": "approval_key"}
-"""The parameter without which a node can't do anything. A run may bring it."""
+_RUN_PARAMETERS = {"timer": "delay_ms", "wait_event": "signal_key", "approval": "approval_key"}
+"""The parameter that a kind of node requires. The definition or each run provides it."""
 
 
 class Checked(NamedTuple):
-    """What was found: the graph, if there are no errors; and messages, each with its path."""
+    """The result of a check: the graph, if there are no errors, and the messages, each with its path."""
 
     graph: Graph | None
     errors: list[str]
@@ -38,7 +38,7 @@ class Checked(NamedTuple):
 def check(
     definition: Mapping[str, Any] | str, *, allow_scripts: bool = False, flows: HasFlow | None = None
 ) -> Checked:
-    """Check a definition: JSON or YAML text, or an object. Without `flows`, references aren't looked up."""
+    """Check a definition: JSON or YAML text, or an object. Without `flows`, references are not looked up."""
     value, graph, faults = read(definition)
     checker = _Checker(allow_scripts, flows)
     if graph is not None or not any(keys == () for keys, _ in faults):
@@ -48,7 +48,7 @@ def check(
 
 
 class _Checker:
-    """Collects what is wrong with a graph and those in it. What isn't what it should be, it passes over."""
+    """Collects the mistakes of a graph and its subflows. Skips malformed parts, which `reading` reports."""
 
     def __init__(self, allow_scripts: bool, flows: HasFlow | None) -> None:
         self.faults: list[Fault] = []
@@ -57,8 +57,10 @@ class _Checker:
         self._flows = flows
 
     def check(self, graph: Any, keys: Keys, unhandled_errors: Any = "fail") -> bool:
-        """Look at a graph; returns whether nothing in it ever waits or executes. `unhandled_errors` is the
-        rule of the graph around it."""
+        """Check a graph. Returns whether no node in it waits or executes.
+
+        `unhandled_errors` is the rule of the graph around it.
+        """
         nodes = _object(_object(graph).get("nodes"))
         edges = list(self._edges(graph, nodes, keys))
         rule = _object(graph).get("unhandled_errors") or unhandled_errors
@@ -74,7 +76,7 @@ class _Checker:
         return bool(nodes) and len(idle) == len(nodes)
 
     def _edges(self, graph: Any, nodes: Mapping[str, Any], keys: Keys) -> Iterator[tuple[str, str]]:
-        """Tell what is wrong with the edges; yields which node leads to which."""
+        """Check the edges; yields the pairs of nodes that they connect."""
         first: dict[tuple[str, str], int] = {}
         written = _object(graph).get("edges")
         for index, edge in enumerate(written if isinstance(written, list) else []):
@@ -89,29 +91,29 @@ class _Checker:
                 continue
             earlier = first.setdefault((source, action), index)
             if earlier != index:
-                text = f"is a second edge from {shown(source)} for the action {shown(action)}"
-                self._wrong(its_keys, f"{text}, after edges[{earlier}]")
+                text = f"duplicate edge from {shown(source)} for action {shown(action)}"
+                self._wrong(its_keys, f"{text} (first: edges[{earlier}])")
             if source in nodes and isinstance(target, str) and target in nodes:
                 yield source, target
 
     def _node(self, node: Mapping[str, Any], keys: Keys, unhandled_errors: Any) -> bool:
-        """Look at a node; returns whether it neither waits nor executes."""
+        """Check a node. Returns whether it neither waits nor executes."""
         kind = node.get("kind")
         if node.get("exec_type") == "local_script" and not self._allow_scripts:
-            self._wrong((*keys, "exec_type"), "scripts are not allowed here (allow_scripts is off)")
+            self._wrong((*keys, "exec_type"), "scripts are not allowed: allow_scripts is off")
         if kind == "flow_ref":
             self._check_reference(node, keys)
-        needed = _BROUGHT_BY_RUNS.get(kind) if isinstance(kind, str) else None
+        needed = _RUN_PARAMETERS.get(kind) if isinstance(kind, str) else None
         if kind == "parallel" and not node.get("parallel_services") and not node.get("parallel_execs"):
             needed = "services"
         if needed is not None and _object(node.get("params")).get(needed) in (None, "", []):
-            self._warn((*keys, "params", needed), "is not given, so each run has to bring it")
+            self._warn((*keys, "params", needed), "is not set: each run must provide it")
         if kind == "subflow":
             return self.check(node.get("subflow"), (*keys, "subflow"), unhandled_errors)
         return kind == "choice"
 
     def _check_errors(self, graph: Any, nodes: Mapping[str, Any], keys: Keys, unhandled_errors: Any) -> None:
-        """Warn of errors that take the edge of a success, and of actions for errors that have no edge."""
+        """Warn about errors that take the edge of a success, and about error actions without an edge."""
         leads = _leads(graph)
         for key, written in nodes.items():
             node, plain = _object(written), leads.get((key, DEFAULT_ACTION))
@@ -119,7 +121,7 @@ class _Checker:
                 action = node.get(field)
                 if isinstance(action, str) and action and (key, action) not in leads:
                     then = (
-                        "the flow fails" if plain is None else f"the error leads {_to(plain)} like a success"
+                        "the flow fails" if plain is None else f"the flow takes the default edge {_to(plain)}"
                     )
                     text = f"no edge from {shown(key)} has the action {shown(action)}: {then}"
                     self._warn((*keys, "nodes", key, field), text)
@@ -130,7 +132,7 @@ class _Checker:
             own = _object(node.get("post")).get("action_static") or node.get("default_action")
             to = leads.get((key, own), plain) if isinstance(own, str) else plain
             if to is not None:
-                text = f"an error is passed over and leads {_to(to)} like a success"
+                text = f"an error is ignored and leads {_to(to)}, as a success does"
                 remedy = "add on_error, or an edge for the action 'error'"
                 self._warn((*keys, "nodes", key), f"{text} (unhandled_errors is 'continue'): {remedy}")
 
@@ -140,8 +142,8 @@ class _Checker:
         if self._flows is None or not isinstance(flow, str) or not isinstance(version, int):
             return
         if not self._flows(flow, version):
-            wanted = f"published version {version} of a flow" if version else "published flow"
-            self._wrong((*keys, "flow"), f"there is no {wanted} {shown(flow)}")
+            wanted = f"published version {version} of flow" if version else "published flow"
+            self._wrong((*keys, "flow"), f"{wanted} {shown(flow)} not found")
 
     def _check_reached(
         self, start: str, nodes: Mapping[str, Any], edges: list[tuple[str, str]], keys: Keys
@@ -155,19 +157,20 @@ class _Checker:
                     ahead.append(node)
         for key in nodes:
             if key not in reached:
-                self._warn((*keys, "nodes", key), f"is never reached from {shown(start)}")
+                self._warn((*keys, "nodes", key), f"is unreachable from {shown(start)}")
 
     def _check_cycles(self, idle: list[str], edges: list[tuple[str, str]], keys: Keys) -> None:
         for cycle in _cycles(idle, edges):
             names = [*cycle, cycle[0]]
             if len(names) > _MOST_NODES_SHOWN:
                 names[_MOST_NODES_SHOWN - 1 : -1] = ["…"]
-            way = " → ".join(names)
-            self._wrong((*keys, "nodes", cycle[0]), f"is in a cycle that never waits nor executes: {way}")
+            path = " → ".join(names)
+            text = f"is in a cycle without a waiting or executing node: {path}"
+            self._wrong((*keys, "nodes", cycle[0]), text)
 
     def _no_node(self, keys: Keys, name: str, nodes: Mapping[str, Any]) -> None:
-        if len(self.faults) <= MAX_MISTAKES:  # to look for the nearest name takes time
-            self._wrong(keys, f"there is no node {shown(name)}{suggestion(name, nodes)}")
+        if len(self.faults) <= MAX_MISTAKES:  # the search for a similar name takes time
+            self._wrong(keys, f"node {shown(name)} not found{suggestion(name, nodes)}")
 
     def _wrong(self, keys: Keys, text: str) -> None:
         if len(self.faults) <= MAX_MISTAKES:
@@ -183,7 +186,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _leads(graph: Any) -> dict[tuple[str, str], str]:
-    """Where the edges lead, by node and action."""
+    """Return the targets of the edges by node and action."""
     leads: dict[tuple[str, str], str] = {}
     written = _object(graph).get("edges")
     for edge in written if isinstance(written, list) else []:
@@ -206,35 +209,35 @@ def _following(edges: list[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _cycles(nodes: list[str], edges: list[tuple[str, str]]) -> Iterator[list[str]]:
-    """Cycles among some nodes, so many that each cycle there is shares a node with one of them.
+    """Yield cycles among some nodes, such that every other cycle shares a node with one of them.
 
-    Nodes from which nothing leads on are taken away until there are none. Following any edge from one that is
-    left then comes back to a node sooner or later.
+    Nodes without outgoing edges are removed until there are none. From any remaining node, following edges
+    then returns to a visited node.
     """
-    left = dict.fromkeys(nodes)
-    edges = [(source, target) for source, target in edges if source in left and target in left]
+    remaining = dict.fromkeys(nodes)
+    edges = [(source, target) for source, target in edges if source in remaining and target in remaining]
     following, before = _following(edges), _following([(target, source) for source, target in edges])
-    ways = {node: len(following.get(node, ())) for node in nodes}
-    gone = [node for node in nodes if not ways[node]]
-    while left:
-        while gone:
-            node = gone.pop()
-            if node in left:
-                del left[node]
+    out_degree = {node: len(following.get(node, ())) for node in nodes}
+    removable = [node for node in nodes if not out_degree[node]]
+    while remaining:
+        while removable:
+            node = removable.pop()
+            if node in remaining:
+                del remaining[node]
                 for earlier in before.get(node, ()):
-                    ways[earlier] -= 1
-                    if not ways[earlier]:
-                        gone.append(earlier)
-        if not left:
+                    out_degree[earlier] -= 1
+                    if not out_degree[earlier]:
+                        removable.append(earlier)
+        if not remaining:
             return
-        node = next(iter(left))
+        node = next(iter(remaining))
         walked: dict[str, None] = {}
         while node not in walked:
             walked[node] = None
-            node = next(target for target in following[node] if target in left)
-        way = list(walked)
-        cycle = way[way.index(node) :]
+            node = next(target for target in following[node] if target in remaining)
+        path = list(walked)
+        cycle = path[path.index(node) :]
         yield cycle
         for node in cycle:
-            ways[node] = 0
-        gone.extend(cycle)
+            out_degree[node] = 0
+        removable.extend(cycle)

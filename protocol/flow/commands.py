@@ -1,4 +1,4 @@
-"""What clients and workers say about flows and work over a WebSocket; a part of `protocol.commands`."""
+"""The WebSocket commands of flows and workers; a part of `protocol.commands`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ..commandbase import CommandBase, Seconds
 from ..submission import SubmitCommand
 
 Definition = str | dict[str, Any]
-"""A flow's definition: an object, or a text of JSON or YAML."""
+"""A flow's definition: an object, or JSON or YAML text."""
 
 
 # Flows.
 
 
 class Signal(CommandBase, frozen=True, kw_only=True, tag="signal"):
-    """Put a value into what a flow's run shares, or the active run of a handle; what waits for it goes on."""
+    """Set a key in the shared data of a flow's run, given by id or handle; nodes that wait continue."""
 
     run_id: str
     key: str
@@ -23,14 +23,14 @@ class Signal(CommandBase, frozen=True, kw_only=True, tag="signal"):
 
 
 class CreateFlow(CommandBase, frozen=True, kw_only=True, tag="create_flow"):
-    """Make a flow, which has no versions yet."""
+    """Create a flow without versions."""
 
     name: str
     description: str = ""
 
 
 class PublishFlow(CommandBase, frozen=True, kw_only=True, tag="publish_flow"):
-    """Add a version to a flow, which is made where there is none of this name."""
+    """Add a version to a flow, given by its name; the flow is created if it does not exist."""
 
     name: str
     definition: Definition
@@ -39,7 +39,7 @@ class PublishFlow(CommandBase, frozen=True, kw_only=True, tag="publish_flow"):
 
 
 class AddFlowVersion(CommandBase, frozen=True, kw_only=True, tag="add_flow_version"):
-    """The same for a flow that is there, given by its id or name."""
+    """Add a version to an existing flow, given by its id or name."""
 
     flow: str
     definition: Definition
@@ -48,21 +48,24 @@ class AddFlowVersion(CommandBase, frozen=True, kw_only=True, tag="add_flow_versi
 
 
 class CheckFlow(CommandBase, frozen=True, kw_only=True, tag="check_flow"):
-    """Say all that is wrong with a definition, and what is doubtful."""
+    """Check a definition: return all errors and warnings."""
 
     definition: Definition
 
 
 class ListFlows(CommandBase, frozen=True, kw_only=True, tag="list_flows"):
-    """A page of the flows, in the order in which they were made."""
+    """List a page of the flows, in the order of their creation."""
 
     limit: int = 20
     offset: int = 0
 
 
 class ListFlowVersions(CommandBase, frozen=True, kw_only=True, tag="list_flow_versions"):
-    """A page of the versions of a flow, given by its id or name, without their definitions: the latest ones,
-    but for `offset` later ones, in the order of their numbers."""
+    """List a page of the versions of a flow, given by its id or name, without their definitions.
+
+    The page contains the latest `limit` versions, after skipping the `offset` latest ones, in the order of
+    their numbers.
+    """
 
     flow: str
     limit: int = 1000
@@ -70,14 +73,16 @@ class ListFlowVersions(CommandBase, frozen=True, kw_only=True, tag="list_flow_ve
 
 
 class GetFlowVersion(CommandBase, frozen=True, kw_only=True, tag="get_flow_version"):
-    """One version of a flow, with its definition."""
+    """Get one version of a flow, with its definition."""
 
     version_id: str
 
 
 class StartFlow(SubmitCommand, frozen=True, kw_only=True, tag="start_flow"):
-    """Start a run of a flow, given by its id or name. Version 0 is the latest that is published; without a
-    `handle`, the run gets one of its own."""
+    """Start a run of a flow, given by its id or name.
+
+    Version 0 is the latest published one. Without a `handle`, the run gets a new handle.
+    """
 
     flow: str
     version: int = 0
@@ -85,13 +90,13 @@ class StartFlow(SubmitCommand, frozen=True, kw_only=True, tag="start_flow"):
 
 
 class GetTask(CommandBase, frozen=True, kw_only=True, tag="get_task"):
-    """A run of a flow, with what its nodes share as of now."""
+    """Get a run of a flow, with its current shared data."""
 
     run_id: str
 
 
 class ListTasks(CommandBase, frozen=True, kw_only=True, tag="list_tasks"):
-    """A page of the runs of flows that fit all that is given, the newest first; `version` is an id."""
+    """List a page of the runs of flows that match all given fields, newest first; `version` is an id."""
 
     status: str | list[str] | None = None
     version: str | None = None
@@ -100,8 +105,11 @@ class ListTasks(CommandBase, frozen=True, kw_only=True, tag="list_tasks"):
 
 
 class NodeRuns(CommandBase, frozen=True, kw_only=True, tag="node_runs"):
-    """The tries of the nodes of a run, in order: those with a higher number than `after`. There may be fewer
-    than `limit` if they are large; the last ones have come when there are none any more."""
+    """List the node runs of a run in order: those with a number above `after`.
+
+    The reply contains at most `limit`, and fewer if they are large. An empty reply means that there are no
+    more.
+    """
 
     run_id: str
     after: int = 0
@@ -112,20 +120,20 @@ class NodeRuns(CommandBase, frozen=True, kw_only=True, tag="node_runs"):
 
 
 class ListWorkers(CommandBase, frozen=True, kw_only=True, tag="list_workers"):
-    """The workers that serve a service, and were heard of within `ttl` seconds."""
+    """List the workers that serve a service and sent a heartbeat within `ttl` seconds."""
 
     service: str | None = None
     ttl: Seconds | None = None
 
 
 class AllocateWorker(CommandBase, frozen=True, kw_only=True, tag="allocate_worker"):
-    """The worker with the least load of those that can be called, if there is one."""
+    """Get the worker with the least load among the available ones of a service, if there is one."""
 
     service: str
 
 
 class RegisterWorker(CommandBase, frozen=True, kw_only=True, tag="register_worker"):
-    """Be a worker: one that is called under `url` (`http`), or that fetches its work (`queue`)."""
+    """Register a worker: one that is called at `url` (`http`), or one that polls for work (`queue`)."""
 
     worker_id: str
     url: str
@@ -135,14 +143,14 @@ class RegisterWorker(CommandBase, frozen=True, kw_only=True, tag="register_worke
 
 
 class HeartbeatWorker(CommandBase, frozen=True, kw_only=True, tag="heartbeat_worker"):
-    """Still be there."""
+    """Keep a worker online, and report its load."""
 
     worker_id: str
     load: float | None = None
 
 
 class PollWork(CommandBase, frozen=True, kw_only=True, tag="poll_work"):
-    """Take work of one of these services as soon as there is some, within `wait` seconds (25)."""
+    """Take work of one of these services; waits for work for at most `wait` seconds (25)."""
 
     worker_id: str
     services: list[str]
@@ -150,7 +158,7 @@ class PollWork(CommandBase, frozen=True, kw_only=True, tag="poll_work"):
 
 
 class CompleteWork(CommandBase, frozen=True, kw_only=True, tag="complete_work"):
-    """What was taken is done, or has failed if there is an `error`."""
+    """Complete work with its result, or with an `error`."""
 
     item_id: str
     result: Any = None
@@ -159,7 +167,7 @@ class CompleteWork(CommandBase, frozen=True, kw_only=True, tag="complete_work"):
 
 
 class ExtendWork(CommandBase, frozen=True, kw_only=True, tag="extend_work"):
-    """Still work on what was taken."""
+    """Extend the visibility timeout of work in progress."""
 
     item_id: str
     worker_id: str

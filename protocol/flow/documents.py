@@ -1,8 +1,8 @@
-"""Documents: the text of a definition, JSON or YAML, as a plain JSON value; or what was given as such.
+"""Documents: a definition, as JSON or YAML text or as an object, converted to a plain JSON value.
 
-What JSON has no word for is a mistake with its path: a date of YAML, a set of Python's, an endless number. So
-is a key that is written twice, which would silently win or lose. YAML's aliases are refused: a few lines of
-them can stand for more than there is memory. Size and depth are bounded, so no text makes this slow or deep.
+A value that JSON cannot represent is a mistake with its path: a date of YAML, a set of Python, an infinite
+number. So is a duplicate key. Aliases of YAML are refused, because a few lines of them can expand to more
+than fits in memory. Size and depth are bounded, so the time and the recursion depth are, too.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from ..values import MAX_DEPTH, json_value
 from .yamltext import MAX_VALUES, Unreadable, integer, read_yaml
 
 MAX_BYTES = 2**20
-"""How large a definition may be."""
+"""The maximum size of a definition, in bytes."""
 
 
 class _Repeating(dict[str, Any]):
-    """An object of which some keys were written twice."""
+    """An object with duplicate keys."""
 
     repeated: tuple[str, ...] = ()
 
 
 def parse(definition: Mapping[str, Any] | str) -> tuple[Any, list[Fault]]:
-    """The definition as a plain JSON value, a copy, and all that is wrong with it as such.
+    """Return a copy of the definition as a plain JSON value, and its mistakes.
 
-    With a mistake, the value is what could be read, with null where something is none.
+    If there are mistakes, the value is what could be read, with null in place of invalid parts.
     """
     faults: list[Fault] = []
     value: Any = definition
     if isinstance(definition, str):
         size = len(definition.encode(errors="replace"))
         if size > MAX_BYTES:
-            return None, [((), f"has {size:,} bytes: a definition may have {MAX_BYTES:,}")]
+            return None, [((), f"has {size:,} bytes: at most {MAX_BYTES:,} are allowed")]
         try:
             value = _from_text(definition.removeprefix("\ufeff"), faults)
         except Unreadable:
@@ -58,14 +58,14 @@ def _from_text(text: str, faults: list[Fault]) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_object, parse_int=integer)
     except RecursionError:
-        faults.append(((), f"is nested more than {MAX_DEPTH} deep"))
+        faults.append(((), f"is nested more than {MAX_DEPTH} levels deep: reduce the nesting"))
         raise Unreadable from None
     except ValueError as error:
         of_yaml: list[Fault] = []
-        try:  # YAML has braces and brackets, too
+        try:  # YAML can begin with a brace or bracket, too
             value = read_yaml(text, of_yaml)
         except Unreadable:
-            faults.append(((), f"can't be read as JSON: {error}"))
+            faults.append(((), f"is not valid JSON: {error}"))
             raise
         faults.extend(of_yaml)
         return value
@@ -82,7 +82,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Copier:
-    """Copies a value, and puts null where it is none that JSON has."""
+    """Copies a value, with null in place of what is not a JSON value."""
 
     def __init__(self, faults: list[Fault]) -> None:
         self._faults = faults
@@ -92,14 +92,14 @@ class _Copier:
     def copy(self, value: Any, keys: Keys) -> Any:
         self._values -= 1
         if self._values < 0:
-            self._stop(f"has more than {MAX_VALUES:,} values: a definition may have so many")
+            self._stop(f"has too many values: at most {MAX_VALUES:,} are allowed")
         self._spend(len(value) if isinstance(value, str) else 1)
         if isinstance(value, Mapping | list | tuple) and len(keys) >= MAX_DEPTH:
-            self._faults.append((keys, f"is nested more than {MAX_DEPTH} deep: make it flatter"))
+            self._faults.append((keys, f"is nested more than {MAX_DEPTH} levels deep: reduce the nesting"))
             raise Unreadable
         if isinstance(value, Mapping):
             if isinstance(value, _Repeating):
-                self._faults.extend(((*keys, key), "is written twice") for key in value.repeated)
+                self._faults.extend(((*keys, key), "is a duplicate key") for key in value.repeated)
             return {
                 key: self.copy(item, (*keys, key)) for key, item in value.items() if self._fits(key, keys)
             }
@@ -123,7 +123,7 @@ class _Copier:
     def _spend(self, size: int) -> None:
         self._bytes -= size
         if self._bytes < 0:
-            self._stop(f"has more than {MAX_BYTES:,} bytes: a definition may have so many")
+            self._stop(f"is too large: at most {MAX_BYTES:,} bytes are allowed")
 
     def _stop(self, text: str) -> None:
         self._faults.append(((), text))

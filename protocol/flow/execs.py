@@ -1,7 +1,6 @@
-"""Execs: what is wrong with the parts of a node that say how a branch, an item or an inner node is executed.
+"""Check the execs of a node: the overrides for its branches, items or inner nodes.
 
-`model` says what they mean. Their fields were read before; here they are looked at beside the node that they
-belong to.
+`model` defines them. Their fields are already parsed; here they are checked against their node.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from .model import Exec, ExecType, Foreach, NodeExec, Parallel, Subflow
 
 
 def misfits(made: Any) -> list[Fault]:
-    """What doesn't fit in the execs of a node."""
+    """Return the mistakes in the execs of a node."""
     match made:
         case Parallel():
             return _of_branches(made)
@@ -32,7 +31,7 @@ def _of_branches(node: Parallel) -> list[Fault]:
         faults += [((*keys, field), text) for field, text in _callee(branch, node.exec_type, None, None)]
         for field in ("action_static", "action_key"):
             if getattr(branch.post, field) is not None:
-                faults.append(((*keys, "post", field), "is of no use here: a branch takes no edge"))
+                faults.append(((*keys, "post", field), "has no effect here: a branch takes no edge"))
     return faults
 
 
@@ -43,7 +42,9 @@ def _of_items(node: Foreach) -> list[Fault]:
         keys = ("foreach_execs", number)
         earlier = first.setdefault(item.index, number)
         if earlier != number:
-            faults.append(((*keys, "index"), f"is {item.index} as in foreach_execs[{earlier}]"))
+            faults.append(
+                ((*keys, "index"), f"duplicate index {item.index} (first: foreach_execs[{earlier}])")
+            )
         called = _callee(item, node.exec_type, node.service, node.func)
         faults += [((*keys, field), text) for field, text in called]
     return faults
@@ -57,14 +58,16 @@ def _of_nodes(node: Subflow) -> list[Fault]:
         faults += [((*keys, field), text) for field, text in _of_node(exec, node)]
         earlier = first.setdefault(exec.node, number)
         if earlier != number:
-            faults.append(((*keys, "node"), f"is {shown(exec.node)} as in subflow_execs[{earlier}]"))
+            faults.append(
+                ((*keys, "node"), f"duplicate node {shown(exec.node)} (first: subflow_execs[{earlier}])")
+            )
     return faults
 
 
 def _of_node(exec: NodeExec, node: Subflow) -> list[tuple[str, str]]:
     inner = node.subflow.nodes.get(exec.node)
     if inner is None:
-        return [("node", f"there is no node {shown(exec.node)}{suggestion(exec.node, node.subflow.nodes)}")]
+        return [("node", f"node {shown(exec.node)} not found{suggestion(exec.node, node.subflow.nodes)}")]
     try:
         exec.of(inner)
     except ValueError as error:
@@ -72,11 +75,11 @@ def _of_node(exec: NodeExec, node: Subflow) -> list[tuple[str, str]]:
     return []
 
 
-def _callee(exec: Exec, otherwise: ExecType, service: str | None, func: str | None) -> list[tuple[str, str]]:
-    """What is said in vain, or not said, of what is called; `service` and `func` are the node's."""
-    exec_type = exec.elsewhere(otherwise)
+def _callee(exec: Exec, default: ExecType, service: str | None, func: str | None) -> list[tuple[str, str]]:
+    """Return the unused or missing field of an exec; `service` and `func` are the node's."""
+    exec_type = exec.elsewhere(default)
     if exec_type != "local" and exec.func is not None:
-        return [("func", f"is of no use with exec_type {shown(exec_type)}: that calls a service")]
+        return [("func", f"has no effect: exec_type {shown(exec_type)} calls a service")]
     if not exec.target(exec_type, service, func):
         field, what = ("func", "a function") if exec_type == "local" else ("service", "a service")
         return [(field, f"is missing: exec_type {shown(exec_type)} calls {what}")]

@@ -1,15 +1,15 @@
-"""Expressions: the conditions of a choice, written in one of three ways that mean the same.
+"""Expressions: the conditions of a choice, in one of three equivalent forms.
 
     $input.amount gt 100 and not exists $shared.done
     and(gt($input.amount, 100), not(exists($shared.done)))
     {"and": [{"gt": ["$input.amount", 100]}, {"not": {"exists": "$shared.done"}}]}
 
-In text, a bare word is a key of shared, and a literal text is quoted. In the structured form JSON has quotes
-already: there a text that is compared is a literal unless it begins like `$name`, and one that stands for a
-condition is read as text is.
+In the text forms, a bare word is a key of shared, and a literal string is quoted. In the structured form, an
+operand string is a literal unless it begins like `$name`, and a string in place of a condition is parsed as
+the text form.
 
-An expression is read once, into terms, and these are asked for their value. They compare values and can do
-nothing else. No value makes them fail: what can't be compared is not equal, not less and not greater.
+An expression is parsed once, into terms, which are then evaluated. Terms only compare values, and no value
+makes them fail: values that cannot be compared are not equal, not less and not greater.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from .paths import Scope, is_path, parse_path
 from .terms import OPERATORS, Items, Literal, Term, combined
 
 MAX_TERMS = 10_000
-"""How many values and operators a structured expression may have."""
+"""The maximum number of values and operators of a structured expression."""
 
 _CONNECTIVES = ("and", "or")
 
 
 @attrs.frozen
 class Expression:
-    """An expression as it was written, and what was read from it."""
+    """An expression as it was written, and its parsed term."""
 
     written: Any
     term: Term = attrs.field(eq=False, repr=False)
 
     def holds(self, scope: Scope) -> bool:
-        """Whether it is true: true itself, and not merely something other than null, zero or empty."""
+        """Whether its value is `true`; other non-empty values do not count."""
         return self.term.get(scope) is True
 
 
 def parse_expression(written: Any) -> Expression:
-    """The expression that a text or a structure is. Raises `Invalid` with all that is wrong with it."""
+    """Parse an expression in text or structured form. Raises `Invalid` with all mistakes."""
     try:
         return read_expression(written)
     except Several as error:
@@ -54,7 +54,7 @@ def parse_expression(written: Any) -> Expression:
 
 
 def read_expression(written: Any) -> Expression:
-    """The same, for what reads definitions. Raises `Several`."""
+    """Parse an expression of a definition. Raises `Several`."""
     reader = _Reader()
     term = reader.condition(written, ())
     if reader.faults:
@@ -70,8 +70,8 @@ class _Reader:
         self._terms = 0
 
     def condition(self, written: Any, keys: Keys) -> Term:
-        """What is to be true."""
-        if self._too_much(keys):
+        """Parse a condition."""
+        if self._exceeds_limits(keys):
             return Literal(None)
         if isinstance(written, bool):
             return Literal(written)
@@ -80,11 +80,11 @@ class _Reader:
             self.faults.extend((keys, mistake) for mistake in mistakes)
             return term
         if not isinstance(written, Mapping):
-            return self._wrong(keys, f"must be an expression, not {shown(written)}")
+            return self._wrong(keys, f"must be an expression (got {shown(written)})")
         if len(written) != 1:
             names = ", ".join(map(str, list(written)[:5]))
             has = f"has {len(written)} operators ({names})" if written else "has no operator"
-            return self._wrong(keys, f"{has}: give one, 'and' for several conditions")
+            return self._wrong(keys, f"{has}: use one; combine several conditions with 'and'")
         [(name, parts)] = written.items()
         if name not in OPERATORS:
             known = suggestion(str(name), OPERATORS)
@@ -93,11 +93,11 @@ class _Reader:
 
     def _operation(self, name: str, written: Any, keys: Keys) -> Term:
         if name in _CONNECTIVES and not isinstance(written, list | tuple):
-            return self._wrong(keys, f"takes a list of conditions, not {shown(written)}")
+            return self._wrong(keys, f"takes a list of conditions (got {shown(written)})")
         if name in ("not", "exists") and not isinstance(written, list | tuple):
             written, parts_keys = [written], [keys]
         elif not isinstance(written, list | tuple):
-            return self._wrong(keys, f"takes a list of two values, not {shown(written)}")
+            return self._wrong(keys, f"takes a list of two values (got {shown(written)})")
         else:
             parts_keys = [(*keys, index) for index in range(len(written))]
         read = self.condition if name in (*_CONNECTIVES, "not") else self._operand
@@ -113,8 +113,8 @@ class _Reader:
             return self._wrong(keys, error.message)
 
     def _operand(self, written: Any, keys: Keys) -> Term:
-        """What is compared."""
-        if self._too_much(keys):
+        """Parse an operand of a comparison."""
+        if self._exceeds_limits(keys):
             return Literal(None)
         if isinstance(written, str) and is_path(written):
             return self._reference(written, keys)
@@ -124,20 +124,20 @@ class _Reader:
         return Literal(written)
 
     def _reference(self, written: Any, keys: Keys) -> Term:
-        """What must be a path."""
+        """Parse an operand that must be a path."""
         try:
             return parse_path(written)
         except Invalid as error:
             return self._wrong(keys, error.message)
 
-    def _too_much(self, keys: Keys) -> bool:
+    def _exceeds_limits(self, keys: Keys) -> bool:
         self._terms += 1
         if self._terms == MAX_TERMS + 1:
-            self._wrong((), f"has more than {MAX_TERMS:,} parts: an expression may have so many")
+            self._wrong((), f"has too many parts: at most {MAX_TERMS:,} are allowed")
         if self._terms > MAX_TERMS or len(self.faults) > MAX_MISTAKES:
             return True
         if len(keys) > 2 * MAX_DEPTH:  # each level has an operator's key and an index
-            self._wrong(keys[:4], f"is nested more than {MAX_DEPTH} deep")
+            self._wrong(keys[:4], f"is nested more than {MAX_DEPTH} levels deep")
             return True
         return False
 

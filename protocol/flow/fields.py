@@ -1,8 +1,7 @@
-"""What the fields of a definition may hold: one function each, which takes what fits and says what would.
+"""Parsers for the fields of a definition: one function per type of field.
 
-They raise `ValueError` with a text that goes on a path, `Invalid` where a path can't be read, or `Several`.
-What an author most likely means is taken: an empty text is an empty field, and a whole number may be written
-as `3.0`.
+They raise `ValueError` with a text that follows the field's path, `Invalid` for a bad path, or `Several`.
+Input with a clear meaning is accepted: an empty string is an empty field, and `3.0` is an integer.
 """
 
 from __future__ import annotations
@@ -11,79 +10,79 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ..structuring import MAX_MISTAKES, Fault, Several, suggestion, told
+from ..structuring import MAX_MISTAKES, Fault, Several, faults_in, suggestion
 from ..values import shown
 from .model import DEFAULT_ACTION, Output
 from .paths import Source, parse_path, parse_source, parse_target
 
 MAX_NAME = 256
-"""How long names of nodes, actions, services and flows may be."""
+"""The maximum length of names of nodes, actions, services and flows."""
 
 T = TypeVar("T")
 
 
 def text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"must be a text, not {shown(value)}")
+        raise ValueError(f"must be a string (got {shown(value)})")
     return value
 
 
 def name(value: Any) -> str:
-    """What names something: a node, an action, a service."""
+    """A name of a node, an action or a service."""
     named = text(value)
     if not named.strip():
         raise ValueError("must not be empty")
     if len(named) > MAX_NAME:
-        raise ValueError(f"has {len(named):,} characters: a name may have {MAX_NAME}")
+        raise ValueError(f"has {len(named):,} characters: at most {MAX_NAME} are allowed")
     if not named.isprintable():
-        raise ValueError(f"{shown(named)} has characters that can't be printed")
+        raise ValueError(f"must not contain non-printable characters (got {shown(named)})")
     return named
 
 
 def whole(value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON knows no difference
+        value = int(value)  # JSON does not distinguish them
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"must be a whole number, 0 or more, not {shown(value)}")
+        raise ValueError(f"must be an integer, 0 or more (got {shown(value)})")
     return value
 
 
 def milliseconds(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
-        raise ValueError(f"must be a number of milliseconds, 0 or more, not {shown(value)}")
+        raise ValueError(f"must be a number of milliseconds, 0 or more (got {shown(value)})")
     return float(value)
 
 
 def limit(value: Any) -> float | None:
-    """A time that something may take; 0 is no limit."""
+    """A time limit; 0 means none."""
     return milliseconds(value) or None
 
 
 def truth(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"must be true or false, not {shown(value)}")
+        raise ValueError(f"must be true or false (got {shown(value)})")
     return value
 
 
 def mapping(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"must be an object, not {shown(value)}")
+        raise ValueError(f"must be an object (got {shown(value)})")
     return dict(value)
 
 
 def listed(value: Any) -> list[Any]:
     if not isinstance(value, list | tuple):
-        raise ValueError(f"must be a list, not {shown(value)}")
+        raise ValueError(f"must be a list (got {shown(value)})")
     return list(value)
 
 
 def optional(read: Callable[[Any], T]) -> Callable[[Any], T | None]:
-    """For a field that an author may leave empty."""
+    """A field that can be empty."""
     return lambda value: None if value == "" else read(value)
 
 
 def one_of(*words: str, older: Mapping[str, str]) -> Callable[[Any], str]:
-    """One of a few words, the first if empty; `older` are other names for some."""
+    """One of some words, by default the first; `older` maps former names to them."""
 
     def read(value: Any) -> str:
         word = older.get(text(value), value) or words[0]
@@ -95,14 +94,14 @@ def one_of(*words: str, older: Mapping[str, str]) -> Callable[[Any], str]:
 
 
 def each(read: Callable[[Any], T], parts: Mapping[Any, Any]) -> dict[Any, T]:
-    """Every part as it is read, or the mistakes of all; parts after very many mistakes are not read."""
+    """Parse every part, or raise the mistakes of all of them; stops after very many mistakes."""
     done: dict[Any, T] = {}
     faults: list[Fault] = []
     for key, part in parts.items():
         try:
             done[key] = read(part)
-        except Exception as error:  # `ValueError`, `Invalid`, or what cattrs has collected
-            faults.extend(told(error, (key,)))
+        except Exception as error:  # `ValueError`, `Invalid`, or a group of cattrs
+            faults.extend(faults_in(error, (key,)))
             if len(faults) > MAX_MISTAKES:
                 break
     if faults:
@@ -111,21 +110,21 @@ def each(read: Callable[[Any], T], parts: Mapping[Any, Any]) -> dict[Any, T]:
 
 
 def every(read: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
-    """For a list of what `read` takes."""
+    """A list whose items `read` parses."""
     return lambda value: tuple(each(read, dict(enumerate(listed(value)))).values())
 
 
 def program(value: Any) -> str:
-    """A program to start."""
+    """The name of a program."""
     if not text(value).strip():
         raise ValueError("must name a program")
     return text(value)
 
 
 def arguments(value: Any) -> tuple[str, ...]:
-    """A program and its arguments. One text would need a shell to take it apart."""
+    """A program and its arguments, as a list. A single string would need a shell to split it."""
     if isinstance(value, str | Mapping):
-        raise ValueError(f'must be a list of arguments, as in ["python", "fetch.py"], not {shown(value)}')
+        raise ValueError(f'must be a list of arguments, as in ["python", "fetch.py"] (got {shown(value)})')
     given = every(text)(value)
     if given and not given[0].strip():
         raise Several([((0,), "must name a program")])
@@ -149,7 +148,7 @@ def _output(line: tuple[Any, Any]) -> Output:
 def _field(value: Any) -> Any:
     path = parse_path(text(value))
     if not path.bare:
-        raise ValueError(f"must name a field of the output, without $: not {shown(value)}")
+        raise ValueError(f"must be a field of the output, without $ (got {shown(value)})")
     return path
 
 
@@ -163,5 +162,5 @@ def action(value: Any) -> str:
 
 
 def destination(value: Any) -> str:
-    """Where an edge leads: an empty text is the end."""
+    """The target of an edge; an empty string is the end of the flow."""
     return name(value) if value != "" else ""

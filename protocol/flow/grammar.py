@@ -1,4 +1,4 @@
-"""The grammar of expressions that are written as text; `expressions` tells what they mean.
+"""The grammar of expressions in text form; `expressions` describes their meaning.
 
     either     = every {"or" every}
     every      = negation {"and" negation}
@@ -7,8 +7,8 @@
     value      = "(" either ")" | "[" [either {"," either}] "]" | "exists" path
                | operator "(" either {"," either} ")" | literal | path
 
-Reading goes on after a mistake where it can be told what was meant, so that several are named at once. Text
-and nesting are bounded, so it is quick and never deep.
+Parsing continues after a mistake if the meaning is clear, so that several mistakes are reported together. The
+length of the text and the nesting are bounded, so the time and the recursion depth are, too.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .paths import parse_path
 from .terms import COMPARISONS, OPERATORS, Items, Literal, Negation, Term, combined
 
 MAX_TEXT = 10_000
-"""How many characters an expression may have."""
+"""The maximum number of characters of an expression."""
 
 MAX_DEPTH = 50
-"""How deep its parentheses, lists and negations may stand in each other."""
+"""The maximum nesting depth of parentheses, lists and negations."""
 
 _LITERALS = {"true": True, "false": False, "null": None}
 _SYMBOLS = {
@@ -49,7 +49,7 @@ _TOKEN = re.compile(
 
 
 class _Token(NamedTuple):
-    kind: str  # string, number, word, symbol, mark, end, or other: what is none of these
+    kind: str  # string, number, word, symbol, mark, end, or other (an invalid character)
     text: str
     at: int
 
@@ -58,13 +58,13 @@ class _Token(NamedTuple):
 
 
 class _Stopped(Exception):
-    """Reading can't go on from here."""
+    """Parsing cannot continue."""
 
 
 def parse_text(text: str) -> tuple[Term, list[str]]:
-    """The term that a text is, and all that is wrong with it; with a mistake, the term means nothing."""
+    """Parse a text. Returns its term and its mistakes; with a mistake, the term has no meaning."""
     if len(text) > MAX_TEXT:
-        return Literal(None), [f"it has {len(text):,} characters: an expression may have {MAX_TEXT:,}"]
+        return Literal(None), [f"expression has {len(text):,} characters: at most {MAX_TEXT:,} are allowed"]
     reader = _Reader(text)
     return reader.read(), reader.mistakes
 
@@ -80,13 +80,12 @@ class _Reader:
         last = self._tokens[-1]
         if last.kind == "other":
             unclosed = last.text in "\"'"
-            what = "a text that isn't closed" if unclosed else f"{shown(last.text)}, which means nothing"
-            self._wrong(f"there is {what}", last.at)
+            self._wrong("unterminated string" if unclosed else f"unexpected {shown(last.text)}", last.at)
             return Literal(None)
         try:
             term = self._either()
             if self._token.kind != "end":
-                raise self._stopped(f"{self._token} is one too many")
+                raise self._stopped(f"unexpected {self._token}")
             return term
         except _Stopped:
             return Literal(None)
@@ -119,21 +118,21 @@ class _Reader:
         if token.kind in ("end", "mark") or token.text in ("and", "or"):
             return left
         if token.text in ("not", "exists"):
-            raise self._stopped(f"{token} can't stand between two values")
+            raise self._stopped(f"{token} is not an operator between two values")
         name = self._comparator()
         if name not in COMPARISONS and self._token.kind == "end":
             return Literal(None)
         right = self._value()
         token = self._token
         if token.kind == "word" and token.text in COMPARISONS:
-            raise self._stopped(f"{token} can't follow another comparison: join them with 'and'")
+            raise self._stopped(f"{token} cannot follow another comparison: combine them with 'and'")
         return combined(name, [left, right]) if name in COMPARISONS else Literal(None)
 
     def _comparator(self) -> str:
-        """The operator between two values; an unknown one is a mistake, but both values are still read."""
+        """Parse the operator between two values. After an unknown one, parsing continues."""
         token = self._token
         if token.kind not in ("word", "symbol") or token.text.startswith("$"):
-            raise self._stopped(f"an operator is missing before {token}")
+            raise self._stopped(f"expected an operator before {token}")
         self._next += 1
         if token.text not in COMPARISONS:
             self._unknown(token)
@@ -166,12 +165,12 @@ class _Reader:
             self._unknown(token)
             raise _Stopped
         self._next -= 1
-        raise self._stopped(f"a value is missing before {token}")
+        raise self._stopped(f"expected a value before {token}")
 
-    # What they are made of.
+    # The parts of the rules.
 
     def _nested(self, closing: str) -> list[Term]:
-        """The parts up to the bracket that closes: one in parentheses, several in a list or a call."""
+        """Parse the parts up to the closing bracket: one in parentheses, several in a list or a call."""
         self._enter()
         parts: list[Term] = []
         mark = "]" if closing == "]" else ")"
@@ -180,7 +179,7 @@ class _Reader:
             while closing != ")" and self._takes("mark", ","):
                 parts.append(self._either())
             if not self._takes("mark", mark):
-                raise self._stopped(f"{shown(mark)} is missing before {self._token}")
+                raise self._stopped(f"expected {shown(mark)} before {self._token}")
         self._depth -= 1
         return parts
 
@@ -204,7 +203,7 @@ class _Reader:
     def _number(self, token: _Token) -> int | float:
         if not token.text.lstrip("-").isdigit():
             return float(token.text)
-        if len(token.text) > 20:  # no JSON value is an integer of so many digits
+        if len(token.text) > 20:  # out of range for an integer of a JSON value
             self._wrong(f"the number {shown(token.text)} is too large", token.at)
             return 0
         return int(token.text)
@@ -223,7 +222,7 @@ class _Reader:
     def _enter(self) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self._stopped(f"it is nested more than {MAX_DEPTH} deep")
+            raise self._stopped(f"is nested more than {MAX_DEPTH} levels deep")
 
     def _unknown(self, token: _Token) -> None:
         instead = _SYMBOLS.get(token.text)
@@ -241,7 +240,7 @@ class _Reader:
 
 
 def _tokens(text: str) -> list[_Token]:
-    """The tokens of a text: up to its end, or to what is none."""
+    """Return the tokens of a text, up to its end or to the first invalid character."""
     found: list[_Token] = []
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or "other"

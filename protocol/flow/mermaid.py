@@ -1,7 +1,7 @@
-"""A graph as Mermaid draws it: the text of a flowchart, with subflows as boxes around their nodes.
+"""A graph as a Mermaid flowchart, with subflows as boxes around their nodes.
 
-The shape of a node tells its kind, and an edge has the action that takes it. Whatever stands in a definition
-is shown as text and means nothing to Mermaid or to the page around it.
+The shape of a node shows its kind, and the label of an edge its action. All text of a definition is escaped,
+so that it has no meaning for Mermaid or for the page around the chart.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SHAPES = {
 
 
 def mermaid(graph: Graph) -> str:
-    """The text of a flowchart."""
+    """Return the text of a flowchart."""
     return "\n".join(["flowchart TD", *_lines(graph, "n", "    ")]) + "\n"
 
 
 def _lines(graph: Graph, prefix: str, indent: str) -> Iterator[str]:
-    """The nodes and edges of one graph. Ids are made of numbers: names could be words of Mermaid's."""
+    """Yield the nodes and edges of one graph. Ids are numbers: names could be Mermaid keywords."""
     ids = {key: f"{prefix}{number}" for number, key in enumerate(graph.nodes)}
     begin, end = f"{prefix}_begin", f"{prefix}_end"
     yield f"{indent}{begin}(( ))"
@@ -52,7 +52,7 @@ def _lines(graph: Graph, prefix: str, indent: str) -> Iterator[str]:
 
 
 def caption(node: Node) -> str:
-    """The second line of a label: the kind, and what is called."""
+    """Return the second line of a label: the kind, and what the node calls."""
     match node:
         case Executor(exec_type="local_script"):
             called = Script.of(node.script).cmd
@@ -69,7 +69,7 @@ def caption(node: Node) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text for within quotes, in which whatever may mean something is written as a number."""
+    """Return text for use within quotes: special characters are written as their code points."""
     text = " ".join(text.split())
     if len(text) > _LONGEST_LABEL:
         text = f"{text[: _LONGEST_LABEL - 1]}…"

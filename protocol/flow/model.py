@@ -1,9 +1,8 @@
-"""The model of a flow: what a definition says, as frozen classes. `reading` makes them.
+"""The model of a flow: a definition as frozen classes, created by `reading`.
 
-A graph has nodes and edges. Each kind of node is a class with the fields that only it has; `Node` has those
-of all. What a node does is not written here, only what follows from a definition without running anything:
-its input, where its output goes, which action it takes, where an edge leads. Nothing here is to be changed,
-not even a dict.
+A graph has nodes and edges. Each kind of node is a class with its own fields; `Node` has the common ones. How
+a node is executed is not here, only what follows from the definition: its input, the target of its output,
+its action, the edge that it takes. Callers must not change these objects, nor the dicts in them.
 
 Times are in milliseconds.
 """
@@ -21,10 +20,10 @@ from .expressions import Expression
 from .paths import Path, Scope, Source
 
 ExecType = Literal["http", "queue", "local"]
-"""Who executes: a worker that is called, a worker that fetches its work, or a function in this process."""
+"""What executes a call: a worker over HTTP, a worker that polls a queue, or a function in this process."""
 
 ExecutorType = Literal["http", "queue", "local", "local_script"]
-"""The same, or a program that is started here."""
+"""The same, or a program on the server's machine."""
 
 Mode = Literal["sequential", "concurrent"]
 Strategy = Literal["fail_fast", "collect_errors", "ignore_errors"]
@@ -32,21 +31,21 @@ Strategy = Literal["fail_fast", "collect_errors", "ignore_errors"]
 DEFAULT_ACTION = "default"
 
 ERROR_ACTION = "error"
-"""The action of an edge that handles the errors of a node which has no `on_error`."""
+"""The action of an edge that handles the errors of a node without `on_error`."""
 
 UnhandledErrors = Literal["fail", "continue"]
-"""What an error does that nothing handles: fail the flow, or take the edge that a success would take."""
+"""The effect of an unhandled error: fail the flow, or take the edge that a success would take."""
 
 
 @attrs.frozen
 class Prep:
-    """Where a node's input comes from: a map of several values, else one, else none."""
+    """The source of a node's input: a map of several values, else one value, else none."""
 
     input_key: Path | None = None
     input_map: dict[str, Source] | None = None
 
     def input(self, scope: Scope) -> Any:
-        """The input, of which parts may be those in the scope themselves."""
+        """Return the input. Its parts can be the objects of the scope, not copies."""
         if self.input_map is not None:
             return {key: source.get(scope) for key, source in self.input_map.items()}
         return self.input_key.get(scope) if self.input_key is not None else None
@@ -54,7 +53,7 @@ class Prep:
 
 @attrs.frozen(kw_only=True)
 class Output:
-    """A line of an `output_map`: the field of the output, and where in shared it goes."""
+    """An entry of an `output_map`: a field of the output, and its target in shared."""
 
     to: Path
     field: Path
@@ -62,7 +61,7 @@ class Output:
 
 @attrs.frozen
 class Post:
-    """What becomes of a node's output."""
+    """Where a node's output goes, and which action follows."""
 
     output_key: Path | None = None
     output_map: tuple[Output, ...] = ()
@@ -70,15 +69,14 @@ class Post:
     action_key: Path | None = None
 
     def write(self, shared: dict[str, Any], output: Any) -> None:
-        """Put the output, and fields of it, where they belong: copies, so that none changes with another.
-        Raises `Invalid` if there is no such place."""
+        """Write copies of the output and of its fields to shared. Raises `Invalid` for a bad target."""
         for line in self.output_map:
             line.to.set(shared, copied(line.field.within(output)))
         if self.output_key is not None:
             self.output_key.set(shared, copied(output))
 
     def action(self, output: Any, scope: Scope) -> str | None:
-        """The action that a node takes after this output, if it says so itself."""
+        """Return the action that `action_static` or `action_key` gives for this output, if any."""
         if self.action_static is not None:
             return self.action_static
         if self.action_key is None:
@@ -96,7 +94,7 @@ class Post:
 
 @attrs.frozen(kw_only=True)
 class Node:
-    """What every node has. `max_attempts` 0 means: each worker that is there, once."""
+    """The common fields of nodes. `max_attempts` 0 means one attempt on each available worker."""
 
     kind: ClassVar[str]
     params: dict[str, Any] = attrs.field(factory=dict)
@@ -113,22 +111,22 @@ class Node:
     on_timeout: str | None = None
 
 
-@attrs.frozen(kw_only=True, slots=False)  # `Foreach` is of both kinds, which slots do not allow
+@attrs.frozen(kw_only=True, slots=False)  # `Foreach` inherits from both classes, which slots do not allow
 class _Calling(Node):
-    """What nodes have that call something by its name: a service, or a function in this process."""
+    """The fields of nodes that call a service, or a function in this process, by its name."""
 
     service: str | None = None
     func: str | None = None
 
     @property
     def target(self) -> str:
-        """The name of what is called."""
+        """The name of the service or function that the node calls."""
         return self.func or self.service or ""
 
 
 @attrs.frozen(kw_only=True)
 class Script:
-    """A program, as an object tells of it: what it reads from stdin, and what its output is taken for."""
+    """A program written as an object: its arguments, its input on stdin, and the format of its output."""
 
     cmd: str
     args: tuple[str, ...] = ()
@@ -138,7 +136,7 @@ class Script:
 
     @classmethod
     def of(cls, written: tuple[str, ...] | Script) -> Script:
-        """One that may be written as a list: that reads JSON, and may write it."""
+        """Return a node's script. One written as a list reads JSON from stdin, and its output can be JSON."""
         if isinstance(written, Script):
             return written
         return cls(cmd=written[0], args=written[1:], output_mode="json", stdin_mode="json")
@@ -146,20 +144,20 @@ class Script:
 
 @attrs.frozen(kw_only=True)
 class Exec:
-    """What is executed otherwise than a node says: other parameters, which win over all, another service or
-    function, or one that is executed elsewhere."""
+    """An override of what a node executes: other parameters, which have the highest precedence, another
+    service or function, or another `exec_type`."""
 
     service: str | None = None
     exec_type: ExecType | None = None
     func: str | None = None
     params: dict[str, Any] = attrs.field(factory=dict)
 
-    def elsewhere(self, otherwise: ExecType) -> ExecType:
-        """Where it is executed; `otherwise` is what the node says."""
-        return self.exec_type or ("local" if self.func else otherwise)
+    def elsewhere(self, default: ExecType) -> ExecType:
+        """Return where it is executed; `default` is the node's `exec_type`."""
+        return self.exec_type or ("local" if self.func else default)
 
     def target(self, exec_type: ExecType, service: str | None, func: str | None) -> str:
-        """The name of what is called there; `service` and `func` are the node's."""
+        """Return the name of the service or function to call; `service` and `func` are the node's."""
         if exec_type == "local":
             return self.func or func or self.service or service or ""
         return self.service or service or ""
@@ -167,7 +165,7 @@ class Exec:
 
 @attrs.frozen(kw_only=True)
 class BranchExec(Exec):
-    """A branch of a `parallel` node, with an input and places for its output of its own."""
+    """A branch of a `parallel` node, with its own input and its own targets for its output."""
 
     prep: Prep | None = None
     post: Post = Post()
@@ -175,33 +173,33 @@ class BranchExec(Exec):
 
 @attrs.frozen(kw_only=True)
 class ItemExec(Exec):
-    """How one item of a `foreach` is executed, by its index."""
+    """The override for one item of a `foreach`, by its index."""
 
     index: int = 0
 
 
 @attrs.frozen(kw_only=True)
 class NodeExec(Exec):
-    """How one node of an embedded graph is executed, by its key."""
+    """The override for one node of an embedded graph, by its key."""
 
     node: str
 
     def of(self, node: Node) -> Node:
-        """That node, with what it executes changed. Raises `ValueError` if it executes nothing by a name."""
+        """Return the node with this override. Raises `ValueError` if the node calls nothing by name."""
         if not (self.service or self.func or self.exec_type):
             return node
         if not isinstance(node, Executor | Local | Foreach):
-            raise ValueError(f"is a node of kind {shown(node.kind)}, of which only params can be changed")
-        stays = "local" if isinstance(node, Local) else node.exec_type
-        if stays == "local_script" and not (self.service or self.func):
-            raise ValueError("is a script, of which only params can be changed")
-        exec_type = self.elsewhere("http" if stays == "local_script" else stays)
+            raise ValueError(f"is of kind {shown(node.kind)}: only its params can be changed")
+        current = "local" if isinstance(node, Local) else node.exec_type
+        if current == "local_script" and not (self.service or self.func):
+            raise ValueError("is a script: only its params can be changed")
+        exec_type = self.elsewhere("http" if current == "local_script" else current)
         target = self.target(exec_type, node.service, node.func)
         if not target:
-            raise ValueError(f"has no service, which exec_type {shown(exec_type)} would call")
+            raise ValueError(f"has no service for exec_type {shown(exec_type)} to call")
         if isinstance(node, Local):
             if exec_type != "local":
-                raise ValueError("is a node of kind 'local', which calls no service")
+                raise ValueError("is of kind 'local', which calls no service")
             return attrs.evolve(node, func=target)
         func, service = (target, node.service) if exec_type == "local" else (None, target)
         changed = attrs.evolve(node, exec_type=exec_type, func=func, service=service)
@@ -210,7 +208,7 @@ class NodeExec(Exec):
 
 @attrs.frozen(kw_only=True)
 class Executor(_Calling):
-    """Calls a service, or a function, or starts a program: `script` is it and its arguments, or an object."""
+    """Calls a service or a function, or starts a program: `script` is a list of arguments, or an object."""
 
     kind = "executor"
     exec_type: ExecutorType = "http"
@@ -226,7 +224,7 @@ class Local(_Calling):
 
 @attrs.frozen(kw_only=True)
 class ChoiceCase:
-    """An action, and when it is taken."""
+    """An action and its condition."""
 
     action: str
     expr: Expression
@@ -234,19 +232,19 @@ class ChoiceCase:
 
 @attrs.frozen(kw_only=True)
 class Choice(Node):
-    """Takes the action of the first case that holds."""
+    """Takes the action of the first case whose condition is true."""
 
     kind = "choice"
     choice_cases: tuple[ChoiceCase, ...] = ()
 
     def choose(self, scope: Scope) -> str | None:
-        """The action of the first case that holds; None if none does."""
+        """Return the action of the first case whose condition is true; `None` if none is."""
         return next((case.action for case in self.choice_cases if case.expr.holds(scope)), None)
 
 
-@attrs.frozen(kw_only=True, slots=False)  # `Foreach` is of both kinds, which slots do not allow
+@attrs.frozen(kw_only=True, slots=False)  # `Foreach` inherits from both classes, which slots do not allow
 class _Branching(Node):
-    """What nodes have that do several things. `max_parallel` 0 means: all at once."""
+    """The fields of nodes with several branches or items. `max_parallel` 0 means no limit."""
 
     exec_type: ExecType = "http"
     parallel_mode: Mode = "sequential"
@@ -256,23 +254,23 @@ class _Branching(Node):
 
 @attrs.frozen(kw_only=True)
 class Parallel(_Branching):
-    """Calls several services with one input. Without any here, a run brings them as `params.services`."""
+    """Calls several services with one input. If it lists none, each run provides `params.services`."""
 
     kind = "parallel"
     parallel_services: tuple[str, ...] = ()
     parallel_execs: tuple[BranchExec, ...] = ()
 
     def branches(self, services: Sequence[str]) -> list[BranchExec]:
-        """The branches in their order: of each service, the first exec that names it, if there is one left;
-        then the execs that are left."""
-        left = list(self.parallel_execs)
+        """Return the branches in order: one per service, with the first unused exec that names it, then the
+        remaining execs."""
+        unused = list(self.parallel_execs)
         found: list[BranchExec] = []
         for service in services:
-            own = next((each for each in left if each.service == service), None)
+            own = next((each for each in unused if each.service == service), None)
             if own is not None:
-                left.remove(own)
+                unused.remove(own)
             found.append(own or BranchExec(service=service, exec_type=self.exec_type))
-        return found + left
+        return found + unused
 
 
 @attrs.frozen(kw_only=True)
@@ -285,7 +283,7 @@ class Foreach(_Calling, _Branching):
 
 @attrs.frozen(kw_only=True)
 class Subflow(Node):
-    """Walks a graph within this one, with its own shared."""
+    """Walks an embedded graph, which has its own shared."""
 
     kind = "subflow"
     subflow: Graph
@@ -294,7 +292,7 @@ class Subflow(Node):
 
 @attrs.frozen(kw_only=True)
 class FlowRef(Node):
-    """Walks another flow, by its name; version 0 is the latest that is published."""
+    """Walks another flow, given by its name; version 0 is the latest published one."""
 
     kind = "flow_ref"
     flow: str
@@ -310,21 +308,21 @@ class Timer(Node):
 
 @attrs.frozen(kw_only=True)
 class WaitEvent(Node):
-    """Waits until the path `params.signal_key` leads to something, or for `params.timeout_ms`."""
+    """Waits until the path `params.signal_key` has a value, or for `params.timeout_ms`."""
 
     kind = "wait_event"
 
 
 @attrs.frozen(kw_only=True)
 class Approval(Node):
-    """Waits until the path `params.approval_key` leads to a decision."""
+    """Waits until the path `params.approval_key` has a value, which is the decision."""
 
     kind = "approval"
 
 
 @attrs.frozen(kw_only=True)
 class Edge:
-    """Where a node's action leads; nowhere, so the flow ends, if `to` is empty."""
+    """The edge for an action of a node; the flow ends there if `to` is empty."""
 
     from_: str
     action: str = DEFAULT_ACTION
@@ -333,7 +331,7 @@ class Edge:
 
 @attrs.frozen(slots=False)
 class Graph:
-    """A flow. Without `unhandled_errors`, a subflow does as the graph around it, and a flow fails."""
+    """A graph. The default of `unhandled_errors` is that of the graph around a subflow, else `fail`."""
 
     start: str
     nodes: dict[str, Node]
@@ -341,16 +339,16 @@ class Graph:
     unhandled_errors: UnhandledErrors | None = None
 
     def edge(self, node: str, action: str) -> Edge | None:
-        """The edge that an action takes from a node: its own, else the one for the default action."""
+        """Return the edge for an action of a node, else the one for the default action."""
         return self._edges.get((node, action)) or self._edges.get((node, DEFAULT_ACTION))
 
     def follow(self, node: str, action: str) -> str | None:
-        """The node that an action leads to; None if the flow ends there."""
+        """Return the node to which an action leads; `None` if the flow ends there."""
         edge = self.edge(node, action)
         return edge.to or None if edge is not None else None
 
     def error_edge(self, node: str) -> Edge | None:
-        """The edge for the errors of a node. The one for the default action is none."""
+        """Return the edge for the errors of a node; never the one for the default action."""
         return self._edges.get((node, ERROR_ACTION))
 
     @cached_property
@@ -362,4 +360,4 @@ KINDS: dict[str, type[Node]] = {
     cls.kind: cls
     for cls in (Executor, Local, Choice, Parallel, Foreach, Subflow, FlowRef, Timer, WaitEvent, Approval)
 }
-"""The kinds of nodes there are."""
+"""The kinds of nodes."""

@@ -1,10 +1,10 @@
-"""Paths: how a definition names a value in what a run has at hand.
+"""Paths: how a definition refers to a value in a run's parameters, shared data or input.
 
-`$params.a.b`, `$shared.items[0].name`, `$input`, `$shared["a key"]`, or a bare `key` into shared. A bare text
-is first taken as a whole key, dots and all, and then as a path. Whatever a path leads to that isn't there is
-null. Paths only step through objects by key and lists by index: they reach data and nothing else.
+`$params.a.b`, `$shared.items[0].name`, `$input`, `$shared["a key"]`, or a bare `key` into shared. A bare path
+is first looked up as a whole key, dots included, and then as a path. A path to a missing value gives null.
+Paths only step through objects by key and through lists by index, so they reach data and nothing else.
 
-A path that may be written to is a target: making it makes the objects on the way.
+A path that can be written to is a target. Writing to it creates the missing objects in between.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ..errors import Invalid
 from ..values import child_path, copied, shown
 
 MAX_PATH = 1_000
-"""How many characters a path may have."""
+"""The maximum number of characters of a path."""
 
 MAX_STEPS = 100
-"""How many steps it may have: as many as values may be deep."""
+"""The maximum number of steps of a path, which is the maximum nesting depth of values."""
 
 RUNTIME = "_rt"
-"""The key of shared, and the beginning of keys (`_rt.`), that belong to whoever walks the graph."""
+"""The key of shared, and the prefix of keys (`_rt.`), that are reserved for the engine."""
 
 Root = Literal["params", "shared", "input"]
 
@@ -47,7 +47,7 @@ _MISSING: Any = object()
 
 @attrs.frozen
 class Scope:
-    """What paths lead into: parameters, what the nodes share, and the input of the node at hand."""
+    """The values that paths refer to: parameters, the data that nodes share, and the current node's input."""
 
     params: Mapping[str, Any]
     shared: Mapping[str, Any]
@@ -56,7 +56,7 @@ class Scope:
 
 @attrs.frozen
 class Path:
-    """A path that was read. `bare` ones were written without `$` and lead into shared."""
+    """A parsed path. A `bare` path was written without `$` and leads into shared."""
 
     text: str
     root: Root
@@ -64,7 +64,7 @@ class Path:
     bare: bool = False
 
     def get(self, scope: Scope) -> Any:
-        """The value that the path leads to, itself and no copy; None if there is none."""
+        """Return the value at the path, not a copy; `None` if there is none."""
         found = self.find(getattr(scope, self.root))
         return None if found is _MISSING else found
 
@@ -73,12 +73,12 @@ class Path:
         return self.find(getattr(scope, self.root)) is not _MISSING
 
     def within(self, value: Any) -> Any:
-        """What the same steps lead to in another value: a field of a result, say. None if there is none."""
+        """Return the value at the same steps in another value, such as a result; `None` if there is none."""
         found = self.find(value)
         return None if found is _MISSING else found
 
     def find(self, value: Any) -> Any:
-        """The same, but something that is no value at all if there is none."""
+        """Like `within`, but returns a sentinel if there is no value."""
         if self.bare and isinstance(value, Mapping) and self.text in value:
             return value[self.text]
         for step in self.steps:
@@ -88,10 +88,10 @@ class Path:
         return value
 
     def set(self, shared: dict[str, Any], value: Any) -> None:
-        """Put a value where the path leads, in place, and make the objects on the way.
+        """Set the value at the path, in place, and create the missing objects in between.
 
-        A null on the way is replaced. An index may be that after the last, but no further. Raises `Invalid`
-        and changes nothing where something else stands in the way.
+        A null in between is replaced. An index is at most the length of its list. Otherwise raises `Invalid`
+        and changes nothing.
         """
         if self.bare and self.text in shared:
             shared[self.text] = value
@@ -110,46 +110,44 @@ class Path:
             elif step == 0:
                 value = [value]
             else:
-                raise self._refused(above, "the list would be empty before it")
+                raise self._refused(above, "the list is empty")
         self._put(place, depth, value)
 
     def _put(self, place: Any, depth: int, value: Any) -> None:
         step = self.steps[depth]
         if isinstance(step, str):
             if not isinstance(place, dict):
-                raise self._refused(depth, f"it would stand in {shown(place)}, which is no object")
+                raise self._refused(depth, f"{shown(place)} is not an object")
             place[step] = value
         elif not isinstance(place, list):
-            raise self._refused(depth, f"it would stand in {shown(place)}, which is no list")
+            raise self._refused(depth, f"{shown(place)} is not a list")
         elif step < len(place):
             place[step] = value
         elif step == len(place):
             place.append(value)
         else:
-            raise self._refused(depth, f"the list has {len(place)} items")
+            raise self._refused(depth, f"the list has only {len(place)} items")
 
     def _refused(self, depth: int, why: str) -> Invalid:
         at = f"${self.root}"
         for step in self.steps[: depth + 1]:
             at = child_path(at, step)
-        return Invalid(
-            f"{shown(self.text)} can't be written: there can be no {at}, since {why}", path=self.text
-        )
+        return Invalid(f"cannot write to path {shown(self.text)} at {at}: {why}", path=self.text)
 
 
 def parse_path(text: str) -> Path:
-    """The path that a text is. Raises `Invalid`."""
-    if not isinstance(text, str):  # whoever runs a flow gives parameters, and so may give a path of any type
-        raise Invalid(f"a path must be a text, not {shown(text)}")
+    """Parse a path. Raises `Invalid`."""
+    if not isinstance(text, str):  # a run's parameters can contain a path, and so a value of any type
+        raise Invalid(f"path must be a string (got {shown(text)})")
     return _parsed(text)
 
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> Path:
     if len(text) > MAX_PATH:
-        raise Invalid(f"{shown(text)} has {len(text):,} characters: a path may have {MAX_PATH:,}")
+        raise Invalid(f"path {shown(text)} has {len(text):,} characters: at most {MAX_PATH:,} are allowed")
     if not text.strip():
-        raise Invalid("a path is empty: give $params.…, $shared.…, $input, or a key of shared")
+        raise Invalid("path is empty: use $params.…, $shared.…, $input, or a key of shared")
     steps: list[str | int] = []
     bare = not text.startswith("$")
     if bare:
@@ -170,50 +168,52 @@ def _parsed(text: str) -> Path:
         steps.append(_step(step))
         at = step.end()
     if len(steps) > MAX_STEPS:
-        raise Invalid(f"{shown(text)} has {len(steps)} steps: a path may have {MAX_STEPS}")
+        raise Invalid(f"path {shown(text)} has {len(steps)} steps: at most {MAX_STEPS} are allowed")
     if steps and isinstance(steps[0], int) and root != "input":
-        raise Invalid(f"{shown(text)} begins with an index, but ${root} is an object: name a key")
+        raise Invalid(f"path {shown(text)} begins with an index, but ${root} is an object: name a key")
     return Path(text, root, tuple(steps), bare)
 
 
 def parse_target(text: str) -> Path:
-    """The path that a text is, if it may be written to: a place within shared. Raises `Invalid`."""
+    """Parse a path that can be written to: one within shared. Raises `Invalid`."""
     path = parse_path(text)
     if path.root != "shared":
-        raise Invalid(f"{shown(text)} can't be written: only $shared can be")
+        raise Invalid(f"path {shown(text)} is not writable: only $shared is")
     if not path.steps:
-        raise Invalid(f"{shown(text)} can't be written as a whole: name a key in it")
+        raise Invalid(f"path {shown(text)} is not writable as a whole: name a key in it")
     for key in (path.steps[0], text if path.bare else ""):
         if key == RUNTIME or str(key).startswith(f"{RUNTIME}."):
-            raise Invalid(f"{shown(text)} can't be written: keys in {RUNTIME} belong to the engine")
+            raise Invalid(
+                f"path {shown(text)} is not writable: keys in {RUNTIME} are reserved for the engine"
+            )
     return path
 
 
 def is_path(text: str) -> bool:
-    """Whether a text that may be a literal, too, is meant as a path: it begins like `$name`."""
+    """Whether a string that can be a path or a literal is a path: it begins with `$` and a letter or `_`."""
     return text[:1] == "$" and (text[1:2].isalpha() or text[1:2] == "_")
 
 
 @attrs.frozen
 class Constant:
-    """A value that was written down."""
+    """A literal value."""
 
     value: Any
 
     def get(self, scope: Scope) -> Any:
-        """A copy of the value."""
+        """Return a copy of the value."""
         return copied(self.value)
 
 
 @attrs.frozen
 class Word:
-    """A text without `$` where a path or a literal may stand: what shared has under it, else the text."""
+    """A string without `$` that can be a path or a literal: the value in shared, else the string itself."""
 
     text: str
     path: Path | None
 
     def get(self, scope: Scope) -> Any:
-        """The value in shared, itself and no copy; the text where there is none."""
+        """Return the value in shared, not a copy; the string itself if there is none."""
         if self.text in scope.shared:
             return scope.shared[self.text]
         if self.path is not None and self.path.leads_somewhere(scope):
@@ -225,7 +225,7 @@ Source = Path | Constant | Word
 
 
 def parse_source(written: Any) -> Source:
-    """What stands where a path or a literal may stand. Raises `Invalid` for what is meant as a path."""
+    """Parse a value that can be a path or a literal. Raises `Invalid` for a bad path."""
     if not isinstance(written, str):
         return Constant(written)
     if is_path(written):
@@ -247,8 +247,8 @@ def _root(name: str) -> Root:
         if name == root:
             return root
     near = difflib.get_close_matches(name[:60], _ROOTS, n=1)
-    there = f"did you mean ${near[0]}?" if near else "there are $params, $shared, $input"
-    raise Invalid(f"unknown root {shown('$' + name)}: {there}")
+    hint = f"did you mean ${near[0]}?" if near else "expected $params, $shared or $input"
+    raise Invalid(f"unknown root {shown('$' + name)}: {hint}")
 
 
 def _step(found: re.Match[str]) -> str | int:
@@ -263,11 +263,11 @@ def _step(found: re.Match[str]) -> str | int:
 def _unreadable(text: str, at: int) -> Invalid:
     rest = text[at:]
     if _WHOLE_NUMBER.match(rest):
-        why = "indexes count from 0 and upwards"
+        why = "an index must be 0 or more"
     elif rest.startswith("."):
-        why = "a name is missing after the dot"
+        why = "expected a name after the dot"
     elif rest.startswith("["):
-        why = 'in brackets stands an index or a quoted key, as in [0] or ["a key"]'
+        why = 'brackets must contain an index or a quoted key, as in [0] or ["a key"]'
     else:
-        why = 'names with quotes or brackets in them are written ["…"]'
-    return Invalid(f"{shown(text)} is no path, from {shown(rest)} on: {why}", path=text[:200])
+        why = 'write a name with quotes or brackets as ["…"]'
+    return Invalid(f"{shown(text)} is not a valid path at {shown(rest)}: {why}", path=text[:200])

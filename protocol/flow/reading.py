@@ -1,8 +1,8 @@
-"""Reading: a plain value, structured into a `Graph` by cattrs, or everything that is wrong with its fields.
+"""Convert a plain value to a `Graph` with cattrs, or report all mistakes in its fields.
 
-`fields` says what each may hold. Null is an empty field, and a field of another kind of node may be there if
-it is empty: some programs write all that there are. Whether the parts fit together (an edge that leads
-nowhere) is what `check` looks at.
+`fields` parses the fields. Null is an empty field. An empty field of another kind of node is allowed, because
+some programs write the fields of all kinds. `check` checks whether the parts fit together, for example the
+targets of edges.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import cattrs
 from cattrs.gen import make_dict_structure_fn, override
 
 from ..errors import Invalid
-from ..structuring import MAX_MISTAKES, Fault, Keys, Several, suggestion, told, written_path
+from ..structuring import MAX_MISTAKES, Fault, Keys, Several, faults_in, suggestion, written_path
 from ..values import shown
 from . import fields
 from .documents import parse
@@ -41,16 +41,16 @@ from .model import (
 from .paths import parse_path, parse_target
 
 MAX_NODES = 10_000
-"""How many nodes a graph may have, those of its subflows included."""
+"""The maximum number of nodes of a graph, including those of its subflows."""
 
 MAX_SUBFLOWS = 20
-"""How deep subflows may stand in each other."""
+"""The maximum nesting depth of subflows."""
 
 _OLDER = {"local_func": "local"}
 
 
 def read_graph(definition: Mapping[str, Any] | str) -> Graph:
-    """The graph of a definition that was checked before. Raises `Invalid` with all mistakes."""
+    """Return the graph of a definition that was already checked. Raises `Invalid` with all mistakes."""
     _, graph, faults = read(definition)
     if graph is None:
         mistakes = rendered(faults)
@@ -59,25 +59,25 @@ def read_graph(definition: Mapping[str, Any] | str) -> Graph:
 
 
 def read(definition: Mapping[str, Any] | str) -> tuple[Any, Graph | None, list[Fault]]:
-    """The definition as a plain value, as far as it is one; the graph; and if there is none, all that is
-    wrong with the text and the fields."""
+    """Return the definition as a plain value, as far as possible; its graph; and if there is no graph, the
+    mistakes in the text and the fields."""
     value, faults = parse(definition)
     if value is None and faults:
         return None, None, faults
-    too_much = _too_much(value)
-    if too_much:
-        return value, None, [*faults, *too_much]
+    too_large = _size_fault(value)
+    if too_large:
+        return value, None, [*faults, *too_large]
     graph = None
     try:
         graph = _converter.structure(value, Graph)
-    except Exception as error:  # what the fields raise, collected
-        refused = {keys for keys, _ in faults}  # there, null was put in the place of what is no value
-        faults += [(keys, text) for keys, text in told(error) if keys not in refused]
+    except Exception as error:  # the errors of the fields, grouped by cattrs
+        refused = {keys for keys, _ in faults}  # where null replaces an invalid value
+        faults += [(keys, text) for keys, text in faults_in(error) if keys not in refused]
     return value, None if faults else graph, faults
 
 
-def _too_much(value: Any) -> list[Fault]:
-    """Whether there are more nodes, or deeper subflows, than anything here should look at."""
+def _size_fault(value: Any) -> list[Fault]:
+    """Return a mistake if there are too many nodes or too deep subflows to check the rest."""
     nodes = 0
     graphs: list[tuple[Keys, Any]] = [((), value)]
     while graphs:
@@ -87,27 +87,27 @@ def _too_much(value: Any) -> list[Fault]:
             continue
         nodes += len(inner)
         if nodes > MAX_NODES:
-            return [((), f"has more than {MAX_NODES:,} nodes: a flow may have so many")]
+            return [((), f"has too many nodes: at most {MAX_NODES:,} are allowed")]
         for key, node in inner.items():
             subflow = node.get("subflow") if isinstance(node, Mapping) else None
             if isinstance(subflow, Mapping):
                 its_keys = (*keys, "nodes", key, "subflow")
                 if len(its_keys) > 3 * MAX_SUBFLOWS:
-                    return [(its_keys, f"is nested more than {MAX_SUBFLOWS} deep: use a flow_ref")]
+                    return [(its_keys, f"is nested more than {MAX_SUBFLOWS} levels deep: use a flow_ref")]
                 graphs.append((its_keys, subflow))
     return []
 
 
 def rendered(faults: list[Fault]) -> list[str]:
-    """Faults as messages, each with its path; of very many, the first ones."""
+    """Return the faults as messages with their paths; of very many faults, the first ones."""
     different = list(dict.fromkeys(faults))
     messages = [f"{written_path(keys) or 'definition'}: {text}" for keys, text in different[:MAX_MISTAKES]]
     if len(different) > MAX_MISTAKES:
-        messages.append("definition: has more mistakes than these")
+        messages.append("definition: further mistakes are not listed")
     return messages
 
 
-# Fields, by what they are and, where that says too little, by their names.
+# Parsers of fields by their type, or by their name if the type is not specific enough.
 
 _Read = Callable[[Any], Any]
 
@@ -115,7 +115,7 @@ _Read = Callable[[Any], Any]
 def _nodes(value: Any) -> dict[str, Node]:
     nodes = fields.mapping(value)
     if not nodes:
-        raise ValueError("must not be empty: give at least one node")
+        raise ValueError("must contain at least one node")
     fields.each(fields.name, {key: key for key in nodes})
     return fields.each(_node, nodes)
 
@@ -194,48 +194,46 @@ def _reader(cls: type, name: str, hint: Any) -> _Read:
     return _BY_TYPE.get(hint) or _structured(hint)
 
 
-# What no field can tell alone.
+# Checks of fields together.
 
 
 _EXEC_TYPES = {"executor": get_args(ExecutorType), "foreach": get_args(ExecType)}
 
 
 def _callee(kind: str, given: dict[str, Any]) -> list[Fault]:
-    """What a node that calls something doesn't say, or says in vain."""
+    """Return the missing and the unused fields of a node that calls something."""
     given["exec_type"] = given.get("exec_type") or ("local" if given.get("func") else "http")
     exec_type = given["exec_type"]
     if not isinstance(exec_type, str) or _OLDER.get(exec_type, exec_type) not in _EXEC_TYPES[kind]:
-        return []  # which is told of that field
+        return []  # reported as a mistake of that field
     exec_type = _OLDER.get(exec_type, exec_type)
     faults: list[Fault] = []
     if exec_type in ("http", "queue"):
         if not given.get("service"):
             faults.append((("service",), f"is missing: exec_type {shown(exec_type)} calls a service"))
         if given.get("func"):
-            faults.append(
-                (("func",), f"is of no use with exec_type {shown(exec_type)}: that calls a service")
-            )
+            faults.append((("func",), f"has no effect: exec_type {shown(exec_type)} calls a service"))
     elif exec_type == "local" and not given.get("func") and not given.get("service"):
         faults.append((("func",), 'is missing: exec_type "local" calls a function'))
     if exec_type == "local_script" and _is_empty(given.get("script")):
         faults.append((("script",), 'is missing: exec_type "local_script" starts a program'))
     elif exec_type != "local_script" and not _is_empty(given.get("script")):
-        faults.append((("script",), 'is of no use without exec_type "local_script"'))
+        faults.append((("script",), 'has no effect without exec_type "local_script"'))
     return faults
 
 
 def _together(kind: str | None, given: dict[str, Any]) -> list[Fault]:
-    """What is wrong with the fields of a node taken together. What they mean as a whole is put in."""
+    """Return the mistakes of a node's fields in combination. Sets `exec_type` in `given` to its default."""
     params = given.get("params")
     faults: list[Fault] = []
     for name, read in _PARAMS.get(kind or "", {}).items():
         if isinstance(params, Mapping) and params.get(name) is not None:
             try:
                 read(params[name])
-            except Exception as error:  # as fields raise them
-                faults.extend(told(error, ("params", name)))
+            except Exception as error:  # as the parsers of fields raise
+                faults.extend(faults_in(error, ("params", name)))
     if kind == "local" and not given.get("func") and not given.get("service"):
-        faults.append((("func",), "is missing: name the function to call"))
+        faults.append((("func",), "is missing: set the name of the function to call"))
     if kind in ("executor", "foreach"):
         faults += _callee(kind, given)
     return faults
@@ -247,7 +245,7 @@ _PARAMS: dict[str, dict[str, _Read]] = {
     "approval": {"approval_key": fields.optional(parse_path)},
     "parallel": {"services": fields.every(fields.name)},
 }
-"""The parameters that kinds of nodes read themselves. A run may bring them, too."""
+"""The parameters that kinds of nodes use themselves. A run can provide them, too."""
 
 # Whole classes.
 
@@ -259,15 +257,15 @@ _ELSEWHERE: dict[type, frozenset[str]] = {
     Script: frozenset({"code", "language", "env", "work_dir"}),
     **dict.fromkeys(KINDS.values(), _ALL_FIELDS),
 }
-"""Fields of others, which may be there if they are empty."""
+"""Fields of other kinds, which are allowed if they are empty."""
 
 
 def _is_empty(value: Any) -> bool:
     return all(_is_empty(part) for part in value.values()) if isinstance(value, Mapping) else not value
 
 
-def _teach(cls: type, kind: str | None = None) -> None:
-    """Let the converter read a class: each field, what is unknown, and what doesn't fit together."""
+def _register(cls: type, kind: str | None = None) -> None:
+    """Register a class with the converter: its fields, unknown fields, and checks of fields together."""
     hints = get_type_hints(cls)
     own = {field.name.removesuffix("_"): field.name for field in attrs.fields(cls)}
     overrides: dict[str, Any] = {
@@ -288,11 +286,11 @@ def _teach(cls: type, kind: str | None = None) -> None:
                 faults.append(((key,), f"unknown field{suggestion(key, own)}"))
             elif not _is_empty(given[key]) and (key,) not in [keys for keys, _ in faults]:
                 where = "here" if kind is None else f"in a node of kind {shown(kind)}"
-                faults.append(((key,), f"is of no use {where}"))
+                faults.append(((key,), f"has no effect {where}: remove it"))
         try:
             made = make(given, cls)
-        except Exception as error:  # what the fields raise, collected by cattrs
-            faults = [*told(error), *faults]
+        except Exception as error:  # the errors of the fields, grouped by cattrs
+            faults = [*faults_in(error), *faults]
         else:
             faults += misfits(made)
         if faults:
@@ -308,6 +306,6 @@ def _hook(read: _Read) -> Callable[[Any, Any], Any]:
 
 _converter = cattrs.Converter(detailed_validation=True)
 for _class in (Graph, Edge, Prep, Post, ChoiceCase, Script, *_EXECS, Node):
-    _teach(_class)
+    _register(_class)
 for _kind, _class in KINDS.items():
-    _teach(_class, _kind)
+    _register(_class, _kind)

@@ -1,7 +1,7 @@
-"""Flows, their runs, and workers, as anyone may see them; what else is stored of them says
-`persistence.flows`.
+"""Records of flows, of their runs and of workers, as clients see them.
 
-Times are Unix seconds. A flow's graph is a JSON text here: only those who walk it look into it.
+`persistence.flows` has the other stored records. Times are Unix seconds. A flow's graph is JSON text here;
+only the code that walks it parses it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WorkerStatus = Literal["online", "offline"]
 
 
 class FlowRow(msgspec.Struct, frozen=True, gc=False):
-    """A flow: a name under which versions of a graph are kept."""
+    """A flow: a name with versions of a graph."""
 
     id: str
     name: str
@@ -28,8 +28,7 @@ class FlowRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class VersionRow(msgspec.Struct, frozen=True, gc=False):
-    """One version of a flow. `definition` is the JSON text of its graph; empty where only the others are
-    asked for."""
+    """One version of a flow. `definition` is the JSON text of its graph; empty in lists."""
 
     id: str
     flow: str
@@ -40,9 +39,11 @@ class VersionRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeRun(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One try of a node, or of a branch of it. `number` counts those of the run, from 1; `visit` how often
-    the walk has come to the node; `attempt` the tries of this visit and branch, of which this is the `last`
-    or not."""
+    """The record of one attempt of a node, or of a branch of it.
+
+    `number` counts the node runs of the run from 1, `visit` the visits of the node, `attempt` the attempts of
+    this visit and branch. `last`: whether this is the last of these attempts.
+    """
 
     run: str
     number: int
@@ -64,7 +65,7 @@ class NodeRun(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class FlowTask(msgspec.Struct, frozen=True):
-    """A run of a flow: the run, which version it walks, what its nodes share, and where it is."""
+    """A run of a flow: the run, the version that it walks, its shared data, and its current node."""
 
     run: RunRecord
     flow: FlowRow
@@ -77,8 +78,8 @@ class FlowTask(msgspec.Struct, frozen=True):
 
 
 class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A worker, as it stands. `last_heartbeat` is in Unix seconds. `listed_as` is the type and the URL under
-    which clients of tasks know it, if these are others than `kind` and `url`."""
+    """The state of a worker. `listed_as` is the type and the URL that the compatible task API shows, if they
+    differ from `kind` and `url`."""
 
     id: str
     url: str
@@ -91,8 +92,11 @@ class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QueueItem(msgspec.Struct, frozen=True):
-    """A piece of work as a worker takes it from the queue. `id` is that of this delivery: if the work is
-    offered once more, it gets another one, so that what the first taker says about it is known as late."""
+    """A queue item as a worker receives it.
+
+    `id` identifies the delivery: a second delivery of the same work has another id, so that a late completion
+    of the first one is recognized.
+    """
 
     id: str
     run: str
@@ -102,4 +106,4 @@ class QueueItem(msgspec.Struct, frozen=True):
     input: Any
     params: dict[str, Any]
     visible_for: float
-    """Seconds until it is taken away again, unless it is completed or extended."""
+    """The visibility timeout: seconds until the work is delivered again, unless completed or extended."""

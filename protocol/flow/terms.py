@@ -1,7 +1,7 @@
-"""Terms: what an expression is made of once it is read. Each has a value; `term.get(scope)` tells it.
+"""Terms: the parts of a parsed expression. `term.get(scope)` returns the value of a term.
 
-Comparing knows JSON's types. Numbers compare with numbers, whole or not, but true is no number. Two values of
-different types are not equal, and neither less nor greater; only numbers and texts have an order.
+Comparisons follow JSON's types. Integers and floats compare as numbers, but true is not a number. Two values
+of different types are not equal, and neither is less or greater. Only numbers and strings have an order.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Term(Protocol):
     """A part of an expression."""
 
     def get(self, scope: Scope, /) -> Any:
-        """Its value."""
+        """Return the value of the term."""
 
 
 @attrs.frozen
 class Literal:
-    """A value that was written down."""
+    """A literal value."""
 
     value: Any
 
@@ -36,7 +36,7 @@ class Literal:
 
 @attrs.frozen
 class Items:
-    """A list that was written down, of values that may be paths."""
+    """A list whose items can be paths."""
 
     parts: tuple[Term, ...]
 
@@ -46,7 +46,7 @@ class Items:
 
 @attrs.frozen
 class Every:
-    """True if all parts are; those after the first that isn't are not looked at."""
+    """True if all parts are true; parts after the first false one are not evaluated."""
 
     parts: tuple[Term, ...]
 
@@ -56,7 +56,7 @@ class Every:
 
 @attrs.frozen
 class Either:
-    """True if any part is; those after it are not looked at."""
+    """True if any part is true; parts after it are not evaluated."""
 
     parts: tuple[Term, ...]
 
@@ -66,7 +66,7 @@ class Either:
 
 @attrs.frozen
 class Negation:
-    """True if the part is not."""
+    """True if the part is not true."""
 
     part: Term
 
@@ -76,7 +76,7 @@ class Negation:
 
 @attrs.frozen
 class Existence:
-    """True if the path leads to a value other than null."""
+    """True if the value at the path is not null."""
 
     path: Path
 
@@ -86,7 +86,7 @@ class Existence:
 
 @attrs.frozen
 class Comparison:
-    """True if the two values stand to each other as the operator says."""
+    """True if the two values satisfy the operator's comparison."""
 
     operator: str
     left: Term
@@ -97,7 +97,7 @@ class Comparison:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two JSON values are equal, however deep they are."""
+    """Whether two JSON values are equal, of any depth."""
     pairs = [(left, right)]
     while pairs:
         one, other = pairs.pop()
@@ -140,7 +140,7 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 
 
 def _contains(whole: Any, part: Any) -> bool:
-    """Whether a list has an item, an object a key, or a text another text."""
+    """Whether a list has this item, an object this key, or a string this substring."""
     kind = _type(whole)
     if kind == "list":
         return any(same(item, part) for item in whole)
@@ -163,11 +163,11 @@ OPERATORS = ("and", "or", "not", "exists", *COMPARISONS)
 
 
 def combined(name: str, parts: Sequence[Term]) -> Term:
-    """The term that an operator makes of others. Raises `Invalid` if it takes more, fewer or other ones."""
+    """Return the term of an operator and its operands. Raises `Invalid` if they do not fit."""
     wanted = {"and": None, "or": None, "not": 1, "exists": 1}.get(name, 2)
     if not parts if wanted is None else len(parts) != wanted:
         values = "at least one condition" if wanted is None else "one value" if wanted == 1 else "two values"
-        raise Invalid(f"{shown(name)} takes {values}, not {len(parts)}")
+        raise Invalid(f"{shown(name)} takes {values} (got {len(parts)})")
     match name:
         case "and":
             return Every(tuple(parts))

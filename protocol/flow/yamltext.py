@@ -1,8 +1,7 @@
-"""YAML: its text as a plain value, made of the events of PyYAML's parser.
+"""YAML text as a plain value, built from the events of PyYAML's parser.
 
-Scalars are read as version 1.2 of YAML says, so `yes` and `no` are texts; a date is refused rather than taken
-for one. What is being built stands in a list and not in calls, so that depth costs nothing, and what has an
-anchor stands only where it is written.
+Scalars follow YAML 1.2, so `yes` and `no` are strings; a date is refused. Open containers are on a list
+instead of the call stack, so that the nesting depth needs no recursion. Aliases are refused.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
     from yaml.events import Event, ScalarEvent
 
 MAX_VALUES = 200_000
-"""How many values may stand in it, from objects down to numbers."""
+"""The maximum number of values in a document: objects, lists, strings, numbers, booleans and nulls."""
 
-_LONGEST_INTEGER = 25  # characters; one of more digits is out of range anyhow, and slow to read
+_LONGEST_INTEGER = 25  # characters; a longer one is out of range, and slow to parse
 _TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in "str int float bool null map seq".split())
 _TEXT = "tag:yaml.org,2002:str"
 _CONSTANTS = {
@@ -36,12 +35,12 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt\s].*)?")
 
 
 class Unreadable(Exception):
-    """Nothing more can be read. What is wrong has been noted."""
+    """Parsing cannot continue. The mistakes are in the list of faults."""
 
 
 def read_yaml(text: str, faults: list[Fault]) -> Any:
-    """The value that a text is; what is wrong with it is added to the faults."""
-    import yaml  # takes long to import, and most definitions are JSON
+    """Return the value of a YAML text; mistakes are added to `faults`."""
+    import yaml  # slow to import, and most definitions are JSON
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     builder = _Builder(faults)
@@ -50,18 +49,18 @@ def read_yaml(text: str, faults: list[Fault]) -> Any:
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        at = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-        faults.append(((), f"can't be read as YAML: {error.problem or error.context}{at}"))
+        at = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        faults.append(((), f"is not valid YAML: {error.problem or error.context}{at}"))
         raise Unreadable from None
     except (yaml.YAMLError, UnicodeError) as error:
         reason = " ".join(str(error).split()).replace('in "<unicode string>", ', "at ")
-        faults.append(((), f"can't be read as YAML: {reason}"))
+        faults.append(((), f"is not valid YAML: {reason}"))
         raise Unreadable from None
     return builder.value
 
 
 class _Builder:
-    """Makes a value of the events of YAML's parser. What it is building stands in a list, not in calls."""
+    """Builds a value from the events of the YAML parser, without recursion."""
 
     def __init__(self, faults: list[Fault]) -> None:
         import yaml.events
@@ -76,40 +75,42 @@ class _Builder:
     def take(self, event: Event) -> None:
         events = self._events
         if isinstance(event, events.ScalarEvent):
-            if self._open and self._open[-1].wants_key:
+            if self._open and self._open[-1].expects_key:
                 self._key(event)
             else:
                 self._add(self._scalar(event), event)
         elif isinstance(event, events.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                self._stop(f"holds a second document, from line {_line(event)} on: give one")
+                self._stop(f"has a second document at line {_line(event)}: only one is allowed")
         elif isinstance(event, events.AliasEvent):
-            self._refuse(f"*{event.anchor} in line {_line(event)} is an alias: write out what it stands for")
+            self._refuse(f"alias *{event.anchor} at line {_line(event)} is not supported: repeat the value")
             self._add(None, event)
         elif isinstance(event, events.MappingStartEvent | events.SequenceStartEvent):
-            if self._open and self._open[-1].wants_key:
-                self._stop(f"line {_line(event)} has a key that is an object or a list: keys are texts")
+            if self._open and self._open[-1].expects_key:
+                self._stop(f"key at line {_line(event)} is an object or a list: keys must be strings")
             if len(self._open) == MAX_DEPTH:
-                self._stop(f"line {_line(event)} is nested more than {MAX_DEPTH} deep: make it flatter")
+                self._stop(
+                    f"line {_line(event)} is nested more than {MAX_DEPTH} levels deep: reduce the nesting"
+                )
             self._check_tag(event.tag)
             self._open.append(_Container({} if isinstance(event, events.MappingStartEvent) else []))
         elif isinstance(event, events.MappingEndEvent | events.SequenceEndEvent):
             self._add(self._open.pop().value, event)
 
     def _add(self, value: Any, event: Event) -> None:
-        """A value is complete: it belongs to what is open, or is the whole."""
+        """Add a complete value to the open container, or make it the document."""
         self._values += 1
         if self._values > MAX_VALUES:
-            self._stop(f"has more than {MAX_VALUES:,} values: a definition may have so many")
+            self._stop(f"has too many values: at most {MAX_VALUES:,} are allowed")
         if not self._open:
             self.value = value
             return
         container = self._open[-1]
         if isinstance(container.value, list):
             container.value.append(value)
-        elif container.wants_key:  # an alias where a key belongs
-            self._stop(f"line {_line(event)} has a key that is an alias: write it out")
+        elif container.expects_key:  # an alias in place of a key
+            self._stop(f"key at line {_line(event)} is an alias: write the key")
         else:
             container.value[container.key] = value
             container.key = None
@@ -118,10 +119,10 @@ class _Builder:
         container = self._open[-1]
         key = event.value
         if key == "<<" and event.implicit[0]:
-            self._refuse(f"<< in line {_line(event)} merges objects: write out what belongs here")
+            self._refuse(f"merge key << at line {_line(event)} is not supported: repeat the fields")
         elif key in container.lines:
             container.key = key
-            self._refuse(f"is written twice, in lines {container.lines[key]} and {_line(event)}")
+            self._refuse(f"is a duplicate key: lines {container.lines[key]} and {_line(event)}")
         container.lines.setdefault(key, _line(event))
         container.key = key
 
@@ -141,12 +142,12 @@ class _Builder:
         if _ENDLESS.fullmatch(text):
             return float(text.replace(".", "", 1))
         if _DATE.fullmatch(text):
-            self._refuse(f"{shown(text)} is a date, which is no JSON value: put it in quotes")
+            self._refuse(f"{shown(text)} is a date, which is not a JSON value: put it in quotes")
         return text
 
     def _check_tag(self, tag: str | None) -> None:
         if tag is not None and tag != "!" and tag not in _TAGS:
-            self._refuse(f"the tag {shown(tag)} is none of JSON's types")
+            self._refuse(f"tag {shown(tag)} is not supported: only JSON's types are")
 
     def _refuse(self, text: str) -> None:
         self._faults.append((tuple(self._keys()), text))
@@ -164,7 +165,7 @@ class _Builder:
 
 
 class _Container:
-    """An object or a list that is being read."""
+    """An object or a list that is not yet complete."""
 
     __slots__ = ("key", "lines", "value")
 
@@ -174,7 +175,7 @@ class _Container:
         self.lines: dict[str, int] = {}
 
     @property
-    def wants_key(self) -> bool:
+    def expects_key(self) -> bool:
         return isinstance(self.value, dict) and self.key is None
 
 
@@ -183,5 +184,5 @@ def _line(event: Event) -> int:
 
 
 def integer(text: str) -> int | float:
-    """The number; one of too many digits becomes one that is refused, too."""
+    """Return the number. One with too many digits becomes infinity, which is refused later."""
     return int(text) if len(text) <= _LONGEST_INTEGER else float("inf")

@@ -196,7 +196,7 @@ async def test_a_result_that_does_not_fit_its_annotation_is_an_error(
 
     async with open_engine(jobs) as engine:
         ticket = await engine.submit(lies, handle="a")
-        with pytest.raises(Invalid, match=r'result of job "lies", run \w+, doesn\'t fit .*: result.pages:'):
+        with pytest.raises(Invalid, match=r'result of job "lies", run \w+, does not match .*: result.pages:'):
             await ticket.result()
         assert (await engine.get_run(ticket.id)).result == {"pages": "three"}
 

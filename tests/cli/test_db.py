@@ -145,7 +145,7 @@ def test_the_store_is_greenroom_db_here_unless_told_otherwise(
 @pytest.mark.parametrize("command", ["current", "check", "prune"])
 def test_a_store_that_is_not_there_is_not_made(command: str, store: str, tmp_path: Path):
     given = ["--keep-runs", "1"] if command == "prune" else []
-    assert "is not there" in refused("db", command, "--store", store, *given)
+    assert "does not exist" in refused("db", command, "--store", store, *given)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -166,7 +166,7 @@ def test_damage_inside_of_the_file_is_found(store: str, tmp_path: Path):
 
 def test_a_bad_address_is_one_sentence_without_its_password():
     sentence = refused("db", "current", "--store", "oracle://me:secret@host/name")
-    assert "begins with sqlite:///" in sentence
+    assert "must begin with sqlite:///" in sentence
     assert "secret" not in sentence
 
 
@@ -175,7 +175,7 @@ def test_a_store_of_a_newer_version_is_refused_by_every_command(store: str, tmp_
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
         connection.execute("UPDATE meta SET schema_version = 7")
     for given in (["upgrade"], ["check"], ["prune", "--keep-runs", "0"]):
-        assert "made by a newer Greenroom" in refused("db", *given, "--store", store)
+        assert "created by a newer Greenroom" in refused("db", *given, "--store", store)
     assert "schema 7; this Greenroom needs 4" in greenroom("db", "current", "--store", store).stdout
 
 
@@ -253,7 +253,7 @@ def test_a_backup_replaces_nothing_unless_told_to(store: str, tmp_path: Path):
     run_some(store, tmp_path, 1)
     copy = tmp_path / "copy.db"
     copy.write_text("precious")
-    assert "exists already" in refused("db", "backup", copy, "--store", store)
+    assert "already exists" in refused("db", "backup", copy, "--store", store)
     assert copy.read_text() == "precious"
     assert greenroom("db", "backup", copy, "--overwrite", "--store", store).exit_code == 0
     assert len(ids_in(copy)) == 1
@@ -265,7 +265,7 @@ def test_a_backup_that_can_not_be_made_is_one_sentence_and_leaves_nothing(store:
     assert "itself" in refused("db", "backup", tmp_path / "store.db", "--overwrite", "--store", store)
     assert "No such file" in refused("db", "backup", tmp_path / "no" / "copy.db", "--store", store)
     other = f"sqlite:///{tmp_path}/other.db"
-    assert "is not there" in refused("db", "backup", tmp_path / "copy.db", "--store", other)
+    assert "does not exist" in refused("db", "backup", tmp_path / "copy.db", "--store", other)
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -312,7 +312,7 @@ async def test_tables_that_no_engine_has_opened_yet_have_a_version_too(server: S
     newer = f"UPDATE alembic_version SET version_num = '{schema.SCHEMA_VERSION + 1}'"
     await database.run(lambda connection: connection.exec_driver_sql(newer))
     await database.close()
-    with pytest.raises(GreenroomError, match="made by a newer Greenroom"):
+    with pytest.raises(GreenroomError, match="created by a newer Greenroom"):
         await trio.to_thread.run_sync(lambda: run_some(url, tmp_path, 1))
 
 

@@ -55,7 +55,7 @@ def test_a_good_definition_is_in_order_and_what_is_doubtful_is_a_warning():
     assert greenroom("check", file(GOOD)).stdout == "The definition is in order.\n"
     doubtful = GOOD.replace("action: large, to", "action: huge, to").replace("to: shout", "to: size")
     result = greenroom("check", file(doubtful.replace("size, action: huge", "shout, action: huge")))
-    assert result.stderr == 'Warning: order.yaml: nodes.shout: is never reached from "size"\n'
+    assert result.stderr == 'Warning: order.yaml: nodes.shout: is unreachable from "size"\n'
 
 
 def test_all_mistakes_are_told_at_once_each_with_the_file_and_its_path_and_it_ends_with_2():
@@ -87,7 +87,7 @@ def test_a_program_gets_them_in_json():
 def test_a_definition_can_come_on_standard_input_and_as_json():
     assert greenroom("check", "-", stdin=GOOD).stdout == "The definition is in order.\n"
     broken = greenroom("check", "-", stdin='{"start": ', code=2).stderr
-    assert "definition: can't be read as JSON" in broken
+    assert "definition: is not valid JSON" in broken
     assert "say under which name" in greenroom("publish", "-", stdin=GOOD, code=2).stderr
 
 

@@ -158,7 +158,7 @@ def test_usr1_resets_the_lanes(tmp_path: Path):
 def test_another_address_than_loopback_is_refused_without_tokens(tmp_path: Path):
     ended = refused(tmp_path, "--host", "0.0.0.0")
     assert ended.returncode == 2
-    assert '--host: gateway.host can\'t be used: host "0.0.0.0" can be reached from elsewhere' in ended.stderr
+    assert '--host: gateway.host is not valid: host "0.0.0.0" can be reached from elsewhere' in ended.stderr
 
 
 def refused(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

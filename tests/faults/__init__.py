@@ -1,5 +1,5 @@
-"""What must hold when things fail: the process is killed, a commit is lost, the store goes away, or it is
-no good from the beginning.
+"""Guarantees under faults: a killed process, a lost commit, an outage of the store, or a store that cannot be
+opened.
 
-`killed.py` is the program that `test_kill.py` kills; the other tests need no program of their own.
+`killed.py` is the program that `test_kill.py` kills; most other tests need no separate program.
 """

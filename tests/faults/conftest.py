@@ -1,4 +1,4 @@
-"""The servers, and a clock that is ahead of its time: an outage of a minute takes three seconds."""
+"""Fixtures for the servers, and a fast clock: an outage of a minute takes three seconds."""
 
 import pytest
 import trio.testing

@@ -1,7 +1,7 @@
-"""The program that is killed while it walks a flow: an engine on a file, in its first life or its second.
+"""The program that is killed while it walks a flow: an engine on a file, in its first or its second life.
 
-In the first it stops at a place that the test names, says that it is there, and waits to be killed. In the
-second it goes on to the end. What is executed is noted in a file before anything else happens.
+In the first life it stops at a given place, prints a line, and waits to be killed. In the second life it
+continues to the end. Each execution is first recorded in a file.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Definition = dict[str, Any]
 
 @attrs.frozen
 class Plan:
-    """What is walked, and where it stops: at executions of `hold`, when so many `node_runs` are committed; or
-    when the node run of `stop_after` (a node and a branch) is committed; or when the user `before` has done
-    his part; or else as soon as the run waits. `after` is the user of the second life."""
+    """The flow, and where it stops: at executions of `hold` when this number of `node_runs` is committed; or
+    when the node run of `stop_after` (a node and a branch) is committed; or when the user `before` has
+    ended; or else as soon as the run waits. `after` is the user of the second life."""
 
     definition: Definition
     params: Definition = attrs.field(factory=dict)
@@ -41,7 +41,9 @@ class Plan:
     before: str | None = None
     after: str | None = None
     others: dict[str, Definition] = attrs.field(factory=dict)
-    worker: str | None = None  # the URL of one that serves `step`, and that holds in place of the function
+    worker: str | None = (
+        None  # the URL of a worker that serves `step`, and that holds in place of the function
+    )
 
 
 class Program:
@@ -62,7 +64,7 @@ class Program:
             self.jobs.function(f"step{number}")(self._fixed(number))
 
     async def step(self, number: Any) -> Any:
-        """Gives ten times an even number, and fails with an odd one after a while."""
+        """Returns ten times an even number, and fails for an odd one after a delay."""
         os.write(self._notes, f"{self.life} {number}\n".encode())
         if self.life == 1 and number in self.plan.hold:
             self._begun.add(number)
@@ -129,7 +131,7 @@ class Program:
 
 
 class Stopping:
-    """A store that makes the commit with a certain node run, and then says nothing any more."""
+    """A store that makes the commit with a certain node run, and then hangs."""
 
     def __init__(self, store: SqlStore, after: tuple[str, str | None], stopped: trio.Event) -> None:
         self._store = store
@@ -162,42 +164,42 @@ async def until(engine: Engine, predicate: Callable[[Snapshot], object]) -> Snap
 
 
 async def signals(engine: Engine, run: str) -> None:
-    """As soon as the run waits for it."""
+    """Signal as soon as the run waits for it."""
     await until(engine, lambda now: now.runs[run].waiting_for == "signal")
     await engine.signal(run, "go", {"x": 1})
 
 
 async def answers(engine: Engine, run: str) -> None:
-    """As soon as there is an interrupt."""
+    """Answer as soon as there is an interrupt."""
     snapshot = await until(engine, lambda now: now.interrupts)
     for id in snapshot.interrupts:
         await engine.answer(id, True)
 
 
 async def signals_in_vain(engine: Engine, run: str) -> None:
-    """The run gets no slot to take it."""
+    """Signal while the run gets no slot to take the signal."""
     await engine.set_concurrency("main", 0)
     await signals(engine, run)
 
 
 async def answers_in_vain(engine: Engine, run: str) -> None:
-    """The run gets no slot to take it."""
+    """Answer while the run gets no slot to take the answer."""
     await engine.set_concurrency("main", 0)
     await answers(engine, run)
 
 
 async def opens_the_lane(engine: Engine, run: str) -> None:
-    """Now it gets one."""
+    """Let the run get a slot."""
     await engine.set_concurrency("main", None)
 
 
 async def takes_work(engine: Engine, run: str) -> None:
-    """From the queue, and keeps it."""
+    """Take work from the queue, and do not complete it."""
     assert await engine.workers.poll("puller", ["step"]) is not None
 
 
 async def works(engine: Engine, run: str) -> None:
-    """Takes work from the queue, and does it."""
+    """Take work from the queue, and complete it."""
     while True:
         item = await engine.workers.poll("puller", ["step"])
         if item is not None:
@@ -211,6 +213,6 @@ USERS: dict[str, Callable[[Engine, str], Awaitable[None]]] = {
 
 
 def main(folder: Path, plan: Plan, life: int, parent: Connection) -> None:
-    """The whole program, in a process of its own."""
-    logging.getLogger("greenroom").setLevel(logging.CRITICAL)  # that nodes fail is a part of the story
+    """The program, in a separate process."""
+    logging.getLogger("greenroom").setLevel(logging.CRITICAL)  # failures of nodes are expected
     trio.run(Program(folder, plan, life, parent).run)

@@ -1,7 +1,7 @@
-"""The program that is killed: an engine on a file, with runs of every kind, which notes all that it is told.
+"""The program that is killed: an engine on a file, with runs of every kind, which records all it observes.
 
-Each note is one line of JSON, written before the program goes on: what it was answered, every event that it
-saw, and each begin and end of a body. Whatever stands there must be true of the store at any later time.
+Each note is one line of JSON, written before the program continues: every answer, every event, and each begin
+and end of a body. All notes must be true of the store at any later time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Notes:
 
     def open(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(self._file, b"\n")  # the last line may be one that was cut off
+        os.write(self._file, b"\n")  # the last line can be incomplete
 
     def __call__(self, what: str, **fields: Any) -> None:
         os.write(self._file, json.dumps({"what": what, "pid": os.getpid(), **fields}).encode() + b"\n")
@@ -131,11 +131,11 @@ async def asker(run: Run, params: dict[str, Any]) -> list[Any]:
 async def chat(run: Run, params: dict[str, Any]) -> str:
     with body(run):
         for _ in range(3):
-            await moment(0.1)  # in which messages gather, and are not taken
+            await moment(0.1)  # messages accumulate meanwhile
             with trio.move_on_after(0.01):
                 message = await run.next_message()
                 note("took", run=run.id, value=message)
-        await run.end_interactive()  # from here on nobody is told that a message was accepted
+        await run.end_interactive()  # from here on no message is accepted
         for message in await run.messages():
             note("took", run=run.id, value=message)
         return f"chatted {run.id}"
@@ -188,11 +188,11 @@ JOBS = (
     "scribe",
 )
 
-# Those who use the engine.
+# The users of the engine.
 
 
 class Users:
-    """They know what is pending from the events alone."""
+    """Users that track pending runs from events only."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -306,8 +306,8 @@ class Users:
 
 
 async def work(folder: Path, after: int, unanswered: list[tuple[str, str, str]], *, to_the_end: bool) -> None:
-    """Go on from the notes: `after` is the last event that was seen, `unanswered` are the submissions (job,
-    handle, request id) of which nobody knows whether they were accepted."""
+    """Continue from the notes: `after` is the last event that was seen; `unanswered` are the submissions
+    (job, handle, request id) without an answer."""
     store = f"sqlite:///{folder}/store.db"
     async with open_engine(jobs, store, max_concurrent=6, data_dir=folder / "data") as engine:
         users = Users(engine)
@@ -331,10 +331,10 @@ async def work(folder: Path, after: int, unanswered: list[tuple[str, str, str]],
 
 
 def main(folder: Path, seed: str, after: int, unanswered: list[Any], to_the_end: bool) -> None:
-    """The whole program, in a process of its own."""
+    """The program, in a separate process."""
     note.open(folder / "notes")
     lots.seed(seed)
-    logging.getLogger("greenroom").setLevel(logging.CRITICAL)  # that runs fail is a part of the story
+    logging.getLogger("greenroom").setLevel(logging.CRITICAL)  # failures of runs are expected
     note("began")
     try:
 

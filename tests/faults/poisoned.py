@@ -1,4 +1,4 @@
-"""The program that one of its own runs kills: an engine on a file, with a poison run and healthy ones."""
+"""The program that is killed by one of its runs: an engine on a file, with a poison run and healthy ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from greenroom.protocol.events import RunStateChanged
 from greenroom.protocol.states import Status
 
 KILLED = 70
-"""The exit code of a process that its poison run has ended."""
+"""The exit code of a process that its poison run has killed."""
 
 HEALTHY = 3
 _PATIENCE = 60.0
@@ -74,8 +74,8 @@ async def _submit(engine: Engine, job: str, handle: str) -> Ticket:
 
 
 async def work(folder: Path, job: str, *, first: bool) -> list[tuple[str, str | None]]:
-    """Go on until every run has ended, if nothing kills the process; how they did. The healthy ones execute
-    when the process dies for the first time, and after that once the poison run has ended."""
+    """Continue until every run has ended, unless the process is killed; return how they ended. The healthy
+    ones execute when the process dies for the first time, and then after the poison run has ended."""
     store, lanes = f"sqlite:///{folder}/store.db", {"healthy": HEALTHY if first else 0}
     async with open_engine(jobs, store, max_concurrent=9, lanes=lanes, data_dir=folder / "data") as engine:
         runs = [await _submit(engine, "healthy", f"healthy{number}") for number in range(HEALTHY)]
@@ -85,7 +85,7 @@ async def work(folder: Path, job: str, *, first: bool) -> list[tuple[str, str | 
         poison = await _submit(engine, job, "poison")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_follow, engine, poison.id, after)
-            with contextlib.suppress(GreenroomError):  # it takes no messages, or has ended
+            with contextlib.suppress(GreenroomError):  # it accepts no messages, or has ended
                 await engine.inject(poison.id, "go on")
             with contextlib.suppress(RunEnded):
                 await poison.result()
@@ -99,7 +99,7 @@ async def work(folder: Path, job: str, *, first: bool) -> list[tuple[str, str | 
 
 
 def main(folder: Path, job: str, first: bool) -> None:
-    """The whole program, in a process of its own; exits with 0 if the poison run is killed and no other."""
+    """The program, in a separate process; exits with code 0 if only the poison run failed as killed."""
     logging.getLogger("greenroom").setLevel(logging.CRITICAL)
 
     async def run() -> list[tuple[str, str | None]]:

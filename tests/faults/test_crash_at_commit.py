@@ -1,6 +1,6 @@
-"""A crash before, within and after each commit of a story, and commits with an unknown outcome.
+"""A crash before, within and after each commit of a scenario, and commits with an unknown outcome.
 
-The same small story is told again and again, on mock time, and each time another of its commits goes wrong.
+The same small scenario is repeated in mock time, each time with a fault at another commit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Place = Literal["before", "within", "after"]
 
 
 class Crash(Exception):
-    """The process has died, as far as the store is concerned."""
+    """Raised in place of a crash of the process."""
 
 
 class Faulty:
@@ -49,9 +49,9 @@ class Faulty:
         self.commits = 0
         self.failed: Batch | None = None
         self.contents: Contents | None = None  # before the commit that failed
-        self.looks = 0  # how often it was asked whether a batch is committed
-        self.unreachable = 0  # how many of the next looks fail
-        self.dies = False  # when it is asked
+        self.looks = 0  # the number of checks whether a batch is committed
+        self.unreachable = 0  # how many of the next checks fail
+        self.dies = False  # the times of the checks
         self._fail = fail
         self._at = at
 
@@ -82,7 +82,7 @@ async def crash_before(faulty: Faulty, batch: Batch) -> None:
 
 
 async def crash_within(faulty: Faulty, batch: Batch) -> None:
-    """After some of its statements, each time after another number of them, or after all of them."""
+    """Crash after some of its statements, each time after another number of them, or after all."""
     left = 1 + faulty.commits % 8
 
     def counted(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,7 +126,7 @@ UNKNOWN = {"not made": unknown_before, "made": unknown_after}
 
 @attrs.frozen
 class Contents:
-    """All of a store that can be asked for."""
+    """Return all queryable data of a store."""
 
     last_seq: int
     runs: dict[str, RunRecord]
@@ -143,7 +143,7 @@ async def contents(store: Store) -> Contents:
 
 
 class Story:
-    """What is done, and what its users were told."""
+    """The scenario, and the answers that its users received."""
 
     def __init__(self) -> None:
         self.submitted: dict[str, str] = {}  # the runs of the request ids
@@ -198,7 +198,7 @@ class Story:
     # Users.
 
     async def tell(self, engine: Engine) -> None:
-        """Submit everything that was not submitted before, and see to it that all runs end."""
+        """Submit everything that is not submitted yet, and make all runs end."""
         async with trio.open_nursery() as nursery:
             snapshot = await engine.snapshot()
             nursery.start_soon(self.follow, engine, snapshot, nursery)
@@ -221,7 +221,7 @@ class Story:
                 ticket = await engine.submit(
                     job, handle=handle, params={}, on_conflict="queue", request_id=request_id
                 )
-            except Unavailable:  # the store's failure is being looked into
+            except Unavailable:  # the outcome of the commit is being checked
                 await trio.sleep(1)
             else:
                 break
@@ -241,7 +241,7 @@ class Story:
             try:
                 await engine.inject(run, "a message")
             except NotInteractive:
-                continue  # it has not begun yet
+                continue  # it has not started yet
             except NoActiveRun:
                 return
             return
@@ -261,7 +261,7 @@ class Story:
             assert interrupt not in self.resolved
             self.resolved[interrupt] = "because"
 
-    # What has to be true in the end, and at any time before.
+    # The checks at the end, and at any earlier time.
 
     def check_what_was_told(self, now: Contents) -> None:
         seqs = [one.seq for one in self.events]
@@ -318,8 +318,8 @@ Reopen = Callable[[], Store]
 
 @pytest.fixture(params=["memory", "sqlite"])
 def reopen(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Reopen]]:
-    """A maker of stores: each is the same one when it is made again."""
-    # Nothing that fails here is the machine: a folder in its memory spares a thousand waits for the disk.
+    """Return a maker of stores, all of which have the same data."""
+    # The machine does not crash here: a folder in memory avoids waits for the disk.
     folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
 
     def fresh(name: str) -> Reopen:
@@ -335,8 +335,8 @@ def reopen(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Reopen]]:
 async def crash_and_go_on(
     reopen: Reopen, fail: Callable[[Faulty, Batch], Any], at: int, *, made: bool
 ) -> bool:
-    """Tell the story until the commit that fails, look at what is left, and tell the rest. False if there
-    were not so many commits."""
+    """Execute the scenario until the commit that fails, check the store, and execute the rest. False if there
+    were fewer commits."""
     story = Story()
     faulty = Faulty(reopen(), fail, at)
     try:
@@ -371,16 +371,16 @@ async def crash_and_go_on(
 
 
 def commits(reopen: Callable[[str], Reopen]) -> Iterator[int]:
-    """Which commit goes wrong: in memory each in turn, on the slower SQLite every second one."""
+    """The index of the failing commit: each one in memory, every second one on the slower SQLite."""
     return itertools.count(1, 1 if isinstance(reopen("")(), MemoryStore) else 2)
 
 
 @pytest.mark.parametrize("place", CRASHES)
-async def test_after_a_crash_at_any_commit_all_of_it_is_there_or_nothing(
+async def test_after_a_crash_at_any_commit_all_of_it_is_stored_or_nothing(
     reopen: Callable[[str], Reopen], place: Place, autojump_clock: trio.testing.MockClock
 ):
     if isinstance(reopen("")(), MemoryStore) and place == "within":
-        place = "before"  # a commit in memory has no middle
+        place = "before"  # a commit in memory is atomic
     for at in commits(reopen):
         if not await crash_and_go_on(reopen(str(at)), CRASHES[place], at, made=place == "after"):
             break
@@ -388,7 +388,7 @@ async def test_after_a_crash_at_any_commit_all_of_it_is_there_or_nothing(
 
 
 @pytest.mark.parametrize("made", UNKNOWN)
-async def test_after_a_commit_with_an_unknown_outcome_the_engine_goes_on_as_if_it_had_known(
+async def test_after_a_commit_with_an_unknown_outcome_the_engine_continues_correctly(
     reopen: Callable[[str], Reopen], made: str, autojump_clock: trio.testing.MockClock
 ):
     for at in commits(reopen):
@@ -408,7 +408,7 @@ async def test_after_a_commit_with_an_unknown_outcome_the_engine_goes_on_as_if_i
 
 
 @pytest.mark.parametrize("made", UNKNOWN)
-async def test_after_a_crash_in_the_middle_of_not_knowing_all_of_it_is_there_or_nothing(
+async def test_after_a_crash_while_an_outcome_is_unknown_all_of_it_is_stored_or_nothing(
     reopen: Callable[[str], Reopen], made: str, autojump_clock: trio.testing.MockClock
 ):
     async def fail(faulty: Faulty, batch: Batch) -> None:
@@ -422,7 +422,7 @@ async def test_after_a_crash_in_the_middle_of_not_knowing_all_of_it_is_there_or_
 
 
 @pytest.mark.parametrize("made", UNKNOWN)
-async def test_any_commit_may_have_an_unknown_outcome(
+async def test_any_commit_can_have_an_unknown_outcome(
     reopen: Callable[[str], Reopen], made: str, autojump_clock: trio.testing.MockClock
 ):
     lots = random.Random(made)
@@ -447,7 +447,7 @@ def assert_no_crash_is_in(now: Contents) -> None:
     assert {run.status for run in now.runs.values()} == {"succeeded"}
 
 
-async def test_an_idle_engine_takes_runs_again_after_an_outage_that_only_submissions_met(
+async def test_an_idle_engine_accepts_runs_again_after_an_outage_that_only_submissions_detected(
     reopen: Callable[[str], Reopen], autojump_clock: trio.testing.MockClock
 ):
     async def fail(faulty: Faulty, batch: Batch) -> None:
@@ -462,7 +462,7 @@ async def test_an_idle_engine_takes_runs_again_after_an_outage_that_only_submiss
         assert await ticket.result() == "done"
 
 
-async def test_a_body_that_calls_a_child_during_an_outage_goes_on(
+async def test_a_body_that_calls_a_child_during_an_outage_continues(
     reopen: Callable[[str], Reopen], autojump_clock: trio.testing.MockClock
 ):
     until = 0.0

@@ -1,4 +1,4 @@
-"""A store that isn't what lies beside it knows of: emptied, an older copy, or without its write-ahead log."""
+"""A store that contradicts its traces: emptied, an older copy, or without its write-ahead log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def opened(folder: Path, store: str | None = None, **options: Any) -> AbstractAs
 
 
 async def use(folder: Path, **options: Any) -> Snapshot:
-    """An engine that executes a run, and ends in order."""
+    """Execute a run with an engine, and shut down."""
     async with opened(folder, **options) as engine:
         ticket = await engine.submit("echo", handle="a", params={})
         await ticket.result()
@@ -57,7 +57,7 @@ trio.run(main)
 
 
 def use_and_die(folder: Path) -> None:
-    """An engine that executes a run, and is killed."""
+    """Execute a run with an engine that is then killed."""
     done = subprocess.run([sys.executable, "-c", USE_AND_DIE, folder], cwd=Path(__file__).parents[2])
     assert done.returncode == -signal.SIGKILL
 
@@ -94,27 +94,27 @@ async def refusal(folder: Path, **options: Any) -> str:
 
 
 @pytest.mark.parametrize("trouble", [remove_the_log, remove_the_store, truncate_the_store])
-async def test_what_a_killed_engine_left_is_not_taken_for_a_new_store(
+async def test_the_remains_of_a_killed_engine_are_not_accepted_as_a_new_store(
     tmp_path: Path, trouble: Callable[[Path], None]
 ):
     use_and_die(tmp_path)
     trouble(tmp_path)
-    for _ in range(2):  # to be refused changes nothing
+    for _ in range(2):  # a refusal changes nothing
         message = await refusal(tmp_path)
-        assert "x.db.lock knows of one" in message
+        assert "x.db.lock records seq " in message
     async with opened(tmp_path, accept_store=True) as engine:
         assert (await engine.snapshot()).runs == {}
     await use(tmp_path)
 
 
 @pytest.mark.parametrize("trouble", [remove_the_store, truncate_the_store])
-async def test_an_emptied_store_is_not_taken_for_a_new_one(tmp_path: Path, trouble: Callable[[Path], None]):
+async def test_an_emptied_store_is_not_accepted_as_a_new_one(tmp_path: Path, trouble: Callable[[Path], None]):
     await use(tmp_path)
     trouble(tmp_path)
     assert "is empty" in await refusal(tmp_path)
 
 
-async def test_a_log_that_is_put_back_is_read_as_if_nothing_had_been(tmp_path: Path):
+async def test_a_restored_log_is_read_completely(tmp_path: Path):
     use_and_die(tmp_path)
     (tmp_path / "x.db-wal").rename(tmp_path / "kept")
     await refusal(tmp_path)
@@ -123,7 +123,7 @@ async def test_a_log_that_is_put_back_is_read_as_if_nothing_had_been(tmp_path: P
         assert len((await engine.snapshot()).runs) == 1
 
 
-async def test_an_older_copy_is_refused_and_accepted_with_a_new_numbering(tmp_path: Path):
+async def test_an_older_copy_is_refused_and_can_be_accepted_with_a_new_epoch(tmp_path: Path):
     before = await use(tmp_path)
     shutil.copy(tmp_path / "x.db", tmp_path / "copy.db")
     await use(tmp_path)
@@ -134,21 +134,21 @@ async def test_an_older_copy_is_refused_and_accepted_with_a_new_numbering(tmp_pa
     async with opened(tmp_path, accept_store=True) as engine:
         snapshot = await engine.snapshot()
         assert snapshot.seq == before.seq
-        assert snapshot.epoch != before.epoch  # who followed the old one must not go on by its numbers
+        assert snapshot.epoch != before.epoch  # a client of the old epoch must not continue with its seqs
         assert snapshot.runs.keys() == before.runs.keys()
     assert (await use(tmp_path)).epoch == snapshot.epoch
     assert await check(f"sqlite:///{tmp_path}/x.db") == []
 
 
-async def test_after_a_kill_another_program_may_have_read_the_store(tmp_path: Path):
+async def test_after_a_kill_another_program_can_read_the_store(tmp_path: Path):
     use_and_die(tmp_path)
     assert await check(f"sqlite:///{tmp_path}/x.db") == []
-    assert not (tmp_path / "x.db-wal").exists()  # it went into the database
+    assert not (tmp_path / "x.db-wal").exists()  # it was copied into the database
     async with opened(tmp_path) as engine:
         assert len((await engine.snapshot()).runs) == 1
 
 
-async def test_without_what_lay_beside_it_a_store_is_just_a_store(tmp_path: Path):
+async def test_a_store_without_its_lock_file_is_accepted(tmp_path: Path):
     await use(tmp_path)
     remove(tmp_path, ".lock")
     await use(tmp_path)
@@ -156,7 +156,7 @@ async def test_without_what_lay_beside_it_a_store_is_just_a_store(tmp_path: Path
     await use(tmp_path)
 
 
-async def test_with_less_than_full_syncing_the_last_commits_may_be_missing(tmp_path: Path):
+async def test_with_less_than_full_syncing_a_loss_of_the_last_commits_is_accepted(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/x.db?synchronous=normal"
     await use(tmp_path, store=url)
     shutil.copy(tmp_path / "x.db", tmp_path / "copy.db")
@@ -165,11 +165,11 @@ async def test_with_less_than_full_syncing_the_last_commits_may_be_missing(tmp_p
     await use(tmp_path, store=url)
 
 
-async def test_the_folder_of_run_files_knows_too(tmp_path: Path):
+async def test_the_folder_of_run_files_is_a_witness_too(tmp_path: Path):
     runs = tmp_path / "runs"
     await use(tmp_path, runs_dir=runs)
     remove(tmp_path, "", "-wal", "-shm", ".lock")
-    assert f"the folder {runs} knows of one" in await refusal(tmp_path, runs_dir=runs)
+    assert f"the folder {runs} records seq " in await refusal(tmp_path, runs_dir=runs)
     async with opened(tmp_path, runs_dir=runs, accept_store=True):
         pass
     await use(tmp_path, runs_dir=runs)

@@ -1,7 +1,7 @@
-"""SIGKILL in the middle of a flow: it ends as it would have, and what was done is not done again.
+"""SIGKILL in the middle of a flow: its result is the same, and completed nodes are not executed again.
 
-Each flow is walked by a process of its own, up to a place that the plan names. There it is killed, and
-another one walks on. `executed` tells what each of the two has executed; `story` is what the node runs say.
+A separate process walks each flow up to the place of the plan. There it is killed, and another process
+continues. `executed` contains what each of the two has executed; `story` is the content of the node runs.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ PARAMS = {f"n{number}": number for number in range(1, 9)}
 
 @attrs.frozen
 class Case:
-    """A plan, and what must have happened at the end: what is shared, or the error; what was executed in the
-    first life and in the second; and the node runs, in any order if they come from several branches."""
+    """A plan, and the expected end: the shared data, or the error; what was executed in the first life and in
+    the second; and the node runs, in any order if they are of several branches."""
 
     name: str
     plan: Plan
@@ -72,7 +72,7 @@ def parallel(services: list[int], **fields: Any) -> Definition:
 
 def branches() -> Iterator[Case]:
     """Each mode and strategy, for both kinds: two are done, one has failed, and the next is in flight. Under
-    `fail_fast`, the failure comes after the crash."""
+    `fail_fast`, the failure occurs after the crash."""
     error = {"error": "service_error: ValueError: 1 is odd"}
     for kind, mode, strategy in itertools.product(
         ("foreach", "parallel"), MODES, ("collect_errors", "ignore_errors")
@@ -246,8 +246,8 @@ CASES = [*branches(), *others(), *waits(), *queued()]
 
 
 def live(folder: Path, plan: Plan, life: int, there: Callable[[], object] | None = None) -> Any:
-    """One life of the program: what it says at its end, or before it is killed."""
-    # A server that has imported everything forks the programs: the interpreter's start is not the subject.
+    """Execute one life of the program; return what it prints at its end, or before it is killed."""
+    # A server with all imports forks the programs, which saves the start of the interpreter.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([flow_killed.__name__])
     ours, its = context.Pipe()
@@ -273,7 +273,7 @@ def story(rows: list[Definition]) -> list[str]:
 
 
 def check_rows(told: Definition) -> None:
-    """The node runs have numbers without a gap, and attempts that count up to the last one."""
+    """Check that the node runs have numbers without a gap, and consecutive attempts up to the last one."""
     rows = told["rows"]
     assert [row["number"] for row in rows] == list(range(1, len(rows) + 1))
     tries: dict[Any, list[Definition]] = {}
@@ -286,7 +286,7 @@ def check_rows(told: Definition) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_flow_that_is_killed_ends_as_it_would_have(case: Case, tmp_path: Path) -> None:
+def test_a_killed_flow_ends_with_the_same_result(case: Case, tmp_path: Path) -> None:
     plan = attrs.evolve(case.plan, params={**PARAMS, **case.plan.params})
     live(tmp_path, plan, 1)
     told = live(tmp_path, plan, 2)
@@ -309,7 +309,7 @@ def test_a_flow_that_is_killed_ends_as_it_would_have(case: Case, tmp_path: Path)
 
 
 class Worker:
-    """A real one. It keeps its answers to itself for inputs in `hold`, until `release`."""
+    """A real worker. It delays its answers for inputs in `hold` until `release`."""
 
     def __init__(self, hold: set[int]) -> None:
         self.calls: list[tuple[int, str]] = []  # inputs, and idempotency keys
@@ -325,7 +325,7 @@ class Worker:
                 if input in hold and not worker.release.is_set():
                     worker.holding.put(input)
                     worker.release.wait(20)
-                    return  # nobody is there any more
+                    return  # the client has died
                 body = json.dumps({"result": 10 * input, "error": ""}).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
@@ -354,7 +354,7 @@ def serving(hold: set[int]) -> Iterator[Worker]:
 
 
 @pytest.mark.parametrize("mode", [None, *MODES])
-def test_a_flow_that_is_killed_while_a_worker_works_calls_it_again_with_the_same_key(
+def test_a_flow_killed_during_a_call_of_a_worker_repeats_the_call_with_the_same_key(
     mode: str | None, tmp_path: Path
 ) -> None:
     each: Definition = {"kind": "foreach", "service": "step", "prep": {"input_key": "$params.items"}}

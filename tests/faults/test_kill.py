@@ -1,7 +1,7 @@
-"""SIGKILL at random moments: whatever anyone was told before is true afterwards, and everything goes on.
+"""SIGKILL at random moments: all that was acknowledged or shown before stays true, and all runs continue.
 
-`GREENROOM_KILLS` says how often: 20 times unless it is set; 200 is the long form. `GREENROOM_SEED` begins
-another story than the usual one.
+`GREENROOM_KILLS` is the number of kills: 20 by default, 200 in the long form. `GREENROOM_SEED` selects
+another sequence.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ KILLS = int(os.environ.get("GREENROOM_KILLS", "20"))
 SEED = os.environ.get("GREENROOM_SEED", "kill")
 RESUMABLE = {"steps", "sleeper", "asker", "chat", "parent", "writer"}
 AT_MOST = {"plain": 1, "threaded": 1, "scribe": 1, "retried": 3}
-"""How many bodies a run of a job may have that may not be repeated at will."""
+"""The maximum number of bodies of a run of a job that is not resumable."""
 
 
-def test_what_was_acknowledged_survives_being_killed_at_any_moment(tmp_path: Path):
+def test_acknowledged_changes_survive_a_kill_at_any_moment(tmp_path: Path):
     lots = random.Random(SEED)
     story = Story(tmp_path)
     for number in range(KILLS):
@@ -52,7 +52,7 @@ def test_what_was_acknowledged_survives_being_killed_at_any_moment(tmp_path: Pat
 
 
 def start(story: Story, seed: str, *, to_the_end: bool) -> multiprocessing.process.BaseProcess:
-    # A server that has imported everything forks the programs: the interpreter's start is not the subject.
+    # A server with all imports forks the programs, which saves the start of the interpreter.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([killed.__name__])
     program = context.Process(
@@ -64,7 +64,7 @@ def start(story: Story, seed: str, *, to_the_end: bool) -> multiprocessing.proce
 
 
 class Story:
-    """What the notes tell, read as they grow, and what has to follow from it for the store."""
+    """The notes, read while they grow, and the checks of the store against them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -76,8 +76,8 @@ class Story:
         self._epochs: set[str] = set()
         self._events: dict[int, Any] = {}  # that were seen
         self._unseen: set[int] = set()
-        self._stored: dict[int, Any] = {}  # events, as the store had them once
-        self._bodies: dict[str, str] = {}  # the run whose body executes for a handle
+        self._stored: dict[int, Any] = {}  # events that were found in the store
+        self._bodies: dict[str, str] = {}  # the run whose body executes, by handle
         self._begun: defaultdict[str, list[int]] = defaultdict(list)  # attempts
         self._submitted: dict[str, str] = {}  # the jobs of runs
         self._requests: dict[str, str] = {}
@@ -88,13 +88,13 @@ class Story:
         self._took: defaultdict[str, set[Any]] = defaultdict(set)
         self._resolved: dict[str, Any] = {}
         self._answers: defaultdict[tuple[str, str], list[Any]] = defaultdict(list)
-        self._settings: dict[str, list[Any]] = {"threads": [1], "lane": [1]}  # what each may be now
-        self._known_runs: dict[str, str] = {}  # the last status that each had in the store
+        self._settings: dict[str, list[Any]] = {"threads": [1], "lane": [1]}  # the possible drafts of each
+        self._known_runs: dict[str, str] = {}  # the last status of each in the store
 
     def read(self) -> None:
-        """Read what was noted since."""
+        """Read the new notes."""
         if not (self.folder / "notes").exists():
-            return  # the program was killed before it had come so far
+            return  # the program was killed before this
         with (self.folder / "notes").open("rb") as notes:
             notes.seek(self._offset)
             lines = notes.readlines()
@@ -109,7 +109,7 @@ class Story:
     # One method for each kind of note.
 
     def on_began(self, pid: int) -> None:
-        self._bodies.clear()  # they ended with their process
+        self._bodies.clear()  # their process has died
         self._expected = self.last_seen + 1
 
     def on_left(self, pid: int) -> None:
@@ -207,10 +207,10 @@ class Story:
     def on_set(self, pid: int, name: str, value: Any) -> None:
         self._settings[name] = [value]
 
-    # What has to be true of the store.
+    # The checks of the store.
 
     def check(self) -> None:
-        """While no program has it."""
+        """Check the store while no program has it."""
         trio.run(self._check)
 
     async def _check(self) -> None:
@@ -237,10 +237,10 @@ class Story:
         self._check_slots()
 
     def _check_slots(self) -> None:
-        """In the order of the events, no run starts beyond a limit, nor beside another one of its handle."""
+        """Check in the order of events that no run starts beyond a limit or beside another of its handle."""
         limits: dict[str | None, int | None] = {"main": None}
-        slots: dict[str, str] = {}  # the lanes of those that hold one
-        begun: dict[str, str] = {}  # the run of each handle that has begun and not ended
+        slots: dict[str, str] = {}  # the lanes of the runs with a slot
+        begun: dict[str, str] = {}  # the run of each handle that has started and not ended
         for _, event in sorted(self._stored.items()):
             if event["type"] == "engine_changed":
                 limits[None] = event["max_concurrent"]
@@ -304,7 +304,7 @@ class Story:
             assert (closed.outcome, closed.answer) == ("answered", value)
 
     def check_the_end(self) -> None:
-        """When every run should have ended."""
+        """Check that every run has ended."""
         trio.run(self._check_the_end)
 
     async def _check_the_end(self) -> None:
@@ -323,7 +323,7 @@ class Story:
                 self._check_success(run)
         assert list(self.folder.rglob("*.part")) == []
         self._check_files(runs)
-        # The story must have held all of this, or the checks said nothing.
+        # All of this must have occurred, or the checks mean nothing.
         assert {run.job for run in runs.values() if run.status == "succeeded"} == set(killed.JOBS)
         assert {"crashed", "cancelled"} <= {run.reason for run in runs.values()}
         assert self._requests

@@ -1,4 +1,4 @@
-"""An engine that loses its lease: its bodies end before those of the next engine begin, whatever they do."""
+"""An engine that loses its lease: its bodies always end before those of the next engine start."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def data(tmp_path: Path) -> Path:
 
 
 class Bodies:
-    """Jobs that write down when their bodies begin and end."""
+    """Jobs that record when their bodies start and end."""
 
     def __init__(self) -> None:
         self.marks: list[tuple[float, str, str, int]] = []
@@ -98,7 +98,7 @@ def proxied(server: Server, url: str) -> Iterator[tuple[str, Proxy]]:
 
 @asynccontextmanager
 async def insistent(jobs: Jobs, url: str, data: Path) -> AsyncIterator[Engine]:
-    """An engine that is opened again and again until it may have the store."""
+    """Retry to open an engine until it gets the store."""
     while True:
         try:
             store = SqlStore(url, lease_ttl=TTL)
@@ -109,7 +109,7 @@ async def insistent(jobs: Jobs, url: str, data: Path) -> AsyncIterator[Engine]:
             await trio.sleep(0.02)
 
 
-async def test_an_engine_that_is_cut_off_ends_its_bodies_before_the_next_engine_begins_any(
+async def test_an_engine_that_is_cut_off_ends_its_bodies_before_the_next_engine_starts_any(
     server: Server, data: Path, caplog: pytest.LogCaptureFixture
 ):
     url = server.fresh_database()
@@ -125,9 +125,9 @@ async def test_an_engine_that_is_cut_off_ends_its_bodies_before_the_next_engine_
             server.end_sessions()  # the server forgets the engine's lock
             with trio.fail_after(PATIENCE):
                 async with insistent(bodies.jobs("second"), url, data):
-                    await until(lambda: bodies.begun("second"))  # they begin one after the other
+                    await until(lambda: bodies.begun("second"))  # they start one after the other
             proxy.cut = None
-            await trio.sleep(PATIENCE)  # it hears of its loss as soon as it can renew
+            await trio.sleep(PATIENCE)  # it detects the loss with the next renewal
 
     with proxied(server, url) as (far, proxy), pytest.raises(StoreBroken) as caught:
         await lose(far, proxy)
@@ -139,7 +139,7 @@ async def test_an_engine_that_is_cut_off_ends_its_bodies_before_the_next_engine_
     assert "has taken the store" in caught.value.message
 
 
-async def test_a_server_that_is_not_told_of_the_end_of_an_engine_s_line_gives_its_lock_away(
+async def test_a_server_releases_the_lock_of_an_engine_whose_connection_was_lost_unnoticed(
     server: Server, data: Path
 ):
     url = server.fresh_database()
@@ -156,7 +156,7 @@ async def test_a_server_that_is_not_told_of_the_end_of_an_engine_s_line_gives_it
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody else can write this store."""
+    """Lock the database, so that no other connection can write."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     yield
@@ -173,7 +173,7 @@ def short(path: Path) -> SqlStore:
     return SqlStore(f"sqlite:///{path}", lease_ttl=1.5)
 
 
-async def test_runs_go_on_after_a_lapse_as_after_a_crash(tmp_path: Path, data: Path):
+async def test_runs_recover_after_a_lapse_as_after_a_crash(tmp_path: Path, data: Path):
     bodies, path = Bodies(), tmp_path / "x.db"
     async with open_engine(bodies.jobs("x"), short(path), max_concurrent=5, data_dir=data) as engine:
         ids = [(await engine.submit(job, handle=job)).id for job in ("resumable", "again", "once")]
@@ -191,7 +191,7 @@ async def test_runs_go_on_after_a_lapse_as_after_a_crash(tmp_path: Path, data: P
             await engine.cancel(id)
 
 
-async def test_runs_that_wait_without_their_slot_wait_on_after_a_lapse(tmp_path: Path, data: Path):
+async def test_runs_that_wait_without_a_slot_continue_to_wait_after_a_lapse(tmp_path: Path, data: Path):
     path = tmp_path / "x.db"
     async with open_engine(Bodies().jobs("x"), short(path), data_dir=data) as engine:
         sleeps = await engine.submit("sleeps", handle="sleeps")
@@ -215,12 +215,12 @@ async def test_runs_that_wait_without_their_slot_wait_on_after_a_lapse(tmp_path:
         await engine.cancel(sleeps.id)
 
 
-async def test_no_body_begins_while_the_lease_has_lapsed(tmp_path: Path, data: Path):
+async def test_no_body_starts_while_the_lease_has_lapsed(tmp_path: Path, data: Path):
     bodies, path = Bodies(), tmp_path / "x.db"
     async with open_engine(bodies.jobs("x"), store := short(path), data_dir=data) as engine:
         assert store.lease is not None
         good = store.lease.is_good
-        store.lease.is_good = lambda: False  # type: ignore[method-assign]  # as if its time had just passed
+        store.lease.is_good = lambda: False  # type: ignore[method-assign]  # as if it had just expired
         ticket = await engine.submit("once", handle="a")
         await trio.sleep(0.3)
         assert (await engine.get_run(ticket.id)).status == "running"
@@ -233,7 +233,7 @@ async def test_no_body_begins_while_the_lease_has_lapsed(tmp_path: Path, data: P
         await engine.cancel(ticket.id)
 
 
-async def test_a_body_that_ignores_its_end_is_named_when_the_lease_is_over(
+async def test_a_body_that_ignores_its_cancellation_is_logged_when_the_lease_has_expired(
     tmp_path: Path, data: Path, caplog: pytest.LogCaptureFixture
 ):
     jobs, path, released = Jobs(), tmp_path / "x.db", trio.Event()
@@ -254,7 +254,7 @@ async def test_a_body_that_ignores_its_end_is_named_when_the_lease_is_over(
             assert await ticket.result() == 1
 
 
-def test_what_to_do_when_the_lease_is_lost_is_checked():
+def test_the_option_on_lease_lost_is_checked():
     async def main() -> None:
         with pytest.raises(Invalid, match="on_lease_lost must be"):
             async with open_engine(Jobs(), "memory:", on_lease_lost="explode"):  # type: ignore[arg-type]
@@ -274,7 +274,7 @@ jobs = Jobs()
 
 @jobs.job("blocks")
 async def blocks(run):
-    await trio.sleep(1)  # until whoever has submitted it has an answer
+    await trio.sleep(1)  # until the submission is answered
     print("blocks", flush=True)
     time.sleep(600)
 
@@ -295,7 +295,7 @@ main()
 
 
 @pytest.mark.parametrize("job", ["blocks", "clings"])
-def test_a_server_whose_body_still_executes_when_the_lease_is_over_ends_its_process(job: str, tmp_path: Path):
+def test_a_server_exits_if_a_body_still_executes_when_the_lease_has_expired(job: str, tmp_path: Path):
     (tmp_path / "app.py").write_text(APP)
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", SERVE], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -311,7 +311,7 @@ def test_a_server_whose_body_still_executes_when_the_lease_is_over_ends_its_proc
             assert process.wait(PATIENCE) == EXIT_CODE == Exit.LEASE_LOST
         said = process.stderr.read().decode()
         assert "the bodies of these runs still execute: " in said
-        assert "the process exits with 6" in said
+        assert "the process exits with code 6" in said
     finally:
         process.kill()
         process.communicate()

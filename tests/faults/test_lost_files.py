@@ -1,5 +1,5 @@
-"""The file of a SQLite store is taken away, replaced or damaged while its engine runs: the engine stops, and
-acknowledges nothing that would be gone at the next start."""
+"""The file of a SQLite store is removed, replaced or damaged while its engine runs: the engine stops, and
+acknowledges nothing that would be lost at the next start."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def move_the_folder(file: Path) -> None:
 
 def truncate(file: Path) -> None:
     with sqlite3.connect(file) as other:
-        other.execute("PRAGMA wal_checkpoint").fetchall()  # what is in the log doesn't count on the file
+        other.execute(
+            "PRAGMA wal_checkpoint"
+        ).fetchall()  # pages that are only in the log do not need the file
     other.close()
     os.truncate(file, 8192)
 
@@ -88,7 +90,7 @@ TROUBLES = [
 
 
 async def stopped_by(folder: Path, use: Callable[[Engine], Awaitable[object]]) -> StoreBroken:
-    """The error that stops an engine with which this is done."""
+    """Return the error that stops an engine after this fault."""
 
     async def live() -> None:
         async with opened(folder) as engine:
@@ -109,7 +111,7 @@ async def one_run(engine: Engine) -> str:
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-async def test_nothing_is_acknowledged_into_a_file_that_is_gone(
+async def test_no_commit_is_acknowledged_after_the_file_was_removed(
     tmp_path: Path, file: Path, trouble: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ):
     async def use(engine: Engine) -> None:
@@ -130,7 +132,7 @@ async def test_nothing_is_acknowledged_into_a_file_that_is_gone(
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-async def test_an_engine_that_has_nothing_to_do_notices_it_too(
+async def test_an_idle_engine_detects_it_too(
     tmp_path: Path, file: Path, trouble: Callable[[Path], None], autojump_clock: trio.testing.MockClock
 ):
     async def use(engine: Engine) -> None:
@@ -142,7 +144,7 @@ async def test_an_engine_that_has_nothing_to_do_notices_it_too(
 
 
 @pytest.mark.parametrize("trouble", [delete_the_log, delete_the_index, move])
-async def test_what_was_acknowledged_is_there_at_the_next_start(
+async def test_acknowledged_changes_are_present_at_the_next_start(
     tmp_path: Path, file: Path, trouble: Callable[[Path], None]
 ):
     runs: list[str] = []
@@ -158,7 +160,7 @@ async def test_what_was_acknowledged_is_there_at_the_next_start(
         assert (await engine.get_run(runs[0])).status == "succeeded"
 
 
-async def test_other_programs_that_open_the_file_are_no_trouble(tmp_path: Path, file: Path):
+async def test_other_programs_can_open_the_file(tmp_path: Path, file: Path):
     async with opened(tmp_path) as engine:
         for number in range(30):
             await engine.submit("echo", handle=f"large {number}", params={"text": "x" * 10_000})
@@ -175,7 +177,7 @@ async def test_other_programs_that_open_the_file_are_no_trouble(tmp_path: Path, 
             await one_run(engine)
 
 
-async def test_many_checkpoints_beside_reads_and_commits_are_not_taken_for_truncations(
+async def test_checkpoints_of_the_log_during_reads_and_commits_are_not_reported_as_truncations(
     tmp_path: Path, file: Path
 ):
     async def read(engine: Engine) -> None:
@@ -199,7 +201,7 @@ async def test_many_checkpoints_beside_reads_and_commits_are_not_taken_for_trunc
 
 
 def damage_a_page(file: Path) -> None:
-    """Write zeros over the pages that hold events."""
+    """Overwrite the pages that contain events with zeros."""
     content = bytearray(file.read_bytes())
     for at in range(0, len(content), 4096):
         if b"run_state_changed" in content[at : at + 4096]:
@@ -208,7 +210,7 @@ def damage_a_page(file: Path) -> None:
 
 
 def damage_a_text(file: Path) -> None:
-    """Inside a value, so that no page is malformed."""
+    """Damage a value, so that no page is malformed."""
     with sqlite3.connect(file) as other:
         other.execute("UPDATE events SET event = replace(event, ':', '')")
     other.close()
@@ -221,7 +223,7 @@ def damage_its_bytes(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damage_a_page, damage_a_text, damage_its_bytes])
-async def test_a_read_that_meets_damage_stops_the_engine(
+async def test_a_read_of_damaged_data_stops_the_engine(
     tmp_path: Path, file: Path, damage: Callable[[Path], None]
 ):
     async with opened(tmp_path) as engine:
@@ -238,7 +240,7 @@ async def test_a_read_that_meets_damage_stops_the_engine(
 def damage_the_lease(file: Path) -> None:
     with sqlite3.connect(file) as other:
         [(page,)] = other.execute("SELECT rootpage FROM sqlite_master WHERE name = 'leases'")
-        other.execute("PRAGMA user_version = 7")  # so that nobody relies on a cached page
+        other.execute("PRAGMA user_version = 7")  # so that no connection uses a cached page
         other.commit()
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     other.close()
@@ -247,11 +249,11 @@ def damage_the_lease(file: Path) -> None:
         damaged.write(bytes(4096))
 
 
-async def test_a_renewal_of_the_lease_that_meets_damage_stops_an_idle_engine(tmp_path: Path, file: Path):
+async def test_a_renewal_of_the_lease_that_finds_damage_stops_an_idle_engine(tmp_path: Path, file: Path):
     async def live() -> None:
         async with open_engine(jobs, SqlStore(f"sqlite:///{file}", lease_ttl=1.5), data_dir=tmp_path):
             damage_the_lease(file)
-            with trio.fail_after(4):  # before it looks at its files
+            with trio.fail_after(4):  # before it checks its files
                 await trio.sleep_forever()
 
     with pytest.raises(StoreBroken, match="damaged"):

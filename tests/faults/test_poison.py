@@ -1,4 +1,4 @@
-"""A run that kills its process, in a real process: it is ended after three deaths, and the others go on."""
+"""A run that kills its process, in a real process: it fails after three deaths, and the others continue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import poisoned
 
 
 @pytest.mark.parametrize("job", ["executing", "waiting", "saving"])
-def test_a_run_that_kills_three_processes_is_ended_and_the_others_succeed(tmp_path: Path, job: str) -> None:
+def test_a_run_that_kills_three_processes_fails_and_the_others_succeed(tmp_path: Path, job: str) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([poisoned.__name__])
     codes = []

@@ -1,4 +1,4 @@
-"""The store can't be read for a while: who needs what stands there waits, and the engine goes on."""
+"""A temporary failure of reads: bodies that need stored data wait, and the engine continues."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -16,7 +16,7 @@ GRAPH = {
 
 
 class Unreadable(MemoryStore):
-    """Fails the next reads of some kind."""
+    """A store whose next reads of some kind fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Unreadable(MemoryStore):
         return await read()
 
 
-async def test_a_body_waits_for_the_checkpoint_that_it_is_to_go_on_from(autojump_clock):
+async def test_a_body_waits_until_its_checkpoint_can_be_read(autojump_clock):
     jobs, store = Jobs(), Unreadable()
 
     @jobs.job("save")
@@ -51,7 +51,7 @@ async def test_a_body_waits_for_the_checkpoint_that_it_is_to_go_on_from(autojump
         assert await again.result() == "here"
 
 
-async def test_a_flow_waits_for_the_state_that_it_is_to_go_on_from(autojump_clock):
+async def test_a_flow_waits_until_its_state_can_be_read(autojump_clock):
     store = Unreadable()
     async with open_engine(Jobs(), store=store) as engine:
         await engine.flows.publish("waits", GRAPH)

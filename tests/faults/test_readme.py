@@ -1,4 +1,4 @@
-"""The first program of the README does what the text says: a killed run resumes at the next start."""
+"""The first program of the README works as described: a killed run resumes at the next start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATIENCE = 60
 
 
 def first_program() -> str:
-    """The first block of Python, which is a whole program."""
+    """Return the first block of Python, which is a complete program."""
     found = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     return found[1]
@@ -33,6 +33,6 @@ def test_a_killed_program_resumes_its_run_and_prints_the_result(tmp_path: Path) 
     assert seen[0] == "page 1 of 10\n"
     assert again[-1] == "{'pages': 10}"
     pages = [int(line.split()[1]) for line in again[:-1]]
-    # The page whose checkpoint was being committed may be fetched twice; none is left out.
+    # The page whose checkpoint was being committed can be fetched twice; none is omitted.
     assert pages == list(range(pages[0], 11))
     assert len(seen) <= pages[0] <= len(seen) + 1

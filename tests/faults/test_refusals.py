@@ -1,4 +1,4 @@
-"""What can't be used is refused when the engine is opened: in one sentence that says what to do about it."""
+"""Stores that cannot be used are refused at the opening, with one sentence that contains the remedy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.servers import Server
 
 
 async def refusal(store: str, expected: type[GreenroomError]) -> str:
-    """What is said by an engine that can't be opened."""
+    """Return the error message of an engine that cannot be opened."""
     with pytest.raises(expected) as caught:
         async with open_engine(Jobs(), store):
             pass
@@ -67,7 +67,7 @@ async def test_a_file_of_a_newer_version(tmp_path: Path):
     assert f"{tmp_path}/x.db" in message
     assert "newer" in message
     assert "upgrade Greenroom" in message
-    await set_version(url, schema.SCHEMA_VERSION)  # and nothing of it was touched
+    await set_version(url, schema.SCHEMA_VERSION)  # and nothing was changed
     async with open_engine(Jobs(), url):
         pass
 
@@ -94,7 +94,7 @@ async def test_a_server_database_of_an_older_version(server: Server):
 
 
 @pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\0" + b"garbage" * 1000])
-async def test_a_file_that_is_no_database(tmp_path: Path, content: bytes):
+async def test_a_file_that_is_not_a_database(tmp_path: Path, content: bytes):
     (tmp_path / "x.db").write_bytes(content)
     message = await refusal(f"sqlite:///{tmp_path}/x.db", StoreBroken)
     assert f"{tmp_path}/x.db" in message
@@ -113,7 +113,7 @@ async def test_a_file_whose_middle_is_damaged(tmp_path: Path):
     assert "damaged" in message
 
 
-async def test_a_file_of_somebody_else(tmp_path: Path):
+async def test_a_database_of_another_program(tmp_path: Path):
     with sqlite3.connect(tmp_path / "x.db") as other:
         other.execute("CREATE TABLE meta (key TEXT, value TEXT)")
         other.execute("INSERT INTO meta VALUES ('whose', 'another application')")
@@ -122,16 +122,16 @@ async def test_a_file_of_somebody_else(tmp_path: Path):
     assert f"{tmp_path}/x.db" in message
 
 
-async def test_a_folder_that_can_not_be_written(tmp_path: Path):
-    # Below /proc nobody can make a file, root neither.
+async def test_a_folder_that_cannot_be_written(tmp_path: Path):
+    # In /proc no user can create a file, not even root.
     message = await refusal("sqlite:////proc/self/x.db", StoreBroken)
     assert "/proc/" in message
     assert re.search("writ|exist", message)
 
 
-if os.geteuid() != 0:  # root may write everywhere else
+if os.geteuid() != 0:  # root can write everywhere else
 
-    async def test_a_folder_that_this_user_may_not_write(tmp_path: Path):
+    async def test_a_folder_without_write_permission(tmp_path: Path):
         folder = tmp_path / "folder"
         folder.mkdir(mode=0o555)
         message = await refusal(f"sqlite:///{folder}/x.db", StoreBroken)
@@ -139,7 +139,7 @@ if os.geteuid() != 0:  # root may write everywhere else
         assert "writable" in message
 
 
-async def test_a_folder_that_is_not_there(tmp_path: Path):
+async def test_a_missing_folder(tmp_path: Path):
     message = await refusal(f"sqlite:///{tmp_path}/none/x.db", StoreBroken)
     assert f"{tmp_path}/none" in message
     assert "does not exist" in message
@@ -153,7 +153,7 @@ async def test_a_wrong_password(server: Server):
     assert "guess" not in message
 
 
-async def test_a_database_that_is_not_there(server: Server):
+async def test_a_missing_database(server: Server):
     message = await refusal(server.url("nowhere"), StoreBroken)
     assert "nowhere" in message
     assert server.password not in message
@@ -207,7 +207,7 @@ async def test_a_second_engine(kind: str, request: pytest.FixtureRequest, tmp_pa
         message = await refusal(url, Conflict)
         assert "in use by another engine" in message
         assert ("x.db" if kind == "sqlite" else url.rpartition("/")[2]) in message
-        await first.set_params("handle", 1)  # which the refused one did not disturb
+        await first.set_params("handle", 1)  # the refused engine had no effect on it
     async with open_engine(Jobs(), url) as third:
         assert (await third.snapshot()).handles["handle"].params == 1
 

@@ -1,4 +1,4 @@
-"""A request id is free again when the run that it was accepted for could not be stored."""
+"""A request id is free again if its run could not be stored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def nothing(run: Run, params: dict[str, Any]) -> str:
 
 
 class Fragile(MemoryStore):
-    """A store that may be down; the commit that notices it takes a second."""
+    """A store that can be down; the first failing commit takes a second."""
 
     down = False
 
@@ -37,7 +37,7 @@ async def join(engine: Engine) -> Ticket:
 
 
 async def refused_together(engine: Engine, store: Fragile) -> None:
-    """A submission, and another one that joins it while it is being committed, are refused by an outage."""
+    """Submit a run, and another one that joins it during its commit; an outage refuses both."""
     refused = []
 
     async def submit_first() -> None:
@@ -62,7 +62,7 @@ async def refused_together(engine: Engine, store: Fragile) -> None:
 
 
 async def accepted_again(engine: Engine) -> Ticket:
-    """The caller repeats its submission until the store is back."""
+    """Repeat a submission until the store works again."""
     with trio.fail_after(100):
         while True:
             try:
@@ -71,7 +71,7 @@ async def accepted_again(engine: Engine) -> Ticket:
                 await trio.sleep(1)
 
 
-async def test_a_join_of_a_run_that_was_not_stored_leaves_its_request_id_free(
+async def test_the_request_id_of_a_join_to_a_run_that_was_not_stored_is_free(
     autojump_clock: trio.testing.MockClock,
 ):
     store = Fragile()

@@ -1,4 +1,4 @@
-"""A store that answers nothing, under an engine with a gateway: packets are dropped, and nothing is cut."""
+"""A silent store of an engine with a gateway: packets are dropped, and no connection is closed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def submit(engine: Engine, handle: str) -> Callable[[], Awaitable[object]]:
     return lambda: engine.submit("wait", handle=handle, params={})
 
 
-async def test_submissions_are_refused_soon_and_taken_again_afterwards(url: str, proxy: Proxy):
+async def test_submissions_are_refused_soon_and_accepted_again_afterwards(url: str, proxy: Proxy):
     async with open_engine(jobs, url, shutdown_timeout=0) as engine:
         ticket = await engine.submit("wait", handle="a", params={})
         engine.check_ready()
@@ -81,7 +81,7 @@ async def test_submissions_are_refused_soon_and_taken_again_afterwards(url: str,
             assert await ticket.result() == "done"
 
 
-async def test_an_engine_can_be_left_while_its_store_is_silent(url: str, proxy: Proxy):
+async def test_an_engine_can_shut_down_while_its_store_is_silent(url: str, proxy: Proxy):
     began = 0.0
 
     async def leave() -> None:
@@ -97,7 +97,7 @@ async def test_an_engine_can_be_left_while_its_store_is_silent(url: str, proxy: 
 
 
 class HungStore(MemoryStore):
-    """While it hangs, no commit comes back."""
+    """A store whose commits can hang."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ async def test_readiness_is_known_while_a_commit_hangs(autojump_clock: trio.test
         store.goes_on = trio.Event()
         nursery.start_soon(engine.drain)
         await trio.sleep(1)
-        engine.check_ready()  # that it is to drain isn't committed yet
+        engine.check_ready()  # draining is not committed yet
         await trio.sleep(10)
         with pytest.raises(Unavailable):
             engine.check_ready()

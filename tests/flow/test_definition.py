@@ -138,7 +138,9 @@ def test_what_is_left_empty_has_its_default():
 def test_fields_of_other_kinds_may_be_there_if_they_are_empty():
     written = {"service": "", "choice_cases": [], "subflow": None, "max_parallel": 0, "parallel_mode": ""}
     assert node(**TIMER, **written) == node(**TIMER)
-    assert errors_of(**TIMER, max_parallel=2) == ['max_parallel: is of no use in a node of kind "timer"']
+    assert errors_of(**TIMER, max_parallel=2) == [
+        'max_parallel: has no effect in a node of kind "timer": remove it'
+    ]
 
 
 def test_a_function_may_be_named_in_either_field_and_in_the_older_way():
@@ -171,15 +173,13 @@ def test_a_script_is_a_list_of_arguments_and_must_be_allowed():
     read = graph(flow(a=script), allow_scripts=True).nodes["a"]
     assert isinstance(read, Executor)
     assert read.script == ("sort", "-u")
-    assert errors(flow(a=script)) == [
-        "nodes.a.exec_type: scripts are not allowed here (allow_scripts is off)"
-    ]
+    assert errors(flow(a=script)) == ["nodes.a.exec_type: scripts are not allowed: allow_scripts is off"]
     inner = {"kind": "subflow", "subflow": flow(b=script)}
     assert errors(flow(a=inner)) == [
-        "nodes.a.subflow.nodes.b.exec_type: scripts are not allowed here (allow_scripts is off)"
+        "nodes.a.subflow.nodes.b.exec_type: scripts are not allowed: allow_scripts is off"
     ]
     assert errors_of(**script | {"script": "sort -u"}) == [
-        'script: must be a list of arguments, as in ["python", "fetch.py"], not "sort -u"'
+        'script: must be a list of arguments, as in ["python", "fetch.py"] (got "sort -u")'
     ]
 
 
@@ -289,43 +289,45 @@ def test_ten_mistakes_get_ten_messages_with_their_paths():
         "nodes.sub.subflow.edges[0].to",
         "start",
     ]
-    assert found[1].startswith('nodes.pay.choice_cases[1].expr: unknown operator "equals": there are and, or')
+    assert found[1].startswith(
+        'nodes.pay.choice_cases[1].expr: unknown operator "equals": expected one of and, or'
+    )
     assert found[2] == 'nodes.send.kind: unknown kind "exector": did you mean "executor"?'
     assert found[5] == 'nodes.sub.subflow.nodes.x.sevice: unknown field: did you mean "service"?'
-    assert found[7] == 'edges[0].to: there is no node "nowhere": there are pay, send, wait, sub, save'
+    assert found[7] == 'edges[0].to: node "nowhere" not found: expected one of pay, send, wait, sub, save'
 
 
 @pytest.mark.parametrize(
     ("definition", "error"),
     [
-        (5, "definition: must be an object, not 5"),
-        ("text", 'definition: must be an object, not "text"'),
+        (5, "definition: must be an object (got 5)"),
+        ("text", 'definition: must be an object (got "text")'),
         ({}, "start: is missing"),
         ({"start": "a"}, "nodes: is missing"),
-        ({"start": "a", "nodes": {}}, "nodes: must not be empty: give at least one node"),
-        ({"start": "a", "nodes": []}, "nodes: must be an object, not []"),
+        ({"start": "a", "nodes": {}}, "nodes: must contain at least one node"),
+        ({"start": "a", "nodes": []}, "nodes: must be an object (got [])"),
         ({"start": "", "nodes": {"a": TIMER}}, "start: must not be empty"),
-        ({"start": ["a"], "nodes": {"a": TIMER}}, 'start: must be a text, not ["a"]'),
-        ({"start": "b", "nodes": {"a": TIMER}}, 'start: there is no node "b": there are a'),
+        ({"start": ["a"], "nodes": {"a": TIMER}}, 'start: must be a string (got ["a"])'),
+        ({"start": "b", "nodes": {"a": TIMER}}, 'start: node "b" not found: expected one of a'),
         (flow(a=TIMER) | {"node": {}}, 'node: unknown field: did you mean "nodes"?'),
         ({"start": math.nan, "nodes": {"a": TIMER}}, "start: the number NaN is not a JSON value"),
-        (flow(a=TIMER) | {"edges": {}}, "edges: must be a list, not {}"),
-        (flow(a=TIMER) | {"edges": ["a b"]}, 'edges[0]: must be an object, not "a b"'),
+        (flow(a=TIMER) | {"edges": {}}, "edges: must be a list (got {})"),
+        (flow(a=TIMER) | {"edges": ["a b"]}, 'edges[0]: must be an object (got "a b")'),
         (flow(a=TIMER) | {"edges": [{"from": "a"}]}, "edges[0].to: is missing"),
         (flow(a=TIMER) | {"edges": [{"to": "a"}]}, "edges[0].from: is missing"),
-        (flow("a b", a=TIMER), 'edges[0].to: there is no node "b": there are a'),
-        (flow("pya -", pay=TIMER), 'edges[0].from: there is no node "pya": did you mean "pay"?'),
+        (flow("a b", a=TIMER), 'edges[0].to: node "b" not found: expected one of a'),
+        (flow("pya -", pay=TIMER), 'edges[0].from: node "pya" not found: did you mean "pay"?'),
         (
             flow("a:x a,a:y a,a:x -", a=TIMER),
-            'edges[2]: is a second edge from "a" for the action "x", after edges[0]',
+            'edges[2]: duplicate edge from "a" for action "x" (first: edges[0])',
         ),
         (
             flow(**{"a b": {"kind": "x"}}),
-            'nodes["a b"].kind: unknown kind "x": there are executor, local, choice',
+            'nodes["a b"].kind: unknown kind "x": expected one of executor, local, choice',
         ),
         (flow(**{"": TIMER}), 'nodes[""]: must not be empty'),
-        (flow(**{"a\n": TIMER}), 'nodes["a\\n"]: "a\\n" has characters that can\'t be printed'),
-        (flow(**{"a" * 300: TIMER}), "has 300 characters: a name may have 256"),
+        (flow(**{"a\n": TIMER}), 'nodes["a\\n"]: must not contain non-printable characters'),
+        (flow(**{"a" * 300: TIMER}), "has 300 characters: at most 256 are allowed"),
     ],
 )
 def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str):
@@ -337,30 +339,30 @@ def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str)
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
-        ({}, "kind: is missing: there are executor, local, choice, parallel"),
+        ({}, "kind: is missing: expected one of executor, local, choice, parallel"),
         ({"kind": ["timer"]}, 'kind: unknown kind ["timer"]'),
         ({"kind": "timr"}, 'kind: unknown kind "timr": did you mean "timer"?'),
-        ({"kind": "timr", "max_retries": "x"}, "max_retries: must be a whole number"),
-        ({"kind": "timer", "weighted_by_load": "yes"}, 'weighted_by_load: must be true or false, not "yes"'),
-        ({"kind": "timer", "max_retries": 1.5}, "max_retries: must be a whole number, 0 or more, not 1.5"),
-        ({"kind": "timer", "max_retries": True}, "max_retries: must be a whole number, 0 or more, not true"),
+        ({"kind": "timr", "max_retries": "x"}, "max_retries: must be an integer"),
+        ({"kind": "timer", "weighted_by_load": "yes"}, 'weighted_by_load: must be true or false (got "yes")'),
+        ({"kind": "timer", "max_retries": 1.5}, "max_retries: must be an integer, 0 or more (got 1.5)"),
+        ({"kind": "timer", "max_retries": True}, "max_retries: must be an integer, 0 or more (got true)"),
         ({"kind": "timer", "timeout_ms": -1}, "timeout_ms: must be a number of milliseconds"),
-        ({"kind": "timer", "on_error": 5}, "on_error: must be a text, not 5"),
-        ({"kind": "timer", "params": [1]}, "params: must be an object, not [1]"),
-        ({"kind": "timer", "prep": "x"}, 'prep: must be an object, not "x"'),
+        ({"kind": "timer", "on_error": 5}, "on_error: must be a string (got 5)"),
+        ({"kind": "timer", "params": [1]}, "params: must be an object (got [1])"),
+        ({"kind": "timer", "prep": "x"}, 'prep: must be an object (got "x")'),
         (
             {"kind": "timer", "prep": {"inputkey": "x"}},
             'prep.inputkey: unknown field: did you mean "input_key"?',
         ),
         ({"kind": "timer", "prep": {"input_key": "$a"}}, 'prep.input_key: unknown root "$a"'),
         ({"kind": "timer", "prep": {"input_map": {"x": "$a.b"}}}, 'prep.input_map.x: unknown root "$a"'),
-        ({"kind": "timer", "post": {"output_map": {"x": "$input"}}}, "post.output_map.x: must name a field"),
+        ({"kind": "timer", "post": {"output_map": {"x": "$input"}}}, "post.output_map.x: must be a field"),
         (
             {"kind": "timer", "post": {"output_map": {"$input": "x"}}},
-            'post.output_map["$input"]: "$input" can\'t be',
+            'post.output_map["$input"]: path "$input" is not writable',
         ),
-        ({"kind": "timer", "post": {"action_key": "a["}}, 'post.action_key: "a[" is no path'),
-        ({"kind": "choice", "choice_cases": {}}, "choice_cases: must be a list, not {}"),
+        ({"kind": "timer", "post": {"action_key": "a["}}, 'post.action_key: "a[" is not a valid path'),
+        ({"kind": "choice", "choice_cases": {}}, "choice_cases: must be a list (got {})"),
         ({"kind": "choice", "choice_cases": [{"expr": "a"}]}, "choice_cases[0].action: is missing"),
         ({"kind": "choice", "choice_cases": [{"action": "a"}]}, "choice_cases[0].expr: is missing"),
         (
@@ -369,7 +371,7 @@ def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str)
         ),
         (
             {"kind": "choice", "choice_cases": [{"action": "x", "expr": {"and": [{"eq": [1]}]}}]},
-            'choice_cases[0].expr.and[0].eq: "eq" takes two values, not 1',
+            'choice_cases[0].expr.and[0].eq: "eq" takes two values (got 1)',
         ),
         ({"kind": "executor"}, 'service: is missing: exec_type "http" calls a service'),
         (
@@ -384,44 +386,47 @@ def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str)
         ),
         (
             {"kind": "executor", "exec_type": ["http"], "service": "s"},
-            'exec_type: must be a text, not ["http"]',
+            'exec_type: must be a string (got ["http"])',
         ),
         (
             {"kind": "executor", "service": "s", "script": ["x"]},
-            'script: is of no use without exec_type "local_script"',
+            'script: has no effect without exec_type "local_script"',
         ),
         (
             {"kind": "executor", "exec_type": "http", "service": "s", "func": "f"},
-            "func: is of no use with exec_type",
+            "func: has no effect: exec_type",
         ),
-        ({"kind": "local"}, "func: is missing: name the function to call"),
+        ({"kind": "local"}, "func: is missing: set the name of the function to call"),
         ({"kind": "foreach"}, "service: is missing"),
         (
             {"kind": "foreach", "exec_type": "local_script", "service": "s"},
             'exec_type: unknown value "local_script"',
         ),
-        ({"kind": "parallel", "parallel_services": "a"}, 'parallel_services: must be a list, not "a"'),
-        ({"kind": "parallel", "parallel_services": ["a", 5]}, "parallel_services[1]: must be a text, not 5"),
-        ({"kind": "parallel", "params": {"services": "a"}}, 'params.services: must be a list, not "a"'),
+        ({"kind": "parallel", "parallel_services": "a"}, 'parallel_services: must be a list (got "a")'),
+        (
+            {"kind": "parallel", "parallel_services": ["a", 5]},
+            "parallel_services[1]: must be a string (got 5)",
+        ),
+        ({"kind": "parallel", "params": {"services": "a"}}, 'params.services: must be a list (got "a")'),
         (
             {"kind": "parallel", "parallel_mode": "all"},
-            'parallel_mode: unknown value "all": there are sequential, conc',
+            'parallel_mode: unknown value "all": expected one of sequential, conc',
         ),
         (
             {"kind": "parallel", "failure_strategy": "failfast"},
             'failure_strategy: unknown value "failfast": did you',
         ),
         ({"kind": "subflow"}, "subflow: is missing"),
-        ({"kind": "subflow", "subflow": 5}, "subflow: must be an object, not 5"),
+        ({"kind": "subflow", "subflow": 5}, "subflow: must be an object (got 5)"),
         (
             {"kind": "subflow", "subflow": {"start": "x", "nodes": {"x": 5}}},
             "subflow.nodes.x: must be an object",
         ),
         ({"kind": "flow_ref"}, "flow: is missing"),
-        ({"kind": "flow_ref", "flow": "f", "version": "new"}, "version: must be a whole number"),
+        ({"kind": "flow_ref", "flow": "f", "version": "new"}, "version: must be an integer"),
         (
             {"kind": "wait_event", "params": {"signal_key": 5}},
-            "params.signal_key: a path must be a text, not 5",
+            "params.signal_key: path must be a string (got 5)",
         ),
         (
             {"kind": "wait_event", "params": {"timeout_ms": "1s"}},
@@ -437,7 +442,7 @@ def test_a_mistake_in_a_node_is_told_with_its_path(fields: Any, error: str):
 def test_many_mistakes_are_told_up_to_a_hundred():
     found = errors(flow(**{f"n{number}": {"kind": "x"} for number in range(500)}))
     assert len(found) == 101
-    assert found[-1] == "definition: has more mistakes than these"
+    assert found[-1] == "definition: further mistakes are not listed"
 
 
 def test_reading_what_has_mistakes_raises_with_all_of_them():
@@ -460,8 +465,8 @@ def test_a_reference_to_a_flow_is_looked_up_by_whoever_knows_the_flows():
         "d": {"kind": "subflow", "subflow": flow(e={"kind": "flow_ref", "flow": "refnd"})},
     }
     assert errors(flow(**refs), flows=flows) == [
-        'nodes.c.flow: there is no published version 2 of a flow "refund"',
-        'nodes.d.subflow.nodes.e.flow: there is no published flow "refnd"',
+        'nodes.c.flow: published version 2 of flow "refund" not found',
+        'nodes.d.subflow.nodes.e.flow: published flow "refnd" not found',
     ]
     assert asked == [("refund", 0), ("refund", 1), ("refund", 2), ("refnd", 0)]
     assert errors(flow(**refs)) == []
@@ -475,8 +480,8 @@ def test_what_is_never_reached_gets_a_warning():
     checked = check(flow("a b,c a", a=TIMER, b={"kind": "subflow", "subflow": inner}, c=TIMER))
     assert checked.errors == []
     assert checked.warnings == [
-        'nodes.b.subflow.nodes.c: is never reached from "a"',
-        'nodes.c: is never reached from "a"',
+        'nodes.b.subflow.nodes.c: is unreachable from "a"',
+        'nodes.c: is unreachable from "a"',
     ]
 
 
@@ -500,11 +505,11 @@ CHOICE: Definition = {"kind": "choice"}
 @pytest.mark.parametrize(
     ("edges", "cycle"),
     [
-        ("a a", "nodes.a: is in a cycle that never waits nor executes: a → a"),
-        ("a b,b a", "nodes.a: is in a cycle that never waits nor executes: a → b → a"),
-        ("a b,b c,c b", "nodes.b: is in a cycle that never waits nor executes: b → c → b"),
-        ("a w,w b,b c,c b,c:x w", "nodes.b: is in a cycle that never waits nor executes: b → c → b"),
-        ("a s,s a", "nodes.a: is in a cycle that never waits nor executes: a → s → a"),
+        ("a a", "nodes.a: is in a cycle without a waiting or executing node: a → a"),
+        ("a b,b a", "nodes.a: is in a cycle without a waiting or executing node: a → b → a"),
+        ("a b,b c,c b", "nodes.b: is in a cycle without a waiting or executing node: b → c → b"),
+        ("a w,w b,b c,c b,c:x w", "nodes.b: is in a cycle without a waiting or executing node: b → c → b"),
+        ("a s,s a", "nodes.a: is in a cycle without a waiting or executing node: a → s → a"),
     ],
 )
 def test_a_cycle_of_nothing_but_choices_is_a_mistake(edges: str, cycle: str):
@@ -552,7 +557,7 @@ def test_a_flow_may_have_so_many_nodes_and_no_more():
     most = {f"n{number}": {"kind": "choice"} for number in range(MAX_NODES)}
     assert len(graph(flow(**most)).nodes) == MAX_NODES
     inside = flow(**most) | {"nodes": {**most, "n0": {"kind": "subflow", "subflow": flow(a=TIMER)}}}
-    assert errors(inside) == ["definition: has more than 10,000 nodes: a flow may have so many"]
+    assert errors(inside) == ["definition: has too many nodes: at most 10,000 are allowed"]
 
 
 def test_subflows_may_stand_in_each_other_so_deep_and_no_deeper():
@@ -565,7 +570,7 @@ def test_subflows_may_stand_in_each_other_so_deep_and_no_deeper():
         assert isinstance(inner, Subflow)
         read = inner.subflow
     [error] = errors(nested(MAX_SUBFLOWS + 1))
-    assert error.endswith("is nested more than 20 deep: use a flow_ref")
+    assert error.endswith("is nested more than 20 levels deep: use a flow_ref")
 
 
 _parts = (

@@ -252,7 +252,7 @@ async def test_the_check_warns_where_an_error_would_be_passed_over(autojump_cloc
     assert await warnings(definition) == []
     [warning] = await warnings(goes_on(definition))
     assert warning == (
-        'nodes.charge: an error is passed over and leads to "ship" like a success (unhandled_errors is '
+        'nodes.charge: an error is ignored and leads to "ship", as a success does (unhandled_errors is '
         "'continue'): add on_error, or an edge for the action 'error'"
     )
     handled = flow("charge ship, charge:error -", **definition["nodes"])
@@ -272,7 +272,7 @@ async def test_the_check_warns_where_an_error_would_be_passed_over(autojump_cloc
 
 async def test_the_check_warns_of_it_in_embedded_graphs(autojump_clock: MockClock) -> None:
     [warning] = await warnings(goes_on(flow("", s=sub(INNER))))
-    assert warning.startswith("nodes.s.subflow.nodes.a: an error is passed over")
+    assert warning.startswith("nodes.s.subflow.nodes.a: an error is ignored and leads")
     assert await warnings(goes_on(flow("", s=sub({**INNER, "unhandled_errors": "fail"})))) == []
 
 

@@ -261,7 +261,7 @@ async def test_a_script_has_a_time_of_its_own() -> None:
 async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         [mistake] = (await engine.flows.check(flow("", a=script("")))).errors
-        assert mistake == "nodes.a.exec_type: scripts are not allowed here (allow_scripts is off)"
+        assert mistake == "nodes.a.exec_type: scripts are not allowed: allow_scripts is off"
 
 
 # Definitions.
@@ -277,25 +277,25 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
         ),
         (
             parallel({"service": "s", "exec_type": "http", "func": "f"}),
-            'parallel_execs[0].func: is of no use with exec_type "http": that calls a service',
+            'parallel_execs[0].func: has no effect: exec_type "http" calls a service',
         ),
         (
             parallel({"service": "s", "exec_type": "local_script"}),
             'parallel_execs[0].exec_type: unknown value "local_script"',
         ),
         (parallel({"service": "s", "odd": 1}), "parallel_execs[0].odd: unknown field"),
-        (parallel({"service": "s", "index": 1}), "parallel_execs[0].index: is of no use here"),
+        (parallel({"service": "s", "index": 1}), "parallel_execs[0].index: has no effect here"),
         (
             parallel({"service": "s", "post": {"action_static": "x"}}),
-            "parallel_execs[0].post.action_static: is of no use here: a branch takes no edge",
+            "parallel_execs[0].post.action_static: has no effect here: a branch takes no edge",
         ),
         (
             node("foreach", "a", func="f", foreach_execs=[{"index": 1}, {"index": 1}]),
-            "foreach_execs[1].index: is 1 as in foreach_execs[0]",
+            "foreach_execs[1].index: duplicate index 1 (first: foreach_execs[0])",
         ),
         (
             node("foreach", "a", func="f", foreach_execs=[{"index": -1}]),
-            "foreach_execs[0].index: must be a whole number, 0 or more, not -1",
+            "foreach_execs[0].index: must be an integer, 0 or more (got -1)",
         ),
         (
             node("foreach", "a", func="f", foreach_execs=[{"index": 1, "exec_type": "http"}]),
@@ -303,7 +303,7 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
         ),
         (
             node("subflow", subflow=flow("", alpha=local("f")), subflow_execs=[{"node": "alpa"}]),
-            'subflow_execs[0].node: there is no node "alpa": did you mean "alpha"?',
+            'subflow_execs[0].node: node "alpa" not found: did you mean "alpha"?',
         ),
         (
             node(
@@ -311,7 +311,7 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
                 subflow=flow("", t=node("timer", params={"delay_ms": 0})),
                 subflow_execs=[{"node": "t", "func": "f"}],
             ),
-            'subflow_execs[0].node: "t" is a node of kind "timer", of which only params can be changed',
+            'subflow_execs[0].node: "t" is of kind "timer": only its params can be changed',
         ),
         (
             node(
@@ -319,7 +319,7 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
                 subflow=flow("", a=local("f")),
                 subflow_execs=[{"node": "a", "exec_type": "http", "service": "s"}],
             ),
-            "subflow_execs[0].node: \"a\" is a node of kind 'local', which calls no service",
+            "subflow_execs[0].node: \"a\" is of kind 'local', which calls no service",
         ),
         (
             node("executor", exec_type="local_script", script={"args": ["x"]}),
@@ -327,7 +327,7 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
         ),
         (
             node("executor", exec_type="local_script", script={"cmd": "sh", "code": "echo"}),
-            "script.code: is of no use here",
+            "script.code: has no effect here",
         ),
         (
             node("executor", exec_type="local_script", script={"cmd": "sh", "output_mode": "xml"}),
@@ -335,10 +335,13 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
         ),
         (
             node("executor", service="s", script={"cmd": "sh"}),
-            'script: is of no use without exec_type "local_script"',
+            'script: has no effect without exec_type "local_script"',
         ),
-        (node("choice", choice_key="x"), 'choice_key: is of no use in a node of kind "choice"'),
-        (local("f", foreach_execs=[{"index": 1}]), 'foreach_execs: is of no use in a node of kind "local"'),
+        (node("choice", choice_key="x"), 'choice_key: has no effect in a node of kind "choice": remove it'),
+        (
+            local("f", foreach_execs=[{"index": 1}]),
+            'foreach_execs: has no effect in a node of kind "local": remove it',
+        ),
     ],
 )
 async def test_what_is_wrong_is_told_with_its_place(

@@ -1,1 +1,1 @@
-"""What is remembered: addresses, databases, locks and stores, on real files and real servers."""
+"""Persistence: addresses, databases, locks and stores, on real files and real servers."""

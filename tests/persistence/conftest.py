@@ -1,4 +1,4 @@
-"""The servers, and one parameter for every kind of database."""
+"""Fixtures for the servers, and for every kind of database."""
 
 import os
 import pwd
@@ -22,7 +22,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty database, of each kind that others can open too."""
+    """The address of an empty database, of each kind that several connections can open."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/store.db"
     return request.getfixturevalue(request.param).fresh_database()
@@ -40,7 +40,7 @@ def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def read_only_folder() -> Iterator[Path]:
-    """A folder in which nothing can be made; during the test, nobody is root."""
+    """A read-only folder; the test does not run as root."""
     folder = Path(tempfile.mkdtemp(prefix="greenroom-"))
     folder.chmod(0o555)
     root = os.geteuid() == 0

@@ -1,4 +1,4 @@
-"""A line to a server that a test can cut at the moment it chooses."""
+"""A TCP proxy to a server that can close connections or drop data."""
 
 import contextlib
 import socket
@@ -7,14 +7,14 @@ from typing import Literal
 
 
 class Proxy:
-    """It listens on `port` and passes everything on to another port of the loopback.
+    """Listens on `port` and forwards all data to another port of the loopback.
 
-    With `cut = "before"`, the next thing that a client says is not passed on, and its line is cut. With
-    `cut = "after"` it is passed on, and the line is cut when the server has answered, before the answer.
-    With `cut = "unnoticed"` it is not passed on, and the server goes on to believe in the line.
+    With `cut = "before"`, the next data of a client is dropped, and its connection is closed. With
+    `cut = "after"`, it is forwarded, and the connection is closed when the server's answer arrives, which is
+    dropped. With `cut = "unnoticed"`, it is dropped, and the connection to the server stays open.
 
-    Between `swallow` and `pass_on` whatever either side says is lost, and neither is told: no line is cut,
-    new ones are taken and say nothing.
+    Between `swallow` and `pass_on`, all data of both sides is dropped without closing a connection. New
+    connections are accepted and stay silent.
     """
 
     def __init__(self, target: int) -> None:
@@ -28,20 +28,20 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Take no new lines."""
+        """Stop accepting connections."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def swallow(self) -> None:
-        """From now on everything is lost."""
+        """Drop all data from now on."""
         self._passes.clear()
 
     def pass_on(self) -> None:
-        """From now on everything is passed on again; what was lost stays lost."""
+        """Forward data again; dropped data stays lost."""
         self._passes.set()
 
     def forget(self) -> None:
-        """What is said on the lines of now is lost, as after a router's restart; new ones work."""
+        """Drop all data of the current connections, as after a router's restart; new ones work."""
         self._age += 1
 
     def _accept(self) -> None:
@@ -69,6 +69,6 @@ class Proxy:
                 target.sendall(data)
         self._passes.wait()
         if age < self._age:
-            return  # the other side is never told
+            return  # the other side does not notice
         with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_RDWR)  # which wakes the other direction
+            target.shutdown(socket.SHUT_RDWR)  # wakes the other direction

@@ -1,4 +1,4 @@
-"""A table of rows, and functions that a database runs on it."""
+"""A table with rows, and functions that use it in a transaction."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ TABLE = "CREATE TABLE rows_of_test (id INTEGER PRIMARY KEY, word VARCHAR(8) NOT 
 
 
 def statement(sql: str) -> Callable[[Connection], Any]:
-    """A function that runs one statement, and returns its rows, if it has any, or how many it found."""
+    """Return a function that executes one statement, and returns its rows or the number of matched rows."""
 
     def run(connection: Connection) -> Any:
         result = connection.exec_driver_sql(sql)

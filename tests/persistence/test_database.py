@@ -1,4 +1,4 @@
-"""One class for every kind of database: its transactions, its threads, and its end."""
+"""`DatabaseManager` with every kind of database: its transactions, its threads, and its closing."""
 
 import threading
 from functools import partial
@@ -20,13 +20,13 @@ def in_threads(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "threads")
 
 
-async def test_what_a_function_did_is_committed_when_it_returns(any_url: str, in_threads: bool):
+async def test_the_writes_of_a_function_are_committed_when_it_returns(any_url: str, in_threads: bool):
     async with Opened(any_url, in_threads=in_threads) as database:
         assert await database.run(insert(1)) == 1
         assert await database.read(ids) == [(1,)]
 
 
-async def test_what_a_function_did_is_undone_when_it_raises(any_url: str, in_threads: bool):
+async def test_the_writes_of_a_function_are_rolled_back_when_it_raises(any_url: str, in_threads: bool):
     def insert_and_raise(connection: Connection) -> None:
         insert(1)(connection)
         raise KeyError("mine")
@@ -38,7 +38,7 @@ async def test_what_a_function_did_is_undone_when_it_raises(any_url: str, in_thr
         await database.run(insert(1))
 
 
-async def test_reading_keeps_nothing(any_url: str):
+async def test_a_read_commits_nothing(any_url: str):
     async with Opened(any_url) as database:
         if any_url.startswith("sqlite"):
             await database.read(insert(1))
@@ -48,7 +48,7 @@ async def test_reading_keeps_nothing(any_url: str):
         assert await database.read(ids) == []
 
 
-async def test_reading_sees_one_state(url: str):
+async def test_a_read_sees_one_consistent_state(url: str):
     sees, written = threading.Event(), threading.Event()
 
     def read_twice(connection: Connection) -> Any:
@@ -69,26 +69,26 @@ async def test_reading_sees_one_state(url: str):
         assert await database.read(ids) == [(1,)]
 
 
-async def test_rows_are_counted_when_they_are_found_even_if_nothing_changes(any_url: str):
+async def test_matched_rows_are_counted_even_if_nothing_changes(any_url: str):
     async with Opened(any_url) as database:
         await database.run(insert(1, "same"))
         assert await database.run(statement("UPDATE rows_of_test SET word = 'same' WHERE id = 1")) == 1
         assert await database.run(statement("UPDATE rows_of_test SET word = 'same' WHERE id = 2")) == 0
 
 
-async def test_every_text_comes_back_as_it_was(any_url: str):
+async def test_every_text_is_read_back_unchanged(any_url: str):
     async with Opened(any_url) as database:
         await database.run(insert(1, "日本語🙂é"))
         assert await database.read(statement("SELECT word FROM rows_of_test")) == [("日本語🙂é",)]
 
 
-async def test_a_value_that_does_not_fit_is_an_error_and_not_cut(server: Server):
+async def test_a_value_that_does_not_fit_is_an_error_and_not_truncated(server: Server):
     async with Opened(server.fresh_database()) as database:
         with pytest.raises(StoreBroken):
             await database.run(insert(1, "much too long"))
 
 
-async def test_many_at_once_are_all_done(any_url: str):
+async def test_many_concurrent_calls_all_complete(any_url: str):
     async with Opened(any_url) as database:
         async with trio.open_nursery() as nursery:
             for id in range(60):
@@ -97,8 +97,8 @@ async def test_many_at_once_are_all_done(any_url: str):
         assert len(await database.read(ids)) == 60
 
 
-async def test_never_more_are_at_work_than_there_are_connections(url: str):
-    connections = 14 if url.startswith("sqlite") else 15  # SQLite's fifteenth is the writer's
+async def test_at_most_as_many_calls_run_as_there_are_connections(url: str):
+    connections = 14 if url.startswith("sqlite") else 15  # one of SQLite's 15 connections is for the writer
     at_work, most, lock = 0, 0, threading.Lock()
     all_in = threading.Event()
 
@@ -120,7 +120,7 @@ async def test_never_more_are_at_work_than_there_are_connections(url: str):
     assert most == connections
 
 
-async def test_writers_of_a_file_get_their_turn_in_order(tmp_path: Path):
+async def test_writers_of_a_file_are_served_in_order(tmp_path: Path):
     order: list[int] = []
     go_on = threading.Event()
 
@@ -137,7 +137,7 @@ async def test_writers_of_a_file_get_their_turn_in_order(tmp_path: Path):
         assert order == list(range(10))
 
 
-async def test_a_function_that_has_begun_is_not_cancelled(any_url: str):
+async def test_a_function_that_has_started_is_not_cancelled(any_url: str):
     async with Opened(any_url) as database:
         with trio.CancelScope() as scope:
 
@@ -150,7 +150,7 @@ async def test_a_function_that_has_begun_is_not_cancelled(any_url: str):
         assert await database.read(ids) == [(1,)]
 
 
-async def test_a_cancelled_caller_has_begun_nothing(any_url: str, in_threads: bool):
+async def test_the_function_of_a_cancelled_caller_is_not_called(any_url: str, in_threads: bool):
     async with Opened(any_url, in_threads=in_threads) as database:
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -159,18 +159,18 @@ async def test_a_cancelled_caller_has_begun_nothing(any_url: str, in_threads: bo
         assert await database.read(ids) == []
 
 
-async def test_without_threads_everything_happens_where_it_is_called():
+async def test_without_threads_functions_run_in_the_event_loop():
     async with Opened("sqlite://", in_threads=False) as database:
         assert await database.run(lambda connection: threading.current_thread()) is threading.main_thread()
 
 
-async def test_with_threads_nothing_happens_in_the_event_loop(any_url: str):
+async def test_with_threads_no_function_runs_in_the_event_loop(any_url: str):
     async with Opened(any_url) as database:
         for call in (database.run, database.read):
             assert await call(lambda connection: threading.current_thread()) is not threading.main_thread()
 
 
-async def test_closing_waits_for_what_runs_and_then_refuses(any_url: str):
+async def test_close_waits_for_running_calls_and_then_refuses_new_ones(any_url: str):
     begun, go_on = trio.Event(), threading.Event()
 
     def insert_slowly(connection: Connection) -> None:
@@ -193,12 +193,12 @@ async def test_closing_waits_for_what_runs_and_then_refuses(any_url: str):
             assert await database.read(ids) == [(1,)]
 
 
-async def test_postgresql_does_not_pretend_to_commit_a_failed_transaction(postgresql: Server):
+async def test_committing_a_failed_transaction_of_postgresql_is_an_error(postgresql: Server):
     def swallow(connection: Connection) -> None:
         insert(1)(connection)
         with pytest.raises(Exception, match="syntax"):
             statement("SELEKT 1")(connection)
 
     async with Opened(postgresql.fresh_database()) as database:
-        with pytest.raises(StoreBroken, match="nothing of it can be committed"):
+        with pytest.raises(StoreBroken, match="cannot commit the transaction"):
             await database.run(swallow)

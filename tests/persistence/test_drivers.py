@@ -1,4 +1,4 @@
-"""What each kind of database is told: its durability, its parameters, its encryption."""
+"""The settings of each kind of database: durability, parameters, encryption."""
 
 import sqlite3
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.servers import Server, make_certificate
 from .rows import Opened, ids, statement
 
 
-async def test_sqlite_is_set_for_durability(tmp_path: Path):
+async def test_sqlite_is_configured_for_durability(tmp_path: Path):
     async with Opened(f"sqlite:///{tmp_path}/x.db") as database:
         for call in (database.run, database.read):
             assert [
@@ -50,7 +50,7 @@ async def test_reading_does_not_wait_for_a_writer(tmp_path: Path):
         other.close()
 
 
-async def test_tables_are_made_in_the_transaction_too(tmp_path: Path, postgresql: Server):
+async def test_tables_are_created_within_the_transaction(tmp_path: Path, postgresql: Server):
     def make_and_raise(connection: Connection) -> None:
         statement("CREATE TABLE another (id INTEGER)")(connection)
         raise KeyError
@@ -73,7 +73,7 @@ async def test_postgresql_takes_its_parameters(postgresql: Server):
             await database.run(statement("SELECT pg_sleep(5)"))
 
 
-async def test_postgresql_is_reached_by_its_socket(postgresql: Server):
+async def test_postgresql_can_be_reached_by_its_socket(postgresql: Server):
     name = postgresql.fresh_database().rpartition("/")[2]
     folder = str(postgresql.folder).replace("/", "%2F")
     async with Opened(f"postgresql://greenroom@{folder}:{postgresql.port}/{name}") as database:
@@ -89,9 +89,7 @@ async def test_mariadb_takes_its_parameters(mariadb: Server):
         ) == [(1, "READ-COMMITTED", 0)]
 
 
-async def test_mariadb_gives_statements_all_the_time_they_need(
-    mariadb: Server, monkeypatch: pytest.MonkeyPatch
-):
+async def test_mariadb_has_no_time_limit_for_statements(mariadb: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(drivers, "CONNECT_TIMEOUT", 0.5)
     async with Opened(mariadb.fresh_database()) as database:
         assert await database.run(statement("SELECT SLEEP(1)")) == [(0,)]

@@ -1,4 +1,4 @@
-"""Several addresses of one store: which is taken, and what is said when none answers."""
+"""Several addresses of one store: which one is used, and the error if none answers."""
 
 import socket
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from .rows import Opened, statement
 
 @pytest.fixture
 def nobody() -> Iterator[int]:
-    """A port on which nobody listens."""
+    """A port without a listener."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
@@ -25,7 +25,7 @@ def nobody() -> Iterator[int]:
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """A port on which somebody listens, and says nothing."""
+    """A port with a listener that never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
@@ -45,7 +45,7 @@ async def test_the_first_address_that_answers_is_taken(server: Server, nobody: i
         await database.close()
 
 
-async def test_an_address_that_says_nothing_is_given_up(
+async def test_connecting_to_an_address_that_does_not_answer_times_out(
     server: Server, silent: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(drivers, "CONNECT_TIMEOUT", 2)
@@ -55,11 +55,11 @@ async def test_an_address_that_says_nothing_is_given_up(
         assert 1.5 < trio.current_time() - began < 20
 
 
-def test_an_address_gets_five_seconds():
+def test_the_time_limit_for_connecting_to_an_address_is_five_seconds():
     assert drivers.CONNECT_TIMEOUT == 5
 
 
-async def test_if_none_answers_each_is_named_with_its_reason_and_without_its_password(
+async def test_if_no_address_answers_the_error_contains_each_with_its_reason_but_no_password(
     server: Server, nobody: int
 ):
     url = server.fresh_database()
@@ -77,7 +77,7 @@ async def test_if_none_answers_each_is_named_with_its_reason_and_without_its_pas
     assert "\n" not in message
 
 
-async def test_a_standby_is_no_answer(postgresql: Server):
+async def test_a_standby_is_not_accepted(postgresql: Server):
     standby, primary = postgresql.fresh_database(), postgresql.fresh_database()
     name = standby.rpartition("/")[2]
     postgresql.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
@@ -89,6 +89,6 @@ async def test_a_standby_is_no_answer(postgresql: Server):
         await DatabaseManager(standby).open()
 
 
-def test_what_an_address_may_not_say_is_refused_before_anything_is_opened():
+def test_a_bad_address_is_refused_before_anything_is_opened():
     with pytest.raises(Invalid, match="autocommit"):
         DatabaseManager("mysql://h/d?autocommit=1")

@@ -1,4 +1,4 @@
-"""How the errors of the drivers are sorted, and what is known after a COMMIT that failed."""
+"""The classification of the drivers' errors, and of failed COMMITs."""
 
 import sqlite3
 
@@ -38,7 +38,7 @@ def postgresql(state: str) -> psycopg.Error:
     ],
     ids=repr,
 )
-def test_what_may_be_gone_in_a_moment_is_transient(error: Exception):
+def test_an_error_that_an_immediate_retry_can_pass_is_transient(error: Exception):
     assert classify(error) == "transient"
 
 
@@ -53,7 +53,7 @@ def test_what_may_be_gone_in_a_moment_is_transient(error: Exception):
     ],
     ids=repr,
 )
-def test_what_may_pass_by_itself_is_down(error: Exception):
+def test_an_error_that_can_pass_without_intervention_is_down(error: Exception):
     assert classify(error) == "down"
 
 
@@ -67,11 +67,11 @@ def test_what_may_pass_by_itself_is_down(error: Exception):
     ],
     ids=repr,
 )
-def test_the_rest_is_permanent(error: Exception):
+def test_all_other_errors_are_permanent(error: Exception):
     assert classify(error) == "permanent"
 
 
-def test_an_error_wrapped_by_sqlalchemy_is_sorted_by_what_it_wraps():
+def test_an_error_wrapped_by_sqlalchemy_is_classified_by_the_original_error():
     wrapped = exc.DBAPIError.instance(
         "SELECT 1", None, sqlite(sqlite3.SQLITE_BUSY), sqlite3.Error, dialect=None
     )
@@ -79,7 +79,7 @@ def test_an_error_wrapped_by_sqlalchemy_is_sorted_by_what_it_wraps():
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), exc.NoResultFound("x")], ids=repr)
-def test_what_is_no_error_of_a_database_is_left_alone(error: Exception):
+def test_errors_that_are_not_from_a_database_are_not_classified(error: Exception):
     assert classify(error) is None
     assert failure(error, "a store", committing=False) is None
 
@@ -89,7 +89,7 @@ def test_what_is_no_error_of_a_database_is_left_alone(error: Exception):
     [sqlite(sqlite3.SQLITE_BUSY), *map(postgresql, ["40001", "23505", "40P01"]), mysql(1213)],
     ids=repr,
 )
-def test_a_commit_that_was_refused_was_not_made(error: Exception):
+def test_after_a_refused_commit_the_outcome_is_known(error: Exception):
     assert commit_outcome_known(error)
 
 
@@ -103,11 +103,11 @@ def test_a_commit_that_was_refused_was_not_made(error: Exception):
     ],
     ids=repr,
 )
-def test_of_any_other_failed_commit_nobody_knows(error: Exception):
+def test_after_any_other_failed_commit_the_outcome_is_unknown(error: Exception):
     assert not commit_outcome_known(error)
 
 
-def test_before_the_commit_it_is_always_known():
+def test_before_the_commit_the_outcome_is_always_known():
     failed = failure(mysql(2013), "a store", committing=False)
     assert isinstance(failed, Unavailable)
     assert failed.outcome_known

@@ -1,4 +1,4 @@
-"""The lease of a store: who gets it, how long it lasts, and what its holder makes of it."""
+"""The lease of a store: who can take it, when it expires, and what its holder does."""
 
 import os
 import shutil
@@ -39,10 +39,10 @@ trio.run(hold)
 """
 
 
-# The holder's machine.
+# The machine `Keeping`.
 
 
-def test_a_lease_is_renewed_after_a_third_of_its_time():
+def test_a_lease_is_renewed_after_a_third_of_its_ttl():
     keeping = Keeping(15, sent=100)
     assert keeping.turn(104.9) == []
     assert keeping.next() == 105
@@ -52,7 +52,7 @@ def test_a_lease_is_renewed_after_a_third_of_its_time():
     assert keeping.next() == 110
 
 
-def test_a_lease_lasts_from_when_the_renewal_was_sent_not_from_when_it_was_answered():
+def test_the_ttl_counts_from_the_sending_of_the_renewal_and_not_from_its_answer():
     keeping = Keeping(15, sent=0)
     assert keeping.turn(5) == [Do.RENEW]
     keeping.turn(9.9, Renewed(5))
@@ -60,7 +60,7 @@ def test_a_lease_lasts_from_when_the_renewal_was_sent_not_from_when_it_was_answe
     assert keeping.acts_until == 17
 
 
-def test_who_can_not_renew_cancels_before_the_end_and_then_ends_what_is_left():
+def test_a_holder_that_cannot_renew_cancels_bodies_before_the_expiry_and_ends_the_rest_at_it():
     keeping = Keeping(15, sent=0)
     assert keeping.turn(5) == [Do.RENEW]
     assert keeping.turn(5.1, Failed("no line")) == []
@@ -73,7 +73,7 @@ def test_who_can_not_renew_cancels_before_the_end_and_then_ends_what_is_left():
     assert keeping.acts_until == 28
 
 
-def test_a_renewal_without_an_answer_is_given_up_once():
+def test_a_renewal_without_an_answer_is_aborted_once():
     keeping = Keeping(15, sent=0)
     assert keeping.turn(5) == [Do.RENEW]
     assert keeping.next() == 10
@@ -82,7 +82,7 @@ def test_a_renewal_without_an_answer_is_given_up_once():
     assert keeping.turn(11.1, Failed("given up")) == []
 
 
-def test_a_late_answer_does_not_bring_back_what_is_over():
+def test_a_late_answer_does_not_restore_an_expired_lease():
     keeping = Keeping(15, sent=0)
     assert keeping.turn(5) == [Do.RENEW]
     assert keeping.turn(14) == [Do.CANCEL, Do.GIVE_UP]
@@ -91,14 +91,14 @@ def test_a_late_answer_does_not_bring_back_what_is_over():
     assert keeping.state == "over"
 
 
-def test_a_machine_that_slept_finds_its_lease_over_at_once_and_its_bodies_get_a_moment_to_go():
+def test_after_a_suspension_of_the_machine_the_lease_has_expired_and_bodies_get_a_moment_to_end():
     keeping = Keeping(15, sent=0)
     assert keeping.turn(3600) == [Do.CANCEL, Do.RENEW]
     assert keeping.next() == 3601
     assert keeping.turn(3601) == [Do.END]
 
 
-def test_who_hears_that_another_has_the_lease_stops_and_its_bodies_have_a_moment_to_go():
+def test_a_holder_whose_lease_was_taken_stops_and_its_bodies_get_a_moment_to_end():
     keeping = Keeping(15, sent=0)
     keeping.turn(5)
     assert keeping.turn(5.1, Taken("another")) == [Do.STOP, Do.CANCEL]
@@ -107,24 +107,24 @@ def test_who_hears_that_another_has_the_lease_stops_and_its_bodies_have_a_moment
     assert keeping.next() == float("inf")
 
 
-def test_who_finds_the_store_damaged_at_a_renewal_stops():
+def test_a_holder_that_finds_the_store_damaged_at_a_renewal_stops():
     keeping = Keeping(15, sent=0)
     keeping.turn(5)
     assert keeping.turn(5.1, Failed("the file is damaged", damaged=True)) == [Do.STOP]
     assert keeping.why == "the file is damaged"
 
 
-def test_who_asks_hears_that_the_lease_is_good_though_nobody_had_said_that_it_was_not():
+def test_an_engine_that_asks_is_notified_that_the_lease_is_good_without_a_previous_lapse():
     keeping = Keeping(15, sent=0)
     assert keeping.turn(1, Asked()) == [Do.GO_ON]
     assert keeping.turn(13, Asked()) == [Do.CANCEL, Do.RENEW]
     assert keeping.turn(13.1, Renewed(13)) == [Do.GO_ON]
 
 
-# Who lives.
+# Live and dead holders.
 
 
-def test_a_process_is_alive_as_long_as_it_holds_its_lease():
+def test_a_process_is_alive_while_it_holds_its_lease():
     me = this_process()
     assert is_alive(me) is False
     begins(me)
@@ -133,7 +133,7 @@ def test_a_process_is_alive_as_long_as_it_holds_its_lease():
     assert is_alive(me) is False
 
 
-def test_a_process_that_has_ended_is_not_alive_and_one_elsewhere_is_not_known():
+def test_an_ended_process_is_not_alive_and_one_on_another_machine_is_unknown():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     mine = this_process()
     started = int(Path(f"/proc/{child.pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
@@ -162,7 +162,7 @@ SOMEBODY = Holder("x", "elsewhere", 1)
         (Lease(SOMEBODY, 3, None, 7.0), None, False, Refused(SOMEBODY, 7.0)),
     ],
 )
-def test_a_lease_may_be_taken_that_is_free_has_expired_or_whose_holder_has_died(
+def test_a_lease_can_be_taken_if_it_is_free_has_expired_or_its_holder_has_died(
     lease: Lease | None, alive: bool | None, patient: bool, verdict: object
 ):
     assert may_take(lease, lambda holder: alive, patient=patient) == verdict
@@ -180,7 +180,9 @@ async def database(url: str):
     await database.close()
 
 
-async def test_a_term_is_higher_than_any_before_it_and_only_its_holder_renews_it(database: DatabaseManager):
+async def test_a_term_is_higher_than_any_previous_one_and_only_its_holder_renews_it(
+    database: DatabaseManager,
+):
     leases = Leases(database.kind, lambda: 1000.0)
     ann, bob = Holder("ann"), Holder("bob")
 
@@ -218,7 +220,7 @@ def row(path: Path) -> tuple[str | None, int, float]:
     return found
 
 
-async def test_a_clean_end_releases_the_lease_and_the_next_one_has_a_higher_term(tmp_path: Path):
+async def test_a_clean_shutdown_releases_the_lease_and_the_next_one_has_a_higher_term(tmp_path: Path):
     for term in (1, 2):
         store = await opened(f"sqlite:///{tmp_path}/x.db")
         holder, found, _ = row(tmp_path / "x.db")
@@ -253,21 +255,23 @@ def end(process: "subprocess.Popen[bytes]") -> None:
     process.communicate()
 
 
-async def test_a_second_engine_is_refused_though_the_lock_s_file_was_deleted(tmp_path: Path):
+async def test_a_second_engine_is_refused_even_if_the_lock_file_was_deleted(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/x.db"
     process = await hold(url, 15)
     (tmp_path / "x.db.lock").unlink()
     store = SqlStore(url)
-    with pytest.raises(Conflict, match=rf"pid {process.pid} on .*, whose lease on the store lasts"):
+    with pytest.raises(Conflict, match=rf"pid {process.pid} on .*, whose lease on the store expires in"):
         await store.open("epoch", 3, 0.0)
     await store.close()
     end(process)
     (tmp_path / "x.db.lock").unlink()
     with trio.fail_after(10):
-        await (await opened(url)).close()  # it has died, so nobody waits
+        await (await opened(url)).close()  # the holder has died, so there is no wait
 
 
-async def test_a_second_engine_in_the_same_process_is_refused_likewise(tmp_path: Path):
+async def test_a_second_engine_in_the_same_process_is_refused_even_if_the_lock_file_was_deleted(
+    tmp_path: Path,
+):
     url = f"sqlite:///{tmp_path}/x.db"
     first, second = await opened(url), SqlStore(url)
     (tmp_path / "x.db.lock").unlink()
@@ -278,13 +282,13 @@ async def test_a_second_engine_in_the_same_process_is_refused_likewise(tmp_path:
     await (await opened(url)).close()
 
 
-async def test_a_killed_process_s_lease_is_taken_at_once(tmp_path: Path, postgresql: Server):
+async def test_the_lease_of_a_killed_process_is_taken_immediately(tmp_path: Path, postgresql: Server):
     server_url = postgresql.fresh_database()
     await migrating.upgrade(server_url)
     for url in (f"sqlite:///{tmp_path}/x.db", server_url):
         end(await hold(url, 60))
         with trio.fail_after(20):
-            while True:  # a server notices it a moment later
+            while True:  # a server detects it a moment later
                 try:
                     store = await opened(url)
                 except Conflict:
@@ -297,7 +301,7 @@ async def test_a_killed_process_s_lease_is_taken_at_once(tmp_path: Path, postgre
 
 
 def claim(path: Path, seconds: float) -> None:
-    """Somebody on another machine has the lease."""
+    """Give the lease to a holder on another machine."""
     connection = sqlite3.connect(path)
     sets = "holder = ?, term = term + 1, expires_at = (julianday('now') - 2440587.5) * 86400 + ?"
     connection.execute(f"UPDATE leases SET {sets}", (Holder("x", "elsewhere", 7, 1, "m").text(), seconds))
@@ -305,7 +309,7 @@ def claim(path: Path, seconds: float) -> None:
     connection.close()
 
 
-async def test_a_lease_from_another_machine_is_waited_for_until_it_expires(
+async def test_an_engine_waits_for_the_expiry_of_a_lease_from_another_machine(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     await (await opened(f"sqlite:///{tmp_path}/x.db")).close()
@@ -318,7 +322,7 @@ async def test_a_lease_from_another_machine_is_waited_for_until_it_expires(
     await store.close()
 
 
-async def test_a_lease_from_another_machine_that_is_renewed_meanwhile_is_refused(tmp_path: Path):
+async def test_a_lease_from_another_machine_that_is_renewed_during_the_wait_is_refused(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/x.db"
     await (await opened(url)).close()
     claim(tmp_path / "x.db", 1.0)
@@ -330,12 +334,12 @@ async def test_a_lease_from_another_machine_that_is_renewed_meanwhile_is_refused
             claim(tmp_path / "x.db", 60)
 
         nursery.start_soon(renew)
-        with pytest.raises(Conflict, match="pid 7 on elsewhere, whose lease on the store lasts"):
+        with pytest.raises(Conflict, match="pid 7 on elsewhere, whose lease on the store expires in"):
             await store.open("epoch", 3, 0.0)
     await store.close()
 
 
-async def test_who_has_lost_the_lease_can_not_commit(tmp_path: Path):
+async def test_an_engine_that_has_lost_the_lease_cannot_commit(tmp_path: Path):
     store = await opened(f"sqlite:///{tmp_path}/x.db")
     await store.commit(Batch(0, [], {}, []))
     claim(tmp_path / "x.db", 60)
@@ -345,21 +349,21 @@ async def test_who_has_lost_the_lease_can_not_commit(tmp_path: Path):
     assert "elsewhere" in (row(tmp_path / "x.db")[0] or "")
 
 
-async def test_a_file_with_two_names_is_refused(tmp_path: Path):
+async def test_a_file_with_two_hard_links_is_refused(tmp_path: Path):
     await (await opened(f"sqlite:///{tmp_path}/x.db")).close()
     os.link(tmp_path / "x.db", tmp_path / "y.db")
     store = SqlStore(f"sqlite:///{tmp_path}/y.db")
-    with pytest.raises(StoreBroken, match="its file has 2 names"):
+    with pytest.raises(StoreBroken, match="its file has 2 hard links"):
         await store.open("epoch", 3, 0.0)
     await store.close()
 
 
-async def test_a_copy_of_a_live_store_can_be_opened_though_the_lease_was_copied_with_it(tmp_path: Path):
+async def test_a_copy_of_an_open_store_can_be_opened_although_it_contains_the_lease(tmp_path: Path):
     store = await opened(f"sqlite:///{tmp_path}/x.db", ttl=1.5)
     for name in ("x.db", "x.db-wal", "x.db-shm"):
         shutil.copy(tmp_path / name, tmp_path / name.replace("x", "y", 1))
     copy = SqlStore(f"sqlite:///{tmp_path}/y.db")
-    with pytest.raises(Conflict):  # it can't be told from the one that lives
+    with pytest.raises(Conflict):  # it cannot be distinguished from the live holder
         await copy.open("epoch", 3, 0.0)
     await copy.close()
     await trio.sleep(1.5)
@@ -367,7 +371,7 @@ async def test_a_copy_of_a_live_store_can_be_opened_though_the_lease_was_copied_
     await store.close()
 
 
-async def test_nobody_has_the_lease_of_a_backup(tmp_path: Path):
+async def test_a_backup_contains_no_lease(tmp_path: Path):
     store = await opened(f"sqlite:///{tmp_path}/x.db")
     back_up(f"sqlite:///{tmp_path}/x.db", tmp_path / "y.db")
     await (await opened(f"sqlite:///{tmp_path}/y.db")).close()
@@ -376,16 +380,16 @@ async def test_nobody_has_the_lease_of_a_backup(tmp_path: Path):
     await store.close()
 
 
-async def test_a_command_that_needs_the_store_alone_is_refused_while_the_lease_lasts(tmp_path: Path):
+async def test_a_command_that_needs_the_store_alone_is_refused_while_an_engine_has_the_lease(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/x.db"
     await (await opened(url)).close()
     assert await migrating.prune_all(url, Retention(keep_runs=1), 0.0) == 0
     claim(tmp_path / "x.db", 60)
-    with pytest.raises(Conflict, match="pid 7 on elsewhere, whose lease on the store lasts"):
+    with pytest.raises(Conflict, match="pid 7 on elsewhere, whose lease on the store expires in"):
         await migrating.prune_all(url, Retention(keep_runs=1), 0.0)
 
 
-async def test_many_writes_beside_the_renewals_meet_no_locked_database(tmp_path: Path):
+async def test_renewals_do_not_lock_the_database_for_concurrent_writes(tmp_path: Path):
     store = await opened(f"sqlite:///{tmp_path}/x.db?synchronous=normal", ttl=0.3)
     until = trio.current_time() + 2
     while trio.current_time() < until:

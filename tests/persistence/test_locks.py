@@ -1,4 +1,4 @@
-"""One engine per store: who holds it, who is refused, and what ends it."""
+"""The lock of a store: its holder, the refusal of a second engine, and its end."""
 
 import fcntl
 import os
@@ -53,21 +53,21 @@ async def test_a_second_engine_is_refused_until_the_first_has_ended(url: str):
     await second.release()
 
 
-async def test_the_one_who_is_refused_is_told_the_store_and_the_holder(url: str):
+async def test_the_refusal_contains_the_store_and_the_holder(url: str):
     lock = StoreLock(url)
     await lock.acquire()
     message = await refusal(url)
     await lock.release()
     store = re.sub(":[^@/]*@", "@", url)
     assert f"the store {store} is in use" in message
-    if not url.startswith("mysql"):  # which tells the connection only
+    if not url.startswith("mysql"):  # which shows only the connection
         assert f"pid {os.getpid()} on " in message
         assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", message) or "postgresql" in url
     else:
         assert "user greenroom from 127.0.0.1" in message
 
 
-async def test_taking_and_giving_back_may_be_repeated(url: str):
+async def test_acquire_and_release_can_be_repeated(url: str):
     lock = StoreLock(url)
     await lock.release()
     for _ in range(2):
@@ -86,7 +86,7 @@ async def test_a_killed_process_leaves_no_lock(url: str):
     await trio.to_thread.run_sync(holder.communicate)
     lock = StoreLock(url)
     with trio.fail_after(10):
-        while True:  # a server notices it a moment later
+        while True:  # a server detects it a moment later
             try:
                 await lock.acquire()
             except Conflict:
@@ -103,7 +103,7 @@ def start_holder(url: str) -> "subprocess.Popen[bytes]":
     return holder
 
 
-async def test_a_store_in_memory_is_nobody_else_s():
+async def test_a_store_in_memory_needs_no_lock():
     first, second = StoreLock("sqlite://", in_threads=False), StoreLock("sqlite://")
     await first.acquire()
     await second.acquire()
@@ -111,7 +111,7 @@ async def test_a_store_in_memory_is_nobody_else_s():
     await first.release()
 
 
-async def test_the_lock_lies_beside_the_database_and_stays_there_empty(tmp_path: Path):
+async def test_the_lock_file_is_next_to_the_database_and_remains_empty(tmp_path: Path):
     lock = StoreLock(f"sqlite:///{tmp_path}/x.db")
     await lock.acquire()
     assert os.listdir(tmp_path) == ["x.db.lock"]
@@ -120,7 +120,7 @@ async def test_the_lock_lies_beside_the_database_and_stays_there_empty(tmp_path:
     assert (tmp_path / "x.db.lock").read_text() == ""
 
 
-async def test_the_database_itself_can_be_opened_and_closed_without_harm_to_the_lock(tmp_path: Path):
+async def test_opening_and_closing_the_database_does_not_release_the_lock(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/x.db"
     lock, database = StoreLock(url), DatabaseManager(url)
     await lock.acquire()
@@ -139,7 +139,7 @@ async def test_another_name_of_the_same_file_is_the_same_store(tmp_path: Path):
     await lock.release()
 
 
-async def test_a_lock_whose_file_was_deleted_is_lost_and_can_be_taken_anew(tmp_path: Path):
+async def test_a_lock_whose_file_was_deleted_is_lost_and_can_be_taken_again(tmp_path: Path):
     lock = StoreLock(f"sqlite:///{tmp_path}/x.db")
     await lock.acquire()
     (tmp_path / "x.db.lock").unlink()
@@ -149,7 +149,7 @@ async def test_a_lock_whose_file_was_deleted_is_lost_and_can_be_taken_anew(tmp_p
     await lock.release()
 
 
-async def test_a_lock_whose_file_is_deleted_while_it_is_taken_is_taken_anew(
+async def test_a_lock_whose_file_is_deleted_during_the_acquisition_is_taken_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     flock = fcntl.flock
@@ -167,14 +167,14 @@ async def test_a_lock_whose_file_is_deleted_while_it_is_taken_is_taken_anew(
     await lock.release()
 
 
-async def test_a_missing_folder_is_named(tmp_path: Path):
+async def test_the_error_for_a_missing_folder_contains_its_path(tmp_path: Path):
     with pytest.raises(StoreBroken, match=f"folder {tmp_path}/none does not exist"):
         await StoreLock(f"sqlite:///{tmp_path}/none/x.db").acquire()
 
 
-async def test_a_read_only_folder_is_named(read_only_folder: Path):
+async def test_the_error_for_a_read_only_folder_contains_its_path(read_only_folder: Path):
     lock = StoreLock(f"sqlite:///{read_only_folder}/x.db", in_threads=False)
-    with pytest.raises(StoreBroken, match=f"{read_only_folder}/x.db.lock can't be written"):
+    with pytest.raises(StoreBroken, match=f"cannot write {read_only_folder}/x.db.lock"):
         await lock.acquire()
 
 
@@ -186,7 +186,7 @@ async def test_another_database_of_the_same_server_is_another_store(server: Serv
     await second.release()
 
 
-async def test_a_lock_is_lost_with_its_connection_and_can_be_taken_anew(server: Server):
+async def test_a_lock_is_lost_with_its_connection_and_can_be_taken_again(server: Server):
     url = server.fresh_database()
     lock = StoreLock(url)
     await lock.acquire()
@@ -197,7 +197,7 @@ async def test_a_lock_is_lost_with_its_connection_and_can_be_taken_anew(server: 
     await lock.release()
 
 
-async def test_an_engine_s_own_lost_connection_is_no_other_engine(server: Server):
+async def test_a_lost_connection_of_the_same_engine_is_not_reported_as_another_engine(server: Server):
     url = server.fresh_database()
     proxy = Proxy(server.port)
     lock = StoreLock(url.replace(str(server.port), str(proxy.port)))
@@ -205,7 +205,7 @@ async def test_an_engine_s_own_lost_connection_is_no_other_engine(server: Server
     proxy.cut = "unnoticed"
     assert not await lock.check()
     proxy.cut = None
-    with pytest.raises(StoreDown, match="this engine's lost connection still holds its lock"):
+    with pytest.raises(StoreDown, match="a lost connection of this engine still holds its lock"):
         await lock.acquire()
     await refusal(url)
     server.end_sessions()
@@ -214,7 +214,7 @@ async def test_an_engine_s_own_lost_connection_is_no_other_engine(server: Server
     proxy.close()
 
 
-async def test_stores_in_two_schemas_are_two(postgresql: Server):
+async def test_each_schema_of_a_database_is_a_separate_store(postgresql: Server):
     url = postgresql.fresh_database()
     name = url.rpartition("/")[2]
     first, second = StoreLock(url), StoreLock(url)
@@ -226,7 +226,7 @@ async def test_stores_in_two_schemas_are_two(postgresql: Server):
     await second.release()
 
 
-async def test_a_lock_is_not_lost_for_being_idle(mariadb: Server):
+async def test_an_idle_lock_is_not_lost(mariadb: Server):
     lock = StoreLock(mariadb.fresh_database())
     mariadb.execute("SET GLOBAL wait_timeout = 1")
     try:
@@ -238,7 +238,7 @@ async def test_a_lock_is_not_lost_for_being_idle(mariadb: Server):
     await lock.release()
 
 
-async def test_without_its_server_a_lock_is_neither_held_nor_to_be_had(server: Server):
+async def test_without_its_server_a_lock_is_not_held_and_cannot_be_acquired(server: Server):
     url = server.fresh_database()
     lock = StoreLock(url)
     await lock.acquire()
@@ -252,6 +252,6 @@ async def test_without_its_server_a_lock_is_neither_held_nor_to_be_had(server: S
     await lock.release()
 
 
-async def test_a_wrong_password_is_no_conflict(server: Server):
+async def test_a_wrong_password_is_not_reported_as_a_conflict(server: Server):
     with pytest.raises(StoreBroken, match="user name or password is wrong"):
         await StoreLock(server.url("whatever", password="guess")).acquire()

@@ -1,4 +1,4 @@
-"""What happens when a database fails: what is tried again, what passes, and what is said about the rest."""
+"""Failures of a database: which are retried, which can pass, and the errors for the others."""
 
 import os
 import sqlite3
@@ -42,7 +42,7 @@ async def test_a_connection_that_is_lost_in_a_transaction_is_transient(server: S
         assert await database.read(ids) == []
 
 
-async def test_with_retry_rides_out_a_lost_connection(server: Server, autojump_clock: trio.testing.MockClock):
+async def test_with_retry_survives_a_lost_connection(server: Server, autojump_clock: trio.testing.MockClock):
     sessions = []
 
     def lose_twice(connection: Connection) -> None:
@@ -69,7 +69,7 @@ async def test_with_retry_waits_for_a_busy_sqlite(tmp_path: Path, autojump_clock
         def quickly(connection: Connection) -> None:
             insert(1)(connection)
 
-        # Five real seconds are too long for a test: let the next attempts give up at once.
+        # Five real seconds are too long for a test: the next attempts do not wait.
         def impatient(connection: Connection) -> None:
             statement("PRAGMA busy_timeout = 1")(connection)
 
@@ -95,12 +95,12 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-async def test_of_a_commit_whose_answer_is_lost_nobody_knows(
+async def test_the_outcome_of_a_commit_without_an_answer_is_unknown(
     server: Server, proxy: Proxy, cut: Any, autojump_clock: trio.testing.MockClock
 ):
     def insert_and_cut(connection: Connection) -> str:
         insert(1)(connection)
-        proxy.cut = cut  # the next words are COMMIT
+        proxy.cut = cut  # the next statement is COMMIT
         return "committed"
 
     def look(connection: Connection) -> str:
@@ -120,7 +120,7 @@ async def test_of_a_commit_whose_answer_is_lost_nobody_knows(
         assert await database.read(ids) == [(1,)]
 
 
-async def test_a_deadlock_is_transient_and_one_of_the_two_wins(server: Server):
+async def test_a_deadlock_is_transient_and_one_of_the_two_transactions_succeeds(server: Server):
     both = threading.Barrier(2)
     waited = threading.local()
 
@@ -154,7 +154,7 @@ async def test_a_deadlock_is_transient_and_one_of_the_two_wins(server: Server):
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_a_server_that_is_gone_is_down_at_once_and_up_when_it_is_back(
+async def test_a_stopped_server_is_reported_as_down_immediately_and_works_after_its_restart(
     server: Server, end: str, autojump_clock: trio.testing.MockClock
 ):
     async with Opened(server.fresh_database()) as database:
@@ -172,7 +172,7 @@ async def test_a_server_that_is_gone_is_down_at_once_and_up_when_it_is_back(
         assert await database.read(ids) == [(1,), (3,)]
 
 
-async def test_a_full_disk_is_down_and_passes(tmp_path: Path):
+async def test_a_full_disk_is_reported_as_down_and_can_pass(tmp_path: Path):
     async with Opened(f"sqlite:///{tmp_path}/x.db") as database:
 
         def fill(connection: Connection) -> None:
@@ -189,7 +189,7 @@ async def test_a_full_disk_is_down_and_passes(tmp_path: Path):
 
 
 @pytest.mark.parametrize("sql", ["SELEKT 1", "INSERT INTO rows_of_test VALUES (1, 'twice')"])
-async def test_any_other_error_is_broken_at_once(
+async def test_any_other_error_is_reported_as_broken_without_a_retry(
     any_url: str, sql: str, autojump_clock: trio.testing.MockClock
 ):
     async with Opened(any_url) as database:
@@ -201,7 +201,7 @@ async def test_any_other_error_is_broken_at_once(
         assert await database.read(ids) == [(1,)]
 
 
-async def test_what_users_stored_is_in_no_message(any_url: str):
+async def test_no_error_message_contains_stored_data(any_url: str):
     def twice(connection: Connection) -> None:
         for _ in range(2):
             connection.execute(text("INSERT INTO rows_of_test VALUES (1, :word)"), {"word": "private"})
@@ -213,24 +213,24 @@ async def test_what_users_stored_is_in_no_message(any_url: str):
 
 
 @pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\0" + b"garbage" * 1000])
-async def test_a_corrupt_file_is_said_to_be_one(tmp_path: Path, content: bytes):
+async def test_a_corrupt_file_is_reported_as_damaged(tmp_path: Path, content: bytes):
     (tmp_path / "x.db").write_bytes(content)
     with pytest.raises(StoreBroken, match=f"sqlite:///{tmp_path}/x.db: the file is damaged"):
         await DatabaseManager(f"sqlite:///{tmp_path}/x.db").open()
     assert (tmp_path / "x.db").read_bytes() == content
 
 
-async def test_a_missing_folder_is_said_to_be_one(tmp_path: Path):
+async def test_a_missing_folder_is_reported(tmp_path: Path):
     with pytest.raises(StoreDown, match="its folder must exist and be writable"):
         await DatabaseManager(f"sqlite:///{tmp_path}/none/x.db").open()
 
 
-async def test_a_read_only_folder_is_said_to_be_one(read_only_folder: Path):
+async def test_a_read_only_folder_is_reported(read_only_folder: Path):
     with pytest.raises(StoreDown, match="its folder must exist and be writable"):
         await DatabaseManager(f"sqlite:///{read_only_folder}/x.db", in_threads=False).open()
 
 
-async def test_a_file_that_became_read_only_is_said_to_be_one(tmp_path: Path):
+async def test_a_file_that_became_read_only_is_reported(tmp_path: Path):
     async with Opened(f"sqlite:///{tmp_path}/x.db") as database:
 
         def insert_read_only(connection: Connection) -> None:
@@ -255,7 +255,7 @@ async def test_a_wrong_password_and_an_unknown_database_are_broken(server: Serve
     ("url", "module", "extra"),
     [("postgresql://h/d", "psycopg", "postgres"), ("mysql://h/d", "pymysql", "mysql")],
 )
-async def test_a_missing_driver_is_named_with_how_to_install_it(
+async def test_the_error_for_a_missing_driver_contains_how_to_install_it(
     url: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(sys.modules, module, None)
@@ -263,7 +263,7 @@ async def test_a_missing_driver_is_named_with_how_to_install_it(
         await DatabaseManager(url).open()
 
 
-async def test_a_database_that_could_not_be_opened_leaves_nothing_open(tmp_path: Path):
+async def test_a_failed_open_leaves_nothing_open(tmp_path: Path):
     (tmp_path / "x.db").write_bytes(b"no database")
     before = os.listdir("/dev/fd")
     database = DatabaseManager(parse_addresses(f"sqlite:///{tmp_path}/x.db"))

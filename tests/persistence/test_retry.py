@@ -1,4 +1,4 @@
-"""What is tried again, how often, and what becomes of a commit that nobody knows about."""
+"""Retries: which failures, how often, and after a commit with an unknown outcome."""
 
 from collections.abc import Awaitable, Callable
 
@@ -10,7 +10,7 @@ from greenroom.persistence.retry import with_retry
 
 
 class Attempts:
-    """Two functions that fail as they are told, and remember when they were called."""
+    """Two functions that fail as configured, and record when they were called."""
 
     def __init__(self, *outcomes: Exception | str) -> None:
         self._outcomes = list(outcomes)
@@ -35,13 +35,13 @@ def transient(*, outcome_known: bool = True) -> StoreDown:
     return StoreDown("lost", outcome_known=outcome_known, transient=True)
 
 
-async def test_what_works_is_done_once(autojump_clock: trio.testing.MockClock):
+async def test_a_successful_call_is_made_once(autojump_clock: trio.testing.MockClock):
     attempts = Attempts("done")
     assert await attempts.run() == "done"
     assert attempts.calls == [("first", 0)]
 
 
-async def test_a_transient_failure_is_tried_again_after_1_2_and_4_seconds(
+async def test_a_transient_failure_is_retried_after_1_2_and_4_seconds(
     autojump_clock: trio.testing.MockClock,
 ):
     attempts = Attempts(transient(), transient(), transient(), "done")
@@ -58,7 +58,9 @@ async def test_the_fourth_failure_is_the_last(autojump_clock: trio.testing.MockC
 
 
 @pytest.mark.parametrize("error", [StoreDown("full"), StoreBroken("corrupt"), ValueError("mine")])
-async def test_any_other_failure_leaves_at_once(error: Exception, autojump_clock: trio.testing.MockClock):
+async def test_any_other_failure_is_raised_immediately(
+    error: Exception, autojump_clock: trio.testing.MockClock
+):
     attempts = Attempts(error)
     with pytest.raises(type(error)) as caught:
         await attempts.run()
@@ -66,7 +68,7 @@ async def test_any_other_failure_leaves_at_once(error: Exception, autojump_clock
     assert attempts.calls == [("first", 0)]
 
 
-async def test_after_an_unclear_commit_the_second_function_is_called(
+async def test_after_an_unknown_outcome_the_second_function_is_called(
     autojump_clock: trio.testing.MockClock,
 ):
     attempts = Attempts(transient(), transient(outcome_known=False), transient(), "it was there")
@@ -75,7 +77,7 @@ async def test_after_an_unclear_commit_the_second_function_is_called(
 
 
 @pytest.mark.parametrize("last", [StoreDown("unreachable"), StoreBroken("wrong password")])
-async def test_a_later_failure_does_not_make_an_unclear_commit_clear(
+async def test_a_later_failure_does_not_make_an_unknown_outcome_known(
     last: StoreDown | StoreBroken, autojump_clock: trio.testing.MockClock
 ):
     attempts = Attempts(transient(outcome_known=False), last)

@@ -1,4 +1,4 @@
-"""What survives a power cut of the files that runs write: the order of renames and syncs."""
+"""The order of syncs and renames of runs' files, so that they survive a power failure."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from greenroom.persistence.runs_dir import RunFiles
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, str]]:
-    """What was done to which file or folder, in order."""
+    """The operations on files and folders, in order."""
     done: list[tuple[str, str]] = []
     sync, replace, unlink = os.fsync, Path.replace, Path.unlink
     names = {}
@@ -40,7 +40,7 @@ def done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, str
     return done
 
 
-async def test_a_finished_file_is_synced_before_it_gets_its_name_and_its_folder_after_it(
+async def test_a_finished_file_is_synced_before_the_rename_and_its_folder_after_it(
     tmp_path: Path, done: list[tuple[str, str]]
 ) -> None:
     part = await DiskFiles(tmp_path, in_threads=True).create("h", "a/b.txt", "r1", overwrite=False)
@@ -52,7 +52,7 @@ async def test_a_finished_file_is_synced_before_it_gets_its_name_and_its_folder_
     assert done == [("sync", name), ("rename", name), ("sync", "h/a")]
 
 
-async def test_a_deleted_file_and_a_discarded_part_do_not_come_back(
+async def test_the_folders_of_a_deleted_file_and_of_a_discarded_part_are_synced(
     tmp_path: Path, done: list[tuple[str, str]]
 ) -> None:
     disk = DiskFiles(tmp_path, in_threads=True)
@@ -67,23 +67,21 @@ async def test_a_deleted_file_and_a_discarded_part_do_not_come_back(
     await part.discard()
     assert done == [("unlink", "h/c.txt.r1.part"), ("sync", "h")]
     part = await disk.create("h", "c.txt", "r2", overwrite=False)
-    part._file.close()  # type: ignore[attr-defined]  # as a process leaves it that is killed
+    part._file.close()  # type: ignore[attr-defined]  # as after the process was killed
     done.clear()
     assert await disk.unfinished("h", "r2") == ["c.txt"]
     await disk.remove_parts("h", "r2")
     assert done == [("unlink", "h/c.txt.r2.part"), ("sync", "h")]
 
 
-async def test_beside_a_store_in_memory_nothing_is_synced(
-    tmp_path: Path, done: list[tuple[str, str]]
-) -> None:
+async def test_with_a_store_in_memory_nothing_is_synced(tmp_path: Path, done: list[tuple[str, str]]) -> None:
     disk = DiskFiles(tmp_path, in_threads=False)
     await (await disk.create("h", "a.txt", "r1", overwrite=False)).finish()
     await disk.delete("h", ["a.txt"])
     assert "sync" not in [what for what, _ in done]
 
 
-async def test_the_mark_of_a_runs_folder_comes_after_what_it_tells_of(
+async def test_the_mark_of_a_runs_folder_is_written_after_the_files_that_it_covers(
     tmp_path: Path, done: list[tuple[str, str]]
 ) -> None:
     runs = RunFiles(tmp_path, in_threads=True)

@@ -1,4 +1,4 @@
-"""A server that says nothing: packets are dropped, and no connection is cut."""
+"""A silent server: packets are dropped, and no connection is closed."""
 
 import time
 from collections.abc import Iterator
@@ -37,14 +37,14 @@ def through(server: Server, proxy: Proxy, timeout: float = 1) -> str:
     return f"{url}?call_timeout={timeout:g}"
 
 
-async def test_a_statement_that_is_not_answered_is_given_up(server: Server, proxy: Proxy):
+async def test_a_statement_without_an_answer_times_out(server: Server, proxy: Proxy):
     def swallowed(connection: Connection) -> None:
         proxy.swallow()
         insert(1)(connection)
 
     async with Opened(through(server, proxy)) as database:
         began = time.monotonic()
-        with pytest.raises(StoreDown, match="no answer within 1 s") as caught:
+        with pytest.raises(StoreDown, match="timed out after 1 s") as caught:
             await database.run(swallowed)
         assert time.monotonic() - began < 4
         assert caught.value.outcome_known
@@ -55,19 +55,19 @@ async def test_a_statement_that_is_not_answered_is_given_up(server: Server, prox
         assert await database.read(ids) == [(2,)]
 
 
-async def test_of_a_commit_that_is_not_answered_nobody_knows(server: Server, proxy: Proxy):
+async def test_the_outcome_of_a_commit_that_timed_out_is_unknown(server: Server, proxy: Proxy):
     def insert_and_swallow(connection: Connection) -> None:
         insert(1)(connection)
-        proxy.swallow()  # the next words are COMMIT
+        proxy.swallow()  # the next statement is COMMIT
 
     async with Opened(through(server, proxy)) as database:
-        with pytest.raises(StoreDown, match="no answer within 1 s") as caught:
+        with pytest.raises(StoreDown, match="timed out after 1 s") as caught:
             await database.run(insert_and_swallow)
         assert not caught.value.outcome_known
         proxy.pass_on()
 
 
-async def test_a_connection_that_has_become_silent_is_replaced(server: Server, proxy: Proxy):
+async def test_a_silent_connection_is_replaced(server: Server, proxy: Proxy):
     async with Opened(through(server, proxy)) as database:
         await database.run(insert(1))
         proxy.forget()
@@ -75,7 +75,7 @@ async def test_a_connection_that_has_become_silent_is_replaced(server: Server, p
         assert await database.read(ids) == [(1,), (2,)]
 
 
-async def test_while_nothing_answers_a_call_takes_as_long_as_a_connection_may(server: Server, proxy: Proxy):
+async def test_a_call_to_a_silent_server_takes_the_time_limit_for_connecting(server: Server, proxy: Proxy):
     async with Opened(through(server, proxy)) as database:
         await database.run(insert(1))
         proxy.swallow()
@@ -89,7 +89,7 @@ async def test_while_nothing_answers_a_call_takes_as_long_as_a_connection_may(se
         assert await database.read(ids) == [(1,)]
 
 
-async def test_a_database_that_has_become_silent_can_be_closed(server: Server, proxy: Proxy):
+async def test_a_silent_database_can_be_closed(server: Server, proxy: Proxy):
     async with Opened(through(server, proxy)) as database:
         await database.run(insert(1))
         proxy.swallow()
@@ -97,11 +97,11 @@ async def test_a_database_that_has_become_silent_can_be_closed(server: Server, p
     assert time.monotonic() - began < 10
 
 
-async def test_a_long_call_that_is_answered_in_the_end_is_not_cut(server: Server, proxy: Proxy):
+async def test_a_long_call_within_its_limit_is_not_aborted(server: Server, proxy: Proxy):
     sleep = "SELECT pg_sleep(2)" if server.kind == "postgresql" else "SELECT SLEEP(2)"
     async with Opened(through(server, proxy)) as database:
         await database.run(statement(sleep), limit=60)
-        with pytest.raises(StoreDown, match="no answer within 1 s"):
+        with pytest.raises(StoreDown, match="timed out after 1 s"):
             await database.run(statement(sleep))
 
 
@@ -117,7 +117,7 @@ async def test_the_lock_of_a_silent_server_is_not_held_and_can_be_released(serve
     assert time.monotonic() - began < 15
 
 
-async def test_a_lock_that_is_released_to_a_silent_server_is_bounded(server: Server, proxy: Proxy):
+async def test_the_release_of_a_lock_on_a_silent_server_times_out(server: Server, proxy: Proxy):
     lock = StoreLock(through(server, proxy))
     await lock.acquire()
     proxy.swallow()
@@ -126,7 +126,7 @@ async def test_a_lock_that_is_released_to_a_silent_server_is_bounded(server: Ser
     assert time.monotonic() - began < 10
 
 
-def test_a_call_may_take_ten_seconds_or_as_long_as_its_address_says():
+def test_the_time_limit_of_a_call_is_ten_seconds_or_that_of_its_address():
     def seconds(url: str) -> float:
         return drivers.call_timeout(parse_addresses(url)[0])
 
@@ -135,7 +135,7 @@ def test_a_call_may_take_ten_seconds_or_as_long_as_its_address_says():
     assert seconds("postgresql://h/d?command_timeout=30") == 30
 
 
-def test_no_limit_is_left_behind(server: Server):
+def test_no_time_limit_remains_after_the_calls(server: Server):
     lock = ServerLock(parse_addresses(server.fresh_database()), holder="a test")
     lock.acquire()
     lock.release()

@@ -36,7 +36,7 @@ def add(id: int, cursor: Any) -> threading.Thread:
     return threading.current_thread()
 
 
-async def test_commits_are_made_in_the_order_in_which_they_came_and_by_one_thread(database: DatabaseManager):
+async def test_commits_are_made_in_order_and_by_one_thread(database: DatabaseManager):
     threads: list[threading.Thread] = []
     order: list[int] = []
 
@@ -62,7 +62,7 @@ async def test_the_thread_ends_with_the_database(file: Path):
         await database.commit(lambda cursor: add(2, cursor))
 
 
-async def test_a_commit_that_fails_keeps_nothing_and_the_next_one_has_another_session(
+async def test_a_failed_commit_is_rolled_back_and_the_next_one_has_a_new_session(
     database: DatabaseManager,
 ):
     def add_and_fail(cursor: Any) -> None:
@@ -79,7 +79,7 @@ async def test_a_commit_that_fails_keeps_nothing_and_the_next_one_has_another_se
     assert await database.read(ids) == []
 
 
-async def test_a_busy_file_is_tried_again_until_it_is_free(
+async def test_a_commit_to_a_busy_file_is_retried_until_it_is_free(
     file: Path, database: DatabaseManager, autojump_clock: trio.testing.MockClock
 ):
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
@@ -98,11 +98,11 @@ async def test_a_busy_file_is_tried_again_until_it_is_free(
         await database.commit(commit)
         assert tries == 3
         assert trio.current_time() == began + 3.0
-        other.execute("BEGIN IMMEDIATE")  # nothing was left open
+        other.execute("BEGIN IMMEDIATE")  # no transaction was left open
         other.execute("ROLLBACK")
 
 
-async def test_a_commit_and_another_write_never_wait_for_each_other_in_the_database(
+async def test_a_commit_and_another_write_do_not_wait_for_each_other_in_the_database(
     database: DatabaseManager,
 ):
     at_work = most = 0
@@ -121,7 +121,7 @@ async def test_a_commit_and_another_write_never_wait_for_each_other_in_the_datab
     assert most == 1
 
 
-async def test_a_commit_that_was_handed_over_is_not_cancelled_and_one_that_waits_is_never_made(
+async def test_a_cancel_has_no_effect_on_a_queued_commit_and_prevents_a_waiting_one(
     database: DatabaseManager,
 ):
     begun, go_on = trio.Event(), threading.Event()
@@ -146,7 +146,7 @@ async def test_a_commit_that_was_handed_over_is_not_cancelled_and_one_that_waits
     assert made == [1]
 
 
-async def test_what_a_call_raises_comes_out_where_it_is_awaited():
+async def test_an_exception_of_a_call_is_raised_where_it_is_awaited():
     thread = WriterThread("test")
     thread.start()
     with pytest.raises(ZeroDivisionError):

@@ -1,1 +1,1 @@
-"""What is said: the pure part of Greenroom, tested as data."""
+"""The protocol: pure data and functions."""

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for whatever the protocol can say, derived from its types."""
+"""Hypothesis strategies for the messages of the protocol, derived from their types."""
 
 from enum import Enum
 from functools import cache
@@ -29,7 +29,7 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 
 @cache
 def values_of(kind: Any) -> st.SearchStrategy[Any]:
-    """Any value that a field of this type may hold."""
+    """Return a strategy for the values of a field of this type."""
     if kind in _PLAIN:
         return _PLAIN[kind]
     origin, arguments = get_origin(kind), get_args(kind)

@@ -1,4 +1,4 @@
-"""The two codecs: what goes in comes out, and what isn't of the form asked for is refused, always alike."""
+"""The two codecs: values survive both of them, and invalid messages are refused."""
 
 from typing import Any, get_args
 
@@ -28,7 +28,7 @@ def refusal(codec, data, kind):
 
 
 def answer(codec, data, kind):
-    """What comes of decoding: a value, or a refusal that can itself be sent."""
+    """Return the decoded value, or the error, which must itself be encodable."""
     try:
         return codec.decode(data, kind)
     except Invalid as refused:
@@ -44,7 +44,7 @@ def test_the_codecs_are_found_by_their_subprotocols():
 @codecs
 @pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
 @given(data=st.data())
-def test_every_event_comes_back_as_it_was(codec, kind, data):
+def test_every_event_is_decoded_unchanged(codec, kind, data):
     event = data.draw(values_of(kind))
     decoded = codec.decode(codec.encode(event), Event)
     assert type(decoded) is kind
@@ -53,18 +53,18 @@ def test_every_event_comes_back_as_it_was(codec, kind, data):
 
 @codecs
 @given(snapshot=values_of(Snapshot))
-def test_every_snapshot_comes_back_as_it_was(codec, snapshot):
+def test_every_snapshot_is_decoded_unchanged(codec, snapshot):
     assert codec.decode(codec.encode(snapshot), Snapshot) == snapshot
 
 
 @codecs
 @given(value=json_values)
-def test_every_json_value_comes_back_as_it_was(codec, value):
+def test_every_json_value_is_decoded_unchanged(codec, value):
     assert codec.decode(codec.encode(value), Any) == value
 
 
 @given(values_of(Event))
-def test_both_codecs_say_the_same(event):
+def test_both_codecs_represent_the_same_values(event):
     as_json, as_msgpack = (
         msgspec.json.decode(JSON.encode(event)),
         msgspec.msgpack.decode(MSGPACK.encode(event)),
@@ -118,8 +118,8 @@ def test_json_is_read_from_text_as_well_as_from_bytes():
     assert JSON.decode(encoded.decode(), Event) == JSON.decode(encoded, Event) == EXAMPLE
 
 
-def test_text_where_messagepack_belongs_is_refused():
-    message = "greenroom.v1.msgpack takes binary messages, and this one is text"
+def test_a_text_message_under_the_messagepack_codec_is_refused():
+    message = "greenroom.v1.msgpack requires binary messages (got a text message)"
     assert refusal(MSGPACK, "[]", Any).message == message
 
 
@@ -137,7 +137,7 @@ def test_garbage_text_is_refused_with_invalid_and_nothing_else(garbage):
 
 @codecs
 @given(snapshot=values_of(Snapshot), data=st.data())
-def test_a_damaged_message_is_refused_with_invalid_or_read_as_something_valid(codec, snapshot, data):
+def test_a_damaged_message_is_refused_with_invalid_or_decoded_as_a_valid_one(codec, snapshot, data):
     encoded = bytearray(codec.encode(snapshot))
     place = data.draw(st.integers(0, len(encoded) - 1))
     encoded[place] = data.draw(st.integers(0, 255))
@@ -169,7 +169,7 @@ def test_a_truncated_message_is_refused(codec, event, data):
     ],
     ids=range(11),
 )
-def test_a_bomb_of_nesting_or_of_announced_length_is_refused(codec, bomb, kind):
+def test_extreme_nesting_or_announced_length_is_refused(codec, bomb, kind):
     refusal(codec, bomb, kind)
 
 
@@ -180,16 +180,16 @@ def test_a_bomb_of_nesting_or_of_announced_length_is_refused(codec, bomb, kind):
         (JSON, b"[1", "message: input data was truncated"),
         (JSON, b"{]", "message: JSON is malformed: object keys must be strings (byte 1)"),
         (JSON, b"NaN", "message: JSON is malformed: invalid character (byte 0)"),
-        (JSON, b'"\xff"', "message: not UTF-8 ("),
-        (JSON, '"\ud800"', "message: not UTF-8 ("),
-        (JSON, b"[" * 10_000, "message: nested too deeply; make it flatter"),
+        (JSON, b'"\xff"', "message: invalid UTF-8 ("),
+        (JSON, '"\ud800"', "message: invalid UTF-8 ("),
+        (JSON, b"[" * 10_000, "message: nested too deeply; reduce the nesting"),
         (MSGPACK, b"", "message: input data was truncated"),
-        (MSGPACK, b"\xa1\xff", "message: not UTF-8 ("),
+        (MSGPACK, b"\xa1\xff", "message: invalid UTF-8 ("),
         (MSGPACK, b"\xc1", "message: MessagePack data is malformed: invalid opcode"),
         (MSGPACK, b"\x01\x02", "message: MessagePack data is malformed: trailing characters (byte 1)"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_reason(codec, data, message):
+def test_an_unreadable_message_is_refused_with_the_reason(codec, data, message):
     assert refusal(codec, data, Any).message.startswith(message)
 
 
@@ -203,14 +203,14 @@ def test_what_cannot_be_read_is_refused_with_the_reason(codec, data, message):
         ({"type": "engine_exploded"}, "type", 'invalid value "engine_exploded"'),
     ],
 )
-def test_a_field_that_does_not_fit_is_named(codec, changes, path, reason):
+def test_the_error_for_an_invalid_field_contains_its_name(codec, changes, path, reason):
     error = refusal(codec, codec.encode({**msgspec.to_builtins(EXAMPLE), **changes}), Event)
     assert error.message == f"{path}: {reason}"
     assert error.details == {"path": path}
 
 
 @codecs
-def test_a_field_deep_down_is_named_with_its_path(codec):
+def test_the_error_for_a_nested_field_contains_its_path(codec):
     data = codec.encode({"a": [{"b": 1}, {"b": "x"}]})
     assert (
         refusal(codec, data, dict[str, list[dict[str, int]]]).message
@@ -219,10 +219,10 @@ def test_a_field_deep_down_is_named_with_its_path(codec):
 
 
 @codecs
-def test_a_key_that_does_not_fit_is_told_from_a_value(codec):
+def test_an_invalid_key_is_distinguished_from_an_invalid_value(codec):
     data = codec.encode({"a": {"one": 1}})
     error = refusal(codec, data, dict[str, dict[int, int]])
-    assert error.message == "[...]: a key is wrong: expected integer, got string"
+    assert error.message == "[...]: a key is invalid: expected integer, got string"
 
 
 @codecs
@@ -234,11 +234,11 @@ def test_a_message_without_its_type_is_refused(codec):
 
 
 @codecs
-def test_a_refusal_quotes_no_more_than_a_little_of_what_was_sent(codec):
+def test_an_error_quotes_only_a_short_part_of_the_message(codec):
     assert len(refusal(codec, codec.encode({"type": "x" * 100_000}), Event).message) < 400
 
 
 @codecs
-def test_fields_that_a_later_version_adds_to_an_event_are_passed_over(codec):
+def test_fields_that_a_later_version_adds_to_an_event_are_ignored(codec):
     data = codec.encode({**msgspec.to_builtins(EXAMPLE), "colour": "green"})
     assert codec.decode(data, Event) == EXAMPLE

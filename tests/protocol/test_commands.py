@@ -1,4 +1,4 @@
-"""The commands of a client and the messages of the server, as they stand on the wire."""
+"""The commands of a client and the messages of the server on the wire."""
 
 import math
 from typing import get_args
@@ -61,7 +61,7 @@ def test_the_messages_of_the_server_are_those_of_the_design():
     ids=lambda value: getattr(value, "__name__", ""),
 )
 @given(data=st.data())
-def test_every_message_comes_back_as_it_was(codec, union, kind, data):
+def test_every_message_is_decoded_unchanged(codec, union, kind, data):
     message = data.draw(values_of(kind))
     decoded = codec.decode(codec.encode(message), union)
     assert type(decoded) is kind
@@ -69,14 +69,14 @@ def test_every_message_comes_back_as_it_was(codec, union, kind, data):
 
 
 @pytest.mark.parametrize("kind", get_args(Command), ids=lambda kind: kind.__name__)
-def test_a_command_cannot_be_changed_and_takes_no_unknown_field(kind):
+def test_a_command_is_immutable_and_refuses_unknown_fields(kind):
     config = kind.__struct_config__
     assert (config.frozen, config.forbid_unknown_fields, config.tag_field) == (True, True, "type")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in get_args(Command) if kind is not Auth])
 @given(data=st.data())
-def test_a_command_needs_its_id(kind, data):
+def test_a_command_requires_an_id(kind, data):
     message = msgspec.to_builtins(data.draw(values_of(kind)))
     del message["id"]
     with pytest.raises(Invalid, match=r"^message: object missing required field id$"):
@@ -94,18 +94,18 @@ def test_an_id_is_nothing_else(id):
         read(JSON.encode({"type": "snapshot", "id": id}))
 
 
-def test_authenticating_needs_no_id():
+def test_auth_requires_no_id():
     assert read('{"type":"auth","token":"t"}') == Auth(token="t")
 
 
-def test_a_submission_needs_only_a_job_and_a_handle():
+def test_a_submission_requires_only_a_job_and_a_handle():
     command = read('{"type":"submit","id":1,"job":"mirror","handle":"alice"}')
     assert command == Submit(id=1, job="mirror", handle="alice")
     assert (command.params, command.kind, command.on_conflict) == (None, "start", "reject")
     assert JSON.encode(command) == b'{"type":"submit","id":1,"job":"mirror","handle":"alice"}'
 
 
-def test_a_subscription_may_say_from_where_and_to_what():
+def test_a_subscription_can_have_a_start_and_a_filter():
     command = read(
         '{"type":"subscribe","id":1,"after":7,"epoch":"e","filter":{"handles":["a","b"],"types":["run_log"]}}'
     )
@@ -150,7 +150,7 @@ def test_a_timeout_is_a_number_null_or_none(wire, timeout):
     assert read(JSON.encode(Wait(id=1, run_id="r", timeout=timeout_to_wire(timeout)))) == command
 
 
-def test_not_a_number_is_no_timeout():
+def test_nan_is_not_a_valid_timeout():
     codec = CODECS["greenroom.v1.msgpack"]
     data = codec.encode({"type": "wait", "id": 1, "run_id": "r", "timeout": math.nan})
     with pytest.raises(Invalid, match=r"^timeout: expected number >= 0.0$"):
@@ -158,7 +158,7 @@ def test_not_a_number_is_no_timeout():
 
 
 @given(st.none() | st.floats(0, allow_nan=False))
-def test_every_timeout_comes_back_from_the_wire(timeout):
+def test_every_timeout_survives_the_wire(timeout):
     assert timeout_from_wire(timeout_to_wire(timeout)) == timeout
 
 
@@ -218,5 +218,5 @@ SNAPSHOT = Snapshot(
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_message_of_the_server_reads_as_in_the_design(message, wire):
+def test_a_message_of_the_server_has_the_form_of_the_design(message, wire):
     assert msgspec.json.decode(JSON.encode(message)) == wire

@@ -1,4 +1,4 @@
-"""Every mistake in parameters and in definitions of flows is named where it stands, in the words of JSON."""
+"""Every mistake in parameters and in definitions of flows is reported with its path, in JSON's terms."""
 
 from __future__ import annotations
 
@@ -131,38 +131,38 @@ def aims(value: Any) -> st.SearchStrategy[tuple[Any, Any]]:
 
 
 def faults(mistakes: list[str], path: str, sent: Any) -> list[str]:
-    """The mistakes that aren't about the path or what is in it, and those with words of Python."""
+    """Return the mistakes for another path, and those that contain terms of Python."""
     about = (f"{path}:", f"{path}.", f"{path}[")
     return [text for text in mistakes if not text.startswith(about) or python_in(text, sent)]
 
 
-def test_the_values_that_others_are_replaced_in_are_right():
+def test_the_unmodified_values_are_valid():
     assert check_params(PARAMS, All) == check(DEFINITION, allow_scripts=True).errors == []
 
 
 @settings(max_examples=500)
 @given(aims(PARAMS))
-def test_of_parameters(aim: tuple[Any, Any]):
+def test_mistakes_in_parameters(aim: tuple[Any, Any]):
     path, wrong = aim
     mistakes = check_params(replaced(PARAMS, path, wrong), All)
     assert not faults(mistakes, written_path(path, "params"), wrong)
 
 
 @pytest.mark.parametrize("name", PARAMS)
-def test_of_parameters_that_are_missing(name: str):
+def test_missing_parameters(name: str):
     mistakes = check_params({key: value for key, value in PARAMS.items() if key != name}, All)
     assert len(mistakes) == 1
     assert not faults(mistakes, f"params.{name}", None)
 
 
 @given(st.sampled_from(WRONG))
-def test_of_a_job_without_parameters(wrong: Any):
+def test_parameters_for_a_job_without_parameters(wrong: Any):
     assert not faults(check_params(wrong, None), "params", wrong)
 
 
 @settings(max_examples=500)
 @given(aims(DEFINITION))
-def test_of_definitions(aim: tuple[Any, Any]):
+def test_mistakes_in_definitions(aim: tuple[Any, Any]):
     path, wrong = aim
     errors = check(replaced(DEFINITION, path, wrong), allow_scripts=True).errors
     assert not [text for text in errors if python_in(text, wrong)]
@@ -171,4 +171,4 @@ def test_of_definitions(aim: tuple[Any, Any]):
 
 
 LEADS = {"start", "kind", "exec_type", "func", "service", "action", "from", "to", "nodes", "script", "params"}
-"""What decides about other fields, which the mistake is told of."""
+"""Fields on which the validity of other fields depends, and where the mistake is reported."""

@@ -40,14 +40,14 @@ def test_a_class_is_named_after_its_code(code):
 
 
 @pytest.mark.parametrize("code", STATUSES)
-def test_an_error_crosses_a_wire_as_the_same_class(code):
+def test_an_error_is_decoded_as_the_same_class(code):
     sent = BY_CODE[code]("it is busy", active_run="r1")
     got = from_code(sent.code, sent.message, sent.details)
     assert type(got) is type(sent)
     assert (got.message, got.details, str(got)) == ("it is busy", {"active_run": "r1"}, "it is busy")
 
 
-def test_a_code_that_nobody_knows_becomes_internal():
+def test_an_unknown_code_becomes_internal():
     error = from_code("from_the_future", "what now", {})
     assert type(error) is Internal
     assert str(error) == "what now"
@@ -61,7 +61,7 @@ def test_a_code_that_nobody_knows_becomes_internal():
         ({}, "run r1 of job 'mirror' failed"),
     ],
 )
-def test_a_run_that_ended_without_a_result_says_why_and_brings_its_last_state(changes, message):
+def test_the_error_for_a_run_without_a_result_contains_the_reason_and_its_last_state(changes, message):
     run = RunRecord(
         id="r1",
         handle="alice",
@@ -79,10 +79,10 @@ def test_a_run_that_ended_without_a_result_says_why_and_brings_its_last_state(ch
     assert error.run is run
 
 
-def test_the_ways_to_end_without_a_result_can_be_caught_at_once():
+def test_all_errors_of_runs_without_a_result_have_one_base_class():
     for name in ("RunFailed", "RunCancelled", "RunTimedOut", "RunRejected"):
         assert issubclass(getattr(errors, name), RunEnded)
 
 
-def test_an_abandoned_body_is_told_so_by_an_error_that_is_no_answer_of_the_engine():
+def test_the_error_for_an_abandoned_body_is_not_a_greenroom_error():
     assert not issubclass(errors.RunAbandoned, GreenroomError | RunEnded)

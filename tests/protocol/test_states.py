@@ -1,4 +1,4 @@
-"""The state machine: its table against the design, and what is rendered from it against the table."""
+"""The state machine: its table compared with the design, and the rendered documents with the table."""
 
 import re
 from itertools import product
@@ -21,7 +21,7 @@ from greenroom.protocol.states import (
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "states.md"
 
 DESIGN = {
-    # to: (from, whatever its body does; from suspended with a live body; from suspended without a body)
+    # to: (from, with or without a body; from suspended with a live body; from suspended without a body)
     "queued": ("", False, False),
     "running": ("queued", True, True),
     "suspended": ("running", False, False),
@@ -49,12 +49,12 @@ def test_a_row_of_the_table_is_that_of_the_design(to, row):
 
 
 @pytest.mark.parametrize("to", Status)
-def test_where_it_is_open_whether_a_body_lives_both_cases_are_allowed(to):
+def test_without_a_given_liveness_of_the_body_both_cases_are_allowed(to):
     either = allowed_from(to, live_body=True) | allowed_from(to, live_body=False)
     assert allowed_from(to) == either
 
 
-def test_only_a_suspended_run_is_asked_whether_it_has_a_body():
+def test_only_for_a_suspended_run_the_liveness_of_the_body_matters():
     asked = {source.status for row in TRANSITIONS for source in row.sources if source.body != Body.ANY}
     assert asked == {Status.SUSPENDED}
 
@@ -87,7 +87,7 @@ def test_each_pending_status_can_end_with_or_without_a_body(status):
         assert any(status in allowed_from(end, live_body=live_body) for end in ENDED)
 
 
-def test_a_handle_shows_what_its_run_does():
+def test_the_status_of_a_handle_follows_that_of_its_run():
     shown = {
         "queued": "Queued",
         "running": "Running",

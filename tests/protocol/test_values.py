@@ -1,4 +1,4 @@
-"""What is a JSON value, and what is said of a value that isn't."""
+"""JSON values, and the errors for other values."""
 
 import math
 from collections import Counter, OrderedDict, namedtuple
@@ -41,7 +41,7 @@ def refusal(value):
 
 
 def comes_back(value):
-    """Whether every codec gives the value back as it was."""
+    """Whether every codec decodes the value unchanged."""
     try:
         return all(wire.decode(wire.encode(value)) == value for wire in (msgspec.json, msgspec.msgpack))
     except (TypeError, ValueError, OverflowError):
@@ -49,7 +49,7 @@ def comes_back(value):
 
 
 @given(anything)
-def test_exactly_what_survives_every_codec_is_accepted(value):
+def test_exactly_the_values_that_survive_every_codec_are_accepted(value):
     if comes_back(value):
         assert checked(value) == value
     else:
@@ -57,11 +57,11 @@ def test_exactly_what_survives_every_codec_is_accepted(value):
 
 
 @given(json_values)
-def test_what_was_accepted_is_accepted_again_and_unchanged(value):
+def test_an_accepted_value_is_accepted_again_and_unchanged(value):
     assert checked(checked(value)) == checked(value)
 
 
-def test_the_copy_shares_nothing_with_the_original():
+def test_the_copy_shares_no_data_with_the_original():
     inner = [1]
     original = {"pages": inner, "more": (inner,)}
     copy = checked(original)
@@ -131,18 +131,18 @@ class Plain(Enum):
 @pytest.mark.parametrize(
     ("value", "path", "message"),
     [
-        ({"pages": [0, 1, 2, {3}]}, "result.pages[3]", "set is not a JSON value ({3}); give a list"),
-        (b"x", "result", "bytes is not a JSON value (b'x'); encode it as text, base64 for example"),
+        ({"pages": [0, 1, 2, {3}]}, "result.pages[3]", "set is not a JSON value ({3}); use a list"),
+        (b"x", "result", "bytes is not a JSON value (b'x'); encode it as text, for example as base64"),
         (
             [Decimal("1.5")],
             "result[0]",
-            "Decimal is not a JSON value (Decimal('1.5')); give a number or a string",
+            "Decimal is not a JSON value (Decimal('1.5')); use a number or a string",
         ),
         (
             {"at": datetime(2024, 1, 1, tzinfo=UTC)},
             "result.at",
             "datetime is not a JSON value (2024-01-01 00:00:00+00:00)"
-            "; give Unix seconds or an ISO 8601 string",
+            "; use Unix seconds or an ISO 8601 string",
         ),
         (
             {"a b": Record(1)},
@@ -167,22 +167,26 @@ class Plain(Enum):
             "mappingproxy is not a JSON value (mappingproxy({})); "
             "use an object, array, string, number, boolean or null",
         ),
-        ({"a": {3: 1}}, "result.a", "the key 3 is no string; keys must be strings"),
+        ({"a": {3: 1}}, "result.a", "the key 3 is not a string; keys must be strings"),
         (
             {"a": {"b": 1}, "c": [[1], b""]},
             "result.c[1]",
-            "bytes is not a JSON value (b''); encode it as text, base64 for example",
+            "bytes is not a JSON value (b''); encode it as text, for example as base64",
         ),
-        ([math.nan], "result[0]", "the number NaN is not a JSON value; give null or a string"),
-        (-math.inf, "result", "the number -Infinity is not a JSON value; give null or a string"),
-        (2**64, "result", "the number 18446744073709551616 is outside -2^63 to 2^64-1; give a string"),
-        (10**5000, "result", "the number <int> is outside -2^63 to 2^64-1; give a string"),
-        ("ab\udc80", "result", r'the string "ab\udc80" has a lone surrogate at 2, which UTF-8 cannot carry'),
-        ({"\ud800": 1}, "result", r'the string "\ud800" has a lone surrogate at 0, which UTF-8 cannot carry'),
+        ([math.nan], "result[0]", "the number NaN is not a JSON value; use null or a string"),
+        (-math.inf, "result", "the number -Infinity is not a JSON value; use null or a string"),
+        (2**64, "result", "the number 18446744073709551616 is outside -2^63 to 2^64-1; use a string"),
+        (10**5000, "result", "the number <int> is outside -2^63 to 2^64-1; use a string"),
+        ("ab\udc80", "result", r'the string "ab\udc80" has a lone surrogate at 2, which UTF-8 cannot encode'),
+        (
+            {"\ud800": 1},
+            "result",
+            r'the string "\ud800" has a lone surrogate at 0, which UTF-8 cannot encode',
+        ),
     ],
     ids=range(16),
 )
-def test_what_is_no_json_value_is_named_with_its_place_and_what_to_do(value, path, message):
+def test_the_error_for_an_invalid_value_contains_its_path_and_the_remedy(value, path, message):
     error = refusal(value)
     assert error.message == f"{path}: {message}"
     assert error.details["path"] == path
@@ -203,10 +207,10 @@ def nested(depth):
 
 def test_a_hundred_levels_are_accepted_and_one_more_is_refused():
     assert checked(nested(MAX_DEPTH)) == nested(MAX_DEPTH)
-    assert "nested more than 100 deep" in refusal(nested(MAX_DEPTH + 1)).message
+    assert "nested more than 100 levels deep" in refusal(nested(MAX_DEPTH + 1)).message
 
 
-def test_what_stands_side_by_side_is_not_nested():
+def test_siblings_do_not_count_as_nesting():
     wide = {str(number): {"number": number, "list": [number, [], {}]} for number in range(300)}
     assert checked(wide) == wide
 
@@ -220,7 +224,7 @@ def test_a_value_that_contains_itself_is_refused():
     assert len(error.details["path"]) <= 200
 
 
-def test_a_value_with_a_repr_that_raises_is_still_named():
+def test_a_value_with_a_repr_that_raises_is_still_reported():
     class Broken:
         def __repr__(self):
             raise RuntimeError("no")
@@ -239,19 +243,21 @@ def test_the_size_as_json_decides_what_is_too_large(value):
         assert refused.value.details["limit"] == size - 1
 
 
-def test_what_is_too_large_is_named_with_its_size_and_the_limit():
+def test_the_error_for_a_value_that_is_too_large_contains_its_size_and_the_limit():
     with pytest.raises(TooLarge) as refused:
         json_value({"text": "é" * 100}, "checkpoint", 100)
-    message = "checkpoint: 211 bytes as JSON; at most 100 are allowed, so keep what is large in a file"
+    message = "checkpoint: too large: 211 bytes as JSON, at most 100 are allowed; store it in a file"
     assert refused.value.message == message
     assert refused.value.details == {"path": "checkpoint", "size": 211, "limit": 100}
 
 
-def test_a_small_value_whose_shared_parts_make_it_huge_is_refused_at_once():
+def test_a_small_value_with_shared_parts_that_is_huge_as_json_is_refused_early():
     value = []
     for _ in range(90):
         value = [value, value]
-    with pytest.raises(TooLarge, match=r"^result: at least 100\d bytes as JSON; at most 1000 are allowed"):
+    with pytest.raises(
+        TooLarge, match=r"^result: too large: at least 100\d bytes as JSON, at most 1000 are allowed"
+    ):
         checked(value, 1000)
 
 
@@ -269,7 +275,7 @@ def test_without_a_limit_any_size_is_accepted():
         ("", 'params[""]'),
     ],
 )
-def test_a_path_reads_like_python(key, path):
+def test_a_path_has_the_form_of_a_python_expression(key, path):
     assert child_path("params", key) == path
 
 
@@ -277,6 +283,6 @@ def test_the_path_of_a_long_key_is_short():
     assert len(child_path("params", "x" * 10_000)) <= 110
 
 
-def test_what_is_shown_of_a_long_value_is_short():
+def test_the_text_of_a_long_value_is_short():
     assert len(shown("x" * 10_000)) <= 100
     assert len(shown([[i] for i in range(10_000)])) < 100

@@ -1,1 +1,1 @@
-"""The stores: what each kind promises, what a commit costs, and how an engine goes on after a restart."""
+"""The stores: the contract of every kind, the cost of a commit, and the recovery of an engine."""

@@ -1,7 +1,7 @@
-"""One place to store things in, of every kind; a test opens stores there, one after another.
+"""Fixtures for a place of every kind of store; a test opens stores there, one after another.
 
 The kinds with threads or servers run in real time, the others in mock time, where a wait costs nothing. So
-tests that wait give short times, and hold on both.
+tests that wait use short times, and pass with both clocks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KINDS = ("memory", "sqlite", "sqlite_unthreaded", "postgresql", "mariadb")
 
 @attrs.frozen
 class Place:
-    """Where stores are opened. Each call of `store` is another engine's way to the same data."""
+    """A place of stores. Each call of `store` returns a store for another engine with the same data."""
 
     kind: str
     store: Callable[[], Store]
@@ -48,7 +48,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture(params=[kind for kind in KINDS if kind != "memory"])
 def sql_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """An empty place of every kind that others can get at, too."""
+    """An empty place of every SQL kind, to which other connections are possible."""
     return make_place(request, request.param, tmp_path)
 
 
@@ -60,13 +60,13 @@ def server_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture
 def new_store(place: Place) -> Callable[[], Store]:
-    """Makes a store; after it was closed the next one has the same data."""
+    """Return a function that makes a store; after it was closed, the next store has the same data."""
     return place.store
 
 
 @pytest.fixture
 def clock(place: Place) -> trio.abc.Clock | None:
-    """Mock time for the kinds without threads. The test need only ask for it."""
+    """Mock time for the kinds without threads. A test only has to request the fixture."""
     return MockClock(autojump_threshold=0) if place.kind in ("memory", "sqlite_unthreaded") else None
 
 
@@ -84,7 +84,7 @@ def make_place(request: pytest.FixtureRequest, kind: str, folder: Path) -> Place
 
 @cache
 def _database_with_tables(server: Server) -> str:
-    """The name of a database with the tables of a store, from which each test gets a copy."""
+    """The name of a database with the tables of a store, of which each test gets a copy."""
     url = server.fresh_database()
     trio.run(_make_tables, url)
     return url.rpartition("/")[2]

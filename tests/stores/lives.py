@@ -1,7 +1,7 @@
-"""Lives of engines on one store, one after another: each ends in order, or in a crash.
+"""Successive engines on one store ("lives"), each ended by a shutdown or by a crash.
 
-After each restart the one ordered story is checked: the events since the last one that anybody saw before
-the end, folded over what they saw then, are exactly the engine's first snapshot.
+After each restart the events are checked: the events after the last one that a client saw before the end,
+folded over the client's state, are exactly the engine's first snapshot.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _START = 1_700_000_000.0
 
 
 class Crash(Exception):
-    """The process has died, as far as the store can tell."""
+    """Raised in place of a crash of the process."""
 
 
 class Mortal:
-    """A store of a process that dies: from then on, nothing is committed any more."""
+    """A store of a process that dies: after its death, it commits nothing."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class Mortal:
 
 
 class Lives:
-    """All engines of one test. Their clock goes on from one to the next."""
+    """All engines of one test. Their clock continues from one to the next."""
 
     def __init__(self, place: Place, folder: Path) -> None:
         self.place = place
@@ -57,16 +57,16 @@ class Lives:
         self.died = trio.Event()
 
     def clean(self, jobs: Jobs, **options: Any) -> AbstractAsyncContextManager[Engine]:
-        """An engine that is left in order."""
+        """An engine that shuts down."""
         return self._open(jobs, self.place.store(), None, options)
 
     def crash(self, jobs: Jobs, **options: Any) -> AbstractAsyncContextManager[Engine]:
-        """An engine that has died when the block is left."""
+        """An engine that crashes at the end of the block."""
         mortal = Mortal(self.place.store())
         return self._open(jobs, mortal, mortal, options)  # type: ignore[arg-type]
 
     async def cling(self) -> None:
-        """What a body does that ignores its cancellation, as long as its process lives."""
+        """Ignore a cancellation until the process dies."""
         with trio.CancelScope(shield=True):
             await self.died.wait()
 
@@ -84,7 +84,7 @@ class Lives:
                     nursery.start_soon(self._follow, engine, first, followed)
                     yield engine
                     if mortal is not None:
-                        await trio.testing.wait_all_tasks_blocked(0.01)  # what was begun is committed
+                        await trio.testing.wait_all_tasks_blocked(0.01)  # a started commit is completed
                         mortal.dead = True
                         self.died.set()
                         await engine.set_params("whatever is committed next", None)
@@ -119,7 +119,7 @@ def _wall_clock() -> float:
 
 
 async def wait_until(engine: Engine, predicate: Callable[[Snapshot], object]) -> Snapshot:
-    """Wait for what should happen soon. It looks again and again: some of it no event tells."""
+    """Wait for a condition by polling, because not every condition has an event."""
     with trio.fail_after(PATIENCE):
         while not predicate(snapshot := await engine.snapshot()):  # noqa: ASYNC110
             await trio.sleep(0.01)
@@ -136,7 +136,7 @@ ENDED = ("succeeded", "failed", "cancelled", "timed_out", "rejected")
 
 
 async def ended(engine: Engine, *runs: Ticket | str) -> Any:
-    """Wait until the runs have ended; returns the last of them."""
+    """Wait until the runs have ended; returns the last one."""
     for run in runs:
         now = await wait_for(engine, run, *ENDED)
         id = run if isinstance(run, str) else run.id

@@ -1,4 +1,4 @@
-"""Makes batches for a store as the journal makes them: events with numbers, and one write for each run."""
+"""Makes batches for a store like the journal: numbered events, and one write for each run."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from greenroom.protocol.states import ENDED, Status
 from .conftest import Place
 
 NOW = 1_700_000_000.25
-"""When everything happens, unless a test says otherwise. A fraction of a second must survive, too."""
+"""The default time of events. Its fraction of a second must be stored, too."""
 
 
 class Story:
-    """What happens to one store, batch by batch."""
+    """The batches of one store."""
 
     def __init__(self, store: Store, stored: Stored) -> None:
         self.store = store
@@ -84,7 +84,7 @@ class Story:
         return Batch(self.seq, numbered, writes, list(memos))
 
     def take(self, batch: Batch) -> None:
-        """Go on from a batch that is committed."""
+        """Continue from a committed batch."""
         self.seq = batch.after
         self.runs |= {id: write.record for id, write in batch.runs.items()}
         self.events += batch.events
@@ -101,11 +101,11 @@ async def opened(place: Place, *, now: float = NOW) -> AsyncIterator[Story]:
 
 
 async def begin(store: Store, *, now: float = NOW) -> Story:
-    """Open a store and go on where it ends."""
+    """Open a store and continue after its last event."""
     return Story(store, await store.open("0123456789abcdef", 3, now))
 
 
-# Events. `of` is where a run belongs.
+# Events. `of` returns the ids and names of a run's events.
 
 
 def of(run: str, handle: str | None = None, lane: str = "main") -> dict[str, Any]:
@@ -142,7 +142,7 @@ def created(
 
 
 def moved(run: RunRecord | RunStateChanged, to: Status, **fields: Any) -> RunStateChanged:
-    """The run goes on to a status, from where it was."""
+    """A transition of the run from its current status."""
     id, from_ = (run.id, run.status) if isinstance(run, RunRecord) else (run.run, run.to)
     fields = {"attempt": run.attempt, "place": run.place, "reason": None} | fields
     return RunStateChanged(**of(id, run.handle, run.lane), from_=from_, to=to, **fields)
@@ -151,14 +151,14 @@ def moved(run: RunRecord | RunStateChanged, to: Status, **fields: Any) -> RunSta
 def life(
     run: str, handle: str | None = None, lane: str = "main", *, place: int = 1, **fields: Any
 ) -> list[RunStateChanged]:
-    """A run from its submission to its success."""
+    """The events of a run from its submission to its success."""
     first = created(run, handle, lane, place=place)
     second = moved(first, Status.RUNNING, attempt=1)
     return [first, second, moved(second, Status.SUCCEEDED, **fields)]
 
 
 def every_kind(run: str) -> list[Event]:
-    """Events of every kind, about one run that is executing in the end, and about what is around it."""
+    """Events of every kind, of one run that executes at the end, and of its handle, lane and engine."""
     here = of(run)
     first = created(run, place=7, params={"n": 1})
     return [

@@ -1,4 +1,4 @@
-"""What every kind of store promises the journal."""
+"""The contract between the journal and every kind of store."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from .story import (
 DAY = 24 * 3600.0
 
 
-async def test_a_new_store_takes_the_epoch_and_the_limit_that_are_offered(place: Place) -> None:
+async def test_a_new_store_gets_the_given_epoch_and_limit(place: Place) -> None:
     store = place.store()
     stored = await store.open("e" * 16, 4, NOW)
     assert (stored.epoch, stored.max_concurrent, stored.last_seq, stored.last_place) == ("e" * 16, 4, 0, 0)
@@ -58,7 +58,7 @@ async def test_a_new_store_takes_the_epoch_and_the_limit_that_are_offered(place:
     await store.close()
 
 
-async def test_a_store_that_exists_keeps_its_epoch_and_limit_though_others_are_offered(place: Place) -> None:
+async def test_an_existing_store_keeps_its_epoch_and_limit(place: Place) -> None:
     store = place.store()
     await store.open("e" * 16, 4, NOW)
     await store.close()
@@ -68,7 +68,7 @@ async def test_a_store_that_exists_keeps_its_epoch_and_limit_though_others_are_o
     await store.close()
 
 
-async def test_events_of_every_kind_come_back_as_they_were(place: Place) -> None:
+async def test_events_of_every_kind_are_read_back_unchanged(place: Place) -> None:
     async with opened(place) as story:
         await story.tell(*every_kind("r1"))
     async with opened(place) as again:
@@ -79,7 +79,7 @@ async def test_events_of_every_kind_come_back_as_they_were(place: Place) -> None
         assert again.seq == len(story.events), "progress counts, too"
 
 
-async def test_a_pending_run_comes_back_with_all_that_it_needs(place: Place) -> None:
+async def test_a_pending_run_is_read_back_with_all_its_data(place: Place) -> None:
     terms = Terms(
         request_id="once",
         fingerprint="f" * 32,
@@ -119,7 +119,7 @@ async def test_a_pending_run_comes_back_with_all_that_it_needs(place: Place) -> 
     await store.close()
 
 
-async def test_messages_that_were_taken_and_files_that_were_given_up_are_forgotten(place: Place) -> None:
+async def test_taken_messages_and_given_up_files_are_removed(place: Place) -> None:
     async with opened(place) as story:
         batch = await story.tell(*every_kind("r1"), memos=[FileFinished("r1", "a"), FileFinished("r1", "b")])
         [message] = [event.seq for event in batch.events if event.type == "run_message"]
@@ -130,7 +130,7 @@ async def test_messages_that_were_taken_and_files_that_were_given_up_are_forgott
     await store.close()
 
 
-async def test_a_file_may_be_finished_given_up_and_finished_again_in_one_batch(place: Place) -> None:
+async def test_a_file_can_be_finished_given_up_and_finished_again_in_one_batch(place: Place) -> None:
     async with opened(place) as story:
         await story.tell(*every_kind("r1"), memos=[FileFinished("r1", "a")])
         await story.tell(
@@ -187,7 +187,7 @@ async def test_a_checkpoint_keeps_its_counts_and_spends_the_answers_before_it(pl
         await store.close()
 
 
-async def test_how_an_interrupt_was_closed_can_be_asked_as_long_as_its_run_is_kept(place: Place) -> None:
+async def test_the_outcome_of_an_interrupt_can_be_queried_while_its_run_is_kept(place: Place) -> None:
     async with opened(place) as story:
         await story.tell(*every_kind("r1"))
     async with opened(place) as again:
@@ -198,7 +198,7 @@ async def test_how_an_interrupt_was_closed_can_be_asked_as_long_as_its_run_is_ke
         assert await again.store.closed_interrupt("r1.3") is None
 
 
-async def test_an_interrupt_may_be_asked_and_closed_in_one_batch(place: Place) -> None:
+async def test_an_interrupt_can_be_opened_and_closed_in_one_batch(place: Place) -> None:
     async with opened(place) as story:
         await story.tell(*every_kind("r1"))
         assert await story.store.closed_interrupt("r1.1") is not None
@@ -221,7 +221,7 @@ async def test_several_transitions_of_a_run_in_one_batch_are_one_row_and_all_the
         assert [event.seq for event in history] == [1, 2, 3, 4, 5]
 
 
-async def test_a_run_may_live_and_end_within_one_batch(place: Place) -> None:
+async def test_a_run_can_be_created_and_end_within_one_batch(place: Place) -> None:
     async with opened(place) as story:
         await story.tell(*life("r1", result="done"))
     store = place.store()
@@ -231,7 +231,7 @@ async def test_a_run_may_live_and_end_within_one_batch(place: Place) -> None:
     await store.close()
 
 
-async def test_ended_runs_come_back_in_the_order_of_their_ends(place: Place) -> None:
+async def test_ended_runs_are_read_back_in_the_order_in_which_they_ended(place: Place) -> None:
     async with opened(place) as story:
         firsts = {id: created(id, place=n) for n, id in enumerate(("r1", "r2", "r3"))}
         await story.tell(*firsts.values())
@@ -263,7 +263,7 @@ async def test_a_handle_stays_held_until_it_is_freed(place: Place) -> None:
     await store.close()
 
 
-async def test_the_last_of_several_changes_of_a_lane_a_draft_or_the_engine_counts(place: Place) -> None:
+async def test_the_last_of_several_changes_of_a_lane_a_draft_or_the_engine_is_stored(place: Place) -> None:
     async with opened(place) as story:
         await story.tell(lane_changed("a", 1), draft("h", 1), engine_changed(1, draining=True))
         await story.tell(
@@ -282,7 +282,7 @@ async def test_the_last_of_several_changes_of_a_lane_a_draft_or_the_engine_count
 # Refusals.
 
 
-async def test_a_transition_from_another_status_than_the_stored_one_keeps_nothing_of_the_batch(
+async def test_a_transition_from_another_status_than_the_stored_one_rolls_the_batch_back(
     sql_place: Place,
 ) -> None:
     async with opened(sql_place) as story:
@@ -302,10 +302,10 @@ async def test_a_transition_from_another_status_than_the_stored_one_keeps_nothin
         assert await story.store.run("r3") is None
         assert len(await story.store.events(0, 100)) == 4
         assert await story.store.checkpoint("alice", "job") is None
-        await story.tell(moved(story.runs["r2"], Status.SUCCEEDED))  # the store goes on where it was
+        await story.tell(moved(story.runs["r2"], Status.SUCCEEDED))  # the store continues where it was
 
 
-async def test_a_write_that_changes_nothing_of_a_row_still_finds_it(place: Place) -> None:
+async def test_a_write_that_changes_nothing_in_a_row_still_matches_it(place: Place) -> None:
     async with opened(place) as story:
         await story.tell(created("r1", place=1))
         batch = story.batch(created("r2", place=2))
@@ -341,20 +341,20 @@ async def test_memos_of_an_engine_that_lost_the_store_are_refused_too(sql_place:
 
 
 async def _let_another_engine_in(story: Story) -> None:
-    """As if the lock had been lost, and another engine had opened the store since."""
+    """Open the store for another engine, as if the lock had been lost."""
     database = story.store._database  # type: ignore[attr-defined]
     await database.run(lambda connection: connection.exec_driver_sql("UPDATE meta SET engine = 'other'"))
 
 
 @pytest.mark.parametrize("count", [63, 64, 65, 200])
-async def test_every_row_of_a_large_batch_is_there(sql_place: Place, count: int) -> None:
+async def test_every_row_of_a_large_batch_is_stored(sql_place: Place, count: int) -> None:
     async with opened(sql_place) as story:
         await story.tell(*(event for n in range(count) for event in life(f"r{n:03}", place=n)))
         assert await story.store.events(0, 1000) == story.events
         assert await story.store.runs(RunQuery(limit=1000)) == list(story.runs.values())[::-1]
 
 
-async def test_the_last_place_is_known_when_the_run_that_had_it_is_forgotten(sql_place: Place) -> None:
+async def test_the_last_place_is_kept_when_its_run_is_deleted(sql_place: Place) -> None:
     async with opened(sql_place) as story:
         await story.tell(*life("r1", place=7))
         await story.tell(*life("r2", place=5))
@@ -364,7 +364,7 @@ async def test_the_last_place_is_known_when_the_run_that_had_it_is_forgotten(sql
     await store.close()
 
 
-async def test_whether_a_batch_is_committed_can_be_asked(place: Place) -> None:
+async def test_whether_a_batch_is_committed_can_be_queried(place: Place) -> None:
     async with opened(place) as story:
         batch = story.batch(created("r1", place=1))
         assert not await story.store.committed(batch)
@@ -372,7 +372,7 @@ async def test_whether_a_batch_is_committed_can_be_asked(place: Place) -> None:
         assert await story.store.committed(batch)
 
 
-async def test_whether_a_batch_is_committed_is_no_interrupt_for_a_store_that_went_on_without_it(
+async def test_the_query_whether_a_batch_is_committed_is_refused_if_the_store_has_advanced_without_it(
     sql_place: Place,
 ) -> None:
     async with opened(sql_place) as story:
@@ -395,7 +395,7 @@ async def test_a_second_engine_is_refused_with_the_store_and_its_holder(sql_plac
         await story.tell(created("r1", place=1))  # the first one is not disturbed
 
 
-async def test_when_the_first_engine_has_closed_the_next_one_gets_the_store(place: Place) -> None:
+async def test_after_the_first_engine_has_closed_the_next_one_gets_the_store(place: Place) -> None:
     for n in range(3):
         async with opened(place) as story:
             await story.tell(created(f"r{n}", place=n))
@@ -416,7 +416,7 @@ async def test_runs_are_listed_newest_first_in_pages(place: Place) -> None:
         assert list(chain.from_iterable(pages)) == [f"r{n:02}" for n in reversed(range(25))]
 
 
-async def test_runs_are_listed_by_handle_lane_and_status_and_all_of_them_together(place: Place) -> None:
+async def test_runs_are_listed_by_handle_lane_and_status_and_their_combinations(place: Place) -> None:
     async with opened(place) as story:
         for n in range(24):
             events = life(f"r{n:02}", f"h{n % 2}", f"l{n % 3}", place=n)
@@ -443,7 +443,7 @@ async def test_runs_are_listed_by_handle_lane_and_status_and_all_of_them_togethe
             assert await story.store.runs(query) == expected, query
 
 
-async def test_runs_are_listed_by_patterns_of_handles_and_lanes_to_the_letter(place: Place) -> None:
+async def test_runs_are_listed_by_case_sensitive_patterns_of_handles_and_lanes(place: Place) -> None:
     within = Within(handles=patterns("handle", ["alice/*", "Bob", "é%_*"]), lanes=patterns("lane", ["l*"]))
     names = ("alice/1", "Alice/1", "alice", "Bob", "bob", "Bob ", "é%_x", "é%_", "éxx", "ALICE/2", "alice/é")
     async with opened(place) as story:
@@ -456,7 +456,7 @@ async def test_runs_are_listed_by_patterns_of_handles_and_lanes_to_the_letter(pl
         assert len(await story.store.runs(RunQuery(within=everything, limit=100))) == 3 * len(names)
 
 
-async def test_events_after_a_seq_come_in_order_and_no_more_than_asked_for(place: Place) -> None:
+async def test_events_after_a_seq_are_in_order_and_at_most_the_limit(place: Place) -> None:
     async with opened(place) as story:
         for n in range(10):
             await story.tell(created(f"r{n}", place=n), lane_changed(f"l{n}", n), draft(f"d{n}", n))
@@ -465,7 +465,7 @@ async def test_events_after_a_seq_come_in_order_and_no_more_than_asked_for(place
         assert await story.store.events(30, 5) == []
 
 
-async def test_nothing_is_known_of_a_run_that_was_never_stored(place: Place) -> None:
+async def test_queries_for_an_unknown_run_return_nothing(place: Place) -> None:
     async with opened(place) as story:
         assert await story.store.run("nobody") is None
         assert await story.store.history("nobody") == []
@@ -487,7 +487,7 @@ AWKWARD = [
 
 
 @pytest.mark.parametrize("text", AWKWARD, ids=range(len(AWKWARD)))
-async def test_every_name_and_text_comes_back_as_it_was(place: Place, text: str) -> None:
+async def test_every_name_and_text_is_read_back_unchanged(place: Place, text: str) -> None:
     terms = Terms(request_id=text, fingerprint="f" * 32)
     async with opened(place) as story:
         first = created("r1", text, text, place=1, params={text: text}, job=text)
@@ -520,14 +520,14 @@ TWINS = [
     ("a", "ä"),
     ("ß", "ss"),
     ("e\u0301", "é"),
-    ("a", "a "),  # which some databases take for the same
+    ("a", "a "),  # which some databases treat as equal
     ("i", "I"),
     ("x" * 255 + "y", "x" * 256),
 ]
 
 
 @pytest.mark.parametrize(("one", "other"), TWINS, ids=range(len(TWINS)))
-async def test_names_that_differ_are_different(place: Place, one: str, other: str) -> None:
+async def test_different_names_are_distinguished(place: Place, one: str, other: str) -> None:
     async with opened(place) as story:
         await story.tell(
             *(created("r1", one, one, place=1), created("r2", other, other, place=2)),
@@ -546,7 +546,7 @@ async def test_names_that_differ_are_different(place: Place, one: str, other: st
     await store.close()
 
 
-async def test_values_of_a_mebibyte_come_back_whole(place: Place) -> None:
+async def test_values_of_a_mebibyte_are_read_back_complete(place: Place) -> None:
     large = "ä'%\\" * ((1 << 20) // 5)
     async with opened(place) as story:
         first = created("r1", place=1, params={"large": large})
@@ -564,7 +564,7 @@ async def test_values_of_a_mebibyte_come_back_whole(place: Place) -> None:
         assert saved.value == large
 
 
-async def test_numbers_come_back_exactly(place: Place) -> None:
+async def test_numbers_are_read_back_exactly(place: Place) -> None:
     params = [0.1, -0.0, 1e-300, 1.7976931348623157e308, 2**53 + 1, -(2**63), 2**64 - 1, True, None]
     async with opened(place) as story:
         await story.tell(created("r1", place=1, params=params), at=1_700_000_000.123456)
@@ -577,7 +577,7 @@ async def test_numbers_come_back_exactly(place: Place) -> None:
     await store.close()
 
 
-async def test_five_thousand_runs_go_through_every_status_in_large_batches(place: Place) -> None:
+async def test_five_thousand_runs_change_through_every_status_in_large_batches(place: Place) -> None:
     ids = [f"r{n:04}" for n in range(5000)]
     async with opened(place) as story:
         terms = {id: Terms(request_id=f"request {id}") for id in ids}
@@ -606,14 +606,14 @@ async def test_five_thousand_runs_go_through_every_status_in_large_batches(place
     await store.close()
 
 
-# Forgetting.
+# Retention.
 
 
 async def _ended_at(story: Story, id: str, at: float, terms: Terms | None = None) -> None:
     await story.tell(*life(id, place=1), at=at, terms={id: terms} if terms else None)
 
 
-async def test_ended_runs_beyond_a_number_are_forgotten_the_oldest_first_and_little_by_little(
+async def test_ended_runs_beyond_a_number_are_deleted_oldest_first_in_small_steps(
     place: Place,
 ) -> None:
     async with opened(place) as story:
@@ -638,7 +638,7 @@ async def test_ended_runs_beyond_a_number_are_forgotten_the_oldest_first_and_lit
     await store.close()
 
 
-async def test_ended_runs_that_are_too_old_are_forgotten(place: Place) -> None:
+async def test_ended_runs_that_are_too_old_are_deleted(place: Place) -> None:
     async with opened(place) as story:
         for n in range(5):
             await _ended_at(story, f"r{n}", NOW + n)
@@ -646,7 +646,7 @@ async def test_ended_runs_that_are_too_old_are_forgotten(place: Place) -> None:
         assert [run.id for run in await story.store.runs(RunQuery())] == ["r4", "r3"]
 
 
-async def test_a_run_that_is_pending_is_never_forgotten_nor_are_its_events(place: Place) -> None:
+async def test_pending_runs_and_their_events_are_never_deleted(place: Place) -> None:
     async with opened(place) as story:
         await story.tell(*every_kind("a"))
         await story.tell(created("b", place=8))
@@ -658,7 +658,7 @@ async def test_a_run_that_is_pending_is_never_forgotten_nor_are_its_events(place
         assert len(await story.store.history("b")) == 1
 
 
-async def test_what_belongs_to_a_forgotten_run_goes_with_it(place: Place) -> None:
+async def test_the_data_of_a_deleted_run_is_deleted(place: Place) -> None:
     async with opened(place) as story:
         await story.tell(*every_kind("a"), memos=[FileFinished("a", "x")])
         await story.tell(moved(story.runs["a"], Status.FAILED))
@@ -667,7 +667,7 @@ async def test_what_belongs_to_a_forgotten_run_goes_with_it(place: Place) -> Non
         assert await story.store.history("a") == []
 
 
-async def test_old_events_of_ended_runs_are_forgotten_by_number_and_by_age(place: Place) -> None:
+async def test_old_events_of_ended_runs_are_deleted_by_number_and_by_age(place: Place) -> None:
     async with opened(place) as story:
         for n in range(10):
             await _ended_at(story, f"r{n}", NOW + n)
@@ -678,7 +678,7 @@ async def test_old_events_of_ended_runs_are_forgotten_by_number_and_by_age(place
         assert len(await story.store.runs(RunQuery())) == 10, "the runs themselves stay"
 
 
-async def test_a_run_whose_request_id_may_be_repeated_is_kept_for_a_day_after_its_end(place: Place) -> None:
+async def test_a_run_whose_request_id_can_be_repeated_is_kept_for_a_day_after_its_end(place: Place) -> None:
     retention = Retention(keep_runs=0)
     async with opened(place) as story:
         await _ended_at(story, "r1", NOW, Terms(request_id="once", fingerprint="f"))
@@ -700,7 +700,7 @@ async def test_a_run_whose_request_id_may_be_repeated_is_kept_for_a_day_after_it
     await store.close()
 
 
-async def test_an_expired_request_id_may_be_used_for_a_new_run(place: Place) -> None:
+async def test_an_expired_request_id_can_be_used_for_a_new_run(place: Place) -> None:
     async with opened(place) as story:
         await _ended_at(story, "r1", NOW, Terms(request_id="once", fingerprint="f"))
     async with opened(place, now=NOW + 2 * DAY) as again:

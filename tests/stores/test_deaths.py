@@ -1,4 +1,4 @@
-"""A body that takes its process with it does so three times at most, and the others go on without it."""
+"""A run that kills its process does so at most three times, and the other runs survive."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lives(place: Place, tmp_path: Path) -> Lives:
 
 
 class Bodies:
-    """Jobs whose bodies execute until they are told to end, which none is before its process dies."""
+    """Jobs whose bodies execute until `end` is set or their process dies."""
 
     def __init__(self) -> None:
         self.jobs = Jobs()
@@ -91,7 +91,7 @@ async def test_a_run_that_waited_in_its_body_when_three_processes_died_is_killed
         await wait_for(engine, run, "suspended")
     for _ in range(2):
         new_life(bodies)
-        async with lives.crash(bodies.jobs) as engine:  # waits without a body: this counts for nothing
+        async with lives.crash(bodies.jobs) as engine:  # waits without a body: this does not count
             assert (await engine.get_run(run.id)).status == "suspended"
         assert bodies.begun == []
         async with lives.crash(bodies.jobs) as engine:
@@ -104,9 +104,8 @@ async def test_a_run_that_waited_in_its_body_when_three_processes_died_is_killed
 
 
 @in_mock_time
-async def test_who_waited_and_kills_again_dies_alone(lives: Lives, clock: Clock) -> None:
-    """After two deaths, those that executed beside it are tried before it or after it, and never beside its
-    body."""
+async def test_a_suspect_that_waited_and_kills_again_executes_alone(lives: Lives, clock: Clock) -> None:
+    """After two deaths, the other suspects execute before or after its body, never at the same time."""
     bodies = Bodies()
     async with lives.crash(bodies.jobs) as engine:
         before = await engine.submit("resumes", handle="before")
@@ -130,7 +129,7 @@ async def test_who_waited_and_kills_again_dies_alone(lives: Lives, clock: Clock)
 
 
 @in_mock_time
-async def test_a_run_whose_body_a_clean_end_or_a_restart_has_ended_is_not_blamed(
+async def test_a_run_whose_body_ended_by_a_shutdown_or_a_restart_is_not_suspected(
     lives: Lives, clock: Clock
 ) -> None:
     bodies = Bodies()
@@ -149,8 +148,10 @@ async def test_a_run_whose_body_a_clean_end_or_a_restart_has_ended_is_not_blamed
 
 @pytest.mark.parametrize("position", [0, 1, 2])
 @in_mock_time
-async def test_the_others_live_wherever_the_poison_stands(lives: Lives, clock: Clock, position: int) -> None:
-    """Those that are tried before it execute beside it when it kills the process, and are not to blame."""
+async def test_healthy_runs_survive_in_any_order_with_the_poison_run(
+    lives: Lives, clock: Clock, position: int
+) -> None:
+    """Suspects that started before it execute when it kills the process, and are not blamed."""
     bodies, poison = Bodies(), f"h{position}"
     async with lives.crash(bodies.jobs) as engine:
         runs = [await engine.submit("resumes", handle=f"h{number}") for number in range(3)]
@@ -171,7 +172,7 @@ async def test_the_others_live_wherever_the_poison_stands(lives: Lives, clock: C
 
 
 @in_mock_time
-async def test_what_executed_at_a_death_starts_one_after_the_other_and_holds_up_nobody(
+async def test_runs_that_executed_at_a_death_start_one_after_the_other_and_block_no_other_run(
     lives: Lives, clock: Clock
 ) -> None:
     bodies = Bodies()
@@ -200,7 +201,7 @@ async def test_what_executed_at_a_death_starts_one_after_the_other_and_holds_up_
 
 
 @in_mock_time
-async def test_the_next_suspect_starts_when_the_one_before_it_waits_or_has_ended(
+async def test_the_next_suspect_starts_when_the_previous_one_waits_or_has_ended(
     lives: Lives, clock: Clock
 ) -> None:
     bodies = Bodies()
@@ -220,7 +221,7 @@ async def test_the_next_suspect_starts_when_the_one_before_it_waits_or_has_ended
 
 
 @in_mock_time
-async def test_a_suspect_in_a_paused_lane_holds_up_no_other(lives: Lives, clock: Clock) -> None:
+async def test_a_suspect_in_a_paused_lane_blocks_no_other(lives: Lives, clock: Clock) -> None:
     bodies = Bodies()
     async with lives.crash(bodies.jobs) as engine:
         await engine.submit("resumes", handle="paused", lane="paused")
@@ -254,7 +255,7 @@ async def test_a_suspect_that_waits_for_its_turn_can_be_cancelled(lives: Lives, 
 
 
 @in_mock_time
-async def test_a_clean_end_is_no_death(lives: Lives, clock: Clock) -> None:
+async def test_a_clean_shutdown_does_not_count_as_a_death(lives: Lives, clock: Clock) -> None:
     bodies = Bodies()
     async with lives.clean(bodies.jobs) as engine:
         runs = [await engine.submit("resumes", handle=f"h{number}") for number in range(3)]
@@ -263,7 +264,7 @@ async def test_a_clean_end_is_no_death(lives: Lives, clock: Clock) -> None:
         new_life(bodies)
         async with lives.clean(bodies.jobs) as engine:
             await wait_all_tasks_blocked()
-            assert sorted(bodies.begun) == ["h0", "h1", "h2"]  # and nobody is a suspect
+            assert sorted(bodies.begun) == ["h0", "h1", "h2"]  # and no run is a suspect
     bodies.end.set()
     async with lives.clean(bodies.jobs) as engine:
         assert (await ended(engine, *runs)).status == "succeeded"
@@ -271,7 +272,7 @@ async def test_a_clean_end_is_no_death(lives: Lives, clock: Clock) -> None:
 
 @in_mock_time
 async def test_a_death_during_a_recovery_counts_once(lives: Lives, clock: Clock) -> None:
-    """A run counts as one that executed until it is committed that it does not any more, with its deaths."""
+    """A run counts as executing until its suspension and its number of deaths are committed."""
     bodies = Bodies()
     async with lives.crash(bodies.jobs) as engine:
         run = await engine.submit("resumes", handle="h")
@@ -284,7 +285,7 @@ async def test_a_death_during_a_recovery_counts_once(lives: Lives, clock: Clock)
         assert (await ended(engine, run)).status == "succeeded"
 
 
-async def test_a_store_keeps_deaths_until_they_are_forgotten_with_their_run(place: Place) -> None:
+async def test_a_store_keeps_deaths_until_their_run_is_deleted(place: Place) -> None:
     def executing(run: str) -> Any:
         first = created(run, place=1)
         return [first, moved(first, Status.RUNNING, attempt=1)]

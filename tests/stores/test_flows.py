@@ -1,4 +1,4 @@
-"""What every kind of store promises about flows and workers."""
+"""The contract of every kind of store for flows and workers."""
 
 from __future__ import annotations
 
@@ -82,24 +82,24 @@ def worker(id: str, at: float = NOW, **fields: Any) -> WorkerRow:
 
 
 async def begin_flow(story: Story, run: str, **fields: Any) -> None:
-    """A run comes to be that walks a flow."""
+    """Create a run of a flow."""
     await story.tell(created(run, place=1), memos=[state(run, **fields)])
 
 
 async def step(story: Story, row: NodeRun, text: str) -> None:
-    """One step of a walk: what the engine commits after each node."""
+    """Commit one step of a walk, as the engine does after each node."""
     await story.tell(ran(row), memos=[row, state(row.run, row.number, text=text)])
 
 
 async def stored_in(place: Place) -> Stored:
-    """What the next engine finds."""
+    """Return what the next engine reads at the opening."""
     store = place.store()
     stored = await store.open("", 1, NOW)
     await store.close()
     return stored
 
 
-async def test_a_new_store_knows_of_no_flow_and_no_worker(place: Place) -> None:
+async def test_a_new_store_has_no_flows_and_no_workers(place: Place) -> None:
     stored = await stored_in(place)
     assert (stored.flows, stored.versions, stored.workers) == ([], [], [])
     async with opened(place) as story:
@@ -110,7 +110,7 @@ async def test_a_new_store_knows_of_no_flow_and_no_worker(place: Place) -> None:
         assert await store.flow_runs(FlowRunQuery()) == FlowRunPage([], 0)
 
 
-async def test_it_is_known_under_which_request_ids_runs_were_submitted(place: Place) -> None:
+async def test_the_request_ids_of_runs_can_be_queried(place: Place) -> None:
     async with opened(place) as story:
         terms = {run: Terms(request_id=f"for {run}", fingerprint="f") for run in ("r1", "r3")}
         await story.tell(*(created(f"r{n}", place=n) for n in (1, 2, 3)), terms=terms)
@@ -121,7 +121,7 @@ async def test_it_is_known_under_which_request_ids_runs_were_submitted(place: Pl
 # Flows, versions and workers.
 
 
-async def test_flows_and_versions_are_there_when_a_store_is_opened_without_the_definitions(
+async def test_flows_and_versions_are_loaded_at_the_opening_without_definitions(
     place: Place,
 ) -> None:
     flows = [FlowRow(f"f{n}", f"flow {n}", "what it is for", NOW - n) for n in range(3)]
@@ -154,7 +154,7 @@ async def test_a_draft_is_replaced_and_becomes_a_published_version(place: Place)
         assert await again.store.version("v1") == version("v1", 1, definition="[3]")
 
 
-async def test_workers_are_kept_as_they_registered_last_until_they_are_forgotten(place: Place) -> None:
+async def test_the_last_registration_of_a_worker_is_kept_until_it_is_removed(place: Place) -> None:
     async with opened(place) as story:
         said = NodeWorkerChanged(
             seq=0,
@@ -176,7 +176,7 @@ async def test_workers_are_kept_as_they_registered_last_until_they_are_forgotten
 # Walks.
 
 
-async def test_a_walk_comes_back_with_its_state_and_all_its_node_runs(place: Place) -> None:
+async def test_a_walk_is_read_back_with_its_state_and_all_its_node_runs(place: Place) -> None:
     every = node_run(
         "r1",
         2,
@@ -225,7 +225,7 @@ async def test_a_node_run_that_version_0_1_wrote_as_canceled_is_read_as_cancelle
         assert row == node_run("r1", 1, status="cancelled", output={"status": "canceled"}), "values are kept"
 
 
-async def test_node_runs_that_came_after_the_state_are_given_with_it_in_order(place: Place) -> None:
+async def test_node_runs_after_the_state_are_returned_with_it_in_order(place: Place) -> None:
     rows = [node_run("r1", number, branch=str(number)) for number in range(1, 13)]
     async with opened(place) as story:
         await begin_flow(story, "r1")
@@ -239,7 +239,7 @@ async def test_node_runs_that_came_after_the_state_are_given_with_it_in_order(pl
         assert await again.store.node_runs("r1") == rows
 
 
-async def test_the_last_of_several_states_of_a_run_in_one_batch_counts(place: Place) -> None:
+async def test_the_last_of_several_states_of_a_run_in_one_batch_is_stored(place: Place) -> None:
     async with opened(place) as story:
         await story.tell(created("r1", place=1), memos=[state("r1"), state("r1", 1, text="[1]")])
         assert await story.store.flow("r1") == StoredFlow(state("r1", 1, text="[1]"), [], [])
@@ -256,7 +256,7 @@ async def test_the_last_of_several_states_of_a_run_in_one_batch_counts(place: Pl
             assert await story.store.flow(run) == StoredFlow(state(run, last, text=text), [], [])
 
 
-async def test_a_state_that_changes_nothing_still_finds_its_row(place: Place) -> None:
+async def test_a_state_that_changes_nothing_still_matches_its_row(place: Place) -> None:
     async with opened(place) as story:
         await begin_flow(story, "r1")
         await story.tell(memos=[state("r1")])
@@ -285,7 +285,7 @@ async def test_signals_wait_in_order_until_they_are_taken(place: Place) -> None:
 
 
 def fitting(story: Story, states: Iterable[FlowState], query: FlowRunQuery) -> FlowRunPage:
-    """The page, made by hand."""
+    """The page, computed by the test."""
     fit = [
         (story.runs[walk.run], walk)
         for walk in sorted(states, key=lambda walk: walk.run, reverse=True)
@@ -298,7 +298,7 @@ def fitting(story: Story, states: Iterable[FlowState], query: FlowRunQuery) -> F
 async def test_runs_of_flows_are_listed_newest_first_by_status_and_version_and_counted(place: Place) -> None:
     states = {f"r{n:02}": state(f"r{n:02}", n, version=f"v{n % 3}") for n in range(0, 48, 2)}
     async with opened(place) as story:
-        for n in range(48):  # every other one is the run of a job
+        for n in range(48):  # every second one is the run of a job
             run = f"r{n:02}"
             await story.tell(created(run, place=n), memos=[states[run]] if run in states else [])
             if n % 8 > 1:
@@ -328,7 +328,7 @@ async def test_runs_of_flows_are_listed_newest_first_by_status_and_version_and_c
 
 
 @pytest.mark.parametrize("most", [1, 2_500, 10_000, 10**6])
-async def test_a_page_of_what_may_be_large_ends_where_there_is_no_more_room(
+async def test_a_page_of_large_entries_is_limited_by_its_size(
     place: Place, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = json.dumps({"text": "x" * 1000})
@@ -367,9 +367,7 @@ REFUSED: dict[str, list[FlowMemo]] = {
 
 
 @pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED)
-async def test_a_batch_with_a_memo_that_can_not_be_kept_leaves_nothing(
-    place: Place, refused: list[FlowMemo]
-) -> None:
+async def test_a_batch_with_a_refused_memo_is_rolled_back(place: Place, refused: list[FlowMemo]) -> None:
     async with opened(place) as story:
         await begin_flow(story, "r1")
         await step(story, node_run("r1", 1), "[1]")
@@ -385,7 +383,7 @@ async def test_a_batch_with_a_memo_that_can_not_be_kept_leaves_nothing(
         with pytest.raises(StoreBroken):
             await story.store.commit(batch)
         await _is_untouched(story.store, story)
-        await step(story, node_run("r1", 2), "[2]")  # the store goes on where it was
+        await step(story, node_run("r1", 2), "[2]")  # the store continues where it was
     stored = await stored_in(place)
     assert (stored.flows, stored.versions) == ([], [version("v1", 1, definition="")])
     assert stored.workers == [worker("w1")]
@@ -402,7 +400,7 @@ async def _is_untouched(store: Store, story: Story) -> None:
     assert len(await store.events(0, 100)) == story.seq
 
 
-async def test_memos_of_flows_go_with_a_refused_transition(place: Place) -> None:
+async def test_memos_of_flows_are_rolled_back_with_a_refused_transition(place: Place) -> None:
     async with opened(place) as story:
         await begin_flow(story, "r1")
         batch: Batch = story.batch(
@@ -421,7 +419,7 @@ async def test_memos_of_flows_go_with_a_refused_transition(place: Place) -> None
 
 
 @pytest.mark.parametrize("text", [*AWKWARD, "", " ", "a\0b\n\t\x7f"], ids=range(len(AWKWARD) + 3))
-async def test_every_name_and_text_of_a_flow_comes_back_as_it_was(place: Place, text: str) -> None:
+async def test_every_name_and_text_of_a_flow_is_read_back_unchanged(place: Place, text: str) -> None:
     flow = FlowRow("f1", text, text, NOW)
     row = node_run(
         *("r1", 1),
@@ -444,14 +442,14 @@ async def test_every_name_and_text_of_a_flow_comes_back_as_it_was(place: Place, 
 
 
 @pytest.mark.parametrize(("one", "other"), TWINS, ids=range(len(TWINS)))
-async def test_workers_whose_names_differ_are_different(place: Place, one: str, other: str) -> None:
+async def test_workers_with_different_names_are_distinguished(place: Place, one: str, other: str) -> None:
     async with opened(place) as story:
         await story.tell(memos=[worker(one), worker(other, load=1.0)])
         await story.tell(memos=[WorkerGone(one)])
     assert (await stored_in(place)).workers == [worker(other, load=1.0)]
 
 
-async def test_definitions_states_and_values_of_a_mebibyte_come_back_whole(place: Place) -> None:
+async def test_definitions_states_and_values_of_a_mebibyte_are_read_back_complete(place: Place) -> None:
     large = "ä'%\\" * ((1 << 20) // 5)
     row = node_run("r1", 1, input=large, output=[large])
     text = f'"{large}"'.replace("\\", "\\\\")
@@ -471,10 +469,10 @@ async def test_definitions_states_and_values_of_a_mebibyte_come_back_whole(place
         assert await again.store.flow("s5") == StoredFlow(state("s5", 1, text=text), [], [])
 
 
-# Forgetting.
+# Retention.
 
 
-async def test_a_forgotten_run_takes_its_walk_with_it(place: Place) -> None:
+async def test_the_walk_of_a_deleted_run_is_deleted(place: Place) -> None:
     async with opened(place) as story:
         for run in ("r1", "r2", "r3"):
             await begin_flow(story, run)

@@ -1,4 +1,4 @@
-"""What is looked for in a store with a long past is found by an index, and not by reading every run."""
+"""Queries of a store with many ended runs use an index, and do not scan all runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ READS: dict[str, Callable[[Connection], object]] = {
 
 
 async def plans_of(file: Path, read: Callable[[Connection], object]) -> list[str]:
-    """How SQLite goes about it, a line for each table."""
+    """Return SQLite's query plan, a line for each table."""
     store = SqlStore(f"sqlite:///{file}")
     await begin(store)
     plans = await store._database.read(
@@ -47,7 +47,7 @@ async def plans_of(file: Path, read: Callable[[Connection], object]) -> list[str
 
 
 def explained(driver: Any, do: Callable[[], object]) -> list[str]:
-    """How SQLite goes about what this does."""
+    """Return the query plans of the statements that a function executes."""
     assert isinstance(driver, sqlite3.Connection)
     said: list[str] = []
     driver.set_trace_callback(said.append)
@@ -59,13 +59,13 @@ def explained(driver: Any, do: Callable[[], object]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", READS)
-async def test_no_read_goes_through_every_run_or_every_event(name: str, tmp_path: Path) -> None:
+async def test_no_query_scans_all_runs_or_all_events(name: str, tmp_path: Path) -> None:
     plans = await plans_of(tmp_path / "store.db", READS[name])
     for plan in plans:
         assert not plan.startswith(("SCAN runs", "SCAN events")) or "USING" in plan, plans
 
 
-async def test_runs_that_are_pending_or_failed_are_found_by_the_index_of_those(tmp_path: Path) -> None:
+async def test_pending_or_failed_runs_are_found_by_their_index(tmp_path: Path) -> None:
     for name in ("at the opening", "runs that failed"):
         plans = await plans_of(tmp_path / "store.db", READS[name])
         assert any("runs_by_status (status=?" in plan for plan in plans), plans

@@ -1,4 +1,4 @@
-"""A restart in every state: what goes on, where it goes on, and what ends."""
+"""A restart in every state: which runs continue, from where, and which end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .conftest import Place
 from .lives import PATIENCE, Lives, ended, wait_for, wait_until
 
 SOON = 0.3
-"""Seconds: short enough to wait for in real time, long enough to die within."""
+"""Seconds: short enough to wait for in real time, long enough for a crash before its end."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def lives(place: Place, tmp_path: Path) -> Lives:
 
 
 class Diary:
-    """A registry whose bodies write down what they find, and wait where the test says so."""
+    """A registry whose bodies record their run, attempt and checkpoint, and wait on demand."""
 
     def __init__(self) -> None:
         self.jobs = Jobs()
@@ -43,7 +43,7 @@ class Diary:
         self.begun.append((run.id, run.attempt, run.checkpoint))
 
     async def wait(self) -> None:
-        """Wait, in the first life; the next ones go on."""
+        """Wait in the first life; later bodies continue."""
         if self.hold:
             await trio.sleep_forever()
 
@@ -61,7 +61,7 @@ def clinging(lives: Lives) -> Bodies:
 
 
 def transitions(lives: Lives, run: str) -> list[tuple[str, str | None]]:
-    """The statuses of a run, with reasons, as anybody could see them, over all lives."""
+    """The statuses of a run, with reasons, as clients saw them in all lives."""
     return [
         (str(event.to), event.reason)
         for event in lives.seen
@@ -91,7 +91,7 @@ async def test_queued_runs_start_in_the_order_of_their_places(lives: Lives, cloc
     assert bodies.begun == [first.id, *(ticket.id for ticket in tickets)]
 
 
-async def test_places_go_on_where_they_were(lives: Lives, clock: Clock) -> None:
+async def test_places_continue_after_a_restart(lives: Lives, clock: Clock) -> None:
     bodies = Bodies()
     async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
         one = await engine.submit("wait", handle="one")
@@ -101,7 +101,7 @@ async def test_places_go_on_where_they_were(lives: Lives, clock: Clock) -> None:
         assert runs[one.id].place < runs[two.id].place  # type: ignore[operator]
 
 
-async def test_runs_that_wait_in_a_handle_keep_their_order_behind_a_replacement(
+async def test_runs_that_wait_in_a_handle_keep_their_order_after_a_replacement(
     lives: Lives, clock: Clock
 ) -> None:
     bodies = clinging(lives)
@@ -142,9 +142,7 @@ async def test_a_replacement_is_still_superseded_by_a_newer_one_after_a_restart(
     assert [id for id in bodies.begun if id in (waits.id, newer.id)] == [newer.id, waits.id]
 
 
-async def test_runs_with_ids_that_do_not_sort_keep_their_order_in_a_handle(
-    lives: Lives, clock: Clock
-) -> None:
+async def test_runs_with_unsorted_ids_keep_their_order_in_a_handle(lives: Lives, clock: Clock) -> None:
     names = (f"run {n}" for n in range(8, 100))
     bodies = Bodies()
     async with lives.crash(bodies.jobs, max_concurrent=0, ids=lambda: next(names)) as engine:
@@ -156,7 +154,9 @@ async def test_runs_with_ids_that_do_not_sort_keep_their_order_in_a_handle(
         assert (await engine.snapshot()).handles["h"].waiting == waiting
 
 
-async def test_a_queued_run_whose_job_is_unknown_now_is_rejected(lives: Lives, clock: Clock) -> None:
+async def test_a_queued_run_whose_job_is_unknown_after_the_restart_is_rejected(
+    lives: Lives, clock: Clock
+) -> None:
     bodies = Bodies()
     async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
         run = await engine.submit("wait", handle="h")
@@ -169,7 +169,9 @@ async def test_a_queued_run_whose_job_is_unknown_now_is_rejected(lives: Lives, c
         assert (await engine.snapshot()).handles["h"].active_run is None
 
 
-async def test_a_queued_run_whose_parameters_fit_no_longer_is_rejected(lives: Lives, clock: Clock) -> None:
+async def test_a_queued_run_whose_parameters_are_no_longer_valid_is_rejected(
+    lives: Lives, clock: Clock
+) -> None:
     before, after = Diary(), Diary()
 
     @before.jobs.job("job")
@@ -207,7 +209,7 @@ async def test_a_queued_run_can_be_cancelled_after_a_restart(lives: Lives, clock
 # Executing.
 
 
-async def test_a_resumable_run_goes_on_from_its_checkpoint_without_losing_an_attempt(
+async def test_a_resumable_run_continues_from_its_checkpoint_without_losing_an_attempt(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
@@ -237,7 +239,7 @@ async def test_a_resumable_run_goes_on_from_its_checkpoint_without_losing_an_att
     assert transitions(lives, run.id)[1:] == [("running", None), *again, *again, ("succeeded", None)]
 
 
-async def test_a_run_with_attempts_left_is_tried_again(lives: Lives, clock: Clock) -> None:
+async def test_a_run_with_remaining_attempts_is_retried(lives: Lives, clock: Clock) -> None:
     diary = Diary()
 
     @diary.jobs.job("job", max_attempts=2)
@@ -276,7 +278,7 @@ async def test_a_run_that_must_not_be_repeated_has_crashed_and_its_handle_is_fre
     assert bodies.begun == [run.id, again.id]
 
 
-async def test_the_next_in_a_handle_starts_when_the_run_before_it_has_crashed(
+async def test_the_next_run_of_a_handle_starts_when_the_previous_one_has_crashed(
     lives: Lives, clock: Clock
 ) -> None:
     bodies = Bodies()
@@ -289,7 +291,7 @@ async def test_the_next_in_a_handle_starts_when_the_run_before_it_has_crashed(
         assert (await ended(engine, behind)).status == "succeeded"
 
 
-async def test_a_run_that_is_recovered_starts_before_those_behind_it(lives: Lives, clock: Clock) -> None:
+async def test_a_recovered_run_starts_before_runs_with_later_places(lives: Lives, clock: Clock) -> None:
     diary = Diary()
 
     @diary.jobs.job("job", resumable=True)
@@ -319,7 +321,7 @@ async def test_a_run_being_cancelled_is_cancelled(lives: Lives, clock: Clock) ->
         assert bodies.begun == [run.id]
 
 
-async def test_a_run_whose_job_is_unknown_now_ends_though_it_had_begun(lives: Lives, clock: Clock) -> None:
+async def test_a_started_run_whose_job_is_unknown_after_the_restart_ends(lives: Lives, clock: Clock) -> None:
     diary = Diary()
 
     @diary.jobs.job("runs", resumable=True)
@@ -367,7 +369,7 @@ async def test_a_detached_run_ends_like_any_other_that_executed(lives: Lives, cl
 # Suspended.
 
 
-async def test_a_sleep_ends_when_it_would_have_without_the_restart(lives: Lives, clock: Clock) -> None:
+async def test_a_sleep_ends_at_the_same_time_as_without_the_restart(lives: Lives, clock: Clock) -> None:
     diary = Diary()
 
     @diary.jobs.job("job", resumable=True)
@@ -393,7 +395,7 @@ async def test_a_sleep_ends_when_it_would_have_without_the_restart(lives: Lives,
     assert woken >= asleep + 2 * SOON - 0.01
 
 
-async def test_a_sleep_that_should_have_ended_meanwhile_ends_at_once(lives: Lives, clock: Clock) -> None:
+async def test_a_sleep_that_expired_during_the_downtime_ends_immediately(lives: Lives, clock: Clock) -> None:
     diary = Diary()
 
     @diary.jobs.job("job", resumable=True)
@@ -428,7 +430,7 @@ async def test_a_run_that_slept_and_must_not_be_repeated_has_crashed(lives: Live
     assert len(diary.begun) == 1
 
 
-async def test_a_retry_comes_when_it_would_have_without_the_restart(lives: Lives, clock: Clock) -> None:
+async def test_a_retry_starts_at_the_same_time_as_without_the_restart(lives: Lives, clock: Clock) -> None:
     diary = Diary()
 
     @diary.jobs.job("job", max_attempts=2, backoff=2 * SOON)
@@ -449,7 +451,7 @@ async def test_a_retry_comes_when_it_would_have_without_the_restart(lives: Lives
     assert diary.begun == [(run.id, 1, None), (run.id, 2, "first")]
 
 
-async def test_a_retry_that_had_its_place_already_keeps_it(lives: Lives, clock: Clock) -> None:
+async def test_a_retry_that_already_had_its_place_keeps_it(lives: Lives, clock: Clock) -> None:
     diary = Diary()
 
     @diary.jobs.job("job", max_attempts=2, backoff=0)
@@ -490,7 +492,7 @@ def opened(lives: Lives) -> list[str]:
     return [event.interrupt for event in lives.seen if isinstance(event, InterruptOpened)]
 
 
-async def test_an_interrupt_stays_open_over_a_crash_and_can_be_answered_after_it(
+async def test_an_interrupt_remains_open_after_a_crash_and_can_be_answered(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
@@ -508,7 +510,7 @@ async def test_an_interrupt_stays_open_over_a_crash_and_can_be_answered_after_it
     assert len(diary.begun) == 2
 
 
-async def test_an_interrupt_stays_open_over_a_clean_stop_and_can_be_answered_after_it(
+async def test_an_interrupt_remains_open_after_a_shutdown_and_can_be_answered(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
@@ -524,7 +526,7 @@ async def test_an_interrupt_stays_open_over_a_clean_stop_and_can_be_answered_aft
     assert opened(lives) == [interrupt]
 
 
-async def test_an_interrupt_times_out_when_it_would_have_without_the_restart(
+async def test_an_interrupt_times_out_at_the_same_time_as_without_the_restart(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
@@ -538,7 +540,9 @@ async def test_an_interrupt_times_out_when_it_would_have_without_the_restart(
     assert len(opened(lives)) == 1
 
 
-async def test_an_answer_is_kept_for_a_body_that_asks_again(lives: Lives, clock: Clock) -> None:
+async def test_an_answer_is_kept_for_a_body_that_opens_the_interrupt_again(
+    lives: Lives, clock: Clock
+) -> None:
     diary = Diary()
     asking(diary, release_slot=False, keys=2)
     async with lives.crash(diary.jobs) as engine:
@@ -557,7 +561,7 @@ async def test_an_answer_is_kept_for_a_body_that_asks_again(lives: Lives, clock:
         assert (await engine.snapshot()).interrupts == {}
 
 
-async def test_an_interrupt_that_timed_out_is_not_asked_again_after_two_restarts(
+async def test_an_interrupt_that_timed_out_is_not_opened_again_after_two_restarts(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
@@ -573,7 +577,7 @@ async def test_an_interrupt_that_timed_out_is_not_asked_again_after_two_restarts
     assert len(opened(lives)) == 1
 
 
-async def test_an_answer_given_while_there_is_no_slot_is_kept_over_another_restart(
+async def test_an_answer_received_without_a_slot_is_kept_over_another_restart(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
@@ -604,7 +608,7 @@ def calling(diary: Diary, **child: Any) -> None:
 
 
 @pytest.mark.parametrize("leave", ["crash", "clean"])
-async def test_a_parent_gets_the_result_of_the_child_that_it_had_before(
+async def test_a_parent_gets_the_result_of_the_child_that_it_called_before_the_restart(
     lives: Lives, clock: Clock, leave: str
 ) -> None:
     diary = Diary()
@@ -620,7 +624,7 @@ async def test_a_parent_gets_the_result_of_the_child_that_it_had_before(
     assert len(set(diary.saw)) == 1
 
 
-async def test_a_parent_hears_of_a_child_that_crashed(lives: Lives, clock: Clock) -> None:
+async def test_a_parent_is_notified_of_a_child_that_crashed(lives: Lives, clock: Clock) -> None:
     diary = Diary()
     calling(diary)
     async with lives.crash(diary.jobs) as engine:
@@ -634,7 +638,7 @@ async def test_a_parent_hears_of_a_child_that_crashed(lives: Lives, clock: Clock
     assert diary.saw == [child.id], "the child is not repeated"
 
 
-async def test_a_child_is_cancelled_with_its_parent_after_a_restart_too(lives: Lives, clock: Clock) -> None:
+async def test_a_child_is_cancelled_with_its_parent_after_a_restart(lives: Lives, clock: Clock) -> None:
     diary = Diary()
     calling(diary, resumable=True)
     async with lives.crash(diary.jobs) as engine:
@@ -648,10 +652,10 @@ async def test_a_child_is_cancelled_with_its_parent_after_a_restart_too(lives: L
         assert (found.status, found.reason) == ("cancelled", "parent_cancelled")
 
 
-# What belongs to runs and handles.
+# The data of runs and handles.
 
 
-async def test_messages_that_were_not_taken_wait_for_the_next_body(lives: Lives, clock: Clock) -> None:
+async def test_messages_that_were_not_taken_are_kept_for_the_next_body(lives: Lives, clock: Clock) -> None:
     diary = Diary()
 
     @diary.jobs.job("job", resumable=True)
@@ -675,7 +679,7 @@ async def test_messages_that_were_not_taken_wait_for_the_next_body(lives: Lives,
 @pytest.mark.parametrize("leave", ["crash", "clean"])
 @pytest.mark.parametrize("accepts", ["interactive", "streaming"])
 @pytest.mark.parametrize("early", [False, True])
-async def test_a_run_that_waited_for_a_message_waits_on_without_a_body_and_is_woken_by_one(
+async def test_a_run_that_waited_for_a_message_continues_to_wait_without_a_body_and_resumes_with_one(
     lives: Lives, clock: Clock, leave: str, accepts: str, early: bool
 ) -> None:
     diary, heard = Diary(), []
@@ -748,7 +752,7 @@ async def test_drafts_and_locks_are_as_they_were(lives: Lives, clock: Clock) -> 
         assert (await engine.get_run(from_draft.id)).params == {"n": 1}
 
 
-async def test_a_run_that_continues_finds_the_checkpoint_of_one_from_before_the_restart(
+async def test_a_run_of_kind_continue_gets_the_checkpoint_of_a_run_from_before_the_restart(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
@@ -773,7 +777,7 @@ async def test_limits_are_kept_and_a_configured_limit_wins(lives: Lives, clock: 
         await engine.set_concurrency("a", 7)
         await engine.set_concurrency("c", None)
         await engine.set_concurrency("d", 5)
-        await engine.set_concurrency("d", 1)  # which is what a lane has anyway
+        await engine.set_concurrency("d", 1)  # the default of a lane
         await engine.set_max_concurrent(9)
     async with lives.crash(jobs) as engine:
         now = await engine.snapshot()
@@ -789,7 +793,7 @@ async def test_limits_are_kept_and_a_configured_limit_wins(lives: Lives, clock: 
         assert [now.lanes[name].limit for name in "abc"] == [2, None, None]
 
 
-async def test_a_stored_limit_holds_after_a_restart(lives: Lives, clock: Clock) -> None:
+async def test_a_stored_limit_applies_after_a_restart(lives: Lives, clock: Clock) -> None:
     bodies = Bodies()
     async with lives.crash(bodies.jobs, max_concurrent=10) as engine:
         await engine.set_concurrency("a", 2)
@@ -807,7 +811,7 @@ async def test_a_stored_limit_holds_after_a_restart(lives: Lives, clock: Clock) 
         assert len(now.lanes["b"].queued) == 5
 
 
-async def test_draining_ends_with_the_process(lives: Lives, clock: Clock) -> None:
+async def test_draining_does_not_survive_a_restart(lives: Lives, clock: Clock) -> None:
     bodies = Bodies()
     async with lives.crash(bodies.jobs) as engine:
         await engine.drain()
@@ -859,7 +863,7 @@ def left(lives: Lives) -> list[str]:
     return sorted(path.name for path in lives.folder.rglob("*") if path.is_file())
 
 
-async def test_what_a_crash_left_unfinished_is_removed_and_what_is_finished_stays(
+async def test_unfinished_files_of_a_crash_are_removed_and_finished_ones_stay(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
@@ -868,14 +872,14 @@ async def test_what_a_crash_left_unfinished_is_removed_and_what_is_finished_stay
         run = await engine.submit("writes", handle="h")
         await wait_until(engine, lambda now: diary.begun)
     folder = next(lives.folder.iterdir())
-    (folder / f"x.txt.{run.id}.part").write_bytes(b"ha")  # as a process that is killed leaves it
+    (folder / f"x.txt.{run.id}.part").write_bytes(b"ha")  # as after the process was killed
     (folder / "also" / f"y.txt.{run.id}.part").write_bytes(b"ha")
     async with lives.clean(diary.jobs) as engine:
         await ended(engine, run)
     assert left(lives) == ["done.txt", "done.txt"]
 
 
-async def test_a_delete_of_files_that_the_crash_cut_short_is_completed(lives: Lives, clock: Clock) -> None:
+async def test_a_delete_of_files_that_a_crash_interrupted_is_completed(lives: Lives, clock: Clock) -> None:
     diary = Diary()
     writing(diary, lives)
     async with lives.crash(diary.jobs) as engine:
@@ -914,7 +918,7 @@ async def test_a_cancel_after_the_restart_deletes_the_files_from_before_it(
 
 
 class SlowDeletes(DiskFiles):
-    """Files of which nothing is deleted before the test says so."""
+    """Files whose deletes wait for the test."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, in_threads=False)
@@ -925,7 +929,7 @@ class SlowDeletes(DiskFiles):
         await super().delete(handle, paths)
 
     async def _wait(self) -> None:
-        with trio.move_on_after(60):  # so that a test that fails comes to an end
+        with trio.move_on_after(60):  # so that a failing test ends
             await self.goes_on.wait()
 
     async def remove_parts(self, handle: str, run: str) -> None:
@@ -933,7 +937,7 @@ class SlowDeletes(DiskFiles):
         await super().remove_parts(handle, run)
 
 
-async def test_slow_deletes_after_a_crash_delay_only_the_runs_whose_files_they_are(
+async def test_slow_deletes_after_a_crash_delay_only_the_runs_of_these_files(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
@@ -979,7 +983,7 @@ async def test_slow_deletes_after_a_crash_delay_only_the_runs_whose_files_they_a
     assert not list(lives.folder.rglob("*.part"))
 
 
-async def test_a_restart_that_cannot_list_unfinished_files_deletes_none_that_may_be_an_older_runs(
+async def test_a_restart_that_cannot_list_unfinished_files_deletes_no_file_of_an_older_run(
     lives: Lives, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = Jobs()
@@ -1008,7 +1012,7 @@ async def test_a_restart_that_cannot_list_unfinished_files_deletes_none_that_may
 
 
 async def hang(lives: Lives, monkeypatch: pytest.MonkeyPatch, name: str) -> trio.Event:
-    """From here on this method of unfinished files hangs until the process dies. The event: one does."""
+    """Make this method hang until the process dies. Returns an event that is set when a call hangs."""
     hangs = trio.Event()
 
     async def method(part: Any) -> None:
@@ -1022,7 +1026,7 @@ async def hang(lives: Lives, monkeypatch: pytest.MonkeyPatch, name: str) -> trio
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])
 @pytest.mark.parametrize("where", ["before the new name", "while it is given up"])
-async def test_a_file_of_an_older_run_that_a_kill_kept_from_being_replaced_is_never_deleted(
+async def test_a_file_of_an_older_run_whose_replacement_was_interrupted_is_never_deleted(
     lives: Lives, clock: Clock, restarts: int, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     diary = Diary()
@@ -1047,7 +1051,7 @@ async def test_a_file_of_an_older_run_that_a_kill_kept_from_being_replaced_is_ne
             run = await engine.submit("writes", handle="h", params={"stay": True})
             with trio.fail_after(20):
                 await hangs.wait()
-    if where == "while it is given up":  # its body had come that far
+    if where == "while it is given up":  # its body had reached this point
         for part in lives.folder.rglob("*.part"):
             part.unlink()
     for _ in range(restarts):
@@ -1113,7 +1117,7 @@ async def test_all_request_ids_of_a_run_from_before_a_restart_expire_a_day_after
             await engine.cancel(again.id)
 
 
-async def test_deadlines_keep_running_over_a_restart(lives: Lives, clock: Clock) -> None:
+async def test_deadlines_continue_over_a_restart(lives: Lives, clock: Clock) -> None:
     diary = Diary()
 
     @diary.jobs.job("job", resumable=True)
@@ -1141,7 +1145,7 @@ async def test_deadlines_keep_running_over_a_restart(lives: Lives, clock: Clock)
             assert took < 1.1 * SOON or clock is None  # in real time, opening a store may take longer
 
 
-async def test_a_deadline_that_passed_while_nothing_ran_ends_the_run_at_once(
+async def test_a_deadline_exceeded_during_the_downtime_ends_the_run_immediately(
     lives: Lives, clock: Clock
 ) -> None:
     bodies = Bodies()
@@ -1153,10 +1157,10 @@ async def test_a_deadline_that_passed_while_nothing_ran_ends_the_run_at_once(
     assert bodies.begun == []
 
 
-# Leaving in order.
+# Shutdown.
 
 
-async def test_after_a_clean_stop_nothing_has_crashed(lives: Lives, clock: Clock) -> None:
+async def test_after_a_shutdown_no_run_has_crashed(lives: Lives, clock: Clock) -> None:
     diary = Diary()
 
     @diary.jobs.job("resumable", resumable=True)
@@ -1190,7 +1194,7 @@ async def test_after_a_clean_stop_nothing_has_crashed(lives: Lives, clock: Clock
         assert "crashed" not in [reason for _, reason in transitions(lives, run.id)]
 
 
-async def test_the_history_of_a_run_tells_every_transition_with_who_and_why_over_restarts(
+async def test_the_history_of_a_run_contains_every_transition_with_its_cause_over_restarts(
     lives: Lives, clock: Clock
 ) -> None:
     diary = Diary()
@@ -1219,7 +1223,7 @@ async def test_the_history_of_a_run_tells_every_transition_with_who_and_why_over
         ]
 
 
-async def test_seqs_have_no_gap_over_many_lives(lives: Lives, clock: Clock) -> None:
+async def test_seqs_have_no_gap_over_many_restarts(lives: Lives, clock: Clock) -> None:
     diary = Diary()
 
     @diary.jobs.job("job", max_attempts=100)

@@ -1,5 +1,5 @@
-"""What a body that goes on from a checkpoint gets again: the answers and the children of what it asks for
-again, and never those of anything else."""
+"""Replay: a body that resumes from a checkpoint gets the stored answers and children for the same interrupts
+and calls, and never those of others."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def outcomes(lives: Lives) -> list[str]:
 @pytest.mark.parametrize("release_slot", [False, True])
 @pytest.mark.parametrize("data", [["delete A", "delete PRODUCTION"], ["delete?", "delete?"]])
 @pytest.mark.parametrize("key", [None, "permission"])
-async def test_an_answer_from_before_a_checkpoint_is_not_given_to_an_interrupt_after_it(
+async def test_an_answer_from_before_a_checkpoint_is_not_used_for_an_interrupt_after_it(
     lives: Lives, clock: Clock, leave: str, release_slot: bool, data: list[str], key: str | None
 ) -> None:
     jobs, deleted = Jobs(), []
@@ -79,7 +79,7 @@ async def test_an_answer_from_before_a_checkpoint_is_not_given_to_an_interrupt_a
 
 
 @pytest.mark.parametrize("leave", ["crash", "clean"])
-async def test_an_answer_is_spent_by_a_checkpoint_after_which_nothing_was_asked(
+async def test_an_answer_is_spent_by_a_checkpoint_without_a_later_interrupt(
     lives: Lives, clock: Clock, leave: str
 ) -> None:
     jobs, life = Jobs(), [1]
@@ -109,7 +109,7 @@ async def test_an_answer_is_spent_by_a_checkpoint_after_which_nothing_was_asked(
 @pytest.mark.parametrize("leave", ["crash", "clean"])
 @pytest.mark.parametrize("release_slot", [False, True])
 @pytest.mark.parametrize("take", ["next_message", "messages"])
-async def test_what_is_asked_about_one_message_is_never_answered_for_another(
+async def test_an_answer_about_one_message_is_never_used_for_another(
     lives: Lives, clock: Clock, leave: str, release_slot: bool, take: str
 ) -> None:
     jobs, deleted = Jobs(), []
@@ -136,7 +136,7 @@ async def test_what_is_asked_about_one_message_is_never_answered_for_another(
         about_a = await until_asked(engine, "really?")
     async with lives.clean(jobs) as engine:
         await wait_for(engine, run, "suspended")
-        if about_a in (await engine.snapshot()).interrupts:  # its message is gone with the last body
+        if about_a in (await engine.snapshot()).interrupts:  # its message was taken by the previous body
             await engine.answer(about_a, True)
         await wait_until(engine, lambda now: now.runs[run.id].waiting_for in ("message", "time"))
         await engine.inject("h", "B")
@@ -148,7 +148,7 @@ async def test_what_is_asked_about_one_message_is_never_answered_for_another(
         await engine.cancel(run.id)
 
 
-async def test_an_interrupt_after_the_checkpoint_of_a_message_is_asked_once(
+async def test_an_interrupt_after_the_checkpoint_of_a_message_is_opened_once(
     lives: Lives, clock: Clock
 ) -> None:
     jobs = Jobs()
@@ -171,7 +171,7 @@ async def test_an_interrupt_after_the_checkpoint_of_a_message_is_asked_once(
 
 
 @pytest.mark.parametrize("waits_for", ["an answer", "a child"])
-async def test_what_a_body_waits_for_when_it_is_stopped_is_the_same_after_a_checkpoint_in_its_cleanup(
+async def test_a_checkpoint_during_cleanup_keeps_what_the_body_waited_for(
     lives: Lives, clock: Clock, waits_for: str
 ) -> None:
     jobs, begun = Jobs(), []
@@ -202,7 +202,7 @@ async def test_what_a_body_waits_for_when_it_is_stopped_is_the_same_after_a_chec
     assert len(set(begun)) == (waits_for == "a child")
 
 
-async def test_an_interrupt_in_flight_is_asked_once_and_its_answer_is_kept_over_restarts(
+async def test_an_open_interrupt_is_opened_once_and_its_answer_is_kept_over_restarts(
     lives: Lives, clock: Clock
 ) -> None:
     jobs, hold = Jobs(), [True]
@@ -236,7 +236,7 @@ async def test_an_interrupt_in_flight_is_asked_once_and_its_answer_is_kept_over_
 
 @pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("data", [("delete A", "delete B"), ({"delete": 1}, {"delete": True})])
-async def test_other_data_under_the_same_key_is_another_interrupt_and_the_stored_one_is_withdrawn(
+async def test_other_data_under_the_same_key_opens_a_new_interrupt_and_withdraws_the_stored_one(
     lives: Lives, clock: Clock, answered: bool, data: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     jobs, life = Jobs(), [1]
@@ -269,7 +269,7 @@ async def test_other_data_under_the_same_key_is_another_interrupt_and_the_stored
     assert outcomes(lives) == ["answered" if answered else "withdrawn", "answered"]
 
 
-async def test_what_the_next_body_does_not_ask_again_is_withdrawn_at_its_checkpoint(
+async def test_an_interrupt_that_the_next_body_does_not_open_again_is_withdrawn_at_its_checkpoint(
     lives: Lives, clock: Clock
 ) -> None:
     jobs, life = Jobs(), [1]
@@ -292,7 +292,7 @@ async def test_what_the_next_body_does_not_ask_again_is_withdrawn_at_its_checkpo
     assert outcomes(lives) == ["withdrawn"]
 
 
-async def test_an_interrupt_that_was_open_when_another_task_saved_a_checkpoint_is_asked_once(
+async def test_an_interrupt_that_was_open_when_another_task_saved_a_checkpoint_is_opened_once(
     lives: Lives, clock: Clock
 ) -> None:
     jobs, saved = Jobs(), []
@@ -322,7 +322,7 @@ async def test_an_interrupt_that_was_open_when_another_task_saved_a_checkpoint_i
     assert opened(lives) == ["first", "second"]
 
 
-async def test_a_run_that_continues_does_not_count_from_the_checkpoint_of_another(
+async def test_a_run_of_kind_continue_does_not_count_from_the_checkpoint_of_another(
     lives: Lives, clock: Clock
 ) -> None:
     jobs = Jobs()
@@ -347,7 +347,7 @@ async def test_a_run_that_continues_does_not_count_from_the_checkpoint_of_anothe
 
 
 def shop(charged: list[Any], leave_at: int | None, total: int = 3, **options: Any) -> Jobs:
-    """A parent that charges a number of times, with a checkpoint after each; it stays where it is told to."""
+    """A parent that charges several times, with a checkpoint after each; it waits where the test says."""
     jobs = Jobs()
 
     @jobs.job("charge")
@@ -370,7 +370,7 @@ def shop(charged: list[Any], leave_at: int | None, total: int = 3, **options: An
 
 
 RESUMABLE: dict[str, Any] = {"resumable": True}
-TRIED_AGAIN: dict[str, Any] = {"resumable": False, "max_attempts": 2}  # a clean end cancels such a run
+TRIED_AGAIN: dict[str, Any] = {"resumable": False, "max_attempts": 2}  # a shutdown cancels such a run
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ async def test_each_charge_between_checkpoints_is_made_once(
 
 @pytest.mark.parametrize("on_conflict", ["queue", "reject", "join", "replace"])
 @pytest.mark.parametrize("ends", [False, True])
-async def test_a_call_of_other_terms_gets_a_child_of_its_own_and_the_stored_one_is_cancelled(
+async def test_a_call_with_other_arguments_creates_a_new_child_and_cancels_the_stored_one(
     lives: Lives,
     clock: Clock,
     on_conflict: str,
@@ -434,11 +434,11 @@ async def test_a_call_of_other_terms_gets_a_child_of_its_own_and_the_stored_one_
 
 
 def die_before_suspending(run: Any, message: Suspend) -> None:
-    """The process dies after a child is created, and before its parent is suspended for it."""
+    """Crash after a child is created, and before its parent is suspended for it."""
 
 
 @pytest.mark.parametrize("ends", ["before the restart", "after it"])
-async def test_a_retry_after_a_crash_gets_the_child_that_its_last_attempt_had_called(
+async def test_a_retry_after_a_crash_gets_the_child_of_the_previous_attempt(
     lives: Lives, clock: Clock, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
     charged: list[str] = []
@@ -473,7 +473,7 @@ async def test_a_retry_after_a_crash_gets_the_child_that_its_last_attempt_had_ca
     assert len(charged) == 1
 
 
-async def test_a_child_is_cancelled_with_a_parent_whose_next_body_has_not_called_it_again(
+async def test_a_child_is_cancelled_with_its_parent_before_the_next_body_has_called_it_again(
     lives: Lives, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs, life = Jobs(), [1]
@@ -501,7 +501,7 @@ async def test_a_child_is_cancelled_with_a_parent_whose_next_body_has_not_called
         assert (await ended(engine, child_run.id)).reason == "parent_cancelled"
 
 
-async def test_a_request_id_that_a_stranger_has_used_is_no_conflict_for_a_call(
+async def test_a_request_id_used_by_another_caller_does_not_conflict_with_a_call(
     lives: Lives, clock: Clock
 ) -> None:
     jobs, go_on = Jobs(), trio.Event()
@@ -528,7 +528,7 @@ async def test_a_request_id_that_a_stranger_has_used_is_no_conflict_for_a_call(
         assert (await ended(engine, stranger)).result == "a stranger", "it is not cancelled"
 
 
-async def test_a_child_that_was_given_up_is_called_anew(lives: Lives, clock: Clock) -> None:
+async def test_a_child_that_was_given_up_is_called_again(lives: Lives, clock: Clock) -> None:
     jobs, life, begun = Jobs(), [1], []
 
     @jobs.job("child")
@@ -555,7 +555,7 @@ async def test_a_child_that_was_given_up_is_called_anew(lives: Lives, clock: Clo
     assert len(begun) == 2
 
 
-async def test_a_retry_calls_a_child_that_had_failed_anew_and_keeps_one_that_had_succeeded(
+async def test_a_retry_calls_a_failed_child_again_and_keeps_a_succeeded_one(
     lives: Lives, clock: Clock
 ) -> None:
     jobs, begun = Jobs(), []
@@ -577,9 +577,7 @@ async def test_a_retry_calls_a_child_that_had_failed_anew_and_keeps_one_that_had
     assert begun == ["good", "bad", "bad"]
 
 
-async def test_the_failure_of_a_child_is_not_repeated_by_a_body_that_goes_on(
-    lives: Lives, clock: Clock
-) -> None:
+async def test_a_resumed_body_does_not_call_a_failed_child_again(lives: Lives, clock: Clock) -> None:
     jobs, life, begun = Jobs(), [1], []
 
     @jobs.job("child")
@@ -608,7 +606,7 @@ async def test_the_failure_of_a_child_is_not_repeated_by_a_body_that_goes_on(
 
 
 @pytest.mark.parametrize("place", ["memory", "sqlite_unthreaded"], indirect=True)
-async def test_a_child_is_known_for_as_long_as_its_parent_is_pending(lives: Lives, clock: Clock) -> None:
+async def test_a_child_is_kept_while_its_parent_is_pending(lives: Lives, clock: Clock) -> None:
     charged: list[str] = []
     jobs = Jobs()
 
@@ -635,7 +633,7 @@ async def test_a_child_is_known_for_as_long_as_its_parent_is_pending(lives: Live
     assert len(charged) == 1
 
 
-async def test_a_call_that_was_refused_takes_up_a_position(lives: Lives, clock: Clock) -> None:
+async def test_a_refused_call_counts_as_a_position(lives: Lives, clock: Clock) -> None:
     jobs, life, charged = Jobs(), [1], []
 
     @jobs.job("charge")

@@ -1,7 +1,7 @@
-"""What a commit costs on a server: a small constant number of round trips, whatever its size.
+"""The cost of a commit on a server: a small constant number of round trips, independent of its size.
 
-A proxy between the store and the server counts how often the store speaks after it has heard an answer. It
-keeps answers back until the store has nothing more to say, so what is sent without waiting counts once.
+A proxy between the store and the server counts how often the store sends data after it received an answer.
+The proxy holds answers back until the store sends no more data, so pipelined statements count once.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from .conftest import Place
 from .story import NOW, Story, begin, created, draft, lane_changed, moved, of
 
 SLACK = 8
-"""Some more are no harm: what is very large is cut into several statements, or packets."""
+"""A few more are allowed: very large batches are split into several statements or packets."""
 
 QUIET = 0.01
-"""Seconds after which a store that says nothing waits for an answer."""
+"""Seconds without data after which the store counts as waiting for an answer."""
 
 
 class Turns:
-    """Passes bytes between clients and a server, and counts the turns of the talk."""
+    """Forwards data between clients and a server, and counts the round trips."""
 
     def __init__(self, port: int) -> None:
         self._server = ("127.0.0.1", port)
@@ -92,7 +92,7 @@ class Turns:
 
 @contextmanager
 def counted(url: str) -> Iterator[tuple[str, Turns]]:
-    """The store's address by way of the proxy."""
+    """Return the store's address through the proxy."""
     port = urlsplit(url).port
     assert port is not None
     turns = Turns(port)
@@ -197,7 +197,7 @@ async def test_a_commit_takes_as_many_round_trips_for_a_thousand_runs_as_for_ten
 
 @pytest.mark.parametrize("size", [1, 1000])
 @pytest.mark.parametrize(("step", "most"), [(_start, 8), (_walk, 10)])
-async def test_a_transition_or_a_step_of_flows_is_a_handful_of_round_trips(
+async def test_a_transition_or_a_step_of_flows_takes_few_round_trips(
     server_place: Place, step: Do, most: int, size: int
 ) -> None:
     ids = [f"r{n:04}" for n in range(size)]

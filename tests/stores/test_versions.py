@@ -1,7 +1,7 @@
-"""A store that an older Greenroom made: its tables are brought to this version, and its runs go on.
+"""A store of an older Greenroom: its tables are upgraded to this version, and its runs continue.
 
-`version_1.sql` is such a store, as an engine of schema version 1 left it: a run that ended, one that is
-suspended, and one that is queued. `version_3.sql` is the same store with the tables of version 3.
+`version_1.sql` is such a store of an engine of schema version 1: one ended run, one suspended run, and one
+queued run. `version_3.sql` is the same store with the tables of version 3.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def file_3(tmp_path: Path) -> Path:
 
 
 def tables_of(file: Path) -> tuple[set[str], int]:
-    """The tables of a file, and the version that it says it has."""
+    """Return the tables of a file, and its recorded version."""
     with closing(sqlite3.connect(file)) as connection:
         names = {name for [name] in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
         [[version]] = connection.execute("SELECT schema_version FROM meta")
@@ -65,7 +65,7 @@ def tables_of(file: Path) -> tuple[set[str], int]:
 
 
 async def it_goes_on(url: str) -> None:
-    """Open the store: everything is there, and its runs, new ones and flows can be written."""
+    """Open the store, and check that its data is complete, and that runs and flows can be written."""
     store = SqlStore(url)
     stored = await store.open("", 1, NOW)
     assert (stored.epoch, stored.last_seq, stored.last_place) == ("0123456789abcdef", 18, 8)
@@ -98,21 +98,19 @@ async def it_goes_on(url: str) -> None:
     await store.close()
 
 
-async def test_a_file_of_version_1_is_brought_to_this_version_when_it_is_opened(file: Path) -> None:
+async def test_a_file_of_version_1_is_upgraded_when_it_is_opened(file: Path) -> None:
     assert tables_of(file) == (set(v1_initial.tables.tables), 1)
     await it_goes_on(f"sqlite:///{file}")
     assert tables_of(file) == (set(v1_initial.tables.tables) | NEW_TABLES, schema.SCHEMA_VERSION)
 
 
-async def test_a_file_of_version_3_is_brought_to_this_version_when_it_is_opened(file_3: Path) -> None:
+async def test_a_file_of_version_3_is_upgraded_when_it_is_opened(file_3: Path) -> None:
     assert tables_of(file_3)[1] == 3
     await it_goes_on(f"sqlite:///{file_3}")
     assert tables_of(file_3) == (set(v1_initial.tables.tables) | NEW_TABLES, schema.SCHEMA_VERSION)
 
 
-async def test_what_a_migrated_file_has_is_what_a_new_one_has(
-    file: Path, file_3: Path, tmp_path: Path
-) -> None:
+async def test_a_migrated_file_has_the_schema_of_a_new_one(file: Path, file_3: Path, tmp_path: Path) -> None:
     for path in (file, file_3, tmp_path / "new.db"):
         store = SqlStore(f"sqlite:///{path}")
         await store.open("", 1, NOW)
@@ -130,10 +128,10 @@ async def test_what_a_migrated_file_has_is_what_a_new_one_has(
     assert definitions(file) == definitions(file_3) == definitions(tmp_path / "new.db")
 
 
-async def test_a_file_that_can_not_be_migrated_stays_as_it_was(file: Path) -> None:
+async def test_a_file_that_cannot_be_migrated_stays_unchanged(file: Path) -> None:
     with closing(
         sqlite3.connect(file)
-    ) as connection:  # the last of the new tables finds its index's name taken
+    ) as connection:  # the last of the new tables fails: the name of its index exists
         connection.execute("CREATE INDEX flow_versions_by_number ON runs (id)")
     before = tables_of(file)
     for _ in range(2):
@@ -147,7 +145,7 @@ async def test_a_file_that_can_not_be_migrated_stays_as_it_was(file: Path) -> No
     await it_goes_on(f"sqlite:///{file}")
 
 
-async def test_a_file_is_migrated_by_command_too_and_says_which_version_it_had(file: Path) -> None:
+async def test_the_migration_command_upgrades_a_file_and_returns_its_previous_version(file: Path) -> None:
     url = f"sqlite:///{file}"
     assert await current(url) == 1
     with pytest.raises(GreenroomError, match="run greenroom db upgrade"):
@@ -162,7 +160,7 @@ async def test_a_file_is_migrated_by_command_too_and_says_which_version_it_had(f
 
 
 async def make_version_1(url: str) -> None:
-    """Make the tables of version 1 in a server's database, and fill them as those of the file are."""
+    """Create the tables of version 1 in a server's database, with the rows of the file."""
     source = create_engine("sqlite://")
     with source.connect() as connection:
         driver = connection.connection.driver_connection
@@ -189,7 +187,7 @@ async def make_version_1(url: str) -> None:
 
 
 async def faults(url: str) -> list[object]:
-    """In what a server's tables differ from those that they should be."""
+    """Return the differences between a server's tables and the expected ones."""
     database = DatabaseManager(url)
     await database.open()
     try:
@@ -213,7 +211,7 @@ async def test_a_server_of_version_1_is_refused_until_it_is_migrated_by_command(
     await it_goes_on(url)
 
 
-async def test_a_migration_of_a_server_that_was_interrupted_is_completed_by_the_next(server: Server) -> None:
+async def test_an_interrupted_migration_of_a_server_is_completed_by_the_next_one(server: Server) -> None:
     def half(connection: Connection) -> None:
         schema.flows.create(connection)
         schema.flow_versions.create(connection)

@@ -294,9 +294,9 @@ def test_at_a_terminal_one_line_says_where_it_listens_and_what_it_serves(tmp_pat
     [
         (["app"], 2, "'app' must be a module and a name in it, as in app.services:services"),
         (["worker_app:nothing"], 2, "worker_app:nothing has no services: register one with"),
-        (["nowhere:services"], 1, "there is no module 'nowhere'"),
-        (["worker_app:wait"], 1, "worker_app:wait is no greenroom.Services, but function"),
-        (["--id", ""], 1, 'id "" is empty: give it a name'),
+        (["nowhere:services"], 1, "module 'nowhere' not found"),
+        (["worker_app:wait"], 1, "worker_app:wait must be a greenroom.Services (got function)"),
+        (["--id", ""], 1, 'id must not be empty (got "")'),
         (["--concurrency", "0"], 2, "0 is not in the range"),
         (["--token-file", "nowhere"], 1, "the token can't be read"),
     ],

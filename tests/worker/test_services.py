@@ -129,7 +129,7 @@ def test_a_function_that_can_not_be_called_so_is_refused(function: Any):
 
 
 def test_a_name_that_can_not_be_one_is_refused():
-    with pytest.raises(Invalid, match='service "" is empty'):
+    with pytest.raises(Invalid, match="service must not be empty"):
         Services().service("")(lambda input: None)
 
 

@@ -69,7 +69,7 @@ async def test_an_error_in_the_answer_is_the_services(autojump_clock):
         (b'{"result": NaN}', "bad_json", "no JSON"),
         (b'{"result": [Infinity]}', "bad_json", "no JSON"),
         (b'{"result": "\xff\xfe"}', "bad_json", "no JSON"),
-        (b'{"result": ' + b"[" * 200 + b"]" * 200 + b"}", "bad_answer", "nested more than 100 deep"),
+        (b'{"result": ' + b"[" * 200 + b"]" * 200 + b"}", "bad_answer", "nested more than 100 levels deep"),
         (b'{"result": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "bad_json", "no JSON"),
         (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "bad_json", "no JSON"),
         (b'{"result": 1e999}', "bad_json", "no JSON"),

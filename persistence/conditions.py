@@ -1,4 +1,4 @@
-"""Which runs a query asks for, as conditions of SQL: their statuses, and patterns of names."""
+"""SQL conditions for the runs of a query: their statuses, and patterns of names."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from . import schema
 
 
 def conditions_of_status(statuses: Set[Status]) -> list[ColumnElement[bool] | TextClause]:
-    """The status of a run is one of these. A database uses the index of some rows only for a query that
-    repeats its condition."""
+    """Return the conditions for a run's status. A database uses a partial index only if the query contains
+    the condition of the index."""
     conditions: list[ColumnElement[bool] | TextClause] = [schema.runs.c.status.in_(sorted(statuses))]
     if Status.SUCCEEDED not in statuses:
         conditions.append(schema.NOT_SUCCEEDED)
@@ -21,7 +21,7 @@ def conditions_of_status(statuses: Set[Status]) -> list[ColumnElement[bool] | Te
 
 
 def conditions_within(connection: Connection, within: Within | None) -> list[ColumnElement[bool]]:
-    """What the handle and the lane of a run must fit."""
+    """Return the conditions for a run's handle and lane."""
     if within is None:
         return []
     columns = ((schema.runs.c.handle, within.handles), (schema.runs.c.lane, within.lanes))
@@ -29,7 +29,7 @@ def conditions_within(connection: Connection, within: Within | None) -> list[Col
 
 
 def _fits(connection: Connection, column: Column[str], allowed: Patterns) -> ColumnElement[bool]:
-    """No LIKE, which takes capitals for small letters in SQLite. MySQL has names as bytes."""
+    """Without LIKE, which ignores case in SQLite. Names are bytes in MySQL."""
     if "" in allowed.prefixes:
         return true()
     in_bytes = connection.dialect.name in ("mysql", "mariadb")
