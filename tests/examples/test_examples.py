@@ -23,7 +23,8 @@ FILES = {
 }
 NOTEBOOK = Path(__file__).parent / "notebook.ipynb"
 LOGGER = logging.getLogger("greenroom")
-REAL_TIME = ("mirror", "threads", "typed_jobs")  # sockets and threads know nothing of a mock clock
+# Processes, sockets and threads ignore a mock clock.
+REAL_TIME = ("crawler", "mirror", "threads", "typed_jobs")
 
 
 @pytest.fixture(autouse=True)
