@@ -39,7 +39,7 @@ async def session(run: greenroom.aio.Run) -> list[dict]:
         await run.save_checkpoint(talk)
 
 
-@jobs.job("answer", loop="asyncio", max_attempts=3)
+@jobs.job("answer", resumable=True, max_attempts=3, loop="asyncio")
 async def answer(run: greenroom.aio.Run, params: dict) -> str:
     """Stream one answer. It is a run of its own, so it can be cancelled, retried and timed out alone."""
     talk, text, permissions = params["talk"], "", 0

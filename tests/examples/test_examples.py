@@ -6,7 +6,9 @@ import inspect
 import io
 import json
 import logging
+import os
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ import trio.testing
 
 from greenroom import Jobs, Run, open_engine
 from greenroom.gateway import GatewayConfig, open_gateway
+from tests.clients.javascript import node
 
 FILES = {
     file.stem: file
@@ -25,6 +28,15 @@ NOTEBOOK = Path(__file__).parent / "notebook.ipynb"
 LOGGER = logging.getLogger("greenroom")
 # Processes, sockets and threads ignore a mock clock.
 REAL_TIME = ("crawler", "mirror", "threads", "typed_jobs")
+NODE = ("nightly_flow",)  # they start Node and the command line
+
+
+def programs() -> list[str]:
+    """The folders of `greenroom` and `node`."""
+    found = node()
+    if found is None:
+        pytest.skip("Node is not installed")
+    return [str(Path(sys.executable).parent), str(Path(found).parent)]
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +51,8 @@ def test_an_example_prints_what_it_says(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)  # some leave files
+    if name in NODE:
+        monkeypatch.setenv("PATH", os.pathsep.join([*programs(), os.environ["PATH"]]))
     main = runpy.run_path(str(FILES[name]))["main"]
     if inspect.iscoroutinefunction(main):
         clock = None if name in REAL_TIME else trio.testing.MockClock(autojump_threshold=0)
