@@ -55,12 +55,14 @@ async def answer(run: greenroom.aio.Run, params: dict) -> str:
             return text
         permissions += 1
         if await run.confirm(tool, timeout=600, key=f"permission {permissions}", release_slot=True):
-            talk = [*talk, {"role": "tool", "content": TOOLS[tool["tool"]](**tool["arguments"])}]
+            talk = [*talk, {"role": "tool", "content": use(**tool)}]
         else:
             talk = [*talk, {"role": "tool", "content": "not permitted"}]
 
 
-TOOLS = {"weather": lambda city: f"sunny in {city}"}
+def use(tool: str, arguments: dict) -> str:
+    """In place of real tools."""
+    return f"sunny in {arguments['city']}"
 
 
 async def model(talk: list[dict]) -> AsyncIterator[str | dict]:
