@@ -101,9 +101,9 @@ def test_the_table_of_node_runs_names_their_fields():
     ]
 
 
-def test_the_errors_of_workers_are_documented():
-    documented = {name for row in rows(FLOWS, "name", "cause") for name in names(row[0])}
-    assert set(get_args(Failing)) - {"stopped"} <= documented
+def test_the_errors_of_workers_are_told_of():
+    told = {name for row in rows(FLOWS, "name", "what has happened") for name in names(row[0])}
+    assert set(get_args(Failing)) - {"stopped"} <= told
 
 
 def test_the_calls_of_clients_are_documented():
