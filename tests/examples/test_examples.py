@@ -1,4 +1,4 @@
-"""Each example runs, and prints what it says that it prints."""
+"""Each example runs, and prints the output at its end."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ def _restore_logging():
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
-def test_an_example_prints_what_it_says(
+def test_an_example_prints_its_output(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)  # some leave files
@@ -59,7 +59,7 @@ def test_an_example_prints_what_it_says(
         trio.run(main, clock=clock)
     else:
         main()  # it runs trio itself
-    assert capsys.readouterr().out == said(FILES[name])
+    assert capsys.readouterr().out == output(FILES[name])
 
 
 def test_a_notebook_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch):
@@ -81,7 +81,7 @@ def test_a_notebook_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch):
                 with contextlib.redirect_stdout(io.StringIO()) as printed:
                     exec("".join(cell["source"]), names)
                 assert printed.getvalue() == "".join(
-                    line for output in cell["outputs"] for line in output["text"]
+                    line for shown in cell["outputs"] for line in shown["text"]
                 )
 
     async def main() -> None:
@@ -95,8 +95,8 @@ def test_a_notebook_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch):
     trio.run(main)
 
 
-def said(file: Path) -> str:
-    """What stands below `# Output:` at the end of an example."""
+def output(file: Path) -> str:
+    """The text below `# Output:` at the end of an example."""
     _, found, lines = file.read_text(encoding="utf-8").partition("\n# Output:\n")
-    assert found, f"{file.name} doesn't say what it prints"
+    assert found, f"{file.name} has no output at its end"
     return "".join(line.removeprefix("#").removeprefix(" ") + "\n" for line in lines.splitlines())
