@@ -6,6 +6,7 @@ does what a front end does. The model is simulated; its place is that of an LLM 
 """
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -115,10 +116,13 @@ async def serve() -> AsyncIterator[str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, cwd=FOLDER, stderr=asyncio.subprocess.PIPE
     )
-    while b"listens on" not in (line := await process.stderr.readline()):
-        pass
+    async for line in process.stderr:
+        if url := re.search(rb"http://\S+", line):  # logged as soon as it listens
+            break
+    else:
+        raise RuntimeError("the server has ended")
     try:
-        yield line.decode().split()[-1]
+        yield url[0].decode()
     finally:
         process.terminate()
         await process.communicate()

@@ -59,19 +59,19 @@ def main() -> None:
         greenroom = (sys.executable, "-m", "greenroom")
         worker = (*greenroom, "worker", "nightly_flow:services", "--id")
         server = (*greenroom, "serve", "--port", "0", "--store", "sqlite:///nightly.db")
-        _, line = start(*server, until="listens on")
+        _, line = start(*server, until="http://")
         url = re.search(r"http://\S+", line)[0]
         os.environ |= {"GREENROOM_URL": url, "GREENROOM_WORKER_URL": "http://127.0.0.1:0"}
         publish = [*greenroom, "flow", "publish", str(FOLDER / "nightly.yaml")]
         print(subprocess.run(publish, check=True, capture_output=True, text=True).stdout.strip())
 
-        dies, _ = start(*worker, "first", until="is registered", NEVER_ANSWERS="1")
-        start("node", str(FOLDER / "nightly_worker.mjs"), until="is registered")
+        dies, _ = start(*worker, "first", until="registered", NEVER_ANSWERS="1")
+        start("node", str(FOLDER / "nightly_worker.mjs"), until="registered")
         run = nightly("2026-03-01")
         print("the same run:", nightly("2026-03-01") == run)
 
         print("first worker:", dies.stdout.readline().strip())
-        start(*worker, "second", until="is registered")
+        start(*worker, "second", until="registered")
         dies.kill()
 
         with sync.connect(url) as client:

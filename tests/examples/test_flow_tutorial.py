@@ -26,7 +26,7 @@ def test_every_step_of_the_tutorial_does_what_it_shows(tmp_path: Path):
                 (tmp_path / saved[1]).write_text(block, encoding="utf-8")
             elif block == SERVER:
                 app = (tmp_path / "app.py").read_text(encoding="utf-8")
-                server = stack.enter_context(Served(tmp_path, app=app))
+                server = stack.enter_context(Served(tmp_path, app=app, patience=5 * PATIENCE))
                 environment["GREENROOM_URL"] = server.url
                 folder = Path(sys.executable).parent
                 environment["PATH"] = f"{folder}{os.pathsep}{environment['PATH']}"
