@@ -109,11 +109,19 @@ def test_the_map_names_every_page_and_every_example():
     assert [name for name in wanted if name not in text] == []
 
 
+PROGRAMS = (
+    "README.md",
+    "docs/tutorial/first-engine.md",
+    "docs/how-to/asyncio.md",
+    "docs/how-to/integrations.md",
+)
+
+
 def programs() -> list[tuple[str, str]]:
     """The blocks of Python in the documentation that are whole programs."""
     return [
         (page, block)
-        for page in ("README.md", "docs/tutorial/first-engine.md", "docs/how-to/asyncio.md")
+        for page in PROGRAMS
         for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
         if "trio.run(main)" in block or "asyncio.run(main())" in block
     ]

@@ -60,7 +60,7 @@ def inject(server: Server, run_or_handle: str, message: str) -> None:
 
 
 @click.command()
-@click.argument("question")
+@click.argument("interrupt")
 @click.argument("answer")
 @click.option(
     "--key", metavar="KEY", help="The key of the interrupt, where the run or the handle asks several."

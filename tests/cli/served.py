@@ -81,6 +81,7 @@ class Served:
         jobs: str | None = "app:jobs",
         app: str = APP,
         toml: str = "",
+        patience: float = PATIENCE,
         **variables: str,
     ) -> None:
         (folder / "app.py").write_text(app, encoding="utf-8")
@@ -97,7 +98,7 @@ class Served:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self._last_resort = threading.Timer(PATIENCE, self._process.kill)
+        self._last_resort = threading.Timer(patience, self._process.kill)
         self._last_resort.start()
         self.url = self.logged("listens on").rpartition(" ")[2]
 

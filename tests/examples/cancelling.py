@@ -1,7 +1,7 @@
-"""Cancelling ends a queued run at once and an executing one in order: its body gets time to clean up.
+"""Cancelling ends a queued run immediately; the body of an executing run gets time to clean up.
 
-The files that it had finished are kept or deleted, as the caller decides; what it had not finished is always
-gone. A body past `end_interactive` is in post-processing, and can't be cancelled any more.
+The caller decides whether the files that the body completed are kept or deleted; incomplete files are
+always deleted. A run past `end_interactive` is in post-processing, and can no longer be cancelled.
 """
 
 import tempfile

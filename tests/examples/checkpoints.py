@@ -1,7 +1,7 @@
-"""A checkpoint is a value to go on from: of a later attempt, and of the next run that continues.
+"""A checkpoint is a value from which a later attempt, or the next run, continues.
 
 A handle keeps the last checkpoint of each job. A run of kind `continue` begins with it, one of kind `start`
-begins afresh.
+begins without.
 """
 
 import trio

@@ -1,7 +1,7 @@
-"""A run has parts of its work done by other runs, each on a handle and in a lane of its own.
+"""A run calls other runs for parts of its work, each on its own handle and lane.
 
-It waits for each child without a slot of its own, and when it is cancelled, so is the child. A child on a
-handle that one of its ancestors holds could never start, and is refused.
+It waits for each child without a slot, and when it is cancelled, so is the child. A child on a handle that
+one of its ancestors holds could never start, and is refused.
 """
 
 import trio

@@ -1,7 +1,7 @@
-"""What a second submission for a busy handle does is up to its caller.
+"""The caller decides what a second submission for a busy handle does.
 
-`reject` refuses it and names the run that holds the handle, `queue` waits behind it, `replace` cancels it and
-runs next, and `join` takes part in it if it does the same thing.
+`reject` refuses it and names the active run, `queue` waits behind that run, `replace` cancels it and runs
+next, and `join` returns a ticket for it if job and parameters are equal.
 """
 
 import trio

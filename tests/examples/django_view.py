@@ -1,8 +1,8 @@
 """Views of a Django application start runs and show them: plain functions, called by many threads.
 
-One client serves all threads of a process. It is connected when it is first needed, and so once in each
-process that the web server has forked. Django is not needed to run this: `Request` and `JsonResponse` stand
-for its classes, and the server that `greenroom serve` would be runs in a thread.
+All threads of a process share one client. It connects when it is first needed, so each process that the web
+server forks has its own. The example needs no Django: `Request` and `JsonResponse` replace its classes, and
+a thread replaces `greenroom serve`.
 """
 
 import threading

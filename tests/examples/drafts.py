@@ -1,6 +1,6 @@
-"""A handle keeps draft parameters: what a person has typed before pressing the button.
+"""A handle keeps draft parameters: what a user has typed before pressing the button.
 
-A submission without parameters takes the draft, checked against the job. While the handle has a run, its
+A submission without parameters uses the draft, checked against the job. While the handle has a run, its
 draft is locked; the run's own parameters never change.
 """
 

@@ -1,7 +1,8 @@
-"""Draining lets what executes finish and starts nothing: before a deployment, say.
+"""Draining lets executing runs finish and starts no others, for example before a deployment.
 
-New submissions are refused meanwhile, what is queued stays queued, and `resume` goes on. Leaving the block of
-`open_engine` drains as well; what still executes after `shutdown_timeout` is cancelled.
+New submissions are refused meanwhile, queued runs stay queued, and `resume` starts the queues again.
+Leaving the block of `open_engine` also drains; bodies that still execute after `shutdown_timeout` are
+cancelled.
 """
 
 import trio
@@ -24,7 +25,7 @@ async def endless(run: Run) -> None:
     try:
         await trio.sleep_forever()
     finally:
-        print("endless: told to end")
+        print("endless: cancelled")
 
 
 async def main() -> None:
@@ -59,5 +60,5 @@ if __name__ == "__main__":
 # queued: queued
 # resumed: done
 # leaving
-# endless: told to end
+# endless: cancelled
 # left

@@ -1,8 +1,8 @@
-"""A FastAPI service on an engine: it submits runs, streams their events to its page, and passes answers on.
+"""A FastAPI service on an engine: it submits runs, streams their events to its page, and forwards answers.
 
-The engine lasts as long as the application (`lifespan`). Its jobs are written for asyncio. Errors of the
-engine become answers with their own HTTP status. Serve it with `uvicorn fastapi_service:app`, and open the
-page in a browser; `main` below does what the page does, and prints what it is told.
+The engine lives as long as the application (`lifespan`). Its jobs are written for asyncio. Errors of the
+engine become responses with their own HTTP status. Serve it with `uvicorn fastapi_service:app`, and open
+the page in a browser; `main` below does what the page does, and prints what it receives.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ jobs = Jobs()
 @jobs.job("order", loop="asyncio")
 async def order(run: greenroom.aio.Run, params: dict) -> str:
     await run.progress(done=1, total=2)
-    await asyncio.sleep(0.01)  # stands in for a call with a library for asyncio
+    await asyncio.sleep(0.01)  # in place of a call of an asyncio library
     if not await run.confirm(f"Buy {params['item']}?", timeout=600, release_slot=True):
         return "not bought"
     await run.progress(done=2, total=2)
@@ -63,9 +63,9 @@ async def cancel(request: Request, run: str) -> dict:
     return {"status": (await request.state.engine.cancel(run)).status}
 
 
-@app.post("/questions/{question}/answer")
-async def answer(request: Request, question: str, approved: bool) -> dict:
-    return {"outcome": await request.state.engine.answer(question, {"approved": approved})}
+@app.post("/interrupts/{interrupt}/answer")
+async def answer(request: Request, interrupt: str, approved: bool) -> dict:
+    return {"outcome": await request.state.engine.answer(interrupt, {"approved": approved})}
 
 
 @app.get("/customers/{customer}/events")
@@ -81,11 +81,11 @@ async def follow(request: Request, customer: str) -> StreamingResponse:
 async def as_sse(events: AsyncIterator) -> AsyncIterator[str]:
     while True:
         try:
-            event = await asyncio.wait_for(anext(events), 15)  # an event that comes just then isn't lost
+            event = await asyncio.wait_for(anext(events), 15)  # a timeout loses no event
         except TimeoutError:
             yield ": still here\n\n"  # fails if the page is gone
         except StopAsyncIteration:
-            return  # the engine is being left
+            return  # the engine is shutting down
         else:
             yield f"id: {event.seq}\ndata: {msgspec.json.encode(event).decode()}\n\n"
 
@@ -103,7 +103,7 @@ new EventSource('/customers/alice/events').onmessage = message => {
     for (const yes of [true, false]) {
       const button = line.appendChild(document.createElement('button'));
       button.textContent = yes ? 'Yes' : 'No';
-      button.onclick = () => post(`/questions/${event.interrupt}/answer?approved=${yes}`);
+      button.onclick = () => post(`/interrupts/${event.interrupt}/answer?approved=${yes}`);
     }
   document.getElementById('events').append(line);
 };
@@ -127,7 +127,7 @@ async def act_as_the_page(url: str) -> None:
                     print(f"progress: {event['done']}/{event['total']}")
                 case "interrupt_opened":
                     print("asked:", event["data"])
-                    url = f"/questions/{event['interrupt']}/answer?approved=true"
+                    url = f"/interrupts/{event['interrupt']}/answer?approved=true"
                     print("answer:", (await http.post(url)).json()["outcome"])
                 case "run_state_changed" if event["to"] == "succeeded":
                     print("result:", event["result"])

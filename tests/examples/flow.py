@@ -1,7 +1,7 @@
 """A flow: a graph of nodes that a run walks, published once and run many times.
 
-Its nodes call functions of this program. What they give goes into `shared`, which is the result in the end; a
-choice decides where to go on, and a foreach does something for each item.
+Its nodes call functions of this program and write their outputs into `shared`, which becomes the result. A
+choice selects the next node, and a foreach calls a function for each item.
 """
 
 import trio

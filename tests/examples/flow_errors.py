@@ -1,6 +1,6 @@
-"""What becomes of a flow's errors: tries, actions for errors and time-outs, and a flow that fails.
+"""How a flow handles errors: retries, actions for errors and timeouts, and a flow that fails.
 
-Every try is a node run, which says what went in and what came out.
+Each attempt of a node is recorded as a node run, with its input and output.
 """
 
 import trio

@@ -1,6 +1,6 @@
-"""A flow has versions: what is published never changes, and a run stays with the version that it began with.
+"""A published version of a flow never changes, and a run stays with the version that it started with.
 
-A definition with mistakes is refused with all of them at once.
+A definition with mistakes is refused, and the error lists all of them.
 """
 
 import trio

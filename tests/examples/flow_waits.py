@@ -1,7 +1,7 @@
-"""A flow waits: for a signal, for people, and not for ever. Its run has no slot and no body meanwhile.
+"""A flow waits for a signal, for an approval, or until a timeout, without a slot and without a body.
 
-A signal puts a value into what the nodes share. An approval is shown as a question, so whoever answers that
-decides, and a signal does, too.
+A signal writes a value into what the nodes share. An approval opens an interrupt; an answer decides it, and
+so does a signal under its key.
 """
 
 import trio
@@ -29,15 +29,15 @@ edges:
 async def main() -> None:
     async with open_engine(Jobs(), store="memory:", max_concurrent=1) as engine:
         await engine.flows.publish("delivery", DELIVERY)
-        questions = engine.events(filter={"types": ["interrupt_opened"]})
+        interrupts = engine.events(filter={"types": ["interrupt_opened"]})
 
         first = await engine.flows.start("delivery", handle="alice")
         await engine.signal(first.id, "paid", 30)
-        question = await anext(questions)
-        print("asked:", question.data["node"], question.data["input"])
+        interrupt = await anext(interrupts)
+        print("asked:", interrupt.data["node"], interrupt.data["input"])
         run = await engine.get_run(first.id)
         print("the run:", run.status, "for", run.waiting_for)
-        await engine.answer(question.interrupt, {"approved": True})
+        await engine.answer(interrupt.interrupt, {"approved": True})
         print("alice:", await first.result())
 
         second = await engine.flows.start("delivery", handle="bob")

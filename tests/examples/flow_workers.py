@@ -1,7 +1,7 @@
-"""Workers do the work of a flow's nodes. One that fetches its work from the queue needs three calls.
+"""Workers do the work of a flow's nodes. One that takes its work from the queue needs three calls.
 
-Here it lives in the same program; elsewhere it does the same over HTTP, or is `greenroom worker`. What it
-completes is taken once: whoever comes too late is refused.
+Here the worker lives in the same program; elsewhere it makes the same calls over HTTP, or is `greenroom
+worker`. An item is completed once: a second or late completion is refused.
 """
 
 import trio
@@ -24,7 +24,7 @@ nodes:
 async def work(engine: Engine) -> None:
     await engine.workers.register("w1", "", ["upper"], kind="queue")
     item = None
-    while item is None:  # a poll ends after 25 seconds if there is nothing to do
+    while item is None:  # a poll returns None after 25 seconds without work
         item = await engine.workers.poll("w1", ["upper"])
     print("work:", item.service, item.input)
     await engine.workers.complete(item.id, result=item.input.upper(), worker_id="w1")

@@ -1,7 +1,7 @@
 """Every change is one event with the next number; a snapshot and the events after it give the next snapshot.
 
-This is how a front end follows the engine: it takes a snapshot once, folds each event over it, and always has
-exactly the engine's state. One that comes back later asks for the events after the last it has seen.
+A front end follows the engine in this way: it takes a snapshot once, folds each event over it, and always
+has exactly the engine's state. After a break it requests the events after the last one that it has seen.
 """
 
 import trio

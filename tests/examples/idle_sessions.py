@@ -1,7 +1,7 @@
-"""A chat session that waits for the next message without a slot, so that idle sessions cost next to nothing.
+"""A chat session waits for the next message without a slot, so idle sessions cost almost nothing.
 
-With `next_message(release_slot=True)` the run is suspended until somebody injects a message; then it gets a
-slot at its place. A hundred sessions are open here, and two slots are enough for them.
+With `next_message(release_slot=True)` the run is suspended until a client injects a message; then it gets a
+slot at its place. Here a hundred sessions share two slots.
 """
 
 import trio
@@ -18,7 +18,7 @@ async def session(run: Run) -> int:
     while True:
         message = await run.next_message(release_slot=True)
         heard += 1
-        await run.save_checkpoint(heard)  # a message that was taken is not given again after a restart
+        await run.save_checkpoint(heard)  # a message that was taken is not delivered again after a restart
         if message == "bye":
             return heard
         await run.log(f"{run.handle} says {message}")

@@ -1,7 +1,7 @@
-"""A lane is a class of work with its own limit and queue; a global limit stands above them all.
+"""A lane is a class of work with its own limit and queue; a global limit bounds all lanes together.
 
-Both can be changed while everything runs: raising a limit starts queued runs at once, 0 pauses a lane, and
-lowering one interrupts nobody. What is queued can be cleared.
+Both can be changed while runs execute: raising a limit starts queued runs immediately, 0 pauses a lane, and
+lowering one interrupts no run. Queued runs can be cleared.
 """
 
 import trio

@@ -1,7 +1,7 @@
-"""A queued run that waits for long says so: how long, how many are ahead, and which runs block it.
+"""The engine reports a run that is queued for long: for how long, behind how many runs, blocked by which.
 
-`on_wait` is called once after `warn_after` seconds, a warning is logged, and an event tells those who follow.
-The run is never cancelled for it.
+After `warn_after` seconds it calls `on_wait` once, logs a warning, and emits an event for followers. It
+never cancels a run for waiting.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""A body takes messages while it executes: what a person adds while the model still answers, say.
+"""A body receives messages while it executes, for example what a user adds while a model still answers.
 
-`inject` never waits for the body: it answers `accepted` once the message is stored, and a refusal says why.
-A job may accept messages only while it streams, and takes none while it compacts.
+`inject` never waits for the body: it returns `accepted` once the message is stored, or raises an error that
+says why not. A job can limit messages to the time when it streams, and receives none while it compacts.
 """
 
 import trio
@@ -19,7 +19,7 @@ async def chat(run: Run) -> list[str]:
     async with run.streaming():
         heard = [await run.next_message()]  # waits for one
         await run.sleep(0.1)
-        heard += await run.messages()  # takes all that have come
+        heard += await run.messages()  # takes all that wait
         async with run.compacting(timeout=1):
             await run.sleep(0.1)
     return heard

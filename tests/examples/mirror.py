@@ -1,8 +1,8 @@
 """The first program to read: a job, its parameters, an engine, a run and its result.
 
-`mirror` fetches a site page by page, here from a small HTTP server that the example starts itself. Each page
-is followed by a checkpoint, so a run that is interrupted, even by a power cut, goes on where it was. What
-the engine knows stands in `greenroom.db`, in the folder it is started in.
+`mirror` fetches a site page by page, here from a small HTTP server that the example starts itself. It saves
+a checkpoint after each page, so a run that is interrupted, even by a power cut, continues there. The
+engine's state is in `greenroom.db`, in the folder where the program starts.
 """
 
 from functools import partial

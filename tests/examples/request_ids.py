@@ -1,7 +1,8 @@
-"""A submission that may be sent twice is one run: give it a `request_id`.
+"""A submission that may be sent twice makes one run if it has a `request_id`.
 
-A client whose connection broke doesn't know whether its submission arrived; it sends it again under the same
-id and gets the same run, for a day after its end. A different submission under that id is refused.
+A client that lost its connection doesn't know whether its submission arrived. It sends it again under the
+same id and gets the same run, until a day after the run's end. A different submission under that id is
+refused.
 """
 
 import trio

@@ -1,7 +1,7 @@
-"""A failed attempt is repeated when its job allows it, and time is bounded in three ways.
+"""A job with `max_attempts` is retried after a failure, and three limits bound the time of a run.
 
-`queue_timeout` bounds the waiting, `run_timeout` the executing of each attempt, and `deadline` everything
-from the submission on. All can be declared by the job and set for one run.
+`queue_timeout` bounds the wait for a slot, `run_timeout` the execution of each attempt, and `deadline` the
+time from submission to end. A job declares them, and a submission can override them.
 """
 
 import trio

@@ -1,8 +1,8 @@
-"""When bodies hang, an operator takes their slots away, and the queues go on.
+"""When bodies hang, an operator takes their slots away, and the queues continue.
 
-A reset frees the slots of everything that executes: those bodies are detached, and their outcome is recorded
-when they end. A body that ignores its cancel past its grace is abandoned; its handle stays taken until it
-ends, or until the operator says that it may go.
+A reset frees the slots of all executing runs. Their bodies are detached, and their outcome is recorded when
+they end. A body that ignores its cancel past its grace is abandoned; its handle stays taken until the body
+ends or the operator releases the handle.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Each example runs, and prints what it says that it prints."""
+"""Each example runs, and prints the output at its end."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,9 @@ import inspect
 import io
 import json
 import logging
+import os
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ import trio.testing
 
 from greenroom import Jobs, Run, open_engine
 from greenroom.gateway import GatewayConfig, open_gateway
+from tests.clients.javascript import node
 
 FILES = {
     file.stem: file
@@ -23,7 +26,17 @@ FILES = {
 }
 NOTEBOOK = Path(__file__).parent / "notebook.ipynb"
 LOGGER = logging.getLogger("greenroom")
-REAL_TIME = ("mirror", "threads", "typed_jobs")  # sockets and threads know nothing of a mock clock
+# Processes, sockets and threads ignore a mock clock.
+REAL_TIME = ("crawler", "mirror", "threads", "typed_jobs")
+NODE = ("nightly_flow",)  # they start Node and the command line
+
+
+def programs() -> list[str]:
+    """The folders of `greenroom` and `node`."""
+    found = node()
+    if found is None:
+        pytest.skip("Node is not installed")
+    return [str(Path(sys.executable).parent), str(Path(found).parent)]
 
 
 @pytest.fixture(autouse=True)
@@ -34,17 +47,19 @@ def _restore_logging():
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
-def test_an_example_prints_what_it_says(
+def test_an_example_prints_its_output(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)  # some leave files
+    if name in NODE:
+        monkeypatch.setenv("PATH", os.pathsep.join([*programs(), os.environ["PATH"]]))
     main = runpy.run_path(str(FILES[name]))["main"]
     if inspect.iscoroutinefunction(main):
         clock = None if name in REAL_TIME else trio.testing.MockClock(autojump_threshold=0)
         trio.run(main, clock=clock)
     else:
         main()  # it runs trio itself
-    assert capsys.readouterr().out == said(FILES[name])
+    assert capsys.readouterr().out == output(FILES[name])
 
 
 def test_a_notebook_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch):
@@ -66,7 +81,7 @@ def test_a_notebook_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch):
                 with contextlib.redirect_stdout(io.StringIO()) as printed:
                     exec("".join(cell["source"]), names)
                 assert printed.getvalue() == "".join(
-                    line for output in cell["outputs"] for line in output["text"]
+                    line for shown in cell["outputs"] for line in shown["text"]
                 )
 
     async def main() -> None:
@@ -80,8 +95,8 @@ def test_a_notebook_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch):
     trio.run(main)
 
 
-def said(file: Path) -> str:
-    """What stands below `# Output:` at the end of an example."""
+def output(file: Path) -> str:
+    """The text below `# Output:` at the end of an example."""
     _, found, lines = file.read_text(encoding="utf-8").partition("\n# Output:\n")
-    assert found, f"{file.name} doesn't say what it prints"
+    assert found, f"{file.name} has no output at its end"
     return "".join(line.removeprefix("#").removeprefix(" ") + "\n" for line in lines.splitlines())

@@ -1,4 +1,4 @@
-"""The pages about flows and workers say what the code says, and what they show works."""
+"""The pages about flows and workers agree with the code, and what they show works."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WHOLE = [block for text in (README, TUTORIAL) for block in blocks(text, "yaml") 
 
 
 @pytest.mark.parametrize("definition", WHOLE, ids=range(len(WHOLE)))
-def test_a_definition_that_is_shown_is_in_order(definition: str):
+def test_a_definition_that_is_shown_is_valid(definition: str):
     assert check(definition)[1:] == ([], [])
 
 
@@ -74,17 +74,17 @@ def test_the_expressions_that_are_shown_mean_the_same():
     assert parse_text("not a and b") == parse_text("(not a) and b")
 
 
-def test_every_operator_is_told_of():
-    told = [name for row in rows(FLOWS, "operator", "holds if") for name in names(row[0])]
-    assert sorted(told) == sorted(OPERATORS)
+def test_every_operator_is_documented():
+    documented = [name for row in rows(FLOWS, "operator", "true if") for name in names(row[0])]
+    assert sorted(documented) == sorted(OPERATORS)
 
 
-def test_the_tables_of_fields_name_those_that_there_are():
+def test_the_tables_of_fields_name_all_fields():
     common = {field.name for field in attrs.fields(Node)} - {"prep", "post"}
     common |= {f"prep.{field.name}" for field in attrs.fields(Prep)}
     common |= {f"post.{field.name}" for field in attrs.fields(Post)}
-    told = {names(row[0])[0] for row in rows(FLOWS, "field", "default", "what it is")}
-    assert told == common | {"kind"}
+    documented = {names(row[0])[0] for row in rows(FLOWS, "field", "default", "meaning")}
+    assert documented == common | {"kind"}
     kinds = {names(row[0])[0]: row[2] for row in rows(FLOWS, "kind", "what it does", "its own fields")}
     assert list(kinds) == list(KINDS)
     usual = {field.name for field in attrs.fields(Node)}
@@ -95,8 +95,8 @@ def test_the_tables_of_fields_name_those_that_there_are():
 
 def test_the_table_of_node_runs_names_their_fields():
     [table] = [text for text in FLOWS.split("### ") if text.startswith("Node runs")]
-    told = re.findall(r"^\| (.*?) \|.*$", table, re.MULTILINE)[1:]
-    assert [name for cell in told for name in names(cell)] == [
+    documented = re.findall(r"^\| (.*?) \|.*$", table, re.MULTILINE)[1:]
+    assert [name for cell in documented for name in names(cell)] == [
         name for name in NodeRun.__struct_fields__ if name != "last"
     ]
 
@@ -106,9 +106,9 @@ def test_the_errors_of_workers_are_told_of():
     assert set(get_args(Failing)) - {"stopped"} <= told
 
 
-def test_the_calls_of_clients_are_told_of():
-    told = {tuple(names_of_call(row[0])) for row in rows(FLOWS, "call", "body or query", "answer")}
-    assert told == {(call.method, call.path) for call in TABLE if not call.workers}
+def test_the_calls_of_clients_are_documented():
+    documented = {tuple(names_of_call(row[0])) for row in rows(FLOWS, "call", "body or query", "answer")}
+    assert documented == {(call.method, call.path) for call in TABLE if not call.workers}
     for call in TABLE:
         if call.workers and call.path.count("/") > 1:
             assert call.path in WORKERS, call.path

@@ -1,4 +1,4 @@
-"""The flow files do what the table beside them says, at a real server and with real workers."""
+"""The flow files produce the results in the table of their folder, with a real server and real workers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FILES = sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("*.json")])
 REFERRED = {"flow_ref": ["choice"], "everything": ["timer"]}
 
 
-def told() -> Iterator[tuple[str, Any, list[tuple[str, ...]], Any]]:
-    """The rows of the table: file, parameters, what is done meanwhile, result."""
+def table() -> Iterator[tuple[str, Any, list[tuple[str, ...]], Any]]:
+    """The rows of the table: file, parameters, actions during the run, result."""
     for line in (FOLDER / "README.md").read_text(encoding="utf-8").splitlines():
         if line.startswith("| ["):
             file, _, params, meanwhile, result = (cell.strip() for cell in line.strip("|").split("|"))
@@ -35,7 +35,7 @@ def told() -> Iterator[tuple[str, Any, list[tuple[str, ...]], Any]]:
             )
 
 
-ROWS = list(told())
+ROWS = list(table())
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ async def publish(client: Client, name: str) -> None:
 @pytest.mark.parametrize(
     ("file", "params", "meanwhile", "result"), ROWS, ids=[f"{row[0]}-{n}" for n, row in enumerate(ROWS)]
 )
-async def test_a_flow_gives_what_the_table_says(
+async def test_a_flow_has_the_result_in_the_table(
     server: Served, file: str, params: Any, meanwhile: list[tuple[str, ...]], result: Any
 ):
     name = Path(file).stem
@@ -70,15 +70,15 @@ async def test_a_flow_gives_what_the_table_says(
             ticket = await client.flows.start(name, params=params)
             for what, *arguments in meanwhile:
                 if what == "answer":
-                    question = await asked(client, ticket.id)
-                    assert await client.answer(question, json.loads(arguments[0])) == "resolved"
+                    interrupt = await opened(client, ticket.id)
+                    assert await client.answer(interrupt, json.loads(arguments[0])) == "resolved"
                 else:
                     await client.signal(ticket.id, arguments[0], json.loads(arguments[1]))
             assert shortened(await ticket.result()) == result
 
 
 def shortened(value: Any) -> Any:
-    """A result as the table has it: of an error only its name."""
+    """A result as in the table: of an error only its name."""
     if isinstance(value, dict):
         return {
             key: f"{part.partition(':')[0]}: …" if key == "error" else shortened(part)
@@ -87,17 +87,17 @@ def shortened(value: Any) -> Any:
     return [shortened(part) for part in value] if isinstance(value, list) else value
 
 
-async def asked(client: Client, run_id: str) -> str:
-    """The id of the question that a run asks, as soon as it does."""
+async def opened(client: Client, run_id: str) -> str:
+    """The id of the interrupt of a run, as soon as it is open."""
     events = client.events(after=client.state.seq)
     while True:
-        for id, question in client.state.interrupts.items():
-            if question.run == run_id:
+        for id, interrupt in client.state.interrupts.items():
+            if interrupt.run == run_id:
                 return id
         await anext(events)
 
 
-async def test_the_node_runs_of_errors_tell_of_each_try(server: Served):
+async def test_the_node_runs_of_errors_contain_each_attempt(server: Served):
     with trio.fail_after(PATIENCE):
         async with connect(server.url) as client:
             await publish(client, "errors")

@@ -1,7 +1,7 @@
-"""A plain function is a job, too: it runs in a thread and gets a `BlockingRun`, whose calls block.
+"""A plain function can be a job: it runs in a thread and gets a `BlockingRun`, whose calls block.
 
-Cancelling can't interrupt a thread. The next call on its `run` raises inside it, and a function that makes
-none asks `cancel_requested` from time to time.
+Cancelling can't interrupt a thread. The next call on its `run` raises inside it; a function that makes no
+calls checks `cancel_requested`.
 """
 
 import time
@@ -16,7 +16,7 @@ jobs = Jobs()
 @jobs.job("hash")
 def hash_password(run: BlockingRun, params: dict) -> str:
     for done in range(3):
-        time.sleep(0.01)  # stands in for a computation
+        time.sleep(0.01)  # in place of a computation
         run.progress(done=done + 1, total=3)
     return params["password"][::-1]
 

@@ -1,7 +1,7 @@
-"""A job is submitted as its function, and the types of its parameters and its result go along.
+"""A job is submitted as its function, so parameters and result keep their types.
 
-`mypy` knows that `summary` is a `Summary`, and refuses parameters of another type. A name works as well: then
-parameters and result are plain JSON values.
+`mypy` knows that `summary` is a `Summary`, and refuses parameters of another type. A name works as well:
+then parameters and result are plain JSON values.
 """
 
 import msgspec

@@ -1,7 +1,7 @@
-"""A body asks people a question and waits for the answer; whoever follows the events sees it and answers.
+"""A body opens an interrupt and waits for the answer; a client that follows the events answers it.
 
-`run.confirm` is for a yes or no, `run.interrupt` gives the answer as it is. With `release_slot=True` the run
-waits without its slot, so others execute meanwhile. No answer in time is a no, as is the one of a cancel.
+`run.confirm` is for a yes or no, `run.interrupt` returns the answer as it is. With `release_slot=True` the
+run waits without its slot, so others execute meanwhile. A timeout and a cancel both count as a no.
 """
 
 import trio
@@ -13,8 +13,8 @@ jobs = Jobs()
 
 @jobs.job("order")
 async def order(run: Run, params: dict) -> str:
-    question = {"question": f"Buy {params['item']}?"}
-    if await run.confirm(question, timeout=0.5, release_slot=True):
+    data = {"question": f"Buy {params['item']}?"}
+    if await run.confirm(data, timeout=0.5, release_slot=True):
         return "bought"
     return "not bought"
 
@@ -22,7 +22,7 @@ async def order(run: Run, params: dict) -> str:
 @jobs.job("paint")
 async def paint(run: Run) -> str:
     colour = await run.interrupt({"question": "Which colour?"})
-    return f"painted {colour}" if colour else "not painted"  # whatever denies is false
+    return f"painted {colour}" if colour else "not painted"  # every denial is false
 
 
 @jobs.job("other work")
@@ -32,30 +32,30 @@ async def other_work(run: Run) -> str:
 
 async def main() -> None:
     async with open_engine(jobs, store="memory:", max_concurrent=1) as engine:
-        questions = engine.events(filter={"types": ["interrupt_opened"]})
+        interrupts = engine.events(filter={"types": ["interrupt_opened"]})
 
         coffee = await engine.submit("order", handle="kitchen", params={"item": "coffee"})
-        question = await anext(questions)
-        print("asked:", question.data["question"])
+        interrupt = await anext(interrupts)
+        print("asked:", interrupt.data["question"])
         print("run:", (await engine.get_run(coffee.id)).status)
         print("other work:", await (await engine.submit("other work", handle="desk")).result())
-        print("answer:", await engine.answer(question.interrupt, {"approved": True}))
+        print("answer:", await engine.answer(interrupt.interrupt, {"approved": True}))
         print("coffee:", await coffee.result())
-        print("answer again:", await engine.answer(question.interrupt, {"approved": False}))
+        print("answer again:", await engine.answer(interrupt.interrupt, {"approved": False}))
 
         yacht = await engine.submit("order", handle="harbour", params={"item": "a yacht"})
-        await anext(questions)
+        await anext(interrupts)
         print("yacht:", await yacht.result())
 
         fence = await engine.submit("paint", handle="garden")
-        question = await anext(questions)
-        await engine.answer(question.interrupt, "green")
+        interrupt = await anext(interrupts)
+        await engine.answer(interrupt.interrupt, "green")
         print("fence:", await fence.result())
 
-        entry = await engine.submit("paint", handle="house")
-        question = await anext(questions)
-        await engine.answer(question.interrupt, {"approved": False, "reason": "no money left"})
-        print("door:", await entry.result())
+        door = await engine.submit("paint", handle="house")
+        interrupt = await anext(interrupts)
+        await engine.answer(interrupt.interrupt, {"approved": False, "reason": "no money left"})
+        print("door:", await door.result())
 
 
 if __name__ == "__main__":
