@@ -434,7 +434,7 @@ export type ErrorCode =
   | "draining"
   | "unavailable";
 
-/** Where a run stands. */
+/** The status of a run. */
 export type RunStatus =
   | "queued"
   | "running"
@@ -447,11 +447,11 @@ export type RunStatus =
   | "rejected";
 
 /**
- * A transition. `from` is null for a new run, which also brings `job`, `kind` and `params`.
+ * A run's status changed. `from` is null for a new run; only then `job`, `kind` and `params` are set.
  *
- * `place` is the run's place as of now; null while it waits in its handle, where `front` puts it before
- * the others. `interactive` is given when a body begins or is gone. `holds_handle`: the run ended, but its
- * abandoned body still executes, so the handle stays taken.
+ * `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
+ * `interactive` is set when a body starts or ends. `holds_handle`: the run has ended, but its abandoned body
+ * still executes and keeps the handle.
  */
 export interface RunStateChanged {
   type: "run_state_changed";
@@ -478,9 +478,9 @@ export interface RunStateChanged {
 }
 
 /**
- * Something of a run changed that is no transition; fields that are absent stay as they were.
+ * A run changed without a transition; absent fields are unchanged.
  *
- * A `place` for a run that waited in its handle also makes it the handle's admitted run.
+ * If the run waited in its handle, a `place` also makes it the handle's admitted run.
  */
 export interface RunChanged {
   type: "run_changed";
@@ -497,7 +497,7 @@ export interface RunChanged {
   compacting?: boolean;
 }
 
-/** How far a body has come; replaces what it said before. */
+/** The progress of a body; it replaces the previous progress. */
 export interface RunProgress {
   type: "run_progress";
   seq: number;
@@ -512,7 +512,7 @@ export interface RunProgress {
   stats?: Record<string, unknown>;
 }
 
-/** A line that a body wants people to read. */
+/** A log line of a body. */
 export interface RunLog {
   type: "run_log";
   seq: number;
@@ -526,7 +526,7 @@ export interface RunLog {
   level: string;
 }
 
-/** A queued run has waited long: how many seconds, how many are ahead, which runs hold it up. */
+/** A queued run has waited long: the seconds, the number of runs ahead, and the runs that block it. */
 export interface RunWaiting {
   type: "run_waiting";
   seq: number;
@@ -540,7 +540,7 @@ export interface RunWaiting {
   blockers: string[];
 }
 
-/** A message was accepted for a run; it is kept until the body takes it. */
+/** A message was accepted for a run; it is stored until the body takes it. */
 export interface RunMessage {
   type: "run_message";
   seq: number;
@@ -552,7 +552,7 @@ export interface RunMessage {
   message: unknown;
 }
 
-/** A value was put into what a flow's run shares, under `key`; whoever waits for it goes on. */
+/** A signal set `key` in the shared data of a flow's run; a node that waits for it continues. */
 export interface RunSignal {
   type: "run_signal";
   seq: number;
@@ -565,7 +565,7 @@ export interface RunSignal {
   value: unknown;
 }
 
-/** A flow's run has come to a node that takes time: `visit` counts how often. */
+/** A flow's run has reached a node that takes time; `visit` counts the visits of the node. */
 export interface NodeStarted {
   type: "node_started";
   seq: number;
@@ -580,9 +580,9 @@ export interface NodeStarted {
 }
 
 /**
- * One try of a node (or of a `branch` of it) has ended: `ok`, `error`, `cancelled` or `timeout`.
+ * One attempt of a node, or of a `branch` of it, has ended: `ok`, `error`, `cancelled` or `timeout`.
  *
- * `action` is where the run goes from there; null where the node is not done with this try.
+ * `action` selects the edge that the run takes next; null if the node has not ended with this attempt.
  */
 export interface NodeRan {
   type: "node_ran";
@@ -604,7 +604,7 @@ export interface NodeRan {
   started_at: number;
 }
 
-/** A body asks an interrupt. */
+/** A body opened an interrupt. */
 export interface InterruptOpened {
   type: "interrupt_opened";
   seq: number;
@@ -620,8 +620,8 @@ export interface InterruptOpened {
 }
 
 /**
- * An interrupt is closed; `outcome` is `answered`, `timed_out`, `cancelled`, `shutdown`,
- * `withdrawn` (the body waits no longer) or `ended` (the body is gone).
+ * An interrupt was closed; `outcome` is `answered`, `timed_out`, `cancelled`, `shutdown`, `withdrawn`
+ * (the body no longer waits) or `ended` (the body has ended).
  */
 export interface InterruptClosed {
   type: "interrupt_closed";
@@ -636,7 +636,7 @@ export interface InterruptClosed {
   answer?: unknown;
 }
 
-/** A lane's limit or generation, as they are now. */
+/** The limit or the generation of a lane changed; both are the new values. */
 export interface LaneChanged {
   type: "lane_changed";
   seq: number;
@@ -647,7 +647,7 @@ export interface LaneChanged {
   generation: number;
 }
 
-/** A handle's new draft (absent where it stays), or the ended run whose body it has been freed from. */
+/** A handle has a new draft (`params`, if present), or was released from the ended run `freed`. */
 export interface HandleChanged {
   type: "handle_changed";
   seq: number;
@@ -658,7 +658,7 @@ export interface HandleChanged {
   freed?: string;
 }
 
-/** The global limit and whether new runs are refused, as they are now. */
+/** The global limit or draining changed; both are the new values. */
 export interface EngineChanged {
   type: "engine_changed";
   seq: number;
@@ -668,7 +668,7 @@ export interface EngineChanged {
   draining: boolean;
 }
 
-/** A flow was made, or a version of it: `draft` or `published`. */
+/** A flow was created, or a version of it, whose status is `draft` or `published`. */
 export interface FlowChanged {
   type: "flow_changed";
   seq: number;
@@ -680,7 +680,7 @@ export interface FlowChanged {
   status?: string;
 }
 
-/** A worker has registered, is `online` again, is `offline`, or was `forgotten`. */
+/** A worker registered, is `online` again, is `offline`, or was `forgotten`. */
 export interface NodeWorkerChanged {
   type: "node_worker_changed";
   seq: number;
@@ -693,7 +693,7 @@ export interface NodeWorkerChanged {
   status: string;
 }
 
-/** The engine as a whole. `executing` counts held slots, `queued` every run of that status. */
+/** The engine as a whole. `executing` counts the slots in use, `queued` the queued runs. */
 export interface EngineState {
   max_concurrent: number;
   executing: number;
@@ -701,7 +701,7 @@ export interface EngineState {
   draining: boolean;
 }
 
-/** A lane: `limit` is `null` where only the global limit holds; `queued` is in order of place. */
+/** A lane. `limit` is `null` if only the global limit applies; `queued` is in order of place. */
 export interface LaneState {
   limit: number | null;
   generation: number;
@@ -718,7 +718,7 @@ export type HandleStatus =
   | "Failed"
   | "Cancelled";
 
-/** A handle: what to show for it, its admitted run, the runs that wait in it, and its draft. */
+/** A handle: its status, its admitted run, the runs that wait in it, and its draft. */
 export interface HandleState {
   status: HandleStatus;
   locked: boolean;
@@ -727,7 +727,7 @@ export interface HandleState {
   params: unknown;
 }
 
-/** An interrupt that is open. */
+/** An open interrupt. */
 export interface InterruptState {
   run: string;
   key: string;
@@ -736,7 +736,7 @@ export interface InterruptState {
   deadline: number | null;
 }
 
-/** One run, as anyone may see it. Times are Unix seconds. */
+/** One run, as clients see it. Times are Unix seconds. */
 export interface RunRecord {
   id: string;
   handle: string;
@@ -765,7 +765,7 @@ export interface RunRecord {
 /**
  * Everything that clients follow, exactly as of `seq`.
  *
- * `runs` holds the pending runs in the order they were submitted, then the last ended ones in the order
+ * `runs` contains the pending runs in order of submission, then the last ended runs in the order in which
  * they ended.
  */
 export interface Snapshot {
@@ -778,7 +778,7 @@ export interface Snapshot {
   runs: Record<string, RunRecord>;
 }
 
-/** A flow: a name under which versions of a graph are kept. */
+/** A flow: a name with versions of a graph. */
 export interface FlowRow {
   id: string;
   name: string;
@@ -786,10 +786,7 @@ export interface FlowRow {
   created_at: number;
 }
 
-/**
- * One version of a flow. `definition` is the JSON text of its graph; empty where only the others are
- * asked for.
- */
+/** One version of a flow. `definition` is the JSON text of its graph; empty in lists. */
 export interface VersionRow {
   id: string;
   flow: string;
@@ -799,7 +796,7 @@ export interface VersionRow {
   definition: string;
 }
 
-/** A run of a flow: the run, which version it walks, what its nodes share, and where it is. */
+/** A run of a flow: the run, the version that it walks, its shared data, and its current node. */
 export interface FlowTask {
   run: RunRecord;
   flow: FlowRow;
@@ -812,9 +809,10 @@ export interface FlowTask {
 }
 
 /**
- * One try of a node, or of a branch of it. `number` counts those of the run, from 1; `visit` how often
- * the walk has come to the node; `attempt` the tries of this visit and branch, of which this is the `last`
- * or not.
+ * The record of one attempt of a node, or of a branch of it.
+ *
+ * `number` counts the node runs of the run from 1, `visit` the visits of the node, `attempt` the attempts of
+ * this visit and branch. `last`: whether this is the last of these attempts.
  */
 export interface NodeRun {
   run: string;
@@ -837,8 +835,8 @@ export interface NodeRun {
 }
 
 /**
- * A worker, as it stands. `last_heartbeat` is in Unix seconds. `listed_as` is the type and the URL under
- * which clients of tasks know it, if these are others than `kind` and `url`.
+ * The state of a worker. `listed_as` is the type and the URL that the compatible task API shows, if they
+ * differ from `kind` and `url`.
  */
 export interface WorkerState {
   id: string;
@@ -852,8 +850,10 @@ export interface WorkerState {
 }
 
 /**
- * A piece of work as a worker takes it from the queue. `id` is that of this delivery: if the work is
- * offered once more, it gets another one, so that what the first taker says about it is known as late.
+ * A queue item as a worker receives it.
+ *
+ * `id` identifies the delivery: a second delivery of the same work has another id, so that a late completion
+ * of the first one is recognized.
  */
 export interface QueueItem {
   id: string;
