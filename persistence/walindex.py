@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from .filelock import BINARY, read_at
+
 _HEADER = struct.Struct("=IIIBBHII24x")
 _ALL = struct.Struct(f"={_HEADER.size}s{_HEADER.size}sI")
 """The header, its second copy, and how many frames of the log were copied into the database."""
@@ -36,11 +38,11 @@ class LogIndex:
     """The open `-shm` file of a database that some connection keeps open."""
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDONLY)
+        self._file = os.open(path, os.O_RDONLY | BINARY)
 
     def read(self) -> LogState | None:
         """The state, or `None` while it is being changed."""
-        found = os.pread(self._file, _ALL.size, 0)
+        found = read_at(self._file, _ALL.size, 0)
         if len(found) < _ALL.size:
             return None
         header, second, copied = _ALL.unpack(found)
@@ -56,6 +58,7 @@ class LogIndex:
     def close(self) -> None:
         """Call it when the engine's connections are closed. SQLite's locks on this file are the process's:
         closing the file drops those of every other connection that the program may have made itself. SQLite
-        deletes the file with the last connection; until then it stays open."""
-        if os.fstat(self._file).st_nlink == 0:
+        deletes the file with the last connection; until then it stays open. On Windows,
+        locks belong to open files, and a file that is open here could not be deleted."""
+        if os.name == "nt" or os.fstat(self._file).st_nlink == 0:
             os.close(self._file)
