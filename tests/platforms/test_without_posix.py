@@ -43,7 +43,7 @@ def test_an_engine_in_memory_serves_a_client(tmp_path: Path):
 def test_a_sqlite_file_is_opened_by_one_engine_at_a_time(tmp_path: Path):
     first, refusal, last = shown("share_a_file", tmp_path).splitlines()
     assert first == "hello"
-    assert "shared.db is in use by pid " in refusal
+    assert "shared.db is in use by another engine (pid " in refusal
     assert last == "1 run"
 
 
