@@ -194,3 +194,28 @@ def test_a_project_can_have_a_fixture_of_the_same_name(tmp_path: Path):
     """,
     )
     assert "1 passed" in shown
+
+
+def test_an_engine_is_closed_in_order_and_its_options_are_those_of_open_engine(tmp_path: Path):
+    shown = pytest_in(
+        tmp_path,
+        test_it=JOBS
+        + """
+    ended = []
+
+    @jobs.job("note")
+    async def note(run: Run) -> None:
+        await trio.sleep(5)
+        ended.append(run.handle)
+
+    @pytest.mark.trio
+    async def test_with_time_to_end(greenroom_engine, autojump_clock):
+        engine = await greenroom_engine(jobs, shutdown_timeout=30)
+        await engine.submit("note", handle="a")
+        await trio.sleep(1)
+
+    def test_afterwards():
+        assert ended == ["a"]
+    """,
+    )
+    assert "2 passed" in shown
