@@ -42,6 +42,9 @@ _COMMANDS = {
         "drain": "Take no new runs and start none, until `greenroom resume`; what executes goes on.",
         "resume": "Take and start runs again after `greenroom drain`.",
     },
+    "completion": {
+        "completion": "Print the script with which SHELL completes commands, options and choices."
+    },
 }
 """What is in each module of `greenroom/commands/`: the commands, and the first sentence of their help."""
 

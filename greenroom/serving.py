@@ -67,9 +67,8 @@ class Server:
     async def run(self) -> int:
         """Serve until told to stop; returns the exit code. Raises what keeps it from beginning; a failure
         after that is logged."""
-        wanted = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
         failure: BaseException | None = None
-        with trio.open_signal_receiver(*wanted) as signals:
+        with trio.open_signal_receiver(*_obeyed()) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._obey, signals, nursery)
                 try:
@@ -204,6 +203,12 @@ class Server:
     def _code(self) -> int:
         """0 for an end in order; that of the signal, as shells have it, for one that was hurried."""
         return 0 if self._signal is None else 128 + self._signal
+
+
+def _obeyed() -> list[signal.Signals]:
+    """The signals that the server obeys: Windows has only the first two."""
+    names = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1")
+    return [signal.Signals[name] for name in names if hasattr(signal, name)]
 
 
 def needs_restart(before: Config, after: Config) -> list[str]:

@@ -206,6 +206,8 @@ def _connect_mysql(pymysql: Any, address: Address, name: str | None) -> Any:
 def _socket(address: Address) -> socket.socket:
     path = address.parameters.get("unix_socket")
     if path is not None:
+        if not hasattr(socket, "AF_UNIX"):
+            raise OSError(f"this system has no Unix sockets (unix_socket={path}): use a host and a port")
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connected.settimeout(CONNECT_TIMEOUT)

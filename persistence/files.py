@@ -23,6 +23,8 @@ from ..protocol.errors import Invalid
 T = TypeVar("T")
 
 _LONGEST_FOLDER = 200
+_SAFE = "@+=, ~()" if os.name == "nt" else "@+=, :~()"
+"""What a folder's name can contain besides letters and digits: on Windows, no colon."""
 
 
 class PartFile(Protocol):
@@ -60,7 +62,7 @@ class Files(Protocol):
 
 def folder_name(handle: str) -> str:
     """Return the folder name of a handle: its name, escaped for the file system, unique for each handle."""
-    name = quote(handle, safe="@+=, :~()")
+    name = quote(handle, safe=_SAFE)
     if name.startswith("."):
         name = "%2E" + name[1:]
     if len(name) > _LONGEST_FOLDER:

@@ -14,7 +14,6 @@ the lock of a process that has died.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 from collections.abc import Callable, Iterable
@@ -26,6 +25,7 @@ import trio
 from .addresses import Address, parse_addresses
 from .advisory import ServerLock
 from .failures import StoreBroken, folder_failure, in_use
+from .filelock import BINARY, lock, read_at, write_at
 from .traces import HOLDER_ENDS
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class _FileLock:
         self.release()
         self._refuse_other_names()
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | BINARY, 0o644)
             try:
                 self._lock(file)
             except BaseException:
@@ -135,10 +135,9 @@ class _FileLock:
 
     def _lock(self, file: int) -> None:
         try:
-            # A lock of the open file, not of the process: two engines in one process exclude each other, too.
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file)
         except BlockingIOError:
-            holder = os.pread(file, 200, 0).decode(errors="replace").strip()
+            holder = read_at(file, 200, 0).decode(errors="replace").strip()
             raise in_use(self._address, holder or "just started") from None
         self._show(file, f"{_me()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
 
@@ -146,10 +145,10 @@ class _FileLock:
     def _show(file: int, holder: str) -> None:
         """Write the holder to the lock file, and keep the trace behind it."""
         if os.fstat(file).st_size > HOLDER_ENDS:
-            os.pwrite(file, holder.encode()[: HOLDER_ENDS - 1].ljust(HOLDER_ENDS - 1) + b"\n", 0)
+            write_at(file, holder.encode()[: HOLDER_ENDS - 1].ljust(HOLDER_ENDS - 1) + b"\n", 0)
         else:
             os.ftruncate(file, 0)
-            os.pwrite(file, f"{holder}\n".encode() if holder else b"", 0)
+            write_at(file, f"{holder}\n".encode() if holder else b"", 0)
 
     @property
     def identity(self) -> str:

@@ -15,6 +15,8 @@ from typing import Protocol
 
 import msgspec
 
+from .filelock import BINARY, read_at, write_at
+
 HOLDER_ENDS = 256
 """The offset in the lock file before which is the holder, and after which is the trace."""
 _TRACE_ENDS = 512
@@ -59,10 +61,10 @@ class LockTrace:
         content = msgspec.json.encode(trace).ljust(_TRACE_ENDS - HOLDER_ENDS - 1) + b"\n"
         with contextlib.suppress(OSError):  # the commit has succeeded anyway
             if self._file is None:
-                self._file = os.open(self.where, os.O_RDWR)
-                holder = os.pread(self._file, HOLDER_ENDS, 0).rstrip(b"\0\n ")
-                os.pwrite(self._file, holder.ljust(HOLDER_ENDS - 1) + b"\n", 0)
-            os.pwrite(self._file, content, HOLDER_ENDS)
+                self._file = os.open(self.where, os.O_RDWR | BINARY)
+                holder = read_at(self._file, HOLDER_ENDS, 0).rstrip(b"\0\n ")
+                write_at(self._file, holder.ljust(HOLDER_ENDS - 1) + b"\n", 0)
+            write_at(self._file, content, HOLDER_ENDS)
 
     def close(self) -> None:
         """Close the lock file."""

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from .filelock import BINARY, read_at
+
 _HEADER = struct.Struct("=IIIBBHII24x")
 _ALL = struct.Struct(f"={_HEADER.size}s{_HEADER.size}sI")
 """The header, its second copy, and the number of frames of the log that were copied into the database."""
@@ -36,11 +38,11 @@ class LogIndex:
     """The `-shm` file of a database that a connection keeps open."""
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDONLY)
+        self._file = os.open(path, os.O_RDONLY | BINARY)
 
     def read(self) -> LogState | None:
         """Return the state, or `None` during a change."""
-        found = os.pread(self._file, _ALL.size, 0)
+        found = read_at(self._file, _ALL.size, 0)
         if len(found) < _ALL.size:
             return None
         header, second, copied = _ALL.unpack(found)
@@ -57,7 +59,8 @@ class LogIndex:
         """Close the file if SQLite has deleted it. Call this after the engine's connections are closed.
 
         SQLite's locks on this file belong to the process: closing the file would release the locks of other
-        connections that the program has. SQLite deletes the file with the last connection.
+        connections that the program has. SQLite deletes the file with the last connection. On Windows, locks
+        belong to open files, and an open file could not be deleted, so the file is always closed.
         """
-        if os.fstat(self._file).st_nlink == 0:
+        if os.name == "nt" or os.fstat(self._file).st_nlink == 0:
             os.close(self._file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -108,4 +109,7 @@ def _components(kinds: Iterable[Any]) -> tuple[tuple[Json, ...], Json]:
                 del schema["properties"][old]
                 del schema["properties"][name]["default"]
                 schema["required"].append(name)
+    for schema in found.values():
+        if "description" in schema:  # a docstring, which Python 3.13 dedents and older ones do not
+            schema["description"] = cleandoc(schema["description"])
     return types, found

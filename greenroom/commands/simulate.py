@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import Any, Literal
 
-import attrs
 import click
 
 from ..modulepath import search_current_folder
-from ..simulation.scenarios.by_name import BUILT_IN, NAMED, NoScenario, find
+from ..simulation.replaying import cut, describe, replay_command
+from ..simulation.scenarios.by_name import NAMED, NoScenario, find
 from ..simulation.search.hunting import Hunt, NotRepeatable, again, quiet, search
 from ..simulation.search.shrinking import shrink
 from ..simulation.simulate import Game, SimulationFailed
-from ..simulation.world.story import Storyteller
 from ..simulation.world.world import Figures, Scenario
 from .param_type import ParamType
 
 _REPORT_EVERY = 5.0
 """Seconds between two lines about a hunt."""
-
-_LONGEST = 1_000
 
 
 class Steps(ParamType[frozenset[int]]):
@@ -34,23 +30,6 @@ class Steps(ParamType[frozenset[int]]):
         if not all(number.isdecimal() for number in numbers):
             self.fail(f"{value!r} are no numbers of steps: write 3,7,12, or '' for none", param, ctx)
         return frozenset(map(int, numbers))
-
-
-@attrs.frozen
-class _Wanted:
-    """What is to be played."""
-
-    name: str
-    game: Game
-
-    def again(self, failed: SimulationFailed) -> str:
-        """The command that plays it again."""
-        words = ["greenroom", "simulate", "--seed", str(failed.seed)]
-        words += [] if failed.keep is None else ["--keep", ",".join(map(str, failed.keep))]
-        words += [] if NAMED.get(self.name, self.name) == BUILT_IN else ["--scenario", self.name]
-        words += [] if self.game.steps is None else ["--steps", str(self.game.steps)]
-        words += [] if self.game.store == "memory" else ["--store", self.game.store]
-        return shlex.join(words)
 
 
 @click.command()
@@ -108,22 +87,22 @@ def simulate(
         )
     if keep is not None and seconds is not None:
         raise click.UsageError("--keep is for one seed: leave --hunt out")
-    wanted = _Wanted(name, Game(_find(name), steps, store))
+    game = Game(_find(name), steps, store)
     with quiet():
         if seconds is not None:
-            failed = _hunt(wanted.game, seconds, 1 if seed is None else seed)
+            failed = _hunt(game, seconds, 1 if seed is None else seed)
         else:
             assert seed is not None, "one of the two was given"
-            failed = _play(wanted.game, seed, keep)
+            failed = _play(game, seed, keep)
         if failed is None:
             return
-        click.echo(f"Seed {failed.seed} fails: {_cut(failed.invariant)}")
+        click.echo(f"Seed {failed.seed} fails: {cut(failed.invariant)}")
         if keep is None:
-            failed = _shrink(wanted.game, failed)
-    storyteller = Storyteller()
-    click.echo(f"\n{storyteller.tell(failed.trace.entries)}")
-    click.echo(f"Broken: {_cut(storyteller.named(failed.invariant))}")
-    click.echo(f"Again:  {wanted.again(failed)}")
+            failed = _shrink(game, failed)
+    history, broken = describe(failed)
+    click.echo(f"\n{history}")
+    click.echo(f"Broken: {broken}")
+    click.echo(f"Again:  {replay_command(failed, game, name)}")
     sys.exit(1)
 
 
@@ -194,7 +173,3 @@ def _duration(seconds: float) -> str:
 def _speed(figures: Figures) -> float:
     """Commands per second of real time, of each process."""
     return figures.commands / figures.real_seconds if figures.real_seconds else 0.0
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

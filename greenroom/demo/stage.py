@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-import termios
-import tty
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+
+try:
+    import termios
+    import tty
+except ModuleNotFoundError:  # on Windows
+    _HAS_KEYS = False
+else:
+    _HAS_KEYS = True
 
 import trio
 from rich.console import Group, RenderableType
@@ -57,7 +63,7 @@ class Stage(Board):
 @contextmanager
 def keyboard() -> Iterator[Callable[[], AsyncIterator[str]] | None]:
     """The keys as they are pressed, while the block lasts; `None` where there is no terminal for it."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (_HAS_KEYS and sys.stdin.isatty() and sys.stdout.isatty()):
         yield None
         return
     descriptor = sys.stdin.fileno()

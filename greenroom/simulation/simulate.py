@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from contextlib import ExitStack
+from operator import methodcaller
 
 import attrs
 import trio
@@ -30,7 +31,10 @@ class Simulated:
 
 class SimulationFailed(Exception):
     """A rule was broken: `invariant` says which, and the seed brings it back, with those of the scenario's
-    steps that are in `keep` (`None`: all of them)."""
+    steps that are in `keep` (`None`: all of them).
+
+    `game` is what was played; `None` if a chooser decided, so that the seed can't replay it.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,7 @@ class SimulationFailed(Exception):
         trace: Trace,
         figures: Figures,
         keep: Collection[int] | None = None,
+        game: Game | None = None,
     ) -> None:
         kept = "" if keep is None else f" with steps {', '.join(map(str, sorted(keep))) or 'none'}"
         super().__init__(f"seed {seed}{kept}: {invariant}")
@@ -47,6 +52,11 @@ class SimulationFailed(Exception):
         self.invariant = invariant
         self.trace = trace
         self.figures = figures
+        self.game = game
+
+
+hidden = methodcaller("errisinstance", SimulationFailed)
+"""For `__tracebackhide__`: pytest leaves such a function out of the traceback of a failure."""
 
 
 def simulate(
@@ -64,10 +74,12 @@ def simulate(
     `steps` goes before the number that the scenario asks for; of its steps only those in `keep` are taken.
     A `chooser` decides which task goes on, instead of the seed.
     """
+    __tracebackhide__ = hidden
     if actor.observer is not None:
         raise RuntimeError("a simulation is under way in this process, which can have only one at a time")
     began = _real_time()
     world = World(seed, scenario, steps, keep, store)
+    game = Game(scenario, steps, store) if chooser is None else None
     if chooser is None:
         chooser = world.chooser = SeededChooser(f"{seed}/schedule")
     actor.observer = world.trace.message
@@ -89,7 +101,7 @@ def simulate(
         raise KeyboardInterrupt
     if world.failure is not None:
         invariant, reason = world.failure
-        raise SimulationFailed(seed, invariant, world.trace, world.figures, keep) from reason
+        raise SimulationFailed(seed, invariant, world.trace, world.figures, keep, game) from reason
     return Simulated(seed, world.trace, world.figures)
 
 
@@ -103,6 +115,7 @@ class Game:
 
     def play(self, seed: int, keep: Collection[int] | None = None) -> Simulated:
         """Play one seed."""
+        __tracebackhide__ = hidden
         return simulate(seed, self.scenario, steps=self.steps, keep=keep, store=self.store)
 
 

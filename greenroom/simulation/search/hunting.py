@@ -22,7 +22,7 @@ import msgspec
 import trio
 
 from ..scenarios.by_name import name_of
-from ..simulate import Game, SimulationFailed
+from ..simulate import Game, SimulationFailed, hidden
 from ..world.world import Figures, Scenario, StoreKind
 from .shrinking import shrink
 
@@ -104,6 +104,7 @@ def hunt(
 
     `report` is called every second. There are as many processes as cores, unless told otherwise.
     """
+    __tracebackhide__ = hidden
     game = Game(scenario, steps, store)
     found = search(game, seconds=seconds, first_seed=first_seed, processes=processes, report=report)
     if found.failed is not None:
@@ -114,6 +115,7 @@ def hunt(
 
 def again(failed: Failed, game: Game) -> SimulationFailed:
     """Play a seed again that has failed in a hunt."""
+    __tracebackhide__ = hidden
     if failed.endless:
         raise NotRepeatable(f"seed {failed.seed}: {failed.invariant}")
     try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from itertools import chain, combinations
 
-from ..simulate import Game, SimulationFailed
+from ..simulate import Game, SimulationFailed, hidden
 
 SECONDS = 30.0
 """Of real time, which the search takes at most."""
@@ -29,6 +29,7 @@ def shrink(failed: SimulationFailed, game: Game, *, seconds: float = SECONDS) ->
     smallest, until, kind = failed, _now() + seconds, _kind(failed.invariant)
 
     def fails(kept: Sequence[int]) -> bool:
+        __tracebackhide__ = hidden
         nonlocal smallest
         try:
             game.play(failed.seed, kept)
