@@ -172,7 +172,7 @@ async def test_items_of_a_batch_in_flight_stay_what_they_were_over_a_crash(
 async def test_a_run_that_has_ended_takes_none(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         done = await walk(engine, flow("", l=LOOK))
-        with pytest.raises(NoActiveRun, match="is succeeded: nothing waits for a signal any more"):
+        with pytest.raises(NoActiveRun, match="is succeeded: it no longer takes signals"):
             await engine.signal(done.run.id, "flag", 1)
         with pytest.raises(NotFound):
             await engine.signal("nobody", "flag", 1)
