@@ -62,17 +62,17 @@ async def test_an_error_in_the_answer_is_the_services(autojump_clock):
 @pytest.mark.parametrize(
     ("body", "code", "said"),
     [
-        (b"", "bad_json", "no JSON"),
+        (b"", "bad_json", "is not valid JSON"),
         (b"<html>Welcome</html>", "bad_json", '"<html>Welcome</html>"'),
-        (b'{"result": 1', "bad_json", "no JSON"),
-        (b'{"result": 1} {"result": 2}', "bad_json", "no JSON"),
-        (b'{"result": NaN}', "bad_json", "no JSON"),
-        (b'{"result": [Infinity]}', "bad_json", "no JSON"),
-        (b'{"result": "\xff\xfe"}', "bad_json", "no JSON"),
+        (b'{"result": 1', "bad_json", "is not valid JSON"),
+        (b'{"result": 1} {"result": 2}', "bad_json", "is not valid JSON"),
+        (b'{"result": NaN}', "bad_json", "is not valid JSON"),
+        (b'{"result": [Infinity]}', "bad_json", "is not valid JSON"),
+        (b'{"result": "\xff\xfe"}', "bad_json", "is not valid JSON"),
         (b'{"result": ' + b"[" * 200 + b"]" * 200 + b"}", "bad_answer", "nested more than 100 deep"),
-        (b'{"result": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "bad_json", "no JSON"),
-        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "bad_json", "no JSON"),
-        (b'{"result": 1e999}', "bad_json", "no JSON"),
+        (b'{"result": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "bad_json", "is not valid JSON"),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "bad_json", "is not valid JSON"),
+        (b'{"result": 1e999}', "bad_json", "is not valid JSON"),
         (b'{"result": 123456789012345678901234567890}', "bad_answer", "outside"),
         (b"[1, 2]", "bad_answer", '{"result", "error"}'),
         (b'"ok"', "bad_answer", '{"result", "error"}'),
@@ -94,13 +94,13 @@ async def test_an_answer_of_another_form_is_named(autojump_clock, body, code, sa
 async def test_a_result_over_the_limit_is_too_large(autojump_clock):
     failed = await failure(Answers(body=b'{"result": "' + b"x" * 1000 + b'"}'), max_value_bytes=1000)
     assert (failed.code, failed.workers_fault) == ("too_large", False)
-    assert "the result has 1,002 bytes, where 1,000 are allowed" in failed.message
+    assert "the result has 1,002 bytes, more than the 1,000 allowed" in failed.message
     assert await answer(Answers(body=b'{"result": "' + b"x" * 998 + b'"}'), max_value_bytes=1000) == "x" * 998
 
 
 async def test_a_work_over_the_limit_isnt_sent(autojump_clock):
     push = Answers()
-    with pytest.raises(WorkFailed, match="are sent: send less, or where it can be found") as failed:
+    with pytest.raises(WorkFailed, match="allowed: send less, or a reference to the data") as failed:
         await answer(push, max_value_bytes=1000, input="x" * 1000)
     assert (failed.value.code, failed.value.worker, push.calls) == ("too_large", None, [])
 
@@ -111,7 +111,7 @@ async def test_a_work_over_the_limit_isnt_sent(autojump_clock):
         (500, b'{"result": 1, "error": ""}', "status 500: "),
         (404, b'{"error": "no service here"}', "no service here"),
         (503, b"", "status 503"),
-        (302, b"", "status 302, which is not followed"),
+        (302, b"", "status 302; redirects are not followed"),
         (201, b'{"result": 1}', "status 201"),
         (500, b"\x00\xff" * 5000, "status 500"),
     ],
@@ -129,7 +129,7 @@ async def test_no_answer_in_time_is_a_timeout_and_the_call_is_given_up(autojump_
     began = trio.current_time()
     failed = await failure(push, timeout=7)
     assert (failed.code, failed.workers_fault, push.cancelled) == ("timeout", True, 1)
-    assert "no answer within 7 s" in failed.message
+    assert "no response within 7 s" in failed.message
     assert trio.current_time() == began + 7
 
 

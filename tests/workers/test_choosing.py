@@ -191,5 +191,5 @@ async def test_who_is_called_is_said_before_the_answer_is_there(autojump_clock):
         push.hold = trio.Event()
         told: list[tuple[str, str]] = []
         with trio.move_on_after(1):
-            await crew_of(engine, push).push(work(), given=lambda *who: told.append(who))
+            await crew_of(engine, push).push(work(), on_assigned=lambda *who: told.append(who))
         assert told == [("a", "http://a")]

@@ -283,7 +283,7 @@ async def test_that_this_machine_has_no_connection_left_is_not_the_workers_fault
     monkeypatch.setattr(trio, "open_tcp_stream", none_left)
     async with pushing(*LOOPBACK) as push, open_engine(Jobs()) as engine:
         await engine.workers.register("w", "http://127.0.0.1:9", ["sum"])
-        with pytest.raises(WorkFailed, match="no connection left") as failed:
+        with pytest.raises(WorkFailed, match="open another connection") as failed:
             await crew_of(engine, push).push(work())
         assert (failed.value.code, failed.value.workers_fault) == ("overloaded", False)
 

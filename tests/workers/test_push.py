@@ -99,7 +99,7 @@ async def test_one_who_never_answers_is_a_timeout_and_hears_of_it():
         hung_up.set()
 
     async with called(worker) as (dispatch, _):
-        with pytest.raises(WorkFailed, match=r"no answer within 0\.1 s") as failed:
+        with pytest.raises(WorkFailed, match=r"no response within 0\.1 s") as failed:
             await dispatch.push(work(timeout=0.1))
         assert failed.value.code == "timeout"
         await hung_up.wait()
@@ -146,7 +146,7 @@ async def test_nobody_there_is_unreachable():
         pass  # the port is free again
     async with pushing() as push, open_engine(Jobs()) as engine:
         await engine.workers.register("w", url, ["sum"])
-        with pytest.raises(WorkFailed, match="no connection: ") as failed:
+        with pytest.raises(WorkFailed, match="connection failed: ") as failed:
             await crew_of(engine, push).push(work())
         assert (failed.value.code, failed.value.workers_fault) == ("unreachable", True)
 
@@ -161,25 +161,25 @@ async def test_a_name_that_nobody_knows_is_unreachable():
 @pytest.mark.parametrize(
     ("sent", "code", "said"),
     [
-        (b"", "reset", "the connection ended before the answer did"),
-        (b"HTTP/1.1 200 OK\r\nContent-Le", "reset", "ended before"),
-        (b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"result":', "reset", "ended before"),
+        (b"", "reset", "connection lost before the response was complete"),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", "reset", "connection lost before"),
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"result":', "reset", "connection lost before"),
         (
             b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"res',
             "reset",
-            "ended before",
+            "connection lost before",
         ),
-        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "bad_http", "no HTTP"),
-        (bytes(range(256)) * 10, "bad_http", "no HTTP"),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000, "bad_http", "no HTTP"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "bad_http", "no HTTP"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n", "bad_http", "no HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "bad_http", "is not valid HTTP"),
+        (bytes(range(256)) * 10, "bad_http", "is not valid HTTP"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000, "bad_http", "is not valid HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "bad_http", "is not valid HTTP"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n", "bad_http", "is not valid HTTP"),
         (response(b"\x1f\x8b", "200 OK", "Content-Encoding: gzip"), "bad_http", 'encoded as "gzip"'),
         (response(b"oops", "500 Internal Server Error"), "bad_status", 'status 500: "oops"'),
         (
             response(b"", "307 Temporary Redirect", "Location: http://127.0.0.1:1/"),
             "bad_status",
-            "status 307, which is not followed",
+            "status 307; redirects are not followed",
         ),
         (response(b"hello"), "bad_json", '"hello"'),
         (response(b'{"error": "no"}'), "service_error", "no"),
@@ -290,7 +290,7 @@ async def test_a_request_that_an_old_connection_loses_is_not_sent_again_once_it_
 
     async with called(worker) as (dispatch, _):
         await dispatch.push(work())
-        with pytest.raises(WorkFailed, match="ended before") as failed:
+        with pytest.raises(WorkFailed, match="connection lost before") as failed:
             await dispatch.push(work())
         assert (failed.value.code, requests) == ("reset", 1)
 

@@ -94,9 +94,7 @@ async def test_a_worker_that_isnt_heard_of_for_15_seconds_is_offline_and_gets_no
         assert trio.current_time() == pytest.approx(began + 15)
         assert await status(engine, "w") == "offline"
         assert await engine.workers.allocate("sum") is None
-        with pytest.raises(
-            WorkFailed, match='no worker that is online serves "sum"; 1 that would are offline'
-        ):
+        with pytest.raises(WorkFailed, match='no online worker serves "sum"; 1 offline'):
             await crew_of(engine, Answers()).push(work("sum"))
 
 
@@ -147,7 +145,7 @@ async def test_each_worker_goes_offline_in_its_own_time(autojump_clock):
 
 async def test_a_heartbeat_of_one_that_isnt_registered_is_not_found(autojump_clock):
     async with open_engine(Jobs()) as engine:
-        with pytest.raises(NotFound, match=r'no worker "w" is registered: register it'):
+        with pytest.raises(NotFound, match=r'worker "w" is not registered: register it first'):
             await engine.workers.heartbeat("w")
 
 
@@ -189,21 +187,21 @@ async def test_the_online_worker_with_the_least_load_is_allocated(autojump_clock
         ({"id": ""}, r'id "" is empty'),
         ({"id": 7}, r"id must be a string, not 7"),
         ({"id": "x" * 257}, r"has 257 characters"),
-        ({"url": "ftp://host"}, r""""ftp://host" doesn't begin with http:// or https://"""),
-        ({"url": ""}, r"""url "" doesn't begin with http"""),
-        ({"url": "http://"}, r"names no host: write it like http://10.0.0.7:8080"),
-        ({"url": "http://a..b"}, r"names no host"),
-        ({"url": f"http://{'a' * 64}.org"}, r"names no host"),
+        ({"url": "ftp://host"}, r""""ftp://host" does not begin with http:// or https://"""),
+        ({"url": ""}, r"""url "" does not begin with http"""),
+        ({"url": "http://"}, r"has no valid host: write it like http://10.0.0.7:8080"),
+        ({"url": "http://a..b"}, r"has no valid host"),
+        ({"url": f"http://{'a' * 64}.org"}, r"has no valid host"),
         ({"url": "http://host:0"}, r"port 0"),
         ({"url": "http://host:99999"}, r"Port out of range"),
-        ({"url": "http://[::1"}, r"is no URL \(Invalid IPv6 URL\)"),
-        ({"url": "http://user:secret@host"}, r"holds a name or a password"),
+        ({"url": "http://[::1"}, r"is not a URL \(Invalid IPv6 URL\)"),
+        ({"url": "http://user:secret@host"}, r"contains a user name or a password"),
         ({"url": "http://host/?a=1"}, r"has a query or a fragment"),
-        ({"url": "http://host/a b"}, r"has characters that no URL has"),
-        ({"url": "http://h\u00f6st"}, r"has characters that no URL has"),
-        ({"url": "http://host\r\nX: y"}, r"has characters that no URL has"),
-        ({"url": "http://host/" + "x" * 3000}, r"has 3,012 characters, where 2,048 are allowed"),
-        ({"url": None}, r"url must be a string, not null"),
+        ({"url": "http://host/a b"}, r"contains characters that are not allowed in a URL"),
+        ({"url": "http://h\u00f6st"}, r"contains characters that are not allowed in a URL"),
+        ({"url": "http://host\r\nX: y"}, r"contains characters that are not allowed in a URL"),
+        ({"url": "http://host/" + "x" * 3000}, r"has 3,012 characters, more than the 2,048 allowed"),
+        ({"url": None}, r"url must be a string \(got null\)"),
         ({"services": "sum"}, r'services must be a list of names, not "sum": write \["transform"\]'),
         ({"services": []}, r"1 to 1,000 names, not 0"),
         ({"services": ["x"] * 1001}, r"1 to 1,000 names, not 1,001"),
@@ -291,7 +289,7 @@ async def test_there_is_room_for_ten_thousand_and_who_is_silent_longest_makes_ro
             for number in range(10_000):
                 nursery.start_soon(engine.workers.register, f"w{number}", URL, ["sum"])
         with pytest.raises(
-            QueueFull, match=r""""more" can't be registered: 10,000 are, .* all of them are online"""
+            QueueFull, match=r""""more" can't be registered: the limit of 10,000 workers is reached"""
         ):
             await engine.workers.register("more", URL, ["sum"])
         await engine.workers.register("w7", "http://again", ["sum"])
