@@ -154,7 +154,7 @@ async def test_nobody_decides_in_time(autojump_clock: MockClock) -> None:
         done = await ended(engine, ticket)
         assert round(trio.current_time() - began) == 60
         assert done.story == ["ask timeout rejected", "rejected ok default"]
-        assert done.rows[0].error == "timeout: nobody decided in 60 s"
+        assert done.rows[0].error == "timeout: no decision within 60 s"
         assert round(done.rows[0].finished_at - done.rows[0].started_at) == 60
         assert (await engine.snapshot()).interrupts == {}
         assert await engine.answer(id, True) == "already_resolved"

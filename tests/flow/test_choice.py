@@ -82,4 +82,4 @@ async def test_what_is_put_into_itself_again_and_again_is_named_before_it_is_too
     wait = node("timer", params={"delay_ms": 1})
     async with open_engine(Calls().jobs) as engine:
         done = await walk(engine, flow("again wait, wait again", again=deep, wait=wait))
-    assert done.run.error == 'node "again": too_deep: what the flow shares stands too deep in itself'
+    assert done.run.error == 'node "again": too_deep: the flow\'s shared data is nested too deeply'

@@ -254,8 +254,10 @@ async def test_a_script_says_what_it_reads_and_what_it_prints(
 async def test_a_script_has_a_time_of_its_own() -> None:
     slow = script("import time; time.sleep(60)", timeout_ms=200)
     for fields in ({}, {"timeout_ms": 50_000}):
-        assert (await printed({**slow, **fields})).error == 'node "a": timeout: not done within 0.2 s'
-    assert (await printed({**slow, "timeout_ms": 100})).error == 'node "a": timeout: not done within 0.1 s'
+        assert (await printed({**slow, **fields})).error == 'node "a": timeout: not finished within 0.2 s'
+    assert (
+        await printed({**slow, "timeout_ms": 100})
+    ).error == 'node "a": timeout: not finished within 0.1 s'
 
 
 async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:

@@ -407,7 +407,7 @@ async def test_a_script_reads_json_and_what_it_prints_is_the_output() -> None:
 
 async def test_a_script_that_fails_tells_why() -> None:
     done = await run_script(script("import sys; sys.exit('no luck')"))
-    assert "ended with 1: no luck" in (done.rows[0].error or "")
+    assert "exited with code 1: no luck" in (done.rows[0].error or "")
     done = await run_script({**script(""), "script": ["/no/such/program"]})
     assert (done.rows[0].error or "").startswith("service_error: ")
 

@@ -57,7 +57,7 @@ async def test_a_version_may_be_named_and_else_it_is_the_latest_that_is_publishe
 @pytest.mark.parametrize(
     ("reference", "complaint"),
     [
-        (ref("nobody"), 'no flow has the name or id "nobody"'),
+        (ref("nobody"), 'flow "nobody" not found'),
         (ref(version=7), "has no version 7"),
         (ref(version=2), "is a draft"),
         (ref("empty"), "has no published version"),
@@ -131,7 +131,7 @@ async def test_a_flow_that_refers_to_itself_is_ended(autojump_clock: MockClock) 
         await publish(engine, flow("", r=ref("other")))
         ticket = await engine.flows.start("other", params={"n": 1})
         done = await ended(engine, ticket)
-        assert "too_deep: flows may stand in each other 20 deep" in done.error
+        assert "too_deep: flows can be nested at most 20 deep" in done.error
         assert done.story[-1] == "r error default"
         assert len(done.rows) == 21
 

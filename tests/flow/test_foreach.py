@@ -178,7 +178,7 @@ async def test_each_item_is_tried_again_as_often_as_the_node_says(autojump_clock
 
 async def test_a_time_out_holds_for_each_item(autojump_clock: MockClock) -> None:
     done = await walked(each(timeout_ms=3000, failure_strategy="collect_errors", **AT_ONCE), [2, 4])
-    assert done.result["out"] == [2, {"error": "timeout: not done within 3 s"}]
+    assert done.result["out"] == [2, {"error": "timeout: not finished within 3 s"}]
     assert done.of("f", "1")[0].status == "timeout"
     done = await walked(
         each(timeout_ms=3000, on_timeout="late", on_error="sorry"), [2, 4], edges="f:sorry end"

@@ -74,10 +74,10 @@ async def test_what_is_not_there_can_not_be_started(autojump_clock: MockClock) -
         await engine.flows.create("empty")
         with pytest.raises(Conflict, match="has no published version"):
             await engine.flows.start("empty")
-        with pytest.raises(NotFound, match='no flow has the name or id "nobody"'):
+        with pytest.raises(NotFound, match='flow "nobody" not found'):
             await engine.flows.start("nobody")
         await engine.flows.publish("flow", ONE)
-        with pytest.raises(NotFound, match="has no version 5; it has: 1"):
+        with pytest.raises(NotFound, match="has no version 5; versions: 1"):
             await engine.flows.start("flow", version=5)
         with pytest.raises(Invalid):
             await engine.submit("flow", handle="h", params={"flow": "flow", "unknown": 1})

@@ -84,7 +84,7 @@ async def test_a_signal_that_has_no_place_is_told_in_the_log_and_the_flow_goes_o
         assert (await ended(engine, ticket)).result == {"flag": 1, "other": 3}
         [log] = [event for event in await engine.history(ticket.id) if isinstance(event, RunLog)]
         assert log.level == "warning"
-        assert '"flag.deeper" could not be put into shared' in log.text
+        assert '"flag.deeper" could not be stored in shared' in log.text
 
 
 async def test_what_a_flow_does_to_a_signal_does_not_change_its_event(autojump_clock: MockClock) -> None:

@@ -200,10 +200,10 @@ async def test_a_time_out_takes_on_timeout_and_without_it_on_error(autojump_cloc
     done = await walked(flow(edges, a={**slow, "on_timeout": "late"}, **ends))
     assert list(done.result) == ["late"]
     assert done.story[0] == "a timeout late"
-    assert done.of("a")[0].error == "timeout: not done within 0.5 s"
+    assert done.of("a")[0].error == "timeout: not finished within 0.5 s"
     assert list((await walked(flow(edges, a=slow, **ends))).result) == ["sorry"]
     done = await walked(flow("", a=local("hang", timeout_ms=500)))
-    assert done.error == 'node "a": timeout: not done within 0.5 s'
+    assert done.error == 'node "a": timeout: not finished within 0.5 s'
 
 
 async def test_what_a_failed_node_gives_is_not_written(autojump_clock: MockClock) -> None:
@@ -289,7 +289,7 @@ async def test_a_wait_whose_state_is_too_large_fails_by_name(autojump_clock: Moc
         for key in ("a", "b", "c", "go"):
             await engine.signal(ticket.id, key, None if key == "go" else "x" * 400)
         done = await ended(engine, ticket)
-        assert done.error.startswith('node "w": too_large: what the flow shares has')
+        assert done.error.startswith('node "w": too_large: the flow\'s shared data has')
         assert done.story == ["w error"]
         inner = flow("", t=node("timer", params={"delay_ms": 1000}))
         sub = node("subflow", {"a": "$params.a", "b": "$params.a"}, subflow=inner)

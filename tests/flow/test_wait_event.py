@@ -62,7 +62,9 @@ async def test_it_times_out_by_its_parameter_or_by_its_field(autojump_clock: Moc
             assert trio.current_time() - began == pytest.approx(seconds, abs=0.1)
             assert done.result == {"late": {"x": 1}}
             assert done.story[0] == "w timeout late"
-            assert done.rows[0].error == f'timeout: no signal "$shared.order.paid" came in {seconds} s'
+            assert (
+                done.rows[0].error == f'timeout: signal "$shared.order.paid" not received within {seconds} s'
+            )
 
 
 async def test_what_comes_in_between_does_not_begin_the_wait_anew(autojump_clock: MockClock) -> None:
