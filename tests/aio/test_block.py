@@ -168,7 +168,7 @@ async def test_the_block_may_be_entered_in_one_task_and_left_in_another():
     ticket = await asyncio.create_task(engine.submit("nap", handle="a"))
     assert await ticket.result() == "slept"
     assert await asyncio.create_task(opened.__aexit__(None, None, None)) is False
-    with pytest.raises(Unavailable, match="the engine has been left"):
+    with pytest.raises(Unavailable, match="the engine is closed"):
         await engine.submit("nap", handle="b")
 
 

@@ -152,9 +152,9 @@ async def test_a_call_that_waits_when_the_block_is_left_is_ended_with_a_reason()
     async with open_portal() as portal:
         task = asyncio.create_task(portal.call(trio.sleep_forever))
         await asyncio.sleep(0.01)
-    with pytest.raises(Unavailable, match="the trio has been left"):
+    with pytest.raises(Unavailable, match="the trio is closed"):
         await task
-    with pytest.raises(Unavailable, match="the trio has been left"):
+    with pytest.raises(Unavailable, match="the trio is closed"):
         await portal.call(trio.lowlevel.checkpoint)
 
 
