@@ -160,7 +160,9 @@ async def test_a_port_that_is_taken_is_replaced_and_the_real_one_is_registered(t
             where = (await server.until("/workers/register"))["url"]
             assert where != f"http://127.0.0.1:{port}"
             assert await called(where, "sum", [1, 2]) == {"result": 3, "error": ""}
-            assert await worker.logged("is taken") == f"port {port} is taken: another one is used"
+            assert (
+                await worker.logged("already in use") == f"port {port} is already in use; using another port"
+            )
 
 
 async def test_with_queue_it_fetches_its_work(tmp_path: Path):
@@ -262,7 +264,9 @@ async def test_a_server_that_does_not_let_it_in_ends_it_with_4(variable: str, tm
             check=False,
         )
     assert ended.returncode == 4
-    assert f"Error: {url}/api/workers/register answers 401: a token is needed" in ended.stderr.decode()
+    assert (
+        f"Error: {url}/api/workers/register returned status 401: a token is needed" in ended.stderr.decode()
+    )
     assert server.headers[0]["authorization"] == "Bearer secret"
 
 

@@ -36,7 +36,7 @@ async def test_it_registers_and_sends_its_load_every_five_seconds(autojump_clock
     async with present(server) as calls:
         registered = await server.until("/workers/register")
         assert registered == {"id": "w1", "url": URL, "services": ["a", "b"], "load": 0, "type": "http"}
-        with calls.one("a"), calls.one("b"):
+        with calls.counted("a"), calls.counted("b"):
             assert await server.until("/workers/heartbeat") == {"id": "w1", "url": URL, "load": 2}
         assert (await server.until("/workers/heartbeat", 3))["load"] == 0
         began = server.times("/workers/register")[0]
@@ -84,8 +84,8 @@ async def test_an_outage_is_logged_once_and_its_end_too(
         await server.until("/workers/heartbeat", 4)
         server.instead = StandIn().instead
         await server.until("/workers/heartbeat", 6)
-    assert caplog.text.count("http://server can't be reached: nobody listens; trying again") == 1
-    assert caplog.text.count("http://server is there again") == 1
+    assert caplog.text.count("http://server can't be reached: nobody listens; retrying") == 1
+    assert caplog.text.count("http://server is available again") == 1
     assert len(server.bodies("/workers/register")) == 1
 
 
@@ -109,7 +109,7 @@ async def test_a_server_that_never_answers_does_not_keep_the_next_heartbeat(auto
     async with open_registry("http://server", "w1", transport=httpx.MockTransport(never)) as registry:
         with (
             trio.fail_after(PATIENCE),
-            pytest.raises(Unavailable, match="http://server does not answer within 5 seconds"),
+            pytest.raises(Unavailable, match="http://server timed out after 5 s"),
         ):
             await registry.heartbeat(URL, 0)
 
@@ -128,7 +128,7 @@ async def test_a_server_that_refuses_the_worker_ends_it(
     server = StandIn()
     server.instead = lambda *_: (status, {"code": "x", "message": "not you", "details": {}})
     with pytest.RaisesGroup(
-        pytest.RaisesExc(error, match=f"http://server/api/workers/register answers {status}: not you")
+        pytest.RaisesExc(error, match=f"http://server/api/workers/register returned status {status}: not you")
     ):
         async with present(server):
             await trio.sleep_forever()
@@ -142,7 +142,7 @@ async def test_a_heartbeat_that_is_refused_is_logged_and_sent_again(
         await server.until("/workers/heartbeat")
         server.instead = lambda *_: (401, {"error": "this token is not in force"})
         await server.until("/workers/heartbeat", 4)
-    assert "answers 401: this token is not in force" in caplog.text
+    assert "returned status 401: this token is not in force" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ async def test_a_heartbeat_that_is_refused_is_logged_and_sent_again(
         ("ftp://server", "must be like"),
         ("server:8440", "must be like"),
         ("http://", "must be like"),
-        ("http://server:x", "can't be read"),
-        ("http://me:secret@server", "must not hold a name or a password"),
+        ("http://server:x", "is not valid"),
+        ("http://me:secret@server", "must not contain a user name or a password"),
         ("http://server?a=b", "must be like"),
     ],
 )
@@ -164,7 +164,7 @@ async def test_a_url_that_is_no_servers_is_refused(url: str, mistake: str):
 
 @pytest.mark.parametrize("token", ["", " ", "täst", "a\nb"])
 async def test_a_token_that_can_not_be_sent_is_refused(token: str):
-    with pytest.raises(Invalid, match="token: it must be printable ASCII"):
+    with pytest.raises(Invalid, match="token must be printable ASCII"):
         async with open_registry("http://server", "w1", token):
             raise AssertionError
 

@@ -91,9 +91,9 @@ async def test_it_takes_an_item_calls_the_service_and_hands_in_the_result(autoju
     ("service", "input_json", "error"),
     [
         ("fail", "{}", "ZeroDivisionError: "),
-        ("nope", "{}", "no service is named 'nope'; this worker serves echo, fail, wait, sleep"),
-        ("echo", "{", "input_json can't be read: "),
-        ("echo", "[]", "input_json can't be read: "),
+        ("nope", "{}", "service 'nope' not found; this worker serves echo, fail, wait, sleep"),
+        ("echo", "{", "input_json is not valid: "),
+        ("echo", "[]", "input_json is not valid: "),
     ],
 )
 async def test_what_goes_wrong_is_handed_in_as_an_error(
@@ -235,7 +235,7 @@ async def test_a_result_that_can_not_be_handed_in_within_a_minute_is_dropped(
         began, *_, last = one.server.times(COMPLETE)
         assert 50 < last - began < 60
         assert one.calls.load == 0
-    assert "the result of item q1 could not be handed in while it was wanted" in caplog.text
+    assert "the result of queue item q1 could not be reported before the item expired" in caplog.text
 
 
 @pytest.mark.parametrize("status", [404, 409])
@@ -248,7 +248,7 @@ async def test_a_result_that_nobody_waits_for_is_dropped(
         await trio.sleep(100)
         assert len(one.server.bodies(COMPLETE)) == 1
         assert one.calls.load == 0
-    assert "nobody waits for the result of item q1" in caplog.text
+    assert "the result of queue item q1 is no longer needed" in caplog.text
 
 
 async def test_a_result_that_the_server_refuses_is_handed_in_as_an_error_that_says_so(autojump_clock: Any):
@@ -260,7 +260,7 @@ async def test_a_result_that_the_server_refuses_is_handed_in_as_an_error_that_sa
         done = await one.completed(2)
         assert done["result"] is None
         assert done["error"].startswith("the server refused the result: ")
-        assert done["error"].endswith("answers 413: too much")
+        assert done["error"].endswith("returned status 413: too much")
 
 
 async def test_once_told_to_stop_it_takes_nothing_more_and_hands_in_what_it_has(autojump_clock: Any):

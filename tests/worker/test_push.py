@@ -152,24 +152,24 @@ async def test_a_name_may_need_to_be_quoted():
 @pytest.mark.parametrize(
     ("method", "path", "content", "headers", "status", "error"),
     [
-        ("POST", "/exec/nope", b"{}", {}, 404, "no service is named 'nope'; this worker serves echo, fail"),
-        ("POST", "/other", b"{}", {}, 404, "there is no /other"),
-        ("GET", "/exec/echo", b"", {}, 405, "calls are made with POST"),
-        ("POST", "/exec/echo", b"{", {}, 400, "the body is not as it should be"),
-        ("POST", "/exec/echo", b"", {}, 400, "the body is not as it should be"),
-        ("POST", "/exec/echo", b"[]", {}, 400, "the body is not as it should be: message: expected object"),
+        ("POST", "/exec/nope", b"{}", {}, 404, "service 'nope' not found; this worker serves echo, fail"),
+        ("POST", "/other", b"{}", {}, 404, "/other not found"),
+        ("GET", "/exec/echo", b"", {}, 405, "the method of a call must be POST"),
+        ("POST", "/exec/echo", b"{", {}, 400, "the body is not valid"),
+        ("POST", "/exec/echo", b"", {}, 400, "the body is not valid"),
+        ("POST", "/exec/echo", b"[]", {}, 400, "the body is not valid: message: expected object"),
         (
             "POST",
             "/exec/echo",
             b'{"params": 1}',
             {},
             400,
-            "the body is not as it should be: params: expected",
+            "the body is not valid: params: expected",
         ),
-        ("POST", "/exec/echo", b'{"input": NaN}', {}, 400, "the body is not as it should be"),
-        ("POST", "/exec/echo", b"\xff", {}, 400, "the body is not as it should be"),
-        ("POST", "/exec/echo", b'{"input":' + b"[" * 100_000, {}, 400, "the body is not as it should be"),
-        ("POST", "/exec/echo", b"{}", {"Origin": "http://x.example"}, 403, "web pages may not use this"),
+        ("POST", "/exec/echo", b'{"input": NaN}', {}, 400, "the body is not valid"),
+        ("POST", "/exec/echo", b"\xff", {}, 400, "the body is not valid"),
+        ("POST", "/exec/echo", b'{"input":' + b"[" * 100_000, {}, 400, "the body is not valid"),
+        ("POST", "/exec/echo", b"{}", {"Origin": "http://x.example"}, 403, "requests of web pages are not"),
         ("POST", "/exec/echo", b"{}", {"Content-Encoding": "gzip"}, 415, "the body must not be compressed"),
         ("POST", "/exec/echo", b" " * (MAX_BYTES + 1), {}, 413, f"the body has {MAX_BYTES + 1} bytes"),
     ],
@@ -269,7 +269,7 @@ async def test_more_calls_than_are_allowed_at_once_get_503():
         answer = await client.post(f"{one.url}/exec/echo", json={})
         assert answer.status_code == 503
         assert answer.headers["retry-after"] == "5"
-        assert answer.json()["error"].startswith("2 calls are in progress")
+        assert answer.json()["error"].startswith("the limit of 2 concurrent calls")
         one.go_on.set()
         await one.calls.room()
         assert (await client.post(f"{one.url}/exec/echo", json={})).status_code == 200
@@ -348,7 +348,7 @@ async def test_a_port_that_is_taken_is_replaced_by_a_free_one(caplog: pytest.Log
             await listener.aclose()
     assert url.startswith("http://127.0.0.1:")
     assert url != first.url
-    assert f"port {first.port} is taken" in caplog.text
+    assert f"port {first.port} is already in use" in caplog.text
 
 
 async def test_a_name_is_told_as_it_was_given():
@@ -366,8 +366,8 @@ async def test_a_name_is_told_as_it_was_given():
         ("http://127.0.0.1:8080/base", "must be a host and a port"),
         ("http://:8080", "must be like"),
         ("127.0.0.1:8080", "must be like"),
-        ("http://127.0.0.1:99999", "can't be read"),
-        ("http://me:secret@127.0.0.1:8080", "must not hold a name or a password"),
+        ("http://127.0.0.1:99999", "is not valid"),
+        ("http://me:secret@127.0.0.1:8080", "must not contain a user name or a password"),
     ],
 )
 async def test_a_url_that_no_worker_can_have_is_refused(url: str, mistake: str):
@@ -376,5 +376,5 @@ async def test_a_url_that_no_worker_can_have_is_refused(url: str, mistake: str):
 
 
 async def test_an_address_of_another_machine_is_refused_with_what_to_look_at():
-    with pytest.raises(OSError, match=r"nothing can listen at http://192\.0\.2\.1:8080, the worker's URL"):
+    with pytest.raises(OSError, match=r"can't listen at the worker's URL http://192\.0\.2\.1:8080"):
         await listen("http://192.0.2.1:8080")

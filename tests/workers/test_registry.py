@@ -94,7 +94,9 @@ async def test_a_worker_that_isnt_heard_of_for_15_seconds_is_offline_and_gets_no
         assert trio.current_time() == pytest.approx(began + 15)
         assert await status(engine, "w") == "offline"
         assert await engine.workers.allocate("sum") is None
-        with pytest.raises(WorkFailed, match='no online worker serves "sum"; 1 offline'):
+        with pytest.raises(
+            WorkFailed, match='no online worker serves "sum"; offline workers that serve it: 1'
+        ):
             await crew_of(engine, Answers()).push(work("sum"))
 
 
