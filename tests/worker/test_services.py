@@ -1,4 +1,4 @@
-"""Services: how they are registered, and what becomes of what they return and raise."""
+"""Services: their registration, and the handling of their results and exceptions."""
 
 import math
 import threading
@@ -20,7 +20,7 @@ async def called(services: Services, name: str, input: Any = None, **params: Any
     return await Calls(1).execute(service, ServiceRequest(input, params))
 
 
-async def test_a_service_is_given_the_parameters_only_if_it_takes_them():
+async def test_a_service_receives_the_parameters_only_if_it_takes_them():
     services = Services()
 
     @services.service("one")
@@ -35,7 +35,7 @@ async def test_a_service_is_given_the_parameters_only_if_it_takes_them():
     assert await called(services, "two", 1, a=2) == Outcome([1, {"a": 2}])
 
 
-async def test_no_parameters_are_empty_ones():
+async def test_missing_parameters_are_an_empty_dict():
     services = Services()
     services.service("two")(lambda input, params: params)
     service = services.get("two")
@@ -49,8 +49,8 @@ async def test_a_plain_function_runs_in_a_thread():
     assert (await called(services, "where")).result != threading.get_ident()
 
 
-async def test_as_many_plain_functions_run_at_once_as_calls_are_allowed():
-    calls = Calls(60)  # more than trio gives threads to by itself
+async def test_plain_functions_run_concurrently_up_to_the_limit_of_calls():
+    calls = Calls(60)  # more than trio's default limit of threads
     together = threading.Barrier(60, timeout=60)
     services = Services()
     services.service("meet")(lambda input: together.wait())
@@ -67,7 +67,7 @@ async def test_as_many_plain_functions_run_at_once_as_calls_are_allowed():
     assert sorted(outcome.result for outcome in outcomes) == [*range(60)]
 
 
-async def test_what_a_service_raises_is_the_error_of_its_call(caplog: pytest.LogCaptureFixture):
+async def test_an_exception_of_a_service_is_the_error_of_its_call(caplog: pytest.LogCaptureFixture):
     services = Services()
 
     @services.service("async")
@@ -81,7 +81,7 @@ async def test_what_a_service_raises_is_the_error_of_its_call(caplog: pytest.Log
 
 
 @pytest.mark.parametrize("result", [math.nan, object(), {1: 2}, "x" * MAX_BYTES])
-async def test_a_result_that_can_not_be_sent_is_an_error(result: Any):
+async def test_a_result_that_cannot_be_sent_is_an_error(result: Any):
     services = Services()
     services.service("odd")(lambda input: result)
     outcome = await called(services, "odd")
@@ -115,7 +115,7 @@ async def test_a_service_that_fails_while_it_is_cancelled_is_cancelled_and_logge
     assert "on the way out" in caplog.text
 
 
-def test_a_name_is_given_once():
+def test_a_duplicate_name_is_refused():
     services = Services()
     services.service("a")(lambda input: None)
     with pytest.raises(Invalid, match="service 'a' already exists"):
@@ -123,12 +123,12 @@ def test_a_name_is_given_once():
 
 
 @pytest.mark.parametrize("function", [lambda: None, lambda a, b, c, d: None, lambda a, *, key: None])
-def test_a_function_that_can_not_be_called_so_is_refused(function: Any):
+def test_a_function_with_a_wrong_signature_is_refused(function: Any):
     with pytest.raises(Invalid, match="its function must take the input, and optionally"):
         Services().service("a")(function)
 
 
-def test_a_name_that_can_not_be_one_is_refused():
+def test_an_invalid_name_is_refused():
     with pytest.raises(Invalid, match='service "" is empty'):
         Services().service("")(lambda input: None)
 
@@ -166,7 +166,9 @@ async def test_the_examples(name: str, input: Any, params: dict[str, Any], resul
         ("route", None, {"action": 3}, "ValueError: params.action must be a string (got 3)"),
     ],
 )
-async def test_what_the_examples_refuse(name: str, input: Any, params: dict[str, Any], error: str):
+async def test_invalid_inputs_of_the_examples_are_refused(
+    name: str, input: Any, params: dict[str, Any], error: str
+):
     outcome = await called(examples, name, input, **params)
     assert outcome.result is None
     assert outcome.error.startswith(error)

@@ -31,7 +31,7 @@ async def test_workers_are_called_in_turn(autojump_clock):
         assert await callees(dispatch, 6) == ["a", "b", "c", "a", "b", "c"]
 
 
-async def test_by_load_the_least_busy_is_called(autojump_clock):
+async def test_with_weighted_by_load_the_least_busy_worker_is_called(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a", "b", a=2, b=1)
         dispatch = crew_of(engine, Answers())
@@ -66,10 +66,10 @@ async def test_calls_that_began_since_a_heartbeat_count_as_load(autojump_clock):
             push.hold.set()
         await engine.workers.heartbeat("a", 0)
         await engine.workers.heartbeat("b", 4)
-        assert await callees(dispatch, 9, weighted_by_load=True) == ["a"] * 9  # each is over before the next
+        assert await callees(dispatch, 9, weighted_by_load=True) == ["a"] * 9  # one call at a time
 
 
-async def test_what_has_failed_is_called_last_for_a_while(autojump_clock):
+async def test_a_worker_that_has_failed_is_called_last_for_a_while(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a", "b")
         push = Answers()
@@ -93,7 +93,7 @@ async def test_what_has_failed_is_called_last_for_a_while(autojump_clock):
             nursery.cancel_scope.cancel()
 
 
-async def test_one_that_has_failed_is_called_if_there_is_no_other_and_is_trusted_again_when_it_answers(
+async def test_a_worker_that_has_failed_is_called_if_there_is_no_other_and_a_success_ends_its_penalty(
     autojump_clock,
 ):
     async with open_engine(Jobs()) as engine:
@@ -109,7 +109,7 @@ async def test_one_that_has_failed_is_called_if_there_is_no_other_and_is_trusted
         assert set(await callees(dispatch, 2)) == {"a", "b"}
 
 
-async def test_what_a_service_says_about_its_input_is_not_held_against_the_worker(autojump_clock):
+async def test_an_error_of_the_service_is_not_a_fault_of_the_worker(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a")
         push = Answers(body=b'{"error": "no such thing"}')
@@ -136,7 +136,7 @@ async def test_a_named_worker_is_called_while_it_is_online(autojump_clock):
         assert await callees(dispatch, 1, worker="c") == ["a"]
 
 
-async def test_those_to_be_avoided_are_called_if_there_is_no_other(autojump_clock):
+async def test_workers_to_avoid_are_called_if_there_is_no_other(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a", "b")
         dispatch = crew_of(engine, Answers())
@@ -144,7 +144,7 @@ async def test_those_to_be_avoided_are_called_if_there_is_no_other(autojump_cloc
         assert set(await callees(dispatch, 2, avoid={"a", "b"})) == {"a", "b"}
 
 
-async def test_whether_there_is_another_to_call_counts_those_that_are_online_only(autojump_clock):
+async def test_only_online_workers_count_as_another_worker_to_call(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "gone")
         await trio.sleep(20)
@@ -158,7 +158,7 @@ async def test_whether_there_is_another_to_call_counts_those_that_are_online_onl
         assert await dispatch.has_other("sum", ["a"])
 
 
-async def test_without_a_worker_the_failure_says_what_is_missing(autojump_clock):
+async def test_without_a_worker_the_failure_names_the_service(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await engine.workers.register("polls", "", ["sum"], kind="queue")
         with pytest.raises(WorkFailed) as failed:
@@ -167,7 +167,7 @@ async def test_without_a_worker_the_failure_says_what_is_missing(autojump_clock)
         assert '"sum": start one that registers here' in str(failed.value)
 
 
-async def test_a_call_that_is_given_up_says_nothing_about_the_worker(autojump_clock):
+async def test_a_cancelled_call_is_neither_a_success_nor_a_failure_of_the_worker(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "good", "bad")
         push = Answers()
@@ -184,7 +184,7 @@ async def test_a_call_that_is_given_up_says_nothing_about_the_worker(autojump_cl
         assert await callees(dispatch, 3) == ["good", "good", "good"]
 
 
-async def test_who_is_called_is_said_before_the_answer_is_there(autojump_clock):
+async def test_the_called_worker_is_reported_before_the_response(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a")
         push = Answers()
