@@ -1,7 +1,7 @@
-"""The oldest releases that `pyproject.toml` admits pass the tests: in the long form, GREENROOM_FLOORS=long.
+"""The tests pass with the oldest releases that `pyproject.toml` permits (only with GREENROOM_FLOORS=long).
 
-A virtual environment of its own gets these releases, and the tests that use them most are executed there. The
-oldest releases are those for the oldest Python: with a newer one, some of them can't be installed.
+These releases are installed in a separate virtual environment, which runs the tests that use them most. They
+are releases for the oldest Python: some of them can't be installed with a newer one.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class Flows:
         self._entry.check_open()
         row = await self._store.version(id)
         if row is None:
-            raise NotFound(f"no version of a flow has the id {shown(id)}", value=id)
+            raise NotFound(f"flow version {shown(id)} not found", value=id)
         return row
 
     # Runs of flows.

@@ -163,7 +163,7 @@ def _set_output(done: Done, output: Any, max_bytes: int) -> None:
 async def _call_function(context: NodeContext[Any], call: FunctionCall) -> Any:
     found = context.walk.services.jobs.find_function(call.name)
     if found is None:
-        raise LookupError(f"no function is registered as {call.name!r}")
+        raise LookupError(f"function {call.name!r} is not registered")
     arguments = [copied(call.input)]
     if found.takes_params:
         arguments.append(copied(call.params))

@@ -35,7 +35,7 @@ class Graphs:
         if graph is None:
             row = await self._store.version(version)
             if row is None:
-                raise NotFound(f"no version of a flow has the id {shown(version)}", value=version)
+                raise NotFound(f"flow version {shown(version)} not found", value=version)
             graph = self._graphs[version] = read_graph(row.definition)
             if len(self._graphs) > _GRAPHS_KEPT:
                 self._graphs.popitem(last=False)

@@ -36,7 +36,7 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         """Connect to one of the host's allowed addresses."""
         with trio.move_on_after(timeout if timeout is not None else float("inf")):
             return await self._first(self._checked(await _addresses(host, port)), port)
-        raise httpcore.ConnectTimeout(f"no connection within {timeout:g} s")
+        raise httpcore.ConnectTimeout(f"connection timed out after {timeout:g} s")
 
     async def connect_unix_socket(
         self,

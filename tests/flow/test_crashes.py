@@ -1,7 +1,7 @@
 """A crash at each commit of a walk: the walk ends the same, and finished work is not repeated.
 
-Every flow below is walked once to its end, and then once for each commit that this took, with a crash before
-that commit and with one after it.
+Each flow is walked once to its end, and then twice for each commit of that walk: with a crash before the
+commit, and with a crash after it.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ async def test_plain_functions_run_concurrently_in_threads() -> None:
 
 async def test_an_unregistered_function_is_an_error_of_the_node(autojump_clock: MockClock) -> None:
     done = await walked(Jobs(), flow("", a=local("nobody")))
-    assert done.error == "node \"a\": service_error: LookupError: no function is registered as 'nobody'"
+    assert done.error == "node \"a\": service_error: LookupError: function 'nobody' is not registered"
 
 
 async def test_a_function_can_be_registered_after_the_engine_was_opened(autojump_clock: MockClock) -> None:

@@ -1,8 +1,8 @@
-"""Wherever an engine is cancelled from outside, or its store breaks, it ends in order and leaves no rubbish.
+"""An engine that is cancelled from outside, or whose store fails, shuts down in order at any moment.
 
-The bodies sleep, ask, call children, write files and ignore their end. Hypothesis draws the moment of the
-cancel, or the number of the commit at which the store breaks, and the seed of a simulation, whose rules hold
-all the time.
+The bodies sleep, open interrupts, call children, write files and ignore their cancellation. Hypothesis draws
+the moment of the cancel, or the number of the commit at which the store fails, and the seed of a simulation.
+The rules of the simulation are checked all the time.
 """
 
 from __future__ import annotations

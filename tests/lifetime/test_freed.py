@@ -1,6 +1,6 @@
 """An ended engine is garbage: the objects that it was created from keep no reference to it.
 
-The jobs close over all that their application holds, the engine included, as those of real ones do.
+The jobs are closures over the objects of their application, including the engine, as in real programs.
 """
 
 from __future__ import annotations

@@ -346,13 +346,13 @@ async def test_a_crash_is_logged_with_the_actor_and_the_types_and_ids_of_its_mes
 async def test_callers_outside_the_block_receive_unavailable_when_the_engine_stops(autojump_clock, crashing):
     """They wait for a run's end, for the release of a slot, and (during the stop) for a commit."""
     bodies, store = Bodies(), WatchedStore()
-    heard: dict[str, BaseException | Any] = {}
+    outcomes: dict[str, BaseException | Any] = {}
 
     async def note(what: str, call: Any) -> None:
         try:
-            heard[what] = await call()
+            outcomes[what] = await call()
         except Exception as error:
-            heard[what] = error
+            outcomes[what] = error
 
     async with trio.open_nursery() as outside:
         try:
@@ -375,14 +375,14 @@ async def test_callers_outside_the_block_receive_unavailable_when_the_engine_sto
             await note("late result", queued.result)
 
     assert trio.current_time() < 60
-    assert isinstance(heard.pop("submit"), Unavailable)
-    assert isinstance(heard.pop("get_run"), Unavailable)
-    assert isinstance(heard.pop("late result"), Unavailable)
-    assert isinstance(heard.pop("queued result"), Unavailable)
+    assert isinstance(outcomes.pop("submit"), Unavailable)
+    assert isinstance(outcomes.pop("get_run"), Unavailable)
+    assert isinstance(outcomes.pop("late result"), Unavailable)
+    assert isinstance(outcomes.pop("queued result"), Unavailable)
     if crashing:
-        assert {type(error) for error in heard.values()} == {Unavailable}
+        assert {type(error) for error in outcomes.values()} == {Unavailable}
     else:
-        assert heard["wait_for_active"] is True
+        assert outcomes["wait_for_active"] is True
 
 
 async def test_the_collector_of_the_host_program_is_left_alone(monkeypatch, tmp_path):

@@ -20,10 +20,10 @@ Answer = tuple[int, Any]
 
 
 class StandIn:
-    """`told` records the calls: the time, the last segment of the path, and the body."""
+    """`received` records the calls: the time, the last segment of the path, and the body."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[float, str, dict[str, Any]]] = []
+        self.received: list[tuple[float, str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
         self.queue: deque[dict[str, Any]] = deque()
         self.instead: Callable[[str, dict[str, Any]], Answer | None] = lambda path, body: None
@@ -44,11 +44,11 @@ class StandIn:
 
     def bodies(self, path: str) -> list[dict[str, Any]]:
         """The bodies of the calls of this path."""
-        return [body for _, what, body in self.told if what == path]
+        return [body for _, what, body in self.received if what == path]
 
     def times(self, path: str) -> list[float]:
         """The times of the calls of this path."""
-        return [at for at, what, _ in self.told if what == path]
+        return [at for at, what, _ in self.received if what == path]
 
     def gaps(self, path: str) -> list[float]:
         """The seconds between the calls of this path."""
@@ -63,7 +63,7 @@ class StandIn:
 
     async def answer(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> Answer:
         path = path.removeprefix("/api")
-        self.told.append((trio.current_time(), path, body))
+        self.received.append((trio.current_time(), path, body))
         self.headers.append(headers)
         self._wake()
         instead = self.instead(path, body)

@@ -138,9 +138,9 @@ async def test_a_refused_heartbeat_is_logged_and_sent_again(
     server = StandIn()
     async with present(server):
         await server.until("/workers/heartbeat")
-        server.instead = lambda *_: (401, {"error": "this token is not in force"})
+        server.instead = lambda *_: (401, {"error": "this token is not valid"})
         await server.until("/workers/heartbeat", 4)
-    assert "returned status 401: this token is not in force" in caplog.text
+    assert "returned status 401: this token is not valid" in caplog.text
 
 
 @pytest.mark.parametrize(

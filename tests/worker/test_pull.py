@@ -116,7 +116,7 @@ async def test_it_polls_only_when_it_is_registered(autojump_clock: Any):
         presence = Presence(registry, one.calls, one.services.names, "queue")
         nursery.start_soon(Pull(registry, one.calls, one.services, presence).run)
         await trio.sleep(100)
-        assert one.server.told == []
+        assert one.server.received == []
         nursery.start_soon(presence.run)
         await one.server.until(POLL)
         nursery.cancel_scope.cancel()

@@ -100,7 +100,7 @@ async def test_a_service_that_fails_while_it_is_cancelled_is_cancelled_and_logge
             try:
                 await trio.sleep_forever()
             finally:
-                raise ValueError("on the way out")
+                raise ValueError("during the cancel")
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fail_late)
@@ -112,7 +112,7 @@ async def test_a_service_that_fails_while_it_is_cancelled_is_cancelled_and_logge
             await trio.testing.wait_all_tasks_blocked()
             scope.cancel()
     assert scope.cancelled_caught
-    assert "on the way out" in caplog.text
+    assert "during the cancel" in caplog.text
 
 
 def test_a_duplicate_name_is_refused():

@@ -21,7 +21,7 @@ from greenroom.persistence.store import Batch
 _PATIENCE = 1e5
 
 
-def crew_of(engine: Engine, push: Push) -> Dispatch:
+def dispatch_of(engine: Engine, push: Push) -> Dispatch:
     """The dispatch that bodies of flows use, for a test without flows."""
     workers = engine.workers
     return Dispatch(workers._entry, workers._registry, workers._queue, push)

@@ -10,13 +10,13 @@ import trio
 from greenroom import Jobs
 from greenroom.actors.workers.states import WorkFailed
 from tests.support import open_engine
-from tests.workers.support import Answers, crew_of, work
+from tests.workers.support import Answers, dispatch_of, work
 
 
 async def answer(push: Answers, max_value_bytes: int = 1 << 20, **about: Any) -> Any:
     async with open_engine(Jobs(), max_value_bytes=max_value_bytes) as engine:
         await engine.workers.register("w", "http://w:1/base", ["sum", "a b/ü"])
-        worked = await crew_of(engine, push).push(work(**about))
+        worked = await dispatch_of(engine, push).push(work(**about))
         assert (worked.worker, worked.worker_url) == ("w", "http://w:1/base")
         return worked.result
 

@@ -23,7 +23,7 @@ from greenroom.config.reading import Flag, read_config
 from greenroom.errors import Invalid
 from tests.servers import make_certificate
 from tests.support import open_engine
-from tests.workers.support import crew_of, read_request, response, serving, work
+from tests.workers.support import dispatch_of, read_request, response, serving, work
 
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 
@@ -262,7 +262,7 @@ async def test_no_healthy_call_fails_with_many_concurrent_calls():
     results: list[Any] = []
     async with serving(worker) as url, pushing(*LOOPBACK) as push, open_engine(Jobs()) as engine:
         await engine.workers.register("w", url, ["sum"])
-        dispatch = crew_of(engine, push)
+        dispatch = dispatch_of(engine, push)
 
         async def call() -> None:
             results.append((await dispatch.push(work(timeout=20))).result)
@@ -284,7 +284,7 @@ async def test_a_shortage_of_connections_is_not_a_fault_of_the_worker(monkeypatc
     async with pushing(*LOOPBACK) as push, open_engine(Jobs()) as engine:
         await engine.workers.register("w", "http://127.0.0.1:9", ["sum"])
         with pytest.raises(WorkFailed, match="open another connection") as failed:
-            await crew_of(engine, push).push(work())
+            await dispatch_of(engine, push).push(work())
         assert (failed.value.code, failed.value.workers_fault) == ("overloaded", False)
 
 

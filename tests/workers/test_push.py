@@ -18,7 +18,7 @@ from greenroom.actors.workers.dispatch import Dispatch
 from greenroom.actors.workers.push import HttpPush, PushFailed
 from greenroom.actors.workers.states import WorkFailed
 from tests.support import open_engine
-from tests.workers.support import Handler, crew_of, read_request, response, serving, work
+from tests.workers.support import Handler, dispatch_of, read_request, response, serving, work
 
 PATIENCE = 20.0
 
@@ -38,7 +38,7 @@ async def called(handler: Handler) -> AsyncIterator[tuple[Dispatch, str]]:
     """A dispatch, and a worker that serves `sum` with this handler."""
     async with serving(handler) as url, pushing() as push, open_engine(Jobs()) as engine:
         await engine.workers.register("w", url, ["sum"])
-        yield crew_of(engine, push), url
+        yield dispatch_of(engine, push), url
 
 
 async def failure(handler: Handler, **about: Any) -> WorkFailed:
@@ -147,7 +147,7 @@ async def test_a_closed_port_is_unreachable():
     async with pushing() as push, open_engine(Jobs()) as engine:
         await engine.workers.register("w", url, ["sum"])
         with pytest.raises(WorkFailed, match="connection failed: ") as failed:
-            await crew_of(engine, push).push(work())
+            await dispatch_of(engine, push).push(work())
         assert (failed.value.code, failed.value.workers_fault) == ("unreachable", True)
 
 
@@ -402,7 +402,7 @@ async def test_a_worker_with_another_http_server_is_called():
     try:
         async with pushing() as push, open_engine(Jobs()) as engine:
             await engine.workers.register("w", f"http://127.0.0.1:{server.server_port}", ["sum"])
-            dispatch = crew_of(engine, push)
+            dispatch = dispatch_of(engine, push)
             for _ in range(3):
                 assert (await dispatch.push(work())).result == "from another server"
     finally:

@@ -17,7 +17,7 @@ from greenroom.actors.workers.states import Worked, WorkFailed, acknowledge, ref
 from greenroom.protocol.errors import Conflict, Invalid, TooLarge, Unavailable
 from greenroom.protocol.flow.records import QueueItem
 from tests.support import open_engine
-from tests.workers.support import Answers, crew_of, work
+from tests.workers.support import Answers, dispatch_of, work
 
 Outcome = Worked | WorkFailed
 
@@ -72,7 +72,7 @@ async def has_none(engine: Engine, worker: str = "w", *services: str) -> bool:
 
 async def test_work_goes_to_the_worker_that_polls_and_its_result_to_the_caller(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer("sum", input=[1, 2], params={"a": 1}, run="r1", node="add", key="r1:add:1:0")
         item = await take(engine)
         assert (item.service, item.input, item.params) == ("sum", [1, 2], {"a": 1})
@@ -91,7 +91,7 @@ async def test_a_poll_waits_for_work_as_long_as_requested(autojump_clock):
         assert trio.current_time() == began + 25
         assert await engine.workers.poll("w", ["sum"], wait=3) is None
         assert trio.current_time() == began + 28
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
 
         async def later() -> None:
             await trio.sleep(2)
@@ -105,7 +105,7 @@ async def test_a_poll_waits_for_work_as_long_as_requested(autojump_clock):
 
 async def test_work_is_assigned_in_the_order_of_the_offers_across_services(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         for number, service in enumerate(["a", "b", "c", "a", "b"]):
             await offers.offer(service, input=number)
         assert (await take(engine, "w", "c")).input == 2
@@ -125,7 +125,7 @@ async def test_work_goes_to_the_longest_waiting_worker_that_serves_it(autojump_c
         for worker, service in (("a", "other"), ("b", "sum"), ("c", "sum")):
             nursery.start_soon(poll, worker, service)
             await trio.testing.wait_all_tasks_blocked()
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         for number in range(3):
             await offers.offer(input=number)
         assert got == [("b", 0), ("c", 1)]
@@ -145,14 +145,14 @@ async def test_a_second_poll_of_the_same_worker_ends_the_first_without_work(auto
         nursery.start_soon(poll)
         await trio.testing.wait_all_tasks_blocked()
         assert got == [None]
-        await Offers(crew_of(engine, Answers()), nursery).offer()
+        await Offers(dispatch_of(engine, Answers()), nursery).offer()
         assert [item is None for item in got] == [True, False]
         nursery.cancel_scope.cancel()
 
 
 async def test_a_second_completion_is_refused(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer()
         item = await take(engine)
         await engine.workers.complete(item.id, "first")
@@ -165,7 +165,7 @@ async def test_a_second_completion_is_refused(autojump_clock):
 
 async def test_a_completion_or_a_heartbeat_by_another_worker_is_refused_and_changes_nothing(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer()
         item = await take(engine)
         with pytest.raises(Conflict, match='to another worker, not to "thief"'):
@@ -188,7 +188,7 @@ async def test_an_item_that_was_never_assigned_cannot_be_completed(autojump_cloc
 
 async def test_a_worker_without_contact_for_a_minute_loses_the_item_and_its_result_is_refused(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer(input="once")
         first = await take(engine)
         began = trio.current_time()
@@ -212,7 +212,7 @@ async def test_a_worker_without_contact_for_a_minute_loses_the_item_and_its_resu
 
 async def test_heartbeats_keep_the_item_for_another_minute_each(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer(input="long")
         await offers.offer(input="short")
         long, short = await take(engine, "w"), await take(engine, "v")
@@ -233,7 +233,7 @@ async def test_heartbeats_keep_the_item_for_another_minute_each(autojump_clock):
 
 async def test_a_cancelled_run_withdraws_its_work_assigned_or_not(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         taken, waiting = await offers.offer(input="taken"), await offers.offer(input="waiting")
         item = await take(engine)
         taken.cancel()
@@ -256,13 +256,13 @@ async def test_a_cancelled_run_withdraws_its_work_assigned_or_not(autojump_clock
 
 async def test_a_cancelled_run_receives_the_worker_that_had_taken_its_work(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        dispatch = crew_of(engine, Answers())
-        told: list[tuple[str, str]] = []
-        nursery.start_soon(partial(dispatch.offer, work(), on_assigned=lambda *who: told.append(who)))
+        dispatch = dispatch_of(engine, Answers())
+        reported: list[tuple[str, str]] = []
+        nursery.start_soon(partial(dispatch.offer, work(), on_assigned=lambda *who: reported.append(who)))
         await trio.testing.wait_all_tasks_blocked()
         await take(engine)
         nursery.cancel_scope.cancel()
-    assert told == [("w", "")]
+    assert reported == [("w", "")]
 
 
 async def test_a_poll_that_timed_out_or_was_cancelled_takes_no_work(autojump_clock):
@@ -270,7 +270,7 @@ async def test_a_poll_that_timed_out_or_was_cancelled_takes_no_work(autojump_clo
         with trio.move_on_after(1):
             await engine.workers.poll("w", ["sum"])
         assert await engine.workers.poll("u", ["sum"], wait=2) is None
-        await Offers(crew_of(engine, Answers()), nursery).offer()
+        await Offers(dispatch_of(engine, Answers()), nursery).offer()
         assert await take(engine, "v") is not None
         nursery.cancel_scope.cancel()
 
@@ -280,7 +280,7 @@ async def test_work_that_is_assigned_to_a_poll_being_cancelled_is_requeued_in_it
 ):
     async with open_engine(Jobs()) as engine:
         async with trio.open_nursery() as polls:
-            polls.start_soon(engine.workers.poll, "gone", ["sum"])
+            polls.start_soon(engine.workers.poll, "ended", ["sum"])
             await trio.testing.wait_all_tasks_blocked()
             for number in range(3):
                 engine.workers._queue.tell(Offer(work(input=number), Reply()))
@@ -290,7 +290,7 @@ async def test_work_that_is_assigned_to_a_poll_being_cancelled_is_requeued_in_it
 
 async def test_an_error_of_the_service_is_raised_by_the_offer(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer()
         item = await take(engine)
         await engine.workers.complete(item.id, None, "division by zero")
@@ -310,7 +310,7 @@ async def test_an_error_of_the_service_is_raised_by_the_offer(autojump_clock):
 )
 async def test_an_invalid_result_is_refused_and_fails_the_work(autojump_clock, result, error, code):
     async with open_engine(Jobs(), max_value_bytes=1000) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer()
         item = await take(engine)
         with pytest.raises(error, match="result"):
@@ -322,7 +322,7 @@ async def test_an_invalid_result_is_refused_and_fails_the_work(autojump_clock, r
 
 async def test_a_long_error_is_cut(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer()
         await engine.workers.complete((await take(engine)).id, None, "x" * 1_000_000 + "\ud800")
         outcome = await offers.outcome()
@@ -332,7 +332,7 @@ async def test_a_long_error_is_cut(autojump_clock):
 
 async def test_work_that_is_too_large_is_not_offered(autojump_clock):
     async with open_engine(Jobs(), max_value_bytes=1000) as engine:
-        dispatch = crew_of(engine, Answers())
+        dispatch = dispatch_of(engine, Answers())
         with pytest.raises(WorkFailed, match=r"have 1,0\d\d bytes as JSON, more than the 1,000") as failed:
             await dispatch.offer(work(input="x" * 1000))
         assert (failed.value.code, failed.value.worker) == ("too_large", None)
@@ -340,7 +340,7 @@ async def test_work_that_is_too_large_is_not_offered(autojump_clock):
 
 async def test_a_completion_is_answered_when_it_has_been_acknowledged(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery, acknowledge=False)
+        offers = Offers(dispatch_of(engine, Answers()), nursery, acknowledge=False)
         answered = trio.Event()
         await offers.offer()
         item = await take(engine)
@@ -360,7 +360,7 @@ async def test_a_completion_is_answered_when_it_has_been_acknowledged(autojump_c
 
 async def test_a_completion_that_is_refused_is_a_conflict(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery, acknowledge=False)
+        offers = Offers(dispatch_of(engine, Answers()), nursery, acknowledge=False)
         await offers.offer()
         item = await take(engine)
 
@@ -374,7 +374,7 @@ async def test_a_completion_that_is_refused_is_a_conflict(autojump_clock):
 
 async def test_a_completion_that_is_not_committed_within_30_seconds_is_unavailable(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery, acknowledge=False)
+        offers = Offers(dispatch_of(engine, Answers()), nursery, acknowledge=False)
         await offers.offer()
         item = await take(engine)
         began = trio.current_time()
@@ -386,7 +386,7 @@ async def test_a_completion_that_is_not_committed_within_30_seconds_is_unavailab
 
 async def test_work_that_is_not_done_in_time_is_withdrawn(autojump_clock):
     async with open_engine(Jobs()) as engine:
-        dispatch = crew_of(engine, Answers())
+        dispatch = dispatch_of(engine, Answers())
         with pytest.raises(WorkFailed, match="no worker took it from the queue within 5 s") as failed:
             await dispatch.offer(work(timeout=5))
         assert (failed.value.code, failed.value.worker) == ("timeout", None)
@@ -412,7 +412,7 @@ async def test_a_poll_waits_at_most_25_seconds(autojump_clock, wait):
 
 async def test_a_poll_counts_as_contact(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await engine.workers.register("w", "", ["sum"], kind="queue")
         await trio.sleep(20)
         assert (await engine.workers.list())[0].status == "offline"
@@ -447,7 +447,7 @@ async def test_at_shutdown_polls_are_answered_and_the_last_work_is_still_assigne
     answers: list[Any] = []
     results: list[Any] = []
     async with trio.open_nursery() as nursery, open_engine(jobs) as engine:
-        dispatch = crew_of(engine, Answers())
+        dispatch = dispatch_of(engine, Answers())
 
         async def worker() -> None:
             while (item := await engine.workers.poll("w", ["sum"])) is not None:
@@ -470,7 +470,7 @@ async def test_at_shutdown_polls_are_answered_and_the_last_work_is_still_assigne
 async def test_after_shutdown_offers_and_calls_fail_and_polls_are_unavailable(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await engine.workers.register("w", "http://w", ["sum"])
-        dispatch = crew_of(engine, Answers())
+        dispatch = dispatch_of(engine, Answers())
     for call in (dispatch.offer, dispatch.push):
         with pytest.raises(WorkFailed) as failed:
             await call(work())
@@ -482,7 +482,7 @@ async def test_after_shutdown_offers_and_calls_fail_and_polls_are_unavailable(au
 async def test_an_offer_that_still_waits_at_shutdown_fails(autojump_clock):
     async with trio.open_nursery() as nursery:
         async with open_engine(Jobs()) as engine:
-            offers = Offers(crew_of(engine, Answers()), nursery)
+            offers = Offers(dispatch_of(engine, Answers()), nursery)
             await offers.offer()
         outcome = await offers.outcome()
         assert isinstance(outcome, WorkFailed)

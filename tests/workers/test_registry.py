@@ -14,7 +14,7 @@ from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.errors import Invalid, NotFound, QueueFull, Unavailable
 from greenroom.protocol.events import NodeWorkerChanged
 from tests.support import open_engine
-from tests.workers.support import Answers, SlowStore, crew_of, work
+from tests.workers.support import Answers, SlowStore, dispatch_of, work
 
 URL = "http://10.0.0.1:8080"
 
@@ -68,7 +68,7 @@ async def test_a_worker_that_registers_again_replaces_itself_and_is_called_where
         await engine.workers.register("w", "http://10.0.0.1:9999", ["sum"], load=1)
         assert await ids(engine) == ["w", "other"]
         push = Answers()
-        await crew_of(engine, push).push(work("sum"))
+        await dispatch_of(engine, push).push(work("sum"))
         assert push.urls == ["http://10.0.0.1:9999/exec/sum"]
         assert await engine.workers.allocate("old") is None
 
@@ -97,7 +97,7 @@ async def test_a_worker_without_contact_for_15_seconds_is_offline_and_is_not_cal
         with pytest.raises(
             WorkFailed, match='no online worker serves "sum"; offline workers that serve it: 1'
         ):
-            await crew_of(engine, Answers()).push(work("sum"))
+            await dispatch_of(engine, Answers()).push(work("sum"))
 
 
 async def test_heartbeats_keep_a_worker_online_without_an_event_and_report_its_load(autojump_clock):
@@ -167,7 +167,7 @@ async def test_workers_are_listed_by_service_and_by_their_last_contact(autojump_
 
 async def test_the_online_worker_with_the_least_load_is_allocated(autojump_clock):
     async with open_engine(Jobs()) as engine:
-        await engine.workers.register("gone", URL, ["sum"], load=0)
+        await engine.workers.register("ended", URL, ["sum"], load=0)
         await trio.sleep(20)
         await engine.workers.register("busy", URL, ["sum"], load=5)
         await engine.workers.register("idle", URL, ["sum"], load=1)
