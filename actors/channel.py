@@ -38,8 +38,9 @@ class Channel:
 
     It is a list and at most one parked task rather than trio's memory channel, whose words it speaks. There
     may be very many actors, and each takes everything that waits in one step: so an empty channel needs a
-    fifteenth of the memory, and ten messages a seventh of the time. `docs/architecture.md` has the table.
-    Bounds, several receivers and closing, which trio's channels have, no actor needs.
+    fifteenth of the memory, and ten messages a seventh of the time. The table is in
+    `docs/understanding/architecture.md`. No actor needs bounds, several receivers
+    or closing, which trio's channels have.
     """
 
     __slots__ = ("_messages", "_receiver", "_woken")

@@ -16,12 +16,14 @@ from greenroom.protocol import errors as protocol_errors
 from greenroom.protocol import events, records
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def rows(page: str, *header: str) -> list[list[str]]:
-    """The cells below the table header that consists of these cells, with backquotes taken off."""
-    lines = iter((ROOT / "docs" / page).read_text(encoding="utf-8").splitlines())
+    """The rows of the table with this header in a page of the reference."""
+    lines = iter((REFERENCE / page).read_text(encoding="utf-8").splitlines())
     wanted = list(header)
     for line in lines:
         if cells(line) == wanted:
@@ -54,7 +56,7 @@ def test_the_table_of_errors_is_that_of_the_code():
 
 
 def test_every_public_error_is_documented():
-    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    text = (REFERENCE / "errors.md").read_text(encoding="utf-8")
     assert [name for name in errors.__all__ if f"`{name}`" not in text] == []
 
 
@@ -70,7 +72,7 @@ def test_the_table_of_events_names_every_event_with_its_own_fields():
 
 
 def test_the_table_of_a_run_names_all_of_its_fields():
-    tables = (ROOT / "docs" / "events.md").read_text(encoding="utf-8").partition("\nA run:\n")[2]
+    tables = (REFERENCE / "events.md").read_text(encoding="utf-8").partition("\nA run:\n")[2]
     told = [name for line in tables.splitlines() if line.startswith("| `") for name in names(cells(line)[0])]
     assert sorted(told) == sorted(records.RunRecord.__struct_fields__)
 
@@ -80,7 +82,7 @@ def test_the_table_of_a_snapshot_names_all_of_its_fields():
     assert told == list(records.Snapshot.__struct_fields__)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_within_the_project_lead_somewhere(page: Path):
     broken = []
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
@@ -100,9 +102,9 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_the_map_names_every_page_and_every_example():
-    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
     examples = [file.stem for file in (ROOT / "tests" / "examples").glob("*.py")]
-    wanted = [f"({page.name})" for page in PAGES[1:] if page.name != "index.md"]
+    wanted = [f"({page.relative_to(DOCS)})" for page in PAGES[1:] if page.name != "index.md"]
     wanted += [f"[{name}]" for name in examples if name != "__init__" and not name.startswith("test_")]
     assert [name for name in wanted if name not in text] == []
 
@@ -111,7 +113,7 @@ def programs() -> list[tuple[str, str]]:
     """The blocks of Python in the documentation that are whole programs."""
     return [
         (page, block)
-        for page in ("README.md", "docs/tutorial.md", "docs/asyncio.md")
+        for page in ("README.md", "docs/tutorial/first-engine.md", "docs/how-to/asyncio.md")
         for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
         if "trio.run(main)" in block or "asyncio.run(main())" in block
     ]

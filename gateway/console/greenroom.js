@@ -18,7 +18,7 @@
 
 // Errors.
 
-/** What the gateway refuses, and what prevents a command: `code` and `details` as in docs/errors.md. */
+/** What the gateway refuses, and what prevents a command: `code` and `details` as in docs/reference/errors.md. */
 export class GreenroomError extends Error {
   constructor(code, message, details = {}) {
     super(message);

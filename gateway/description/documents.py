@@ -1,7 +1,7 @@
 """The protocol as AsyncAPI and OpenAPI documents, for tools that read such.
 
 They are made of what the gateway itself goes by: the types of `protocol.commands`, the table of commands, the
-errors. `python -m greenroom.gateway.description.documents docs` writes them into a folder.
+errors. `python -m greenroom.gateway.description.documents docs/reference` writes them into a folder.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def asyncapi() -> Json:
             "title": "Greenroom",
             "version": _VERSION,
             "license": {"name": _LICENSE["name"]},
-            "description": "Commands and events of a Greenroom gateway over a WebSocket. docs/protocol.md "
-            "tells what the messages mean, docs/write-a-client.md how to write a client.",
+            "description": "Commands and events of a Greenroom gateway over a WebSocket. The messages are "
+            "described in docs/reference/protocol.md, and a client in docs/how-to/write-a-client.md.",
         },
         "defaultContentType": JSON_TYPE,
         "servers": {
@@ -156,7 +156,8 @@ def openapi() -> Json:
             "title": "Greenroom",
             "version": _VERSION,
             "license": _LICENSE,
-            "description": "Commands and events of a Greenroom gateway over HTTP; see docs/protocol.md.",
+            "description": "Commands and events of a Greenroom gateway over HTTP; "
+            "see docs/reference/protocol.md.",
         },
         "servers": [{"url": "/", "description": "The gateway that serves this document."}],
         "security": [{"token": []}],

@@ -1,6 +1,6 @@
 """The picture in the README: the screen of a real `greenroom demo`, at the moment when an interrupt is open.
 
-`python -m tests.cli.picture` draws `docs/demo.svg` anew.
+`python -m tests.cli.picture` draws `docs/pictures/demo.svg` anew.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from greenroom.demo import story
 from greenroom.demo.stage import Stage
 from greenroom.protocol.records import Snapshot
 
-PICTURE = Path(__file__).resolve().parent.parent.parent / "docs" / "demo.svg"
+PICTURE = Path(__file__).resolve().parent.parent.parent / "docs" / "pictures" / "demo.svg"
 
 _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 """They would be fetched from elsewhere; the reader's own do as well."""

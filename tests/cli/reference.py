@@ -15,7 +15,7 @@ import click
 from greenroom.cli import LazyCommand, main
 from greenroom.commands.exits import Exit
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "cli.md"
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "cli.md"
 
 _HEAD = """# Command line
 

@@ -74,7 +74,7 @@ def test_a_failure_is_hunted_made_small_told_and_can_be_played_again():
 
 
 def test_the_seed_in_the_documentation_tells_the_story_that_stands_there():
-    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "simulation.md").read_text()
     again = page.partition("Again:  greenroom simulate ")[2].partition("\n")[0]
     lines = found(*again.replace("simulating:", "tests.examples.simulating:").split())
     story = lines[lines.index("") : -1]  # without the line that names the scenario

@@ -10,13 +10,15 @@ import pytest
 from greenroom.gateway.commands.table import TABLE
 from greenroom.gateway.description.documents import ANSWERS, asyncapi, documents, openapi
 
-from ..test_docs import ROOT, names, rows
+from ..test_docs import REFERENCE, names, rows
 
 
 @pytest.mark.parametrize("name", ["asyncapi.json", "openapi.json"])
-def test_the_document_in_docs_is_current(name: str):
-    written = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert written == documents()[name], "renew it: python -m greenroom.gateway.description.documents docs"
+def test_the_document_in_the_reference_is_current(name: str):
+    written = (REFERENCE / name).read_text(encoding="utf-8")
+    assert written == documents()[name], (
+        "renew it: python -m greenroom.gateway.description.documents docs/reference"
+    )
 
 
 @pytest.mark.parametrize("document", [asyncapi(), openapi()], ids=["asyncapi", "openapi"])

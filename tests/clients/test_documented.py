@@ -32,7 +32,7 @@ def make_jobs() -> Jobs:
     return jobs
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/clients.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/clients.md"])
 async def test_the_program_of_this_page_prints_the_result_of_its_run(page: str, tmp_path: Path):
     text = (ROOT / page).read_text(encoding="utf-8")
     [program] = re.findall(r"```js\n(.*?)```", text, re.DOTALL)

@@ -1,4 +1,4 @@
-"""The conversation in docs/write-a-client.md is one that the gateway really holds."""
+"""The conversation in docs/how-to/write-a-client.md is one that the gateway really holds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .transcript import hold
 
 
 def shown() -> list[str]:
-    page = (ROOT / "docs" / "write-a-client.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "write-a-client.md").read_text(encoding="utf-8")
     block = page.partition("\n## A conversation\n")[2].partition("```text\n")[2].partition("```")[0]
     return [line for line in re.sub(r"\n\n.*\n\n", "\n-\n", block).splitlines() if line]
 

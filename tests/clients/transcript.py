@@ -1,4 +1,4 @@
-"""The conversation that docs/write-a-client.md shows, held with a real gateway.
+"""The conversation that docs/how-to/write-a-client.md shows, held with a real gateway.
 
 `python -m tests.clients.transcript` prints it. Ids, clock and lots come from here and time is mocked, so it
 is nearly the same each time; only how events share batches is up to chance.

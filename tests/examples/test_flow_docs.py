@@ -26,8 +26,9 @@ from greenroom.protocol.flow.terms import OPERATORS
 from tests.cli.served import PATIENCE, Served
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
-FLOWS = (DOCS / "flows.md").read_text(encoding="utf-8")
-WORKERS = (DOCS / "workers.md").read_text(encoding="utf-8")
+TUTORIAL = (DOCS / "tutorial" / "flows.md").read_text(encoding="utf-8")
+FLOWS = (DOCS / "reference" / "flows.md").read_text(encoding="utf-8")
+WORKERS = (DOCS / "how-to" / "workers.md").read_text(encoding="utf-8")
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -48,7 +49,7 @@ def names(cell: str) -> list[str]:
 
 
 README = (DOCS.parent / "README.md").read_text(encoding="utf-8")
-WHOLE = [block for text in (README, FLOWS) for block in blocks(text, "yaml") if block.startswith("start:")]
+WHOLE = [block for text in (README, TUTORIAL) for block in blocks(text, "yaml") if block.startswith("start:")]
 
 
 @pytest.mark.parametrize("definition", WHOLE, ids=range(len(WHOLE)))
@@ -57,7 +58,7 @@ def test_a_definition_that_is_shown_is_in_order(definition: str):
 
 
 def test_the_drawing_is_that_of_the_last_definition():
-    [drawing] = blocks(FLOWS, "mermaid")
+    [drawing] = blocks(TUTORIAL, "mermaid")
     assert drawing == mermaid(check(WHOLE[-1]).graph)
 
 

@@ -1,5 +1,5 @@
-"""nginx and HAProxy in front of a gateway, with the very configuration that docs/operating.md shows: only
-addresses, names of files, and times are others."""
+"""nginx and HAProxy in front of a gateway, with the configuration that docs/how-to/operating.md shows. Only
+addresses, names of files, and times differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import trio
 
 from tests.servers import make_certificate
 
-_PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "operating.md"
+_PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "how-to" / "operating.md"
 _PATIENCE = 10.0
 _TRIES = 3
 

@@ -1,5 +1,5 @@
-"""The gateway behind nginx and HAProxy, set up as docs/operating.md says: what gets through, at once and
-whole, and that nobody gets more rights by coming through a proxy."""
+"""The gateway behind nginx and HAProxy, set up as in docs/how-to/operating.md: what passes the proxy,
+complete and without delay, and that no client gets more rights by coming through a proxy."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from greenroom.protocol.states import (
     rank,
 )
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "states.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "states.md"
 
 DESIGN = {
     # to: (from, whatever its body does; from suspended with a live body; from suspended without a body)
