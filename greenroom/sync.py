@@ -1,9 +1,9 @@
-"""A client for plain programs, whose calls block: Django views, scripts, notebooks, threads.
+"""A client with blocking calls, for plain programs: Django views, scripts, notebooks, threads.
 
-`connect` opens one. Its connection lives in a thread of its own, where trio runs the client of
-`greenroom.connect`; each call here is handed over to that thread and waited for. So any number of threads may
-use one client, and it works where an asyncio loop is running. Nothing is decided here: every method is one of
-`gateway.client`'s.
+`connect` opens one. Its connection runs in its own thread, where trio runs the client of `greenroom.connect`.
+Each call is passed to that thread and waits for the result. So any number of threads can use one client, also
+next to a running asyncio loop. This module contains no logic of its own: every method is one of
+`gateway.client`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["Client", "Ticket", "as_completed", "connect"]
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
-Given = ParamSpec("Given")
+Params = ParamSpec("Params")
 
 
 def connect(
@@ -50,7 +50,7 @@ def connect(
     patience: float = 30.0,
     clock: trio.abc.Clock | None = None,
 ) -> Client:
-    """A client of the gateway at `url`, connected; use it in a `with` block, or `close` it.
+    """Connect to the gateway at `url`; use the client in a `with` block, or `close` it.
 
     The arguments are those of `greenroom.connect`. `clock` is for tests.
     """
@@ -61,18 +61,17 @@ def connect(
 
 
 class _Thread:
-    """The thread in which a client lives, and the way to it."""
+    """The thread in which a client runs, and calls into it."""
 
     def __init__(self, opening: Callable[[], Any], clock: trio.abc.Clock | None) -> None:
         self._opening = opening
         self._clock = clock
         self._process = os.getpid()
         self._opened: Future[AsyncClient] = Future()
-        self._left: Future[None] = Future()
-        self._began = threading.Event()  # the token is there, or the thread has ended without one
+        self._began = threading.Event()  # set when the token exists, or when the thread ends without one
         self._token: trio.lowlevel.TrioToken | None = None
         self.calls: trio.Nursery | None = None
-        self._everything: trio.CancelScope
+        self._scope: trio.CancelScope
         self._thread = threading.Thread(target=self._run, name="greenroom client", daemon=True)
         self._thread.start()
         try:
@@ -82,19 +81,20 @@ class _Thread:
             raise
 
     def start(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> _Call[T]:
-        """Have an async function called in the thread."""
+        """Start an async function in the thread."""
         if os.getpid() != self._process:
             raise Unavailable(
                 f"this client belongs to process {self._process}, which has forked: connect in each process"
             )
         call = _Call(functools.partial(function, *args, **kwargs), self)
-        self.soon(call.begin, call.done)
+        self.run_soon(call.begin, call.done)
         return call
 
     def call(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """The same, and wait for it; its result. What ends the waiting here, Ctrl-C say, cancels it there."""
+        """Call an async function in the thread; return its result. An interruption here, such as Ctrl-C,
+        cancels the call."""
         if threading.current_thread() is self._thread:
-            raise RuntimeError("this would wait for itself: it is called in the client's own thread")
+            raise RuntimeError("deadlock: a blocking call was made in the client's own thread")
         call = self.start(function, *args, **kwargs)
         try:
             return call.done.result()
@@ -106,23 +106,23 @@ class _Thread:
         if os.getpid() != self._process:
             return
         self._began.wait()
-        self.soon(self._leave)
+        self.run_soon(self._leave)
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def soon(self, act: Callable[[], object], done: Future[Any] | None = None) -> None:
-        """Have something done in the thread; without it, `done` fails."""
+    def run_soon(self, act: Callable[[], object], done: Future[Any] | None = None) -> None:
+        """Call `act` in the thread. If the thread has ended, `done` fails instead."""
         try:
             if self._token is None:
                 raise trio.RunFinishedError
             self._token.run_sync_soon(act)
         except trio.RunFinishedError:
             if done is not None:
-                done.set_exception(_left())
+                done.set_exception(_closed_error())
 
     def _leave(self) -> None:
         self.calls = None
-        self._everything.cancel()
+        self._scope.cancel()
 
     def _run(self) -> None:
         try:
@@ -134,18 +134,18 @@ class _Thread:
             self._began.set()
 
     async def _live(self) -> None:
-        with trio.CancelScope() as self._everything:
+        with trio.CancelScope() as self._scope:
             self._token = trio.lowlevel.current_trio_token()
             self._began.set()
             async with self._opening() as client, trio.open_nursery() as self.calls:
                 self._opened.set_result(client)
                 await trio.sleep_forever()
         if not self._opened.done():
-            self._opened.set_exception(_left())
+            self._opened.set_exception(_closed_error())
 
 
 class _Call(Generic[T]):
-    """One call in the thread; `done` is its outcome."""
+    """A call in the thread; `done` is its outcome."""
 
     def __init__(self, function: Callable[[], Awaitable[T]], thread: _Thread) -> None:
         self.done: Future[T] = Future()
@@ -154,16 +154,16 @@ class _Call(Generic[T]):
         self._scope = trio.CancelScope()
 
     def begin(self) -> None:
-        """Start it; in the thread."""
+        """Start the call. Runs in the thread."""
         if self._thread.calls is None:
-            self.done.set_exception(_left())
+            self.done.set_exception(_closed_error())
         else:
             self._thread.calls.start_soon(self._act)
 
     def cancel(self) -> None:
-        """End it, unless it has ended."""
+        """Cancel the call, unless it has ended."""
         if not self.done.done():
-            self._thread.soon(self._scope.cancel)
+            self._thread.run_soon(self._scope.cancel)
 
     async def _act(self) -> None:
         with self._scope:
@@ -173,55 +173,55 @@ class _Call(Generic[T]):
                 self.done.set_exception(error)
             finally:
                 if not self.done.done():  # it was cancelled
-                    self.done.set_exception(_left())
+                    self.done.set_exception(_closed_error())
 
 
-def _left() -> Unavailable:
-    return Unavailable("the client has been left")
+def _closed_error() -> Unavailable:
+    return Unavailable("the client is closed")
 
 
 class _Blocking:
-    """Something of the client whose methods block."""
+    """A part of the client whose methods block."""
 
     def __init__(self, thread: _Thread, inner: Any, client: Client | None = None) -> None:
         self._thread = thread
         self._inner = inner
-        self._client = client  # which would be closed if nobody had it any more
+        self._client = client  # keeps the client alive: it is closed with its last reference
 
 
 def _blocking(
-    method: Callable[Concatenate[Any, Given], Awaitable[T]],
-) -> Callable[Concatenate[_Blocking, Given], T]:
-    """An async method of the client, waited for."""
+    method: Callable[Concatenate[Any, Params], Awaitable[T]],
+) -> Callable[Concatenate[_Blocking, Params], T]:
+    """A blocking version of an async method of the client."""
 
     @functools.wraps(method)
-    def call(self: _Blocking, /, *args: Given.args, **kwargs: Given.kwargs) -> T:
+    def call(self: _Blocking, /, *args: Params.args, **kwargs: Params.kwargs) -> T:
         return self._thread.call(method, self._inner, *args, **kwargs)
 
     return call
 
 
 def _submitting(
-    method: Callable[Concatenate[Any, Given], Awaitable[ClientTicket[R]]],
-) -> Callable[Concatenate[_Blocking, Given], Ticket[R]]:
-    """The same for one that gives a ticket. Whom it calls is called in a thread, where it may block."""
+    method: Callable[Concatenate[Any, Params], Awaitable[ClientTicket[R]]],
+) -> Callable[Concatenate[_Blocking, Params], Ticket[R]]:
+    """A blocking version of a method that returns a ticket. `on_wait` is called in a thread and can block."""
 
     @functools.wraps(method)
-    def call(self: _Blocking, /, *args: Given.args, **kwargs: Given.kwargs) -> Ticket[R]:
+    def call(self: _Blocking, /, *args: Params.args, **kwargs: Params.kwargs) -> Ticket[R]:
         on_wait = kwargs.get("on_wait")
         if callable(on_wait):
 
-            async def heard(*what: Any) -> None:
+            async def in_thread(*what: Any) -> None:
                 await trio.to_thread.run_sync(on_wait, *what, abandon_on_cancel=True)
 
-            kwargs["on_wait"] = heard
+            kwargs["on_wait"] = in_thread
         return Ticket(self, self._thread.call(method, self._inner, *args, **kwargs))
 
     return call
 
 
 class Ticket(Generic[R]):
-    """A run that was accepted. `id` is the run's; `joined` says that the run was there before."""
+    """An accepted run. `id` is the run's id; `joined` is true if the run existed before the submission."""
 
     def __init__(self, of: _Blocking, inner: ClientTicket[R]) -> None:
         self.id = inner.id
@@ -234,14 +234,14 @@ class Ticket(Generic[R]):
         return f"<Ticket of run {self.id}>"
 
     def result(self, timeout: float | None = None) -> R:
-        """Wait for the end, and return the result or raise as `greenroom.Ticket.result` does. With a timeout,
-        `TimeoutError` is raised when it is over; the run goes on."""
+        """Wait for the end; return the result, or raise as `greenroom.Ticket.result` does. After `timeout`
+        seconds, raises `TimeoutError`; the run continues."""
         if timeout is not None and not self.wait(check_seconds("timeout", timeout, 0)):
-            raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s; it goes on")
+            raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s; it continues")
         return self._thread.call(self._inner.result)
 
     def wait(self, timeout: float | None = 15) -> bool:
-        """Whether the run ends within `timeout` seconds."""
+        """Wait for the end; return whether the run ended within `timeout` seconds."""
         return self._thread.call(self._inner.wait, timeout)
 
     def cancel(self, files: FilesFate = "keep") -> RunRecord:
@@ -281,11 +281,11 @@ class Workers(_Blocking):
 
 
 class Client(_Blocking):
-    """See `connect`, which opens one. Each method is the one of `greenroom.Client`, and blocks."""
+    """A client, as returned by `connect`. Its methods are those of `greenroom.Client`, but block."""
 
     def __init__(self, thread: _Thread) -> None:
         super().__init__(thread, thread.client)
-        self._close = weakref.finalize(self, thread.close)  # also when nobody has it any more, and at exit
+        self._close = weakref.finalize(self, thread.close)  # also with the last reference, and at exit
 
     def __enter__(self) -> Client:
         return self
@@ -294,7 +294,7 @@ class Client(_Blocking):
         self.close()
 
     def close(self) -> None:
-        """End the connection; calls that wait in other threads raise `Unavailable`. May be called twice."""
+        """End the connection; calls that wait in other threads raise `Unavailable`. Can be called twice."""
         self._close()
 
     @property
@@ -309,22 +309,22 @@ class Client(_Blocking):
 
     @property
     def url(self) -> str:
-        """Where the gateway is."""
+        """The URL of the gateway."""
         return self._thread.client.url
 
     @property
     def role(self) -> str:
-        """What the token permits: `viewer`, `operator`, `admin` or `worker`."""
+        """The role of the token: `viewer`, `operator`, `admin` or `worker`."""
         return self._thread.client.role
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now; if not, one is being made, unless the client is closed."""
+        """Whether the client is connected; if not, it is reconnecting, unless it is closed."""
         return self._thread.client.connected
 
     @property
     def state(self) -> Snapshot:
-        """What the client has been told, as of now; unlike `snapshot`, which asks the gateway."""
+        """The client's current state, without a request to the gateway; `snapshot` makes one."""
 
         async def read() -> Snapshot:
             return self._thread.client.state.snapshot()
@@ -350,7 +350,7 @@ class Client(_Blocking):
     ) -> Ticket[R]: ...
 
     def submit(self, job: str | AnyJob, **options: Any) -> Ticket[Any]:
-        """See `greenroom.Client.submit`. `on_wait` is called in a thread of its own."""
+        """See `greenroom.Client.submit`. `on_wait` is called in a separate thread."""
         return _submit(self, job, **options)
 
     rerun = _submitting(AsyncClient.rerun)
@@ -378,7 +378,7 @@ class Client(_Blocking):
     def events(
         self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None
     ) -> Iterator[Event | Snapshot]:
-        """The events from the call on, or from the one after `after`; see `greenroom.Client.events`."""
+        """The events from the call on, or those after the seq `after`; see `greenroom.Client.events`."""
 
         async def begin() -> Any:
             return self._thread.client.events(after, filter)
@@ -390,7 +390,7 @@ _submit: Callable[..., Ticket[Any]] = _submitting(AsyncClient.submit)
 
 
 class _Events(Iterator[Event | Snapshot]):
-    """An iterator over what an async one gives."""
+    """A blocking iterator over the items of an async one."""
 
     def __init__(self, client: Client, inner: Any) -> None:
         self._client = client
@@ -407,9 +407,9 @@ class _Events(Iterator[Event | Snapshot]):
 
 
 def as_completed(tickets: Iterable[Ticket[R]], timeout: float | None = None) -> Iterator[Ticket[R]]:
-    """The tickets, each when its run has ended: those that end first come first.
+    """Yield each ticket when its run has ended, in the order of the ends.
 
-    With a timeout, `TimeoutError` is raised when it is over before all runs have ended; they go on.
+    After `timeout` seconds, raises `TimeoutError` if some runs have not ended; they continue.
     """
     if timeout is not None:
         check_seconds("timeout", timeout, 0)

@@ -1,6 +1,6 @@
-"""What the tests of the engine share: bodies that do as the test says, and a wait for a state.
+"""Shared by the tests of the engine: bodies that the test controls, and waits for a state.
 
-All of it is meant for mock time: with `autojump_clock`, a wait for what never happens fails at once.
+Use it with mock time: with `autojump_clock`, a wait for an event that never occurs fails immediately.
 """
 
 from collections import defaultdict
@@ -16,8 +16,8 @@ from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.records import Snapshot
 
 STORES = ("memory", "sqlite")
-"""The engine's tests run once on each of these (`conftest.py` beside them says so); `sqlite` is in memory,
-too, and without threads, so that mock time holds."""
+"""The engine's tests run once with each of these stores (see their `conftest.py`). `sqlite` is in memory, and
+uses no threads, so that mock time works."""
 
 _store = "memory"
 
@@ -42,14 +42,14 @@ PATIENCE = 1000.0
 class Bodies:
     """A registry with the job `wait`, whose bodies last until the test ends them.
 
-    `stubborn` is the same, but a cancel doesn't end its bodies, nor are they abandoned for it.
+    `stubborn` is the same, but a cancel does not end its bodies, and they are not abandoned.
     """
 
     def __init__(self) -> None:
         self.jobs = Jobs()
         self.jobs.job("wait")(self.wait)
         self.jobs.job("stubborn", grace=float("inf"))(self.ignore_cancel)
-        self.begun: list[str] = []  # run ids; in order, but by chance if several began at once
+        self.begun: list[str] = []  # run ids in order; arbitrary for bodies that started at the same time
         self._ends: defaultdict[str, trio.Event] = defaultdict(trio.Event)
 
     def end(self, *tickets: Ticket) -> None:
@@ -58,13 +58,13 @@ class Bodies:
             self._ends[ticket.id].set()
 
     async def wait(self, run: Run, params: dict[str, Any]) -> str:
-        """The body of `wait`; further jobs may be registered with it."""
+        """The body of `wait`; tests can register further jobs with it."""
         self.begun.append(run.id)
         await self._ends[run.id].wait()
         return f"done for {run.handle}"
 
     async def ignore_cancel(self, run: Run, params: dict[str, Any]) -> str:
-        """The body of `stubborn`. Its patience ends at last, so that a test which fails doesn't hang."""
+        """The body of `stubborn`. It ends eventually, so that a failing test does not hang."""
         with trio.move_on_after(PATIENCE, shield=True):
             return await self.wait(run, params)
         return "nobody ended it"

@@ -1,4 +1,4 @@
-"""A program in a checkout finds all of Greenroom there, whatever is installed."""
+"""A program in a checkout imports all of Greenroom from there, even if another version is installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ assert Jobs is greenroom.actors.jobs.Jobs
 def test_a_program_in_the_checkout_finds_its_sub_packages():
     installed = str(Path(trio.__file__).parent.parent)
     done = subprocess.run(
-        [sys.executable, "-S", "-c", PROGRAM],  # without what `pip install -e` adds to the way of importing
+        [sys.executable, "-S", "-c", PROGRAM],  # without the import hooks of `pip install -e`
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), installed))},
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The documentation says what the code says, and its links lead somewhere."""
+"""The documentation agrees with the code, and its links are valid."""
 
 import re
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def test_the_table_of_errors_is_that_of_the_code():
     assert told == [(cls.__name__, cls.code, cls.http_status) for cls in protocol_errors.BY_CODE.values()]
 
 
-def test_every_error_that_can_be_imported_is_told_of():
+def test_every_public_error_is_documented():
     text = (REFERENCE / "errors.md").read_text(encoding="utf-8")
     assert [name for name in errors.__all__ if f"`{name}`" not in text] == []
 
@@ -96,7 +96,7 @@ def test_links_within_the_project_lead_somewhere(page: Path):
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings of a page, as GitHub and its like turn them into anchors."""
+    """The headings of a page, converted to anchors as GitHub does."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -136,7 +136,7 @@ def test_a_whole_program_in_the_documentation_runs(
     tmp_path: Path,
 ):
     monkeypatch.chdir(tmp_path)
-    if "sqlite://" not in program:  # that works in threads, which know nothing of a mock clock
+    if "sqlite://" not in program:  # SQLite works in threads, which a mock clock does not control
         monkeypatch.setattr(trio, "run", partial(trio.run, clock=MockClock(autojump_threshold=0)))
     exec(compile(program, page, "exec"), {"__name__": "program"})
     assert capsys.readouterr().out

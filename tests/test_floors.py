@@ -1,7 +1,7 @@
-"""The oldest releases that `pyproject.toml` admits pass the tests: in the long form, GREENROOM_FLOORS=long.
+"""The tests pass with the oldest releases that `pyproject.toml` permits (only with GREENROOM_FLOORS=long).
 
-A virtual environment of its own gets these releases, and the tests that use them most are executed there. The
-oldest releases are those for the oldest Python: with a newer one, some of them can't be installed.
+These releases are installed in a separate virtual environment, which runs the tests that use them most. They
+are releases for the oldest Python: some of them can't be installed with a newer one.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ TESTED = (
 ).split()
 
 LEFT_OUT = [
-    f"--ignore={ROOT / 'tests/gateway/test_openapi.py'}",  # its tool needs a newer Rich
-    f"--ignore={ROOT / 'tests/cli/test_docs.py'}",  # what writes the page needs a newer Click
-    "--deselect=tests/cli/test_front.py::test_a_command_that_is_mistyped_is_guessed",  # by a newer Click
+    f"--ignore={ROOT / 'tests/gateway/test_openapi.py'}",  # its tool requires a newer Rich
+    f"--ignore={ROOT / 'tests/cli/test_docs.py'}",  # the generator requires a newer Click
+    "--deselect=tests/cli/test_front.py::test_a_command_that_is_mistyped_is_guessed",  # only by a newer Click
 ]
 
 
@@ -39,7 +39,7 @@ def floors() -> list[str]:
 
 
 def tools() -> list[str]:
-    """What the tests need beside the project."""
+    """The dependencies of the tests, in addition to those of the project."""
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["test"]
     return [tool for tool in extra if not tool.startswith(("greenroom[", "schemathesis"))]
 

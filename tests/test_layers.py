@@ -10,10 +10,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A folder may import from itself and from those after it.
+# A folder can import from itself and from the folders after it.
 FOLDERS = ("greenroom", "gateway", "actors", "persistence", "protocol")
 
-# All that `protocol/` may import besides itself. Add only what does no I/O, reads no clock and draws no lots.
+# All that `protocol/` can import in addition to itself. Add only modules without I/O, clock or randomness.
 PURE = frozenset(
     """
     __future__ abc base64 binascii bisect collections contextlib copy dataclasses difflib enum fractions
@@ -25,7 +25,7 @@ PURE = frozenset(
 
 
 def complaints(source: str, path: str) -> list[str]:
-    """What is wrong with the imports of one file, whose path is relative to the project's folder."""
+    """The faults in the imports of one file; its path is relative to the project's folder."""
     return [f"{path}:{line}: {fault}" for line, fault in faults(source, PurePosixPath(path).parent.parts)]
 
 
@@ -51,7 +51,7 @@ def faults(source: str, folders: tuple[str, ...]) -> Iterator[tuple[int, str]]:
 
 
 def imports(source: str) -> Iterator[tuple[int, str]]:
-    """The line of each import, wherever it stands in the file, and the module as it is written there."""
+    """The line of each import anywhere in the file, and the module as written."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -61,7 +61,7 @@ def imports(source: str) -> Iterator[tuple[int, str]]:
 
 
 def folder_of(name: str) -> str:
-    """The folder of one of our modules; the package itself, without more, is the front door."""
+    """The folder of one of the project's modules; the package itself is the folder `greenroom`."""
     parts = name.split(".")
     return parts[1] if len(parts) > 1 and parts[1] in FOLDERS else "greenroom"
 
@@ -149,6 +149,6 @@ def test_protocol_may_import_neither_trio_nor_anything_that_does_io(module: str)
     assert len(complaints(f"from {module} import something", "protocol/deep/er.py")) == 1
 
 
-def test_each_bad_import_gets_a_complaint_with_its_line():
+def test_each_bad_import_is_reported_with_its_line():
     source = "import trio\nimport msgspec\n\nfrom ..actors import run\n"
     assert [text.split(":")[1] for text in complaints(source, "protocol/fold.py")] == ["1", "4"]

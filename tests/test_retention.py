@@ -1,4 +1,4 @@
-"""`keep_runs` and `keep_events`: what the store forgets beside the work, and what it never does."""
+"""`keep_runs` and `keep_events`: what the store deletes during the work, and what it never deletes."""
 
 import logging
 import math
@@ -20,7 +20,7 @@ from greenroom.persistence.store import Store
 from .support import PATIENCE, Bodies, open_engine
 
 LONG = 200.0
-"""Seconds after which everything has been pruned that is going to be."""
+"""Seconds after which pruning is complete."""
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -29,12 +29,12 @@ def store(request: pytest.FixtureRequest) -> Store:
 
 
 def sql() -> SqlStore:
-    """A store in SQL that needs no threads."""
+    """A SQL store without threads."""
     return SqlStore("sqlite:///:memory:", in_threads=False)
 
 
 async def finish_some(engine: Any, bodies: Bodies, count: int, **options: Any) -> list[str]:
-    """Have some runs run, one after the other; returns their ids."""
+    """Execute some runs, one after the other; return their ids."""
     ids = []
     for number in range(count):
         ticket = await engine.submit("wait", handle=f"h{number}", params={}, **options)
@@ -48,7 +48,7 @@ async def stored(engine: Any) -> list[str]:
     return [run.id for run in await engine.list_runs(limit=1000)][::-1]
 
 
-async def test_everything_is_kept_unless_told_otherwise(store: Store, autojump_clock: MockClock):
+async def test_everything_is_kept_by_default(store: Store, autojump_clock: MockClock):
     bodies = Bodies()
     async with open_engine(bodies.jobs, store) as engine:
         ids = await finish_some(engine, bodies, 20)
@@ -67,15 +67,15 @@ async def test_the_runs_that_ended_last_are_kept(store: Store, autojump_clock: M
         assert await stored(engine) == [*ids[-2:], *more]
 
 
-async def test_more_runs_than_fit_into_one_batch_are_forgotten(store: Store, autojump_clock: MockClock):
+async def test_more_runs_than_fit_into_one_batch_are_deleted(store: Store, autojump_clock: MockClock):
     bodies = Bodies()
     async with open_engine(bodies.jobs, store, keep_runs=0) as engine:
         await finish_some(engine, bodies, 500)
-        await trio.sleep(10)  # the next look for its own sake would be later
+        await trio.sleep(10)  # the next periodic pruning would be later
         assert await stored(engine) == []
 
 
-async def test_runs_are_forgotten_by_age(store: Store, autojump_clock: MockClock):
+async def test_runs_are_deleted_by_age(store: Store, autojump_clock: MockClock):
     bodies = Bodies()
     async with open_engine(bodies.jobs, store, keep_runs=Keep(age=3600)) as engine:
         await finish_some(engine, bodies, 3)
@@ -88,7 +88,7 @@ async def test_runs_are_forgotten_by_age(store: Store, autojump_clock: MockClock
         assert await stored(engine) == []
 
 
-async def test_both_bounds_hold_together(store: Store, autojump_clock: MockClock):
+async def test_both_bounds_apply_together(store: Store, autojump_clock: MockClock):
     bodies = Bodies()
     async with open_engine(bodies.jobs, store, keep_runs=Keep(count=4, age=3600)) as engine:
         ids = await finish_some(engine, bodies, 6)
@@ -98,7 +98,7 @@ async def test_both_bounds_hold_together(store: Store, autojump_clock: MockClock
         assert await stored(engine) == []
 
 
-async def test_a_run_that_is_active_is_never_forgotten(store: Store, autojump_clock: MockClock):
+async def test_an_active_run_is_never_deleted(store: Store, autojump_clock: MockClock):
     bodies = Bodies()
     async with open_engine(bodies.jobs, store, keep_runs=0, keep_events=0) as engine:
         active = await engine.submit("wait", handle="active", params={})
@@ -111,7 +111,7 @@ async def test_a_run_that_is_active_is_never_forgotten(store: Store, autojump_cl
 
 
 async def test_a_run_whose_request_may_be_repeated_is_kept_for_a_day(autojump_clock: MockClock):
-    bodies, store = Bodies(), sql()  # in memory the engine remembers the requests, and needs no runs for that
+    bodies, store = Bodies(), sql()  # without a restart, the engine keeps requests in memory
     async with open_engine(bodies.jobs, store, keep_runs=0) as engine:
         [id] = await finish_some(engine, bodies, 1, request_id="once")
         await trio.sleep(LONG)
@@ -120,7 +120,7 @@ async def test_a_run_whose_request_may_be_repeated_is_kept_for_a_day(autojump_cl
         assert await stored(engine) == []
 
 
-async def test_a_checkpoint_is_forgotten_with_the_run_that_saved_it(store: Store, autojump_clock: MockClock):
+async def test_a_checkpoint_is_deleted_with_the_run_that_saved_it(store: Store, autojump_clock: MockClock):
     bodies, found = Bodies(), []
 
     @bodies.jobs.job("saves")
@@ -151,7 +151,7 @@ async def test_the_children_of_a_pending_run_are_kept_for_as_long_as_it_may_call
         if kind == "memory":
             return memory
         url = f"sqlite:///{tmp_path}/kept.db"
-        return SqlStore(url, lease_ttl=24 * 3600, in_threads=False)  # which is seldom renewed in these days
+        return SqlStore(url, lease_ttl=24 * 3600, in_threads=False)  # renewed seldom during these days
 
     def jobs() -> Jobs:
         jobs = Jobs()
@@ -185,7 +185,7 @@ async def test_the_children_of_a_pending_run_are_kept_for_as_long_as_it_may_call
     assert len(charged) == 1
 
 
-async def test_old_events_are_forgotten_and_their_runs_stay(autojump_clock: MockClock):
+async def test_old_events_are_deleted_and_their_runs_stay(autojump_clock: MockClock):
     bodies, store = Bodies(), sql()
     async with open_engine(bodies.jobs, store, keep_events=6) as engine:
         ids = await finish_some(engine, bodies, 10)
@@ -196,7 +196,7 @@ async def test_old_events_are_forgotten_and_their_runs_stay(autojump_clock: Mock
         assert await engine.history(ids[0]) == []
 
 
-async def test_what_a_stopped_engine_left_is_forgotten_by_the_next_one(autojump_clock: MockClock):
+async def test_the_next_engine_prunes_after_a_stopped_one(autojump_clock: MockClock):
     store, bodies = MemoryStore(), Bodies()
     async with open_engine(bodies.jobs, store) as engine:
         ids = await finish_some(engine, bodies, 10)
@@ -205,7 +205,7 @@ async def test_what_a_stopped_engine_left_is_forgotten_by_the_next_one(autojump_
         assert await stored(engine) == ids[-3:]
 
 
-async def test_a_forgotten_run_is_not_found_after_a_restart(autojump_clock: MockClock):
+async def test_a_deleted_run_is_not_found_after_a_restart(autojump_clock: MockClock):
     store, bodies = MemoryStore(), Bodies()
     async with open_engine(bodies.jobs, store, keep_runs=1) as engine:
         first, last = await finish_some(engine, bodies, 2)
@@ -217,7 +217,7 @@ async def test_a_forgotten_run_is_not_found_after_a_restart(autojump_clock: Mock
 
 
 class FailingStore(MemoryStore):
-    """A store that can't prune for a while."""
+    """A store that can't prune for some time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -249,7 +249,7 @@ async def test_a_failure_is_logged_once_and_harms_nothing(
         assert await stored(engine) == ids[-2:]
 
 
-async def test_an_idle_engine_hardly_ever_asks_its_store(autojump_clock: MockClock):
+async def test_an_idle_engine_seldom_queries_its_store(autojump_clock: MockClock):
     store, bodies = FailingStore(), Bodies()
     async with open_engine(bodies.jobs, store, keep_runs=Keep(count=2, age=math.inf)):
         await trio.sleep(6000)
@@ -257,7 +257,7 @@ async def test_an_idle_engine_hardly_ever_asks_its_store(autojump_clock: MockClo
 
 
 @pytest.mark.parametrize("keep", [-1, True, 1.5, "3"])
-async def test_what_is_no_number_to_keep_is_refused_by_name(keep: Any, autojump_clock: MockClock):
+async def test_an_invalid_number_to_keep_is_refused_by_name(keep: Any, autojump_clock: MockClock):
     for name in ("keep_runs", "keep_events"):
         with pytest.raises(Invalid, match=name):
             async with open_engine(Bodies().jobs, **{name: keep}):
@@ -267,18 +267,18 @@ async def test_what_is_no_number_to_keep_is_refused_by_name(keep: Any, autojump_
 @pytest.mark.parametrize(
     "bad", [{"count": -1}, {"count": True}, {"age": -1}, {"age": "1h"}, {"age": math.nan}]
 )
-def test_a_keep_that_makes_no_sense_is_refused(bad: dict[str, Any]):
+def test_an_invalid_keep_is_refused(bad: dict[str, Any]):
     with pytest.raises(Invalid, match=next(iter(bad))):
         Keep(**bad)
 
 
-async def test_an_engine_on_a_file_forgets_beside_its_work(tmp_path: Path):
-    # On the real clock: threads and mock time don't go together.
+async def test_an_engine_on_a_file_prunes_while_it_works(tmp_path: Path):
+    # On the real clock: threads do not work with mock time.
     bodies = Bodies()
     url = f"sqlite:///{tmp_path}/store.db"
     async with greenroom.open_engine(bodies.jobs, url, data_dir=tmp_path / "data") as engine:
         await finish_some(engine, bodies, 9)
     async with greenroom.open_engine(bodies.jobs, url, data_dir=tmp_path / "data", keep_runs=4) as engine:
         with trio.fail_after(PATIENCE):
-            while len(await stored(engine)) != 4:  # it lets the others go on while it reads
+            while len(await stored(engine)) != 4:  # other tasks continue while it reads
                 pass

@@ -27,7 +27,7 @@ from greenroom.persistence.runs_dir import RunFiles
 from .support import Bodies, open_engine
 
 SHORT = 5.0
-"""Seconds after which everything has been written that there is."""
+"""Seconds after which all files have been written."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def states(folder: Path) -> dict[str, str]:
-    """The status in each file, by run. Every file that is there can be read."""
+    """The status in each file, by run. Checks that every file can be read."""
     return {file.stem: json.loads(file.read_text())["status"] for file in found(folder) if file.is_file()}
 
 
@@ -49,7 +49,7 @@ def hidden(folder: Path) -> list[str]:
 
 
 def slow_down(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[str]:
-    """A slow disk; returns a list of the runs that are written, each time that they are."""
+    """A slow disk; returns a list that records each write of a run."""
     written: list[str] = []
     write = RunFiles.write
 
@@ -80,7 +80,7 @@ async def test_each_run_has_a_file_with_its_latest_state(folder: Path, autojump_
     assert states(folder) == {first.id: "succeeded", second.id: "succeeded"}
 
 
-async def test_what_happened_last_is_there_when_the_engine_has_ended(
+async def test_the_last_state_is_written_before_the_engine_ends(
     folder: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ):
     slow_down(monkeypatch, 0.5)
@@ -130,7 +130,7 @@ async def test_a_file_is_written_once_however_often_its_run_changes(
     assert len(written) < 20
 
 
-async def test_more_events_than_the_ring_holds_are_no_loss(
+async def test_more_events_than_the_ring_contains_lose_no_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ):
     monkeypatch.setattr(Stream.__init__, "__defaults__", (8,))
@@ -161,7 +161,7 @@ async def test_the_next_engine_writes_what_the_one_before_could_not(folder: Path
         bodies.end(early)
         await early.result()
         await trio.sleep(SHORT)
-    async with open_engine(bodies.jobs, store) as engine:  # without a folder: as if its disk had been full
+    async with open_engine(bodies.jobs, store) as engine:  # without a folder, as if its disk were full
         tickets = [await engine.submit("wait", handle=f"h{n}", params={}) for n in range(1100)]
         bodies.end(*tickets)
         for ticket in tickets:
@@ -171,7 +171,7 @@ async def test_the_next_engine_writes_what_the_one_before_could_not(folder: Path
         assert states(folder) == {run.id: "succeeded" for run in [early, *tickets]}
 
 
-async def test_a_new_folder_gets_the_runs_that_a_snapshot_holds(folder: Path, autojump_clock: MockClock):
+async def test_a_new_folder_gets_the_runs_of_a_snapshot(folder: Path, autojump_clock: MockClock):
     bodies, store = Bodies(), MemoryStore()
     async with open_engine(bodies.jobs, store) as engine:
         ticket = await engine.submit("wait", handle="a", params={})
@@ -182,7 +182,7 @@ async def test_a_new_folder_gets_the_runs_that_a_snapshot_holds(folder: Path, au
         assert states(folder) == {ticket.id: "succeeded"}
 
 
-async def test_what_a_crash_left_unfinished_is_removed(folder: Path, autojump_clock: MockClock):
+async def test_unfinished_files_of_a_crash_are_removed(folder: Path, autojump_clock: MockClock):
     os.mkdir(folder)
     (folder / ".0123.json.part").write_text('{"id"')
     async with open_engine(Bodies().jobs, runs_dir=folder):
@@ -190,7 +190,7 @@ async def test_what_a_crash_left_unfinished_is_removed(folder: Path, autojump_cl
         assert hidden(folder) == []
 
 
-async def test_the_files_of_forgotten_runs_are_removed(folder: Path, autojump_clock: MockClock):
+async def test_the_files_of_pruned_runs_are_removed(folder: Path, autojump_clock: MockClock):
     bodies = Bodies()
     async with open_engine(bodies.jobs, runs_dir=folder, keep_runs=Keep(count=3)) as engine:
         active = await engine.submit("wait", handle="active", params={})
@@ -204,7 +204,7 @@ async def test_the_files_of_forgotten_runs_are_removed(folder: Path, autojump_cl
         await active.result()
 
 
-async def test_a_file_of_somebody_else_is_left_alone(folder: Path, autojump_clock: MockClock):
+async def test_other_files_are_not_touched(folder: Path, autojump_clock: MockClock):
     os.mkdir(folder)
     (folder / "package.json").write_text('{"name": "mine"}')
     (folder / "notes.txt").write_text("mine")
@@ -242,7 +242,7 @@ async def test_a_disk_that_is_full_harms_nothing_and_is_logged_once(
         assert states(folder) == {ticket.id: "succeeded" for ticket in tickets}
 
 
-async def test_one_file_that_can_not_be_written_holds_up_no_other(
+async def test_a_file_that_cannot_be_written_does_not_delay_others(
     folder: Path, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ):
     bodies = Bodies()
@@ -251,7 +251,7 @@ async def test_one_file_that_can_not_be_written_holds_up_no_other(
         await trio.sleep(SHORT)
         path = folder / f"{stuck.id}.json"
         path.unlink()
-        path.mkdir()  # nothing can take its place
+        path.mkdir()  # a directory that can't be replaced by a file
         bodies.end(stuck)
         await stuck.result()
         await trio.sleep(SHORT)
@@ -288,7 +288,7 @@ async def test_a_file_that_could_not_be_written_is_written_at_the_next_start(
         assert states(folder)[stuck.id] == "succeeded"
 
 
-async def test_a_file_that_can_not_be_removed_holds_up_no_other(
+async def test_a_file_that_cannot_be_removed_does_not_delay_others(
     folder: Path, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ):
     bodies = Bodies()
@@ -311,7 +311,7 @@ async def test_a_file_that_can_not_be_removed_holds_up_no_other(
     assert len([record for record in caplog.records if "runs_dir" in record.message]) <= 2
 
 
-async def test_a_folder_that_can_not_be_made_harms_nothing(
+async def test_a_folder_that_cannot_be_created_harms_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
 ):
     (tmp_path / "file").write_text("in the way")
@@ -324,7 +324,7 @@ async def test_a_folder_that_can_not_be_made_harms_nothing(
     assert any("runs_dir" in record.message for record in caplog.records)
 
 
-async def test_a_folder_that_was_removed_is_made_again(folder: Path, autojump_clock: MockClock):
+async def test_a_folder_that_was_removed_is_created_again(folder: Path, autojump_clock: MockClock):
     bodies = Bodies()
     async with open_engine(bodies.jobs, runs_dir=folder) as engine:
         await trio.sleep(SHORT)
@@ -351,7 +351,7 @@ async def test_no_run_id_leads_out_of_the_folder(
     assert json.loads(file.read_text())["id"] == id
 
 
-async def test_what_is_no_path_is_refused(autojump_clock: MockClock):
+async def test_an_invalid_path_is_refused(autojump_clock: MockClock):
     for bad in (3, "", True):
         with pytest.raises(Invalid, match="runs_dir"):
             async with open_engine(Bodies().jobs, runs_dir=bad):
@@ -387,7 +387,7 @@ PROGRAM = """
 """
 
 
-def test_a_killed_engine_leaves_only_whole_files_and_the_next_one_catches_up(tmp_path: Path, folder: Path):
+def test_a_killed_engine_leaves_only_complete_files_and_the_next_one_catches_up(tmp_path: Path, folder: Path):
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(PROGRAM))
     for number in range(4):

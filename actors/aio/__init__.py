@@ -1,1 +1,1 @@
-"""What asyncio code has of trio: calls across threads, and bodies that execute in an asyncio loop."""
+"""The bridge between trio and asyncio: calls across threads, and bodies that execute in an asyncio loop."""

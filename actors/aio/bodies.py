@@ -1,7 +1,7 @@
-"""Bodies in asyncio: one loop in a thread of its own for all of an engine's, made for the first of them.
+"""Bodies in asyncio: one loop in its own thread per engine, started with the first such body.
 
-In trio such a body is a task that waits for a task of asyncio. A cancel is passed on once, as asyncio has it;
-the wait goes on until the task has ended, however long that takes.
+In trio, such a body is a task that waits for an asyncio task. A cancel is passed on once, as is usual in
+asyncio; the wait continues until the asyncio task has ended.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ logger = logging.getLogger("greenroom")
 
 Function = Callable[..., Coroutine[Any, Any, Any]]
 
-_NAMED_AFTER = 15.0
-"""Seconds after which tasks that hold up the end are named in the log."""
+_LOG_REMAINING_AFTER = 15.0
+"""Seconds after which tasks that delay the shutdown are named in the log."""
 
 
 class AsyncioBodies:
-    """The loop, and the bodies in it. `interrupt` is told of what is no mere failure of a body (`SystemExit`,
-    say). Used in trio."""
+    """The loop and the bodies in it. `interrupt` receives an exception of a body that is not an `Exception`,
+    such as `SystemExit`. Used in trio."""
 
     def __init__(self, interrupt: Callable[[BaseException], None]) -> None:
         self._interrupt = interrupt
         self._thread: _LoopThread | None = None
 
     async def execute(self, function: Function, run: Run, *params: Any) -> Any:
-        """Execute a body; returns what it returns and raises what it raises."""
+        """Execute a body; returns its result or raises its exception."""
         if self._thread is None:
             self._thread = _LoopThread(self._interrupt)
         value, error = None, None
@@ -44,7 +44,7 @@ class AsyncioBodies:
             portal = Portal(calls, lambda: _ended(run))
             try:
                 value = await self._thread.run(function, AsyncioRun(run, portal), *params)
-            except BaseException as raised:  # it is raised again below, not in a group
+            except BaseException as raised:  # raised again below, not in a group
                 error = raised
             await portal.aclose()
         if error is not None:
@@ -52,18 +52,20 @@ class AsyncioBodies:
         return value
 
     async def aclose(self) -> None:
-        """End the loop, when no body is left. Tasks that bodies left behind are cancelled and awaited."""
+        """End the loop after the last body. Tasks that bodies have started are cancelled and awaited."""
         if self._thread is not None:
             with trio.CancelScope(shield=True):
                 await self._thread.aclose()
 
 
 def _ended(run: Run) -> RunAbandoned:
-    return RunAbandoned(f"run {run.id}, attempt {run.attempt}: its body has ended, and a task of it goes on")
+    return RunAbandoned(
+        f"run {run.id}, attempt {run.attempt}: its body has ended, but a task of it continues"
+    )
 
 
 class _LoopThread:
-    """A thread with an asyncio loop."""
+    """A thread that runs an asyncio loop."""
 
     def __init__(self, interrupt: Callable[[BaseException], None]) -> None:
         self._interrupt = interrupt
@@ -82,10 +84,12 @@ class _LoopThread:
     async def aclose(self) -> None:
         """End the loop and its thread."""
         self._loop.call_soon_threadsafe(self._stop)
-        with trio.move_on_after(_NAMED_AFTER) as patience:
+        with trio.move_on_after(_LOG_REMAINING_AFTER) as patience:
             await self._ended.wait()
         if patience.cancelled_caught:
-            logger.error("tasks in the asyncio loop can't be ended; the engine waits for them")
+            logger.error(
+                "tasks in the asyncio loop have not ended after their cancellation; shutdown waits for them"
+            )
             await self._ended.wait()
         self._thread.join()
 
@@ -100,7 +104,7 @@ class _LoopThread:
             while not self._ending:
                 try:
                     self._loop.run_forever()
-                except BaseException as error:  # sys.exit() in any task: asyncio lets it out
+                except BaseException as error:  # sys.exit() in any task: asyncio lets it propagate
                     self._token.run_sync_soon(self._interrupt, error)
             self._runner.close()
         finally:
@@ -108,7 +112,7 @@ class _LoopThread:
 
 
 class _Task:
-    """A task of asyncio that a task of trio waits for."""
+    """An asyncio task that a trio task waits for."""
 
     def __init__(
         self,
@@ -126,7 +130,7 @@ class _Task:
         self._raise_cancel: Callable[[], Any] | None = None
 
     async def run(self) -> Any:
-        """Begin it, and wait for its end."""
+        """Start the task and wait for its end."""
         self._loop.call_soon_threadsafe(self._begin)
         await trio.lowlevel.wait_task_rescheduled(self._abort)
         assert self._task is not None, "it has ended"
@@ -143,15 +147,15 @@ class _Task:
 
     # In the loop.
 
-    def _begin(self) -> None:  # with the context variables of the task in trio, as asyncio passes them on
+    def _begin(self) -> None:  # in the context of the trio task, as asyncio does for its own tasks
         self._task = self._loop.create_task(self._body())
         self._task.add_done_callback(self._end)
 
     async def _body(self) -> Any:
-        return await self._function(*self._arguments)  # here, so that a call that fails fails the run
+        return await self._function(*self._arguments)  # called here, so that a failing call fails the run
 
     def _cancel(self) -> None:
-        assert self._task is not None, "it was begun before"
+        assert self._task is not None, "the task was started before"
         self._task.cancel()
 
     def _end(self, _: asyncio.Task[Any]) -> None:

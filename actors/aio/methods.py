@@ -1,10 +1,10 @@
-"""Methods of objects that live in trio, for asyncio: the same names, parameters and documentation.
+"""Asyncio methods for objects that live in trio, with the same names, parameters and documentation.
 
     class Ticket(Facade[core.Ticket]):
         result = method(core.Ticket.result)
 
-`Ticket.result` is then a coroutine function of asyncio with the signature of `core.Ticket.result`, for type
-checkers, editors and `inspect` alike, and nothing is written twice.
+`Ticket.result` is then an asyncio coroutine function with the signature of `core.Ticket.result`, for type
+checkers, editors and `inspect`. Nothing has to be written twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Method = Callable[Concatenate[Any, P], T]
 
 
 class Facade(Generic[S_co]):
-    """Stands in asyncio for an object that lives in trio."""
+    """An asyncio object that represents an object in trio."""
 
     def __init__(self, original: S_co, portal: Portal) -> None:
         self._original = original
@@ -52,46 +52,46 @@ def method(
 def method(
     function: Method[P, Coroutine[Any, Any, T]], wrap: Callable[[T, Portal], Any] | None = None
 ) -> Method[P, Coroutine[Any, Any, Any]]:
-    """A method that calls `function` in trio. `wrap` makes the facade of what it returns."""
+    """A method that calls `function` in trio. `wrap` creates a facade for the result."""
 
     @wraps(function)
     async def call(self: Facade[Any], /, *args: P.args, **kwargs: P.kwargs) -> Any:
         if callable(kwargs.get("on_wait")):
-            kwargs["on_wait"] = _in_this_loop(cast(OnWait, kwargs["on_wait"]))
+            kwargs["on_wait"] = _in_current_loop(cast(OnWait, kwargs["on_wait"]))
         value = await self._portal.call(partial(function, self._original, *args, **kwargs))
         return value if wrap is None else wrap(value, self._portal)
 
     return call
 
 
-def look(function: Method[P, T]) -> Method[P, Coroutine[Any, Any, T]]:
-    """A method that calls a function which doesn't wait, in the turn of trio in which nothing else changes
-    what it looks at."""
+def sync_method(function: Method[P, T]) -> Method[P, Coroutine[Any, Any, T]]:
+    """A method that calls a synchronous function in trio's thread, so that no other task of trio changes the
+    state that it reads."""
 
     @wraps(function)
     async def call(self: Facade[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        async def looking() -> T:
+        async def read() -> T:
             await trio.lowlevel.checkpoint()
             return function(self._original, *args, **kwargs)
 
-        return await self._portal.call(looking)
+        return await self._portal.call(read)
 
     return call
 
 
 def iterating(function: Method[P, AsyncIterator[T]]) -> Method[P, AsyncIterator[T]]:
-    """A method that returns an iterator over what an iterator in trio gives, from the call on."""
+    """A method that returns an asyncio iterator over the items of a trio iterator, from the call on."""
 
     @wraps(function)
     def call(self: Facade[Any], /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        # Here and not in trio, which would have to be waited for: it reads a number, and checks arguments.
+        # Called here, because a call in trio would have to be awaited; it only checks arguments.
         return Items(cast("_Source[T]", function(self._original, *args, **kwargs)), self._portal)
 
     return call
 
 
 class _Source(Protocol[T]):
-    """An iterator of trio that can say what it has at hand."""
+    """A trio iterator that can return the items that are available without waiting."""
 
     async def __anext__(self) -> T: ...
 
@@ -99,12 +99,12 @@ class _Source(Protocol[T]):
 
 
 class Items(Generic[T]):
-    """An iterator of trio, for asyncio. What it has at hand comes across at once, and not one by one."""
+    """An asyncio iterator over a trio iterator. Available items are transferred together."""
 
     def __init__(self, source: _Source[T], portal: Portal) -> None:
         self._source = source
         self._portal = portal
-        self._taken: deque[T] = deque()  # at most as many as the source takes at once
+        self._taken: deque[T] = deque()  # at most as many items as the source returns in one call
         self._ended = False
 
     def __aiter__(self) -> Items[T]:
@@ -118,7 +118,7 @@ class Items(Generic[T]):
         return self._taken.popleft()
 
     async def _take(self) -> None:
-        """In trio, while asyncio waits. What is taken is kept here, so that a cancel loses nothing."""
+        """In trio, while asyncio waits. Items are stored in this object, so a cancel loses none."""
         try:
             self._taken.append(await self._source.__anext__())
         except StopAsyncIteration:
@@ -127,30 +127,30 @@ class Items(Generic[T]):
             self._taken.extend(self._source.at_hand())
 
 
-def _in_this_loop(on_wait: OnWait) -> OnWait:
-    """What calls `on_wait` in the asyncio loop that it was given in. Its failure is logged."""
+def _in_current_loop(on_wait: OnWait) -> OnWait:
+    """Make `on_wait` run in the current asyncio loop. Its failure is logged."""
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[None]] = set()
 
-    async def tell(waited: float, ahead: int, blockers: list[str]) -> None:
+    async def call(waited: float, ahead: int, blockers: list[str]) -> None:
         try:
-            told = on_wait(waited, ahead, blockers)
-            if isinstance(told, Awaitable):
-                await told
+            result = on_wait(waited, ahead, blockers)
+            if isinstance(result, Awaitable):
+                await result
         except Exception:
             logger.exception("on_wait failed for a run that has waited for %.1f s", waited)
 
     def begin(waited: float, ahead: int, blockers: list[str]) -> None:
-        task = loop.create_task(tell(waited, ahead, blockers))
-        tasks.add(task)  # asyncio keeps no task that nobody else keeps
+        task = loop.create_task(call(waited, ahead, blockers))
+        tasks.add(task)  # asyncio keeps only weak references to tasks
         task.add_done_callback(tasks.discard)
 
-    def across(waited: float, ahead: int, blockers: list[str]) -> None:
+    def from_trio(waited: float, ahead: int, blockers: list[str]) -> None:
         try:
             loop.call_soon_threadsafe(begin, waited, ahead, blockers)
         except RuntimeError:
             if not loop.is_closed():
                 raise
-            # The program has ended its loop, and with it what it wanted to be told.
+            # The program has closed its loop and no longer needs the notice.
 
-    return across
+    return from_trio

@@ -1,12 +1,11 @@
 """Calls from asyncio into trio: `Portal`.
 
-Trio and asyncio each have a thread of their own. A call is a coroutine in asyncio that waits for a task in
-trio, and what it says to that task, or the task to it, goes through the one thread-safe door that each loop
-has (`run_sync_soon`, `call_soon_threadsafe`). Nothing is queued here: a call that waits is a coroutine of the
-program that waits.
+Trio and asyncio run in different threads. A call is an asyncio coroutine that waits for a trio task. They
+communicate only through the thread-safe functions of the loops (`run_sync_soon`, `call_soon_threadsafe`).
+Calls are not queued here.
 
-What a caller can rely on: when a call returns or raises, also because it was cancelled, no task of it is left
-in trio. It raises what the function raises, or `asyncio.CancelledError`, and never `trio.Cancelled`.
+Guarantees: when a call returns or raises, also after a cancel, no trio task of it remains. It raises what the
+function raises, or `asyncio.CancelledError`, but never `trio.Cancelled`.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ T = TypeVar("T")
 
 
 class Portal:
-    """The way into a nursery of trio, for as long as that is open. Made in trio; used from any asyncio loop.
+    """Runs functions in a trio nursery, while that is open. Created in trio; used from any asyncio loop.
 
-    `gone` makes what a call raises when the portal has been closed before it or during it.
+    `closed_error` creates the exception for calls that begin or wait after the portal was closed.
     """
 
-    def __init__(self, nursery: trio.Nursery, gone: Callable[[], Exception]) -> None:
+    def __init__(self, nursery: trio.Nursery, closed_error: Callable[[], Exception]) -> None:
         self._token = trio.lowlevel.current_trio_token()
         self._nursery = nursery
-        self._gone = gone
+        self._closed_error = closed_error
         self._closed = False
         self._calls: dict[_Call[Any], None] = {}
         self._idle = trio.lowlevel.ParkingLot()
@@ -40,20 +39,20 @@ class Portal:
     async def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Call a function in trio, with the caller's context variables, and wait for its end.
 
-        A cancel of the calling task cancels the function, and is raised when the function has ended, whatever
-        came of it: as everywhere in asyncio, a result that comes at the same time is lost.
+        A cancel of the calling task cancels the function, and is raised when the function has ended. As
+        usual in asyncio, a result that arrives at the same time is lost.
         """
         call = _Call(function, self._token)
         try:
             self._token.run_sync_soon(self._begin, call)
         except trio.RunFinishedError:
-            raise self._gone() from None
+            raise self._closed_error() from None
         return await call.wait()
 
     @asynccontextmanager
     async def entered(self, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-        """A context manager of trio around a block of asyncio. Its two halves are tasks of their own, so it
-        must keep neither a nursery nor a cancel scope open between them."""
+        """Enter a trio context manager for a block of asyncio code. Entering and leaving run in different
+        trio tasks, so the manager must not keep a nursery or a cancel scope open in between."""
         entered: list[T] = []
 
         async def enter() -> None:
@@ -68,7 +67,7 @@ class Portal:
             yield entered[0]
         except BaseException as error:
             swallowed = False
-            if entered:  # maybe by a call that was cancelled too late
+            if entered:  # possible even if the call that enters was cancelled, but too late
                 swallowed = bool(await self.call(partial(leave, error)))
             if not swallowed:
                 raise
@@ -76,7 +75,7 @@ class Portal:
         await self.call(partial(leave, None))
 
     async def aclose(self) -> None:
-        """Take no more calls, end those that wait, and wait for their end. To be called in trio."""
+        """Refuse new calls, cancel the waiting ones, and wait for their end. Call it in trio."""
         self._closed = True
         for call in self._calls:
             call.scope.cancel()
@@ -86,14 +85,14 @@ class Portal:
 
     def _begin(self, call: _Call[Any]) -> None:
         if self._closed:
-            call.end(error=self._gone())
+            call.end(error=self._closed_error())
             return
         self._calls[call] = None
-        call.context.run(self._nursery.start_soon, self._carry_out, call)
+        call.context.run(self._nursery.start_soon, self._execute, call)
 
-    async def _carry_out(self, call: _Call[Any]) -> None:
+    async def _execute(self, call: _Call[Any]) -> None:
         try:
-            await call.carry_out(self._gone)
+            await call.execute(self._closed_error)
         finally:
             del self._calls[call]
             if not self._calls:
@@ -101,10 +100,10 @@ class Portal:
 
 
 class _Call(Generic[T]):
-    """One call: made and awaited in asyncio, carried out in trio."""
+    """One call: created and awaited in asyncio, executed in trio."""
 
     def __init__(self, function: Callable[[], Awaitable[T]], token: trio.lowlevel.TrioToken) -> None:
-        # Shielded: whoever ends the portal ends it by this scope, and nobody else does but the caller.
+        # Shielded: only the portal and the caller cancel the call, both through this scope.
         self.scope = trio.CancelScope(shield=True)
         self.context = contextvars.copy_context()
         self._function = function
@@ -116,7 +115,7 @@ class _Call(Generic[T]):
         self._error: BaseException | None = None
 
     async def wait(self) -> T:
-        """In asyncio: the end of the call."""
+        """In asyncio: wait for the end of the call."""
         cancelled: asyncio.CancelledError | None = None
         try:
             while not self._ended:
@@ -136,31 +135,31 @@ class _Call(Generic[T]):
                 raise self._error
             return cast(T, self._value)
         finally:
-            # An error refers to this frame: without these the two would wait for the garbage collector.
+            # An exception refers to this frame: without this, both would wait for the garbage collector.
             cancelled = self._error = None
 
-    async def carry_out(self, gone: Callable[[], Exception]) -> None:
-        """In trio: the call itself. What it raises belongs to the caller."""
+    async def execute(self, closed_error: Callable[[], Exception]) -> None:
+        """In trio: execute the function. Its exception belongs to the caller."""
         value: T | None = None
         error: BaseException | None = None
         try:
             with self.scope:
                 value = await self._function()
             if self.scope.cancelled_caught:
-                error = gone()  # a caller that has cancelled the call raises that instead
+                error = closed_error()  # a caller that has cancelled the call raises that instead
         except BaseException as raised:
             error = raised
         self.end(value, error)
 
     def end(self, value: T | None = None, error: BaseException | None = None) -> None:
-        """In trio: tell the caller."""
+        """In trio: pass the outcome to the caller."""
         self._value, self._error = value, error
         try:
             self._loop.call_soon_threadsafe(self._finish)
         except RuntimeError:
             if not self._loop.is_closed():
                 raise
-            # The loop ended in the middle of the call, so nobody waits for it any more.
+            # The loop ended during the call, so the caller no longer waits.
 
     def _finish(self) -> None:
         self._ended = True
@@ -171,4 +170,4 @@ class _Call(Generic[T]):
         try:
             self._token.run_sync_soon(self.scope.cancel)
         except trio.RunFinishedError:
-            return  # the call has ended with trio, and that is on its way here
+            return  # the call has ended with trio, and its outcome is in flight

@@ -1,4 +1,4 @@
-"""What the body of a job for asyncio is given: `Run`, with calls that are awaited in asyncio."""
+"""The `run` object that an asyncio body receives: `Run`, with calls that are awaited in asyncio."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class AsyncioFile(Facade[RunFile]):
 
 
 class AsyncioRun(Facade[Run]):
-    """The run that a body in asyncio executes for. Each call does what that of `Run` does. A cancel of the
-    run raises `asyncio.CancelledError` where the body awaits."""
+    """The run that an asyncio body executes for. Each call does the same as that of `Run`. A cancel of the
+    run raises `asyncio.CancelledError` in the body."""
 
     def __init__(self, run: Run, portal: Portal) -> None:
         super().__init__(run, portal)
@@ -91,7 +91,7 @@ class AsyncioRun(Facade[Run]):
 
     @asynccontextmanager
     async def compacting(self, timeout: float = 120) -> AsyncIterator[None]:
-        """See `Run.compacting`; raises `TimeoutError` when it takes too long."""
+        """See `Run.compacting`; raises `TimeoutError` after the timeout."""
         async with (
             asyncio.timeout(check_seconds("timeout", timeout, 120)),
             self._portal.entered(body_of(self._original).phase("compacting")),

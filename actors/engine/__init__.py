@@ -1,1 +1,1 @@
-"""The engine as a whole: how it is opened, called, recovered and left."""
+"""The engine as a whole: opening, calls, recovery and shutdown."""

@@ -1,6 +1,6 @@
-"""The embedding API: what an application calls. The gateway calls the same.
+"""The embedding API: the calls of an application. The gateway uses the same API.
 
-Every command is one message and one reply; what an answer says is committed.
+Every command is one message and one reply. What a reply reports is committed.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _PAGE_BYTES = 1 << 22
-_PORTION = 100
-"""So many events are read at once, since each may be as large as a value."""
+_READ_BATCH = 100
+"""Number of events per read; each may be as large as the largest value."""
 
 
 class Engine:
-    """A running engine; `open_engine` makes one. `by` names who caused a change, in its event."""
+    """A running engine, as yielded by `open_engine`. `by` names who caused a change, in its event."""
 
     def __init__(
         self,
@@ -127,30 +127,30 @@ class Engine:
         by: str = "app",
         **options: Unpack[SubmitKeywords],
     ) -> Ticket[Any]:
-        """Submit a run of a job, given by its name or its function; returns when it is committed."""
+        """Submit a run of a job, given by name or as its function. Returns when the run is committed."""
         name = self._entry.name_of(job)
         submitted = SubmitOptions(job=name, handle=handle, params=params, **options)
         accepted, ended = await self._entry.submit(submitted, Caller(by))
         return Ticket(accepted.run, accepted.joined, ended, self, typed_job(job))
 
     async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket[Any]:
-        """The same, for flows and the gateway."""
+        """Submit a run; for flows and the gateway."""
         accepted, ended = await self._entry.submit(options, Caller(by))
         return Ticket(accepted.run, accepted.joined, ended, self)
 
     async def rerun(self, run_id: str, *, by: str = "app") -> Ticket[Any]:
-        """Submit a run anew, with the same job, handle, lane, kind and parameters."""
+        """Submit a run again, with the same job, handle, lane, kind and parameters."""
         run = await self.get_run(run_id)
         return await self.submit(
             run.job, handle=run.handle, params=run.params, kind=run.kind, lane=run.lane, by=by
         )
 
     async def cancel(self, run_id: str, files: FilesFate = "keep", *, by: str = "app") -> RunRecord:
-        """Cancel a run, or the active run of a handle: a queued one ends at once, an executing one is
+        """Cancel a run, or the active run of a handle. A queued run ends immediately; an executing one is
         `cancelling` until its body has ended.
 
-        `files` decides about the files it has finished. A run that has ended or is being cancelled already
-        is a `Conflict` with the run as it is.
+        `files` decides about the files that the run has finished. Raises `Conflict`, with the run, if it has
+        ended or is already being cancelled.
         """
         check_text("run_id", run_id)
         check_files(files)
@@ -158,23 +158,23 @@ class Engine:
         if cancelled is not None:
             return cancelled
         run = await self.get_run(run_id)
-        if run.id != run_id:  # it is a handle's
+        if run.id != run_id:  # `run_id` names a handle
             return await self.cancel(run.id, files, by=by)
         if not run.ended:
-            raise Unavailable(f"the engine is being left, and run {run_id} goes on at its next start")
+            raise Unavailable(f"engine is shutting down; run {run_id} resumes on restart")
         raise Conflict(f"run {run_id} is {run.status} and can't be cancelled", run=run)
 
     async def inject(self, run_or_handle: str, message: Any, *, by: str = "app") -> str:
-        """Give a message to a body: `accepted` once it is stored; never waits for the body."""
+        """Send a message to a body. Returns `accepted` once it is stored; never waits for the body."""
         check_text("run_or_handle", run_or_handle)
         plain = json_value(message, "message", self._entry.max_value_bytes)
         accepted: str = await self._entry.ask(Inject(run_or_handle, plain, by, Reply()))
         return accepted
 
     async def answer(self, interrupt_id: str, data: Any, *, key: str | None = None, by: str = "app") -> str:
-        """Answer an interrupt: `resolved`, `already_resolved` or `not_found`.
+        """Answer an interrupt: returns `resolved`, `already_resolved` or `not_found`.
 
-        With the `key` of an open interrupt, the run or the handle that asks is given in place of an id.
+        With `key`, the first argument is the run or the handle that opened the interrupt, instead of its id.
         """
         check_text("interrupt_id", interrupt_id)
         plain = json_value(data, "data", self._entry.max_value_bytes)
@@ -182,7 +182,7 @@ class Engine:
         return "not_found" if interrupt is None else await self._answer(interrupt, plain, by)
 
     async def _interrupt_of(self, run_or_handle: str, key: str) -> str | None:
-        """The open interrupt that a run asks under a key, if there is one."""
+        """The open interrupt of a run under a key, if there is one."""
         check_text("key", key)
 
         def read(committed: Projection) -> dict[str, str] | None:
@@ -208,13 +208,13 @@ class Engine:
             return "already_resolved"
         asking = await self._store.run(run)
         if asking is not None and not asking.ended:
-            raise Unavailable(f"the engine is being left, and run {run} goes on at its next start")
+            raise Unavailable(f"engine is shutting down; run {run} resumes on restart")
         return "not_found"
 
     async def signal(self, run_id: str, key: str, value: Any, *, by: str = "app") -> None:
-        """Put a value into what a flow's run shares, or a handle's active run, under `key` (`$shared.a.b`, or
-        `a.b`). What waits for it goes on; it is kept until the run has taken it. A run that has ended is
-        `NoActiveRun`."""
+        """Write a value into the shared data of a flow's run, or of a handle's active run, under `key`
+        (`$shared.a.b`, or `a.b`), and wake the nodes that wait for it. The value is stored until the run has
+        taken it. Raises `NoActiveRun` if the run has ended."""
         check_text("run_id", run_id)
         target = check_target(key)
         plain = json_value(value, "value", self._entry.max_value_bytes)
@@ -222,20 +222,20 @@ class Engine:
         if sent:
             return None
         run = await self.get_run(run_id)
-        if run.id != run_id:  # it is a handle's
+        if run.id != run_id:  # `run_id` names a handle
             return await self.signal(run.id, key, value, by=by)
         if not run.ended:
-            raise Unavailable(f"the engine is being left, and run {run_id} goes on at its next start")
-        raise NoActiveRun(f"run {run_id} is {run.status}: nothing waits for a signal any more")
+            raise Unavailable(f"engine is shutting down; run {run_id} resumes on restart")
+        raise NoActiveRun(f"run {run_id} is {run.status}: it no longer takes signals")
 
     async def set_params(self, handle: str, params: Any, *, by: str = "app") -> None:
-        """Set a handle's draft parameters, or take them away with `None`."""
+        """Set a handle's draft parameters; `None` removes them."""
         check_name("handle", handle)
         plain = json_value(params, "params", self._entry.max_value_bytes)
         await self._entry.ask(SetParams(handle, plain, by, Reply()))
 
     async def set_concurrency(self, lane: str, limit: int | None, *, by: str = "app") -> None:
-        """Set a lane's limit: 0 pauses it, `None` leaves it only the global limit."""
+        """Set a lane's limit: 0 pauses the lane, `None` leaves only the global limit."""
         name = check_name("lane", lane_name(lane))
         if limit is not None:
             check_limit("limit", limit)
@@ -246,31 +246,31 @@ class Engine:
         await self._entry.ask(SetMaxConcurrent(check_limit("limit", limit), by, Reply()))
 
     async def clear_lane(self, lane: str, *, by: str = "app") -> int:
-        """Cancel what is queued in a lane or waits in handles for it; returns how many."""
+        """Cancel the runs that are queued in a lane or wait in handles for it; return their number."""
         name = check_name("lane", lane_name(lane))
         count: int = await self._entry.ask(Clear("lane_cleared", name, by, Reply()))
         return count
 
     async def clear_handle(self, handle: str, *, by: str = "app") -> int:
-        """Cancel what waits in a handle; returns how many."""
+        """Cancel the runs that wait in a handle; return their number."""
         name = check_name("handle", handle)
         count: int = await self._entry.ask(Clear("handle_cleared", name, by, Reply()))
         return count
 
     async def release_handle(self, handle: str, *, by: str = "app") -> bool:
-        """Free a handle that an abandoned body still holds. Returns whether there was one.
+        """Free a handle that an abandoned body still has. Returns whether there was such a body.
 
-        From then on two bodies may execute for it, if the abandoned one still does anything.
+        If the abandoned body still executes, two bodies then execute for the handle.
         """
         released: bool = await self._entry.ask(ReleaseHandle(check_name("handle", handle), by, Reply()))
         return released
 
     async def reset_lanes(self, *, by: str = "app") -> None:
-        """For when bodies are stuck: free the slots of all that execute, and go on with the queues."""
+        """Free the slots of all executing runs and start queued ones. For when bodies are stuck."""
         await self._entry.ask(ResetLanes(by, Reply()))
 
     async def wait_for_active(self, timeout: float | None = 15) -> bool:
-        """Wait for the runs that execute now, and no others: whether they were done in time."""
+        """Wait for the runs that execute now; return whether all ended within `timeout` seconds."""
         message = WaitForActive(Reply())
         with trio.move_on_after(check_seconds("timeout", timeout, 15)):
             try:
@@ -282,19 +282,19 @@ class Engine:
         return False
 
     async def drain(self, *, by: str = "app") -> None:
-        """Refuse new runs and start none, until `resume`; what executes goes on."""
+        """Refuse new runs and start none until `resume`; executing runs continue."""
         await self._entry.ask(SetDraining(True, by, Reply()))
 
     async def resume(self, *, by: str = "app") -> None:
-        """Take and start runs again."""
+        """Accept and start runs again after `drain`."""
         await self._entry.ask(SetDraining(False, by, Reply()))
 
     async def snapshot(self) -> Snapshot:
-        """Everything that clients follow, as of one seq."""
+        """The state that clients follow, as of one seq."""
         return await self._entry.look(lambda committed: committed.snapshot())
 
     async def get_run(self, run_id: str) -> RunRecord:
-        """One run, however long ago it ended; or the active run of a handle."""
+        """A run by its id, also after its end; or the active run of a handle."""
         check_text("run_id", run_id)
         run = await self._entry.look(lambda committed: _run_of(committed, run_id))
         run = run or await self._store.run(run_id)
@@ -307,7 +307,7 @@ class Engine:
         raise NotFound(f"no run has the id {shown(run_id)}", value=run_id)
 
     async def wait(self, run_id: str, timeout: float | None = 15) -> RunRecord:
-        """A run, or the active run of a handle, once it has ended, or as it is after `timeout` seconds."""
+        """Wait for a run, or a handle's active run; return it when it ends or after `timeout` seconds."""
         seconds = check_seconds("timeout", timeout, 15)
         run = await self.get_run(run_id)
         with trio.move_on_after(seconds):
@@ -324,8 +324,8 @@ class Engine:
         before: str | None = None,
         within: Within | None = None,
     ) -> list[RunRecord]:
-        """Runs, newest first. For the next page, `before` is the id of the last one. `within` leaves others
-        out by handle and lane, but not by job; for the gateway."""
+        """Runs, newest first. For the next page, `before` is the id of the last run. `within` restricts the
+        handles and lanes, but not the jobs; for the gateway."""
         for what, name in (("handle", handle), ("lane", lane), ("before", before)):
             if name is not None:
                 check_text(what, name)
@@ -344,7 +344,7 @@ class Engine:
         return await self._store.history(run.id, after, limit)
 
     async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
-        """A page of at most `limit` events and some megabytes, and the `after` of the next one, if there is
+        """A page of at most `limit` events and some megabytes, and the `after` of the next page, if there is
         one; for the gateway."""
         check_seq("after", after)
         check_page(limit)
@@ -352,7 +352,7 @@ class Engine:
         events: list[Event] = []
         size = 0
         while len(events) < limit and size < _PAGE_BYTES:
-            portion = min(_PORTION, limit - len(events))
+            portion = min(_READ_BATCH, limit - len(events))
             start = events[-1].seq if events else after
             found = await self._store.history(run_id, start, portion)
             events += found
@@ -365,10 +365,10 @@ class Engine:
     def events(
         self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None
     ) -> AsyncIterator[Event | Snapshot]:
-        """The events from now on, or from the one after `after`.
+        """The events from now on, or those after the seq `after`.
 
-        Where they are not at hand any more (the number is too old, or the reader too slow), a `Snapshot`
-        comes instead, and then the events after it. Ends when the engine does.
+        If those are no longer in memory (`after` is too old, or the reader too slow), yields a `Snapshot`
+        and then the events after it. Ends when the engine ends.
         """
         if filter is not None and not isinstance(filter, Filter):
             try:
@@ -380,15 +380,15 @@ class Engine:
 
     @property
     def stream(self) -> Stream:
-        """The events in the form that many subscribers share; for the gateway."""
+        """The stream of encoded events that many subscribers share; for the gateway."""
         return self._stream
 
     def job_of(self, run_id: str) -> str | None:
-        """The job of a run that is committed and still in memory. For the gateway."""
+        """The job of a run that is committed and in memory; for the gateway."""
         return self._journal.job_of(run_id)
 
     def lane_of(self, job: str) -> str:
-        """The lane of a job's runs for which none is named. For the gateway."""
+        """The lane for runs of a job that are submitted without a lane; for the gateway."""
         return self._entry.lane_of(job)
 
     @property
@@ -398,45 +398,44 @@ class Engine:
 
     @property
     def blocked(self) -> tuple[int, float]:
-        """How often the event loop has been blocked for a second or longer, and for how many seconds in all;
-        for the gateway's metrics."""
+        """How often the event loop was blocked for a second or longer, and for how many seconds in total; for
+        the gateway's metrics."""
         return self._watch.count, self._watch.seconds
 
     @property
     def store_is_down(self) -> bool:
-        """Whether the store can't be written just now, so that no runs are taken or started."""
+        """Whether the store currently can't be written, so that no runs are accepted or started."""
         return self._journal.store_is_down
 
     def check_ready(self) -> None:
-        """Raise `Unavailable` or `Draining` if no new runs are taken just now; from what is known, without
-        asking anyone."""
+        """Raise `Unavailable` or `Draining` if no new runs are accepted now. Does not wait for an actor."""
         if self._entry.closed:
             raise Unavailable("the engine has stopped")
         if self.store_is_down:
-            raise Unavailable("the store can't be written just now")
+            raise Unavailable("the store can't be written now: try again later")
         if self._journal.draining:
             raise Draining("the engine is draining")
 
     async def look(self, read: Callable[[Projection], T]) -> T:
-        """Ask about what is committed; `read` must neither keep nor change what it sees. For the gateway."""
+        """Read committed state; `read` must neither keep nor change what it receives. For the gateway."""
         return await self._entry.look(read)
 
     async def settled(self) -> None:
-        """Wait until the engine has ended but for bodies that don't: all that will be committed is. For a
-        server, which needn't wait for them any longer."""
+        """Wait until the engine has ended, except for bodies that do not end; nothing more is committed. For
+        a server, which does not wait for such bodies."""
         await self._settled.wait()
 
     def bodies(self) -> list[LiveBody]:
-        """The bodies that have code running, those that were abandoned or detached among them."""
+        """The bodies that execute, including abandoned and detached ones."""
         return [execution.describe() for execution in self._live_bodies]
 
     def report(self) -> list[dict[str, Any]]:
-        """What every awake actor is doing, to ask a stuck engine why."""
+        """The state of every active actor, to diagnose a stuck engine."""
         return self._directory.reports()
 
 
 def _run_of(committed: Projection, run_or_handle: str) -> RunRecord | None:
-    """The run that is meant, if it is in memory."""
+    """The run of this id, or the active run of this handle, if it is in memory."""
     run = committed.runs.get(run_or_handle)
     if run is None:
         active = committed.active_run(run_or_handle)
@@ -451,7 +450,7 @@ class _Events:
         self._engine = engine
         self._cursor = cursor
         self._filter = filter
-        self._taken: list[Published] = []  # the latest first
+        self._taken: list[Published] = []  # the next event last
 
     def __aiter__(self) -> _Events:
         return self
@@ -477,7 +476,7 @@ class _Events:
             self._taken.reverse()
 
     def at_hand(self) -> list[Event]:
-        """What would come next without waiting; for those who fetch several at once."""
+        """The next events that are available without waiting, for readers that take several in one call."""
         taken, self._taken = self._taken, []
         events = (published.event for published in reversed(taken))
         return [event for event in events if self._filter is None or self._filter.passes(event)]

@@ -1,6 +1,6 @@
-"""The entry point: checks what a caller submits, and hands it to the supervisor.
+"""The entry point: validates submissions and passes them to the supervisor.
 
-All of it happens in the caller's task: what is refused here has cost the actors nothing.
+Validation runs in the caller's task, so a refused submission costs the actors nothing.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from ..scheduling.supervisor import Supervisor
 T = TypeVar("T")
 
 _LONGEST_LOOK = 1.0
-"""Seconds that a look at what is committed waits for the commits before it."""
+"""Seconds that a read of committed state waits for the commits before it."""
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
-    """The run that a request id has made, whether it was of the `same` payload, and its parent if it is
+    """The run that a request id has created: whether its payload was the `same`, and its parent if the run is
     pending."""
 
     run: str
@@ -47,7 +47,7 @@ class Found(msgspec.Struct, frozen=True, gc=False):
 
 
 class Caller(msgspec.Struct, frozen=True, gc=False):
-    """Who submits a run: its name for events, and for a body its run and those that wait for it."""
+    """Who submits a run: a name for events, and for a body its run and that run's ancestors."""
 
     by: str
     parent: str | None = None
@@ -55,7 +55,7 @@ class Caller(msgspec.Struct, frozen=True, gc=False):
 
 
 class EntryPoint:
-    """Where runs come in: from the embedding API, the gateway, and bodies that call a child."""
+    """Accepts runs from the embedding API, the gateway, and bodies that call a child."""
 
     def __init__(
         self,
@@ -69,43 +69,44 @@ class EntryPoint:
         self._supervisor = supervisor
         self._journal = journal
         self._ids = ids
-        self._asked: dict[Reply[Any], None] = {}
+        self._unanswered: dict[Reply[Any], None] = {}
         self._closed = False
         self.max_value_bytes = max_value_bytes
 
     @property
     def closed(self) -> bool:
-        """Whether the engine has stopped, and nothing is taken any more."""
+        """Whether the engine has stopped and refuses every command."""
         return self._closed
 
     def tell(self, message: object) -> None:
-        """Tell the supervisor something that nobody waits for."""
+        """Send the supervisor a message without a reply."""
         self._supervisor.tell(message)
 
     async def ask(self, message: Any, actor: Actor | None = None) -> Any:
-        """Tell the supervisor (or another actor) a message; wait for its reply, or for the engine to end."""
+        """Send a message to the supervisor (or another actor) and wait for the reply. Raises `Unavailable` if
+        the engine stops first."""
         self.check_open()
         by = getattr(message, "by", None)
         if by is not None:
             check_name("by", by)
         reply: Reply[Any] = message.reply
         (actor or self._supervisor).tell(message)
-        self._asked[reply] = None
+        self._unanswered[reply] = None
         try:
             return await reply.get()
         except trio.Cancelled:
-            reply.done = True  # nobody waits for it any more
+            reply.done = True  # the caller no longer waits
             raise
         finally:
-            self._asked.pop(reply, None)
+            self._unanswered.pop(reply, None)
 
     def check_open(self) -> None:
-        """Raise `Unavailable` if the engine has stopped: for who asks the store, which may still answer."""
+        """Raise `Unavailable` if the engine has stopped. For reads from the store, which may still answer."""
         if self._closed:
             raise Unavailable("the engine has stopped")
 
     async def look(self, read: Callable[[Projection], T]) -> T:
-        """Ask the journal about what is committed. While a commit takes long, that is what is known."""
+        """Read committed state. While a commit takes long, read the state before it."""
         if not self._journal.store_is_down or self._closed:
             with trio.move_on_after(_LONGEST_LOOK):
                 found: T = await self.ask(Look(read, Reply()), self._journal)
@@ -118,11 +119,11 @@ class EntryPoint:
         return self._jobs.name_of(job)
 
     def lane_of(self, job: str) -> str:
-        """The lane of a job's runs for which none is named."""
+        """The lane for runs of a job that are submitted without a lane."""
         return self._jobs.get(job).lane
 
     async def find(self, options: SubmitOptions, request_id: str) -> Found | None:
-        """The run that this request id has made; `None` if a submission under it would make a new one."""
+        """The run that this request id has created; `None` if a submission with it would create a new run."""
         registered = self._jobs.get(options.job)
         lane, plain = self._lane(registered, options), self._plain(registered, options.params)
         found = await self.ask(FindRequest(request_id, Reply()))
@@ -132,7 +133,7 @@ class EntryPoint:
         return Found(run, fingerprint == _fingerprint(options, lane, plain), parent)
 
     async def active_run(self, handle: str) -> str | None:
-        """The run that holds a handle."""
+        """The admitted run of a handle."""
         return await self.look(lambda committed: committed.active_run(handle))
 
     async def end_of(self, run: str) -> None:
@@ -140,30 +141,30 @@ class EntryPoint:
         await self.ask(WatchEnd(run, Reply()), self._journal)
 
     def close(self) -> None:
-        """Nothing is answered any more."""
+        """Refuse every command from now on, and fail those that have no reply yet."""
         self._closed = True
-        for reply in self._asked:
+        for reply in self._unanswered:
             reply.fail(
                 Unavailable(
-                    "the engine has stopped; whether it did what was not answered shows at its next start"
+                    "the engine stopped before it replied; whether the command took effect shows on restart"
                 )
             )
 
     async def submit(
         self, options: SubmitOptions, caller: Caller
     ) -> tuple[Accepted, Reply[RunRecord | None]]:
-        """Submit a run; returns when it is committed, with the reply that its end will answer."""
+        """Submit a run. Returns when it is committed, with the reply that its end will set."""
         check_name("by", caller.by)
         registered = self._jobs.get(options.job)
         id, handle = self._ids(), options.handle
         if handle is None and registered.special is not None:
-            handle = f"task:{id}"  # one of its own
+            handle = f"task:{id}"  # each flow run has its own handle
         handle = check_name("handle", handle)
         lane = self._lane(registered, options)
         options.check()
         if handle in caller.ancestors:
             raise Conflict(
-                f"handle {shown(handle)} is held by a run that waits for this one, so it could never start",
+                f"handle {shown(handle)} is taken by a run that waits for this one: this run could not start",
                 active_run=caller.parent,
             )
         plain = self._plain(registered, options.params)
@@ -206,7 +207,7 @@ class EntryPoint:
         return job.lane if options.lane is None else check_name("lane", lane_name(options.lane))
 
     def _plain(self, job: Job, params: Any) -> Any:
-        """Parameters as JSON values, checked."""
+        """Convert parameters to JSON values and validate them."""
         if params is None:
             return None
         plain = json_value(plain_params(params, job.params_type), "params", self.max_value_bytes)

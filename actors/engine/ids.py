@@ -1,4 +1,4 @@
-"""Run ids: UUIDs of version 7 as hex. They sort by the time they were drawn, also within a millisecond."""
+"""Run ids: UUIDs of version 7 in hex. They sort by the time of their creation, also within a millisecond."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Uuid7:
-    """Draws ids. Its time never goes back; within one millisecond a counter goes up."""
+    """Generates ids. Their time never decreases; within one millisecond, a counter increases."""
 
     def __init__(self, clock: Callable[[], float], source: random.Random) -> None:
         self._clock = clock
@@ -21,14 +21,14 @@ class Uuid7:
             self._last, self._counter = now, self._source.getrandbits(11)
         else:
             self._counter += 1
-            if self._counter == 0x1000:  # more than fit into this millisecond: go on in the next
+            if self._counter == 0x1000:  # the counter is full: continue in the next millisecond
                 self._last, self._counter = self._last + 1, 0
         tail = 0b10 << 62 | self._source.getrandbits(62)
         return f"{self._last << 80 | 0x7 << 76 | self._counter << 64 | tail:032x}"
 
-    def go_on_after(self, id: str) -> None:
-        """Draw only ids that sort after this one, also if the clock was set back since it was drawn. One of
-        another kind makes no difference."""
+    def continue_after(self, id: str) -> None:
+        """Generate only ids that sort after `id`, even if the clock was set back since. An id that is not a
+        UUID of version 7 has no effect."""
         if len(id) != 32 or id[12] != "7":
             return
         try:
@@ -40,5 +40,5 @@ class Uuid7:
 
 
 def uuid7_hex(clock: Callable[[], float], source: random.Random) -> Callable[[], str]:
-    """A function that draws ids."""
+    """Return a function that generates ids."""
     return Uuid7(clock, source)

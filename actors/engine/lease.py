@@ -1,10 +1,11 @@
-"""What an engine does about the lease of its store: bodies execute only under it.
+"""The engine's reaction to changes of its lease on the store: bodies execute only under the lease.
 
-When the lease could not be renewed, each live body is cancelled before it ends, in the turn in which the
-engine hears of it: not by its run's actor, which may be waiting for the very store that can't be reached. A
-body that is to begin waits until the lease is good again. When somebody else has taken it, the engine stops.
+When the lease could not be renewed, the engine cancels each executing body before the lease expires. It does
+so in the turn in which it receives the notice, not through the run's actor, which may be waiting for the
+unreachable store. A body that is about to start waits until the lease is renewed. When another engine has
+taken the lease, this engine stops.
 
-What becomes of the runs stands in `run/restore.py`: what becomes of those whose process has died.
+`run/restore.py` decides what happens to the runs: the same as after a crash of their process.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ logger = logging.getLogger("greenroom")
 
 
 class Leasing:
-    """See the module's text (`store.LeaseWatch`). `exits`: the process ends when the lease is over and a body
-    still executes. `fail` stops the engine."""
+    """Implements `store.LeaseWatch`. If `exits`, the process ends when the lease has expired and a body still
+    executes. `fail` stops the engine."""
 
     def __init__(
         self, store: Store, live_bodies: LiveBodies, exits: bool, fail: Callable[[Exception], None]
     ) -> None:
         self.exits = exits
-        # A store that a program has made itself may know of no lease.
+        # A custom store may have no lease.
         self._lease: StoreLease | None = getattr(store, "lease", None)
         self._live_bodies = live_bodies
         self._fail = fail
@@ -44,29 +45,29 @@ class Leasing:
         return self._lease is not None
 
     async def keep(self) -> None:
-        """Renew the lease, where no thread does."""
+        """Renew the lease, if no thread does."""
         if self._lease is not None:
             await self._lease.keep()
 
     def lease_lapses(self, why: str) -> None:
         logger.error(
-            "the lease on the store ends, because it could not be renewed (%s): bodies are cancelled, "
-            "and none begins until it is renewed",
+            "the lease on the store expires, because it could not be renewed (%s): bodies are cancelled, "
+            "and none starts until it is renewed",
             why or "not in time",
         )
         for execution in self._live_bodies.begun():
-            execution.lapse("the engine has lost its lease on the store")
+            execution.lapse("the engine lost its lease on the store")
 
     def lease_over(self, executing: Sequence[str]) -> None:
         if executing:
             logger.error(
-                "the lease on the store is over, and the bodies of these runs still execute: %s; another "
-                "engine may begin them, too",
+                "the lease on the store has expired, and the bodies of these runs still execute: %s; another "
+                "engine may start them, too",
                 ", ".join(executing),
             )
 
     def lease_renewed(self) -> None:
-        logger.warning("the lease on the store is renewed: bodies may begin")
+        logger.warning("the lease on the store is renewed: bodies can start")
         renewed, self._renewed = self._renewed, trio.Event()
         renewed.set()
 

@@ -1,6 +1,6 @@
-"""Opening an engine: what `open_engine` is given, checked and made into parts, and the block that it lasts.
+"""`open_engine`: validates its arguments, builds the engine's parts, and runs them for the block.
 
-How the parts live together and how they end stands in `system.py`.
+`runtime.py` describes how the parts run together and how they end.
 """
 
 from __future__ import annotations
@@ -58,29 +58,30 @@ async def open_engine(
 ) -> AsyncIterator[Engine]:
     """Run an engine for as long as the block lasts.
 
-    Leaving the block drains the engine: what executes gets `shutdown_timeout` seconds. Cancelling it does the
-    same without waiting. What the block raises comes out as itself, and so does what stops the engine: a
-    crash of an actor, or what a body raises that is no `Exception` (Ctrl-C, say).
+    Leaving the block drains the engine: executing runs get `shutdown_timeout` seconds to end. Cancelling the
+    block does the same without waiting. An exception of the block is raised unchanged. So is the error that
+    stops the engine: a crash of an actor, or an exception of a body that is not an `Exception`, such as
+    `KeyboardInterrupt`.
 
-    What the store holds goes on: `max_concurrent` and `lanes` win over the limits that are stored (without
-    either, 3 and the defaults hold).
+    Runs in the store continue. `max_concurrent` and `lanes` override the stored limits; without either, the
+    defaults apply (3 for `max_concurrent`).
 
-    Ended runs and events beyond `keep_runs` and `keep_events` are forgotten (a number, or `Keep` with a count
-    and an age in seconds; without either everything is kept). In `runs_dir` each run's latest state is shown
+    The store deletes ended runs and events beyond `keep_runs` and `keep_events`: a number, or `Keep` with a
+    count and an age in seconds. By default it keeps everything. `runs_dir` contains each run's latest state
     as `<run id>.json`.
 
-    `clock` gives Unix seconds, `ids` the ids of runs (texts that sort in the order they are drawn), and
-    `random` the randomness, and `push` calls the workers of flows; all have defaults.
-    `allow_scripts` lets nodes of flows start programs on this machine.
-    `worker_networks` are the networks in which workers are called: by default only this machine's loopback.
-    A `push` of your own decides for itself.
+    `clock` returns Unix seconds, `ids` returns ids for runs (strings that sort in the order of creation),
+    `random` is the source of randomness, and `push` calls the workers of flows. All have defaults.
+    `allow_scripts` permits flow nodes to start programs on this machine.
+    `worker_networks` lists the networks in which the engine calls workers; the default is loopback only. It
+    does not apply to a custom `push`.
 
-    A store that is emptier or older than what lies beside it knows of (its lock file, `runs_dir`) is refused:
-    `accept_store` takes it as it is.
+    The engine refuses a store that is emptier or older than its lock file or `runs_dir` shows.
+    `accept_store` opens such a store as it is.
 
-    An engine that can't renew its lease on the store cancels its bodies before the lease ends.
-    `on_lease_lost` says what happens if one still executes then: `"cancel"` leaves it at that, and `"exit"`
-    ends the process with the code 6.
+    An engine that can't renew its lease on the store cancels its bodies before the lease expires.
+    `on_lease_lost` says what happens if a body still executes then: `"cancel"` does nothing more, `"exit"`
+    ends the process with code 6.
     """
     watched = clock is None and real_time()
     suspends = Suspends() if watched else None
@@ -117,19 +118,19 @@ async def open_engine(
         opened.expect(run_files, accept=accept_store)
     error: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        with trio.CancelScope(shield=True):  # half an engine could not be left in order
+        with trio.CancelScope(shield=True):  # a half-started engine could not shut down in order
             await nursery.start(runtime.run, nursery.cancel_scope)
         try:
             await trio.lowlevel.checkpoint_if_cancelled()
             yield runtime.engine
-        except BaseException as raised:  # it is raised again below, when the engine has ended
+        except BaseException as raised:  # raised again below, after the engine has ended
             error = raised
         try:
-            await runtime.leave(at_once=isinstance(error, trio.Cancelled))
-        except BaseException as raised:  # cancelled, or Ctrl-C: no more patience
+            await runtime.leave(immediately=isinstance(error, trio.Cancelled))
+        except BaseException as raised:  # cancelled, or Ctrl-C: stop waiting
             error = raised
             with trio.CancelScope(shield=True):
-                await runtime.leave(at_once=True)
+                await runtime.leave(immediately=True)
     if runtime.failure is not None:
         raise runtime.failure
     if error is not None:
@@ -139,15 +140,15 @@ async def open_engine(
 def _exits(on_lease_lost: str) -> bool:
     if on_lease_lost not in ("cancel", "exit"):
         raise Invalid(
-            f'on_lease_lost must be "cancel" or "exit", not {on_lease_lost!r}', value=repr(on_lease_lost)
+            f'on_lease_lost must be "cancel" or "exit" (got {on_lease_lost!r})', value=repr(on_lease_lost)
         )
     return on_lease_lost == "exit"
 
 
 def _wall_clock() -> Clock:
-    """Unix seconds: the machine's, which may be set at any time; under a clock of a test, in step with that.
+    """Unix seconds: the machine's clock, which can be set at any time; under a test's clock, in step with it.
 
-    What happened when is told by it; what lasts how long is measured by trio's clock, which nobody sets."""
+    It dates events. Durations are measured by trio's clock, which cannot be set."""
     if real_time():
         return lambda: time.time()  # looked up each time, so that a test can set it
     offset = time.time() - trio.current_time()
@@ -171,13 +172,13 @@ def _open_run_files(runs_dir: str | os.PathLike[str] | None, store: Store) -> Ru
         return None
     if not isinstance(runs_dir, str | os.PathLike) or not os.fspath(runs_dir):
         raise Invalid(
-            f"runs_dir must be the path of a folder, or None, not {runs_dir!r}", value=repr(runs_dir)
+            f"runs_dir must be the path of a folder, or None (got {runs_dir!r})", value=repr(runs_dir)
         )
     return RunFiles(runs_dir, in_threads=_in_threads(store))
 
 
 def _in_threads(store: Store) -> bool:
-    """Whether what is beside a store may use threads, as the store itself does."""
+    """Whether the files next to a store may be written in threads, as the store itself is."""
     return isinstance(store, SqlStore) and store.in_threads
 
 

@@ -1,8 +1,8 @@
-"""After a restart: from what the store holds to the picture of it, and to the runs that go on.
+"""Restoring an engine from its store: the projection, and the runs that continue.
 
-The picture is exactly the one that clients had at the last seq, so that one who is there goes on without a
-snapshot. What follows from the restart (runs that are resumed, failed or cancelled, handles that are free
-again) comes after it, as events like any other.
+The projection is exactly what clients had at the last seq, so a client at that seq continues without a
+snapshot. The changes that the restart causes (runs resumed, failed or cancelled, handles freed) follow as
+ordinary events.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..jobs import Jobs, unknown_job
 from ..messages import Submission
 
 
-def picture(stored: Stored) -> Projection:
+def projection_of(stored: Stored) -> Projection:
     """The projection as of the store's last seq."""
     pending = [run.record for run in stored.pending]
     runs = {record.id: record for record in [*pending, *stored.ended]}
@@ -77,7 +77,7 @@ def _lanes(stored: Stored, pending: list[RunRecord], runs: dict[str, RunRecord])
 
 
 def holds_slot(record: RunRecord) -> bool:
-    """Whether the picture counts it among those that execute."""
+    """Whether the projection counts the run as executing."""
     if record.status is Status.CANCELLING:
         return record.waiting_for is None and not record.detached
     return record.status is Status.RUNNING and not record.detached
@@ -89,7 +89,7 @@ def _handles(stored: Stored) -> dict[str, HandleState]:
     status: dict[str, HandleStatus] = {}
     for record in stored.ended:
         status.setdefault(record.handle, HandleStatus.IDLE)
-        if record.place is not None:  # else it never got beyond waiting in its handle, and left no mark
+        if record.place is not None:  # else it only waited in its handle and did not change its status
             before = Status.RUNNING if record.attempt else Status.QUEUED
             status[record.handle] = handle_status(before, record.status)
     for run in stored.pending:
@@ -117,8 +117,8 @@ def _handles(stored: Stored) -> dict[str, HandleState]:
 
 
 def submissions(stored: Stored, jobs: Jobs, wall_now: float) -> tuple[list[Submission], dict[str, str]]:
-    """The pending runs, in the order they were submitted; and of the queued ones those that can't be started
-    any more, with the reason."""
+    """The pending runs, in the order of submission, and the queued ones that can no longer be started, with
+    the reason."""
     rejects: dict[str, str] = {}
     recalled = [_recall(run, jobs, wall_now) for run in stored.pending]
     for submission in recalled:
@@ -160,9 +160,9 @@ def _cannot_start(submission: Submission) -> str | None:
     return None
 
 
-def consequences(stored: Stored, max_concurrent: int, limits: dict[str, int | None]) -> list[Event]:
-    """What is different from the picture as soon as the engine is there again: a configured limit wins over
-    the stored one, nothing drains, and the bodies that held handles are gone with their process."""
+def restart_events(stored: Stored, max_concurrent: int, limits: dict[str, int | None]) -> list[Event]:
+    """The changes that a restart makes to the projection: a configured limit overrides the stored one,
+    draining ends, and handles of abandoned bodies are free, because those bodies ended with their process."""
     events: list[Event] = []
     if (stored.max_concurrent, stored.draining) != (max_concurrent, False):
         events.append(EngineChanged(seq=0, at=0, by="engine", max_concurrent=max_concurrent, draining=False))

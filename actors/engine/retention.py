@@ -1,7 +1,7 @@
-"""Retention: forgets ended runs and old events, in small batches beside the work.
+"""Retention: deletes ended runs and old events in small batches, next to the regular work.
 
-It looks when something has been committed, but not more often than each second, and now and then for what has
-become too old. Where the store can't be reached it waits, and nothing that goes wrong here stops the engine.
+It runs after commits, at most once a second, and periodically for runs and events that have become too old.
+It waits while the store is unreachable. Its failures do not stop the engine.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ..journal.stream import Stream
 
 logger = logging.getLogger("greenroom")
 
-_AT_ONCE = 200
-_BREATH = 0.01
-"""Seconds between two batches, so that whoever waits for the store gets it."""
-_GATHER = 1.0
-"""Seconds from something new to a look at what it has made too much."""
-_LOOK_EVERY = 60.0
-"""Seconds between looks when nothing happens; for things get older."""
+_BATCH = 200
+_BATCH_PAUSE = 0.01
+"""Seconds between two batches, so that other users of the store proceed."""
+_MIN_INTERVAL = 1.0
+"""Seconds from a commit to the next pruning."""
+_CHECK_EVERY = 60.0
+"""Seconds between prunings without commits, because stored runs and events get older."""
 _LONGEST_PAUSE = 60.0
 
 
 @attrs.frozen
 class Keep:
-    """How much to keep: the last `count`, and nothing older than `age` seconds. `None` sets no bound."""
+    """How much to keep: the last `count`, and nothing older than `age` seconds. `None` means no bound."""
 
     count: int | None = None
     age: float | None = None
@@ -41,16 +41,14 @@ class Keep:
         count, age = self.count, self.age
         if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
             raise Invalid(
-                f"count must be a whole number, 0 or more, or None, not {count!r}", value=repr(count)
+                f"count must be an integer of at least 0, or None (got {count!r})", value=repr(count)
             )
         if age is not None and (isinstance(age, bool) or not isinstance(age, int | float) or not age >= 0):
-            raise Invalid(
-                f"age must be a number of seconds, 0 or more, or None, not {age!r}", value=repr(age)
-            )
+            raise Invalid(f"age must be at least 0 seconds, or None (got {age!r})", value=repr(age))
 
 
 def check_retention(keep_runs: int | Keep | None, keep_events: int | Keep | None) -> Retention | None:
-    """What a store is told to keep; `None` if that is everything."""
+    """What the store keeps; `None` for everything."""
     runs, events = _check_keep("keep_runs", keep_runs), _check_keep("keep_events", keep_events)
     retention = Retention(runs.count, _seconds(runs.age), events.count, _seconds(events.age))
     return None if retention == Retention() else retention
@@ -61,7 +59,7 @@ def _check_keep(what: str, keep: int | Keep | None) -> Keep:
         return keep
     if isinstance(keep, bool) or not isinstance(keep, int | None):
         raise Invalid(
-            f"{what} must be a number, a Keep(count=…, age=…) or None, not {keep!r}", value=repr(keep)
+            f"{what} must be an integer, Keep(count=…, age=…) or None (got {keep!r})", value=repr(keep)
         )
     try:
         return Keep(keep)
@@ -74,7 +72,7 @@ def _seconds(age: float | None) -> float | None:
 
 
 class Pruning:
-    """Prunes the store. `pruned` is told how much was forgotten."""
+    """Prunes the store. `pruned` receives the number of deleted runs and events."""
 
     def __init__(
         self,
@@ -90,41 +88,41 @@ class Pruning:
         self._clock = clock
         self._pruned = pruned
         ages = [age for age in (retention.keep_runs_for, retention.keep_events_for) if age is not None]
-        self._look_every = max(_GATHER, min(_LOOK_EVERY, *ages)) if ages else _LOOK_EVERY
+        self._check_every = max(_MIN_INTERVAL, min(_CHECK_EVERY, *ages)) if ages else _CHECK_EVERY
 
     @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
-        """Prune, until cancelled."""
-        failing, pause = False, _GATHER
+        """Prune until cancelled."""
+        failing, pause = False, _MIN_INTERVAL
         while True:
             seq = self._stream.last_seq
             try:
                 await self._prune_all()
-                failing, pause = False, _GATHER
+                failing, pause = False, _MIN_INTERVAL
             except Exception as error:
                 if not failing:
                     failing = True
                     known = isinstance(error, StoreDown)
                     logger.error(
-                        "pruning failed, and is tried again later: %s",
+                        "pruning failed and is retried later: %s",
                         error,
                         exc_info=None if known else error,
                     )
                 await trio.sleep(pause)
                 pause = min(_LONGEST_PAUSE, pause * 2)
                 continue
-            with trio.move_on_after(self._look_every):
+            with trio.move_on_after(self._check_every):
                 if not await self._stream.wait_beyond(seq):
                     return
-            await trio.sleep(_GATHER)
+            await trio.sleep(_MIN_INTERVAL)
 
     async def _prune_all(self) -> None:
         total = 0
         try:
-            while count := await self._store.prune(self._retention, self._clock(), _AT_ONCE):
+            while count := await self._store.prune(self._retention, self._clock(), _BATCH):
                 total += count
-                await trio.sleep(_BREATH)
+                await trio.sleep(_BATCH_PAUSE)
         finally:
             if total:
-                logger.debug("%d runs and events were forgotten", total)
+                logger.debug("%d runs and events were deleted", total)
                 self._pruned(total)

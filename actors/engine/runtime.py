@@ -1,7 +1,7 @@
-"""The parts of one engine, and their lives: two nurseries, and an end in order.
+"""The parts of one engine and their lifetime: two nurseries, and an orderly shutdown.
 
-The actors live in one nursery inside that of the bodies, both shielded from whatever cancels the caller:
-leaving is a procedure (see `_shut_down`), not an accident. A failure of an actor ends both at once.
+The actors run in a nursery inside the nursery of the bodies. Both are shielded from cancellation of the
+caller, because leaving is a procedure (see `_shut_down`). A failure of an actor ends both immediately.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .api import Engine
 from .entry_point import EntryPoint
 from .ids import Uuid7
 from .lease import Leasing
-from .recovery import consequences, picture, submissions
+from .recovery import projection_of, restart_events, submissions
 from .retention import Pruning
 from .run_files import RunsDir
 from .suspends import Suspended, Suspends
@@ -55,14 +55,14 @@ logger = logging.getLogger("greenroom")
 Clock = Callable[[], float]
 
 _MAX_CONCURRENT = 3
-"""The global limit, unless somebody set one."""
+"""The global limit, unless one is configured or stored."""
 
-_NAMED_AFTER = 15.0
-"""Seconds after which a body that holds up the end is named in the log."""
+_LOG_REMAINING_AFTER = 15.0
+"""Seconds after which a body that delays the shutdown is named in the log."""
 
 
 class Runtime:
-    """See the module's text. `leave` ends it, and what made it fail is `failure`."""
+    """See the module's docstring. `leave` ends the engine; `failure` is the error that ended it, if any."""
 
     def __init__(
         self,
@@ -98,13 +98,13 @@ class Runtime:
         self._shutdown_timeout = shutdown_timeout
         self._leaving = trio.Event()
         self._ended = trio.Event()
-        self._patience = trio.CancelScope()  # around waiting for what executes
+        self._patience = trio.CancelScope()  # around the wait for executing runs
         self._stop: Stop | None = None
         self._watch = Watch()
-        self._live_bodies = LiveBodies(self._watch.ends)
+        self._live_bodies = LiveBodies(self._watch.body_ends)
         self._leasing = Leasing(store, self._live_bodies, exits_on_lease_lost, self._fail)
         self._watched = watched
-        self._settled = trio.Event()  # nothing more will be committed
+        self._settled = trio.Event()  # no more commits follow
         self._alarms = Alarms()
         self._directory = Directory(self._start)
         stream = self._stream = Stream()
@@ -135,9 +135,9 @@ class Runtime:
             Graphs(store), self._catalog, dispatch, jobs, self._journal, allow_scripts
         )
         flow_job.begin(flow_services)
-        # Looked up once: a bound method for each run would be one more object for the garbage collector.
-        self._actor_ways = (self._alarms, self._directory.remove, self._actor_failed)
-        self._run_ways = (self._spawn_helper, self._spawn_body, self.interrupt)
+        # Created once: a bound method per run would be one more object for the garbage collector.
+        self._actor_args = (self._alarms, self._directory.remove, self._actor_failed)
+        self._run_args = (self._spawn_helper, self._spawn_body, self.interrupt)
         self._directory.makes("run", self._make_run)
         self.engine = Engine(
             entry,
@@ -152,13 +152,13 @@ class Runtime:
             flow_services,
         )
 
-    # Lives.
+    # Lifetime.
 
     @trio.lowlevel.enable_ki_protection
     async def run(
         self, block: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Live until the block has been left and everything has ended, or until an actor fails."""
+        """Run until the block is left and everything has ended, or until an actor fails."""
         self._block = block
         opened = False
         with trio.CancelScope(shield=True):
@@ -170,7 +170,7 @@ class Runtime:
                             if self._leasing.needs_task:
                                 self._actors.start_soon(self._leasing.keep)
                             await self._recover()
-                            self._begin_beside()
+                            self._start_background_tasks()
                             task_status.started()
                             opened = True
                             await self._leaving.wait()
@@ -180,7 +180,7 @@ class Runtime:
                                 await self._runs_dir.finish()
                             self._actors.cancel_scope.cancel()
                     finally:
-                        self._silence()
+                        self._refuse_callers()
                         self._settled.set()
                     self._bodies.cancel_scope.cancel()
             except BaseException:
@@ -194,17 +194,17 @@ class Runtime:
                 finally:
                     self._ended.set()
                     if not opened:
-                        task_status.started()  # the block has been cancelled, and the failure comes out
+                        task_status.started()  # the block is cancelled; `open_engine` raises the failure
 
-    async def leave(self, *, at_once: bool) -> None:
-        """End everything; `at_once` gives what executes no more time. Returns when it has ended."""
-        if at_once:
+    async def leave(self, *, immediately: bool) -> None:
+        """Shut down; `immediately` gives executing runs no more time. Returns when everything has ended."""
+        if immediately:
             self._patience.cancel()
         self._leaving.set()
         await self._ended.wait()
 
     def interrupt(self, error: BaseException) -> None:
-        """A body raised what is no mere failure: end in order, but at once, and let it come out."""
+        """A body raised something that is not an `Exception`: shut down immediately and raise it."""
         if self.failure is None:
             self.failure = error
         self._patience.cancel()
@@ -212,32 +212,32 @@ class Runtime:
         self._block.cancel()
 
     def store_is_damaged(self, error: StoreBroken) -> None:
-        """A call found that what is stored can't be relied on, whoever made it: the engine stops."""
+        """A call found that the stored data is damaged: stop the engine."""
         self._journal.tell(StoreIsDamaged(error))
 
     async def _recover(self) -> None:
-        """Begin where the store ends, or let what prevents it come out."""
+        """Continue from the state of the store, or make the engine fail with the error."""
         try:
-            await self._take_up()
+            await self._restore()
         except Exception as error:
             self.failure = self.failure or error
             self._block.cancel()
             raise
 
-    async def _take_up(self) -> None:
-        """Take up what the store holds: first the picture of it, then what follows from the restart."""
+    async def _restore(self) -> None:
+        """Restore the stored state: first the projection at the last seq, then the changes of the restart."""
         now = self._clock()
         stored = await self._store.open(self._epoch, self._max_concurrent or _MAX_CONCURRENT, now)
         limit = stored.max_concurrent if self._max_concurrent is None else self._max_concurrent
         if isinstance(self._ids, Uuid7):
-            self._ids.go_on_after(stored.last_id)
+            self._ids.continue_after(stored.last_id)
         self._stream.begin(stored.last_seq)
-        self._journal.begin(picture(stored))
+        self._journal.begin(projection_of(stored))
         if self._runs_dir is not None:
             self._runs_dir.begin(stored)
         self._actors.start_soon(self._journal.committer.run, name="committer")
         self._directory.add(self._journal)
-        for event in consequences(stored, limit, self._limits):
+        for event in restart_events(stored, limit, self._limits):
             self._journal.tell(Change((event,)))
         self._registry.restore(stored.workers)
         self._directory.add(self._registry)
@@ -253,8 +253,8 @@ class Runtime:
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
         await self._journal.look(lambda committed: committed.seq)
 
-    def _begin_beside(self) -> None:
-        """Start what goes on beside the actors, and what none of them waits for."""
+    def _start_background_tasks(self) -> None:
+        """Start the tasks that no actor waits for."""
         if self._watched:
             self._watch.begin(self._journal, self._live_bodies)
         if self._runs_dir is not None:
@@ -264,32 +264,32 @@ class Runtime:
             self._actors.start_soon(self._pruning.run)
 
     async def _shut_down(self) -> None:
-        """Take nothing new; let what executes finish for a while; then suspend or cancel it, and wait until
-        every body has ended or been abandoned. What is committed by then is all that happened."""
+        """Refuse new runs, let executing ones finish until the timeout, then suspend or cancel them, and wait
+        until every body has ended or was abandoned. Afterwards nothing more is committed."""
         patience = 0.0 if self._patience.cancel_called else self._shutdown_timeout
         self._journal.hurry(trio.current_time() + patience)
         self._supervisor.tell(Closing(False, Reply()))
-        self._tell_runs(Stop(now=False))
+        self._send_to_runs(Stop(now=False))
         with self._patience:
             self._patience.deadline = trio.current_time() + self._shutdown_timeout
             await self._nothing_executes()
         closed: Reply[object] = Reply()
         self._supervisor.tell(Closing(True, closed))
         await closed.get()
-        self._tell_runs(Stop(now=True))
-        with trio.move_on_after(_NAMED_AFTER):
+        self._send_to_runs(Stop(now=True))
+        with trio.move_on_after(_LOG_REMAINING_AFTER):
             await self._directory.none_awake("run")
-        self._name_leftovers()
-        while True:  # the last words of one run may be about another
+        self._log_remaining_bodies()
+        while True:  # the end of one run may cause messages to another
             await self._directory.none_awake("run")
-            said: Reply[None] = Reply()
-            self._supervisor.tell(Answer(said))
-            await said.get()
+            answered: Reply[None] = Reply()
+            self._supervisor.tell(Answer(answered))
+            await answered.get()
             if not self._directory.awake("run"):
                 return
 
     async def _end_queue(self) -> None:
-        """Nothing is going to be offered any more: let go of the workers who wait for it."""
+        """Release the workers that poll: no more work is offered."""
         ended: Reply[None] = Reply()
         self._queue.tell(End(ended))
         await ended.get()
@@ -303,28 +303,28 @@ class Runtime:
             if not self._supervisor.machine.order.executing:
                 return
 
-    def _tell_runs(self, stop: Stop) -> None:
-        self._stop = stop  # for those that wake up later, too
+    def _send_to_runs(self, stop: Stop) -> None:
+        self._stop = stop  # also for runs that wake up later
         for id in list(self._directory.awake("run")):
             self._directory.tell("run", id, stop)
 
-    def _name_leftovers(self) -> None:
+    def _log_remaining_bodies(self) -> None:
         for execution in self._live_bodies:
             logger.error(
-                "the body of run %s, attempt %d, can't be ended; the engine waits for it",
+                "the body of run %s, attempt %d, has not ended after its cancellation; shutdown waits for it",
                 execution.body.id,
                 execution.body.attempt,
             )
 
-    def _silence(self) -> None:
-        """Nobody is going to answer any more: let go of all who wait."""
+    def _refuse_callers(self) -> None:
+        """Fail everything that waits for a reply: none will follow."""
         for execution in self._live_bodies:
             execution.body.close("the engine has stopped")
         self._entry.close()
         self._journal.close()
 
     async def _close(self) -> None:
-        """Let go of what is outside: nobody uses it any more."""
+        """Release external resources, which are no longer used."""
         self._watch.end()
         try:
             await self._asyncio_bodies.aclose()
@@ -340,20 +340,20 @@ class Runtime:
                 self._directory.tell("run", id, Suspended(seconds))
 
     def _start(self, actor: Actor) -> None:
-        self._actors.start_soon(actor.run, *self._actor_ways, name=f"{actor.kind} {actor.name}")
+        self._actors.start_soon(actor.run, *self._actor_args, name=f"{actor.kind} {actor.name}")
 
     def _actor_failed(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
-        self._silence()
+        self._refuse_callers()
         self._block.cancel()
 
     def _fail(self, error: Exception) -> None:
-        """Something outside of the actors makes it impossible to go on: stop at once."""
+        """Stop immediately, because of a failure outside the actors."""
         if self.failure is None:
             self.failure = error
             logger.critical("%s", error)
-        self._silence()
+        self._refuse_callers()
         self._block.cancel()
         self._actors.cancel_scope.cancel()
 
@@ -375,15 +375,15 @@ class Runtime:
             execution.body.close("the engine has stopped")
         self._bodies.start_soon(execution, self._live_bodies, name=f"body of run {execution.body.id}")
 
-    # Makers.
+    # Actors that the directory starts on demand.
 
     def _make_run(self, id: str) -> RunActor | None:
         submission = self._supervisor.submission(id)
         if submission is None or submission.over:
             return None
         if submission.begun and self._stop is not None and self._stop.now:
-            return None  # it was suspended when the engine began to be left, and goes on at its next start
-        run = RunActor(submission, self._services, self._live_bodies, *self._run_ways)
+            return None  # it was suspended by the shutdown and resumes at the next start
+        run = RunActor(submission, self._services, self._live_bodies, *self._run_args)
         if self._stop is not None:
             run.tell(self._stop)
         return run

@@ -1,4 +1,4 @@
-"""A ticket: what a caller holds for a run that was accepted."""
+"""A ticket: what a caller receives for an accepted run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Ticket(Generic[Result_co]):
-    """`id` is the run's; `joined` says that the run was there before."""
+    """`id` is the run's id; `joined` is true if the run existed before the submission."""
 
     def __init__(
         self,
@@ -34,18 +34,18 @@ class Ticket(Generic[Result_co]):
         self._job = job
 
     async def result(self) -> Result_co:
-        """Wait for the end; return the result, or raise `RunFailed`, `RunCancelled`, `RunTimedOut` or
+        """Wait for the end and return the result. Raises `RunFailed`, `RunCancelled`, `RunTimedOut` or
         `RunRejected`, each with the run's last state.
 
-        The result is a JSON value; if the job was submitted as its function, it is converted to the
-        function's return annotation, and `Invalid` if it doesn't fit.
+        The result is a JSON value. If the job was submitted as its function, the result is converted to the
+        function's return annotation; `Invalid` if it does not fit.
         """
         run = await self._ended.get()
         run = run or await self._engine.get_run(self.id)
         return cast(Result_co, raise_unless_succeeded(run, self._job))
 
     async def wait(self, timeout: float | None = 15) -> bool:
-        """Whether the run ends within `timeout` seconds."""
+        """Wait for the end; return whether the run ended within `timeout` seconds."""
         with trio.move_on_after(check_seconds("timeout", timeout, 15)):
             await self._ended.get()
             return True

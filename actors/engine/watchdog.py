@@ -1,12 +1,13 @@
-"""The watchdog: names the body that blocks the event loop.
+"""The watchdog: detects a blocked event loop and logs which body blocks it.
 
-A body that computes for seconds, or waits without `await`, stops everything else in its process: bodies,
-commits, clients. Nothing in the loop can say so while that lasts, so this is a thread. It asks the loop for a
-sign of life now and then; where none comes for a second, it looks at which line the loop stands, and logs it
-once. When the loop goes on, that is logged with the time it took, counted, and told as an event of the run.
+A body that computes for seconds, or waits without `await`, stops all other work in its process: bodies,
+commits, clients. Code in the event loop cannot report this while the loop is blocked, so the watchdog is a
+thread. It asks the loop for a response at intervals. Without a response for one second, it logs once which
+line the loop executes. When the loop continues, the watchdog logs the duration, counts the blockage, and
+records it as an event of the run.
 
-There is one thread for all engines in a loop, from the start of the first to the end of the last. It only
-watches: it changes nothing but what is written here.
+All engines in a loop share one thread, from the start of the first engine to the end of the last. The thread
+only observes: it changes no state outside this module.
 """
 
 from __future__ import annotations
@@ -33,14 +34,15 @@ from ..run.execution import Execution, LiveBodies
 logger = logging.getLogger("greenroom")
 
 BLOCKED_AFTER = 1.0
-"""Seconds without a turn of the loop after which it is blocked."""
-_EVERY = 0.25
-_SURE = 0.1
-"""Seconds more, for a process that has not run at all: then the loop is as quick as this thread."""
-_AT_THE_END = 1.0
-"""Seconds that the thread has to end, which it does at once unless the log itself blocks."""
+"""Seconds without a turn of the loop after which the loop counts as blocked."""
+_CHECK_EVERY = 0.25
+_MARGIN = 0.1
+"""Additional seconds for the case that the whole process was paused: then the loop answers as soon as this
+thread continues."""
+_JOIN_TIMEOUT = 1.0
+"""Seconds to wait for the thread to end; it ends immediately unless logging itself blocks."""
 
-_OURS = tuple(
+_OWN_FOLDERS = tuple(
     str(Path(__file__).parents[2] / name) for name in ("actors", "gateway", "persistence", "protocol")
 )
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -49,65 +51,65 @@ _Signal = Literal["turned", "end"]
 
 
 class Blockage(msgspec.Struct):
-    """A time for which the loop stood still. `execution` is the body that did it, if it was one."""
+    """A time during which the loop was blocked. `execution` is the body that blocked it, if it was a body."""
 
     execution: Execution | None
     where: str
-    """The line of the body, or of whatever else it was."""
+    """The line that blocked the loop, in the body or elsewhere."""
     since: float
     seconds: float = 0.0
-    """How long it took, once it is over."""
+    """How long the blockage lasted; set when it ends."""
 
 
 class Watchdog:
-    """The watchdog of the current loop, while there are any that `hear` of what it sees.
+    """The watchdog of the current loop. It exists while it has at least one observer.
 
-    `hear` is called in the loop when it goes on.
+    Observers are called in the loop, after a blockage has ended.
     """
 
     def __init__(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
         self._loop = threading.get_ident()
-        self._hearers: dict[Callable[[Blockage], None], None] = {}
+        self._observers: dict[Callable[[Blockage], None], None] = {}
         self._signals: queue.SimpleQueue[_Signal] = queue.SimpleQueue()
         self._turned_at = 0.0
         self._blockage: Blockage | None = None
         self._thread = threading.Thread(target=self._watch, name="greenroom watchdog", daemon=True)
 
-    def join(self, hear: Callable[[Blockage], None]) -> None:
-        """Tell of blockages from now on."""
-        if not self._hearers:
+    def subscribe(self, observer: Callable[[Blockage], None]) -> None:
+        """Report blockages to `observer` from now on."""
+        if not self._observers:
             self._thread.start()
-        self._hearers[hear] = None
+        self._observers[observer] = None
 
-    def leave(self, hear: Callable[[Blockage], None]) -> None:
-        """Tell no longer. With the last one, the thread ends."""
-        del self._hearers[hear]
-        if not self._hearers:
+    def unsubscribe(self, observer: Callable[[Blockage], None]) -> None:
+        """Stop reporting to `observer`. The thread ends with the last observer."""
+        del self._observers[observer]
+        if not self._observers:
             _CURRENT.set(None)
             self._signals.put("end")
-            self._thread.join(_AT_THE_END)
+            self._thread.join(_JOIN_TIMEOUT)
 
-    def ends(self, execution: Execution) -> None:
-        """A body ends: tell now of what it has blocked, because soon its run may have ended, too."""
+    def body_ends(self, execution: Execution) -> None:
+        """Report a blockage by this body now, while its run is still pending."""
         if self._blockage is not None and self._blockage.execution is execution:
-            self._tell()
+            self._report()
 
     # In the thread.
 
     def _watch(self) -> None:
         try:
-            while self._next(_EVERY) is None:
+            while self._next(_CHECK_EVERY) is None:
                 self._token.run_sync_soon(self._turn)
-                signal = self._next(BLOCKED_AFTER) or self._next(_SURE)
+                signal = self._next(BLOCKED_AFTER) or self._next(_MARGIN)
                 if signal is None:
-                    self._notice()
+                    self._log_blockage()
                     signal = self._next(None)
-                    self._token.run_sync_soon(self._tell)
+                    self._token.run_sync_soon(self._report)
                 if signal == "end":
                     return
         except trio.RunFinishedError:
-            return  # the loop has ended without the engines' end
+            return  # the loop ended before the engines did
 
     def _next(self, timeout: float | None) -> _Signal | None:
         try:
@@ -115,8 +117,8 @@ class Watchdog:
         except queue.Empty:
             return None
 
-    def _notice(self) -> None:
-        since = time.monotonic() - BLOCKED_AFTER - _SURE
+    def _log_blockage(self) -> None:
+        since = time.monotonic() - BLOCKED_AFTER - _MARGIN
         frame = sys._current_frames().get(self._loop)
         execution = None if frame is None else _execution(frame)
         where = "an unknown line" if frame is None else _line(frame, execution)
@@ -125,8 +127,8 @@ class Watchdog:
             logger.warning("the event loop has been blocked for %g s, at %s", BLOCKED_AFTER, where)
             return
         logger.warning(
-            "run %s (job %s, handle %s) has blocked the event loop for %g s, at %s; nothing else goes "
-            "on meanwhile. Use what can be awaited, or make the job a plain function, which runs in a thread",
+            "run %s (job %s, handle %s) has blocked the event loop for %g s, at %s; other work in this "
+            "process is stopped. Use async calls, or make the job a plain function, which runs in a thread",
             execution.body.id,
             execution.job_name,
             execution.body.handle,
@@ -140,20 +142,20 @@ class Watchdog:
         self._turned_at = time.monotonic()
         self._signals.put("turned")
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         blockage, self._blockage = self._blockage, None
         if blockage is None:
-            return  # told already, when the body ended
+            return  # already reported when the body ended
         until = self._turned_at if self._turned_at > blockage.since else time.monotonic()
         blockage.seconds = until - blockage.since
         run = "" if blockage.execution is None else f" by run {blockage.execution.body.id}"
-        logger.warning("the event loop goes on: it was blocked for %.1f s%s", blockage.seconds, run)
-        for hear in list(self._hearers):
-            hear(blockage)
+        logger.warning("the event loop continues; it was blocked for %.1f s%s", blockage.seconds, run)
+        for observer in list(self._observers):
+            observer(blockage)
 
 
 class Watch:
-    """One engine's part in it: it counts, and its runs are told of what their bodies did."""
+    """An engine's part of the watchdog: counts blockages and records them as events of its runs."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -168,20 +170,20 @@ class Watch:
         if self._watchdog is None:
             self._watchdog = Watchdog()
             _CURRENT.set(self._watchdog)
-        self._watchdog.join(self._hear)
+        self._watchdog.subscribe(self._observe)
 
     def end(self) -> None:
-        """Watch it no longer; no thread is left."""
+        """Stop watching. The thread ends with the last engine."""
         if self._watchdog is not None:
-            self._watchdog.leave(self._hear)
+            self._watchdog.unsubscribe(self._observe)
             self._watchdog = None
 
-    def ends(self, execution: Execution) -> None:
-        """A body of this engine ends."""
+    def body_ends(self, execution: Execution) -> None:
+        """Report a blockage by a body of this engine that is about to end."""
         if self._watchdog is not None:
-            self._watchdog.ends(execution)
+            self._watchdog.body_ends(execution)
 
-    def _hear(self, blockage: Blockage) -> None:
+    def _observe(self, blockage: Blockage) -> None:
         self.count += 1
         self.seconds += blockage.seconds
         execution = blockage.execution
@@ -206,11 +208,11 @@ _CURRENT: trio.lowlevel.RunVar[Watchdog | None] = trio.lowlevel.RunVar("greenroo
 
 
 def real_time() -> bool:
-    """Whether the loop's clock is that of the system. On any other one, a second says nothing."""
+    """Whether the loop uses the system's clock. With any other clock, seconds have no meaning here."""
     return type(trio.lowlevel.current_clock()).__name__ == "SystemClock"
 
 
-# What stands on the loop's stack.
+# Inspecting the loop's stack.
 
 
 def _frames(innermost: FrameType) -> Iterator[FrameType]:
@@ -221,9 +223,9 @@ def _frames(innermost: FrameType) -> Iterator[FrameType]:
 
 
 def _execution(innermost: FrameType) -> Execution | None:
-    """The body that the loop is in: in its own task, or in one that it has started."""
+    """The body that the loop executes, in its own task or in a task that the body has started."""
     for frame in _frames(innermost):
-        if frame.f_code is _EXECUTES:
+        if frame.f_code is _BODY_CODE:
             return _self(frame)
         if frame.f_code.co_name == "unrolled_run":
             return _started_by(frame.f_locals.get("task"))
@@ -233,7 +235,7 @@ def _execution(innermost: FrameType) -> Execution | None:
 def _started_by(task: Any) -> Execution | None:
     while isinstance(task, trio.lowlevel.Task):
         frame = getattr(task.coro, "cr_frame", None)
-        if frame is not None and frame.f_code is _EXECUTES:
+        if frame is not None and frame.f_code is _BODY_CODE:
             return _self(frame)
         task = None if task.parent_nursery is None else task.parent_nursery.parent_task
     return None
@@ -244,17 +246,17 @@ def _self(frame: FrameType) -> Execution | None:
     return execution if isinstance(execution, Execution) else None
 
 
-_EXECUTES: CodeType = Execution.__call__.__code__
+_BODY_CODE: CodeType = Execution.__call__.__code__
 
 
 def _line(innermost: FrameType, execution: Execution | None) -> str:
-    """Where the loop stands: the innermost line of the user's own code, and what it has called."""
+    """Where the loop is: the innermost line of the user's own code, and the function that it calls."""
     own = None if execution is None else execution.file
     for frame in _frames(innermost):
-        if frame.f_code is _EXECUTES or frame.f_code.co_name == "unrolled_run":
+        if frame.f_code is _BODY_CODE or frame.f_code.co_name == "unrolled_run":
             break
         file = frame.f_code.co_filename
-        if file == own or not file.startswith(("<", *_OURS, *_LIBRARIES)):
+        if file == own or not file.startswith(("<", *_OWN_FOLDERS, *_LIBRARIES)):
             calls = "" if frame is innermost else f" (in {_text(innermost)})"
             return _text(frame) + calls
     return _text(innermost)

@@ -1,1 +1,1 @@
-"""Flows: graphs that a run walks. The walk is the body of an ordinary run, of the job `flow`."""
+"""Flows: graphs that a run walks. The walk is the body of an ordinary run of the job `flow`."""

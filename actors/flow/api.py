@@ -1,4 +1,4 @@
-"""`engine.flows`: what an application says to flows, and asks about them. The gateway calls the same."""
+"""`engine.flows`: the calls for flows, their versions and their runs. The gateway uses the same API."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from ...protocol.values import shown
 from ..channel import Reply
 from ..engine.entry_point import EntryPoint
 from ..engine.ticket import Ticket
-from .catalog import AddVersion, FindVersions, ListFlows, ListVersions, MakeFlow, Needed, digest_of
+from .catalog import AddVersion, CreateFlow, DigestNeeded, FindVersions, ListFlows, ListVersions, digest_of
 from .services import FlowServices
-from .view import as_of_now
+from .view import current_state
 
 if TYPE_CHECKING:
     from ...protocol.flow.check import Checked
@@ -47,21 +47,20 @@ class Flows:
         self._store = store
         self._engine = engine
 
-    # What there is to run.
+    # Flows and versions.
 
     async def check(self, definition: Mapping[str, Any] | str) -> Checked:
-        """All mistakes of a definition (an object, or a text of JSON or YAML), and what is doubtful."""
-        from ...protocol.flow.check import (
-            check,
-        )  # with all that reads definitions: an engine may never need it
+        """Check a definition (an object, or a string of JSON or YAML); returns all mistakes and warnings."""
+        # Imported on demand: many engines never check a definition.
+        from ...protocol.flow.check import check
 
         await trio.lowlevel.checkpoint()
         return check(definition, allow_scripts=self._services.allow_scripts)
 
     async def create(self, name: str, description: str = "", *, by: str = "app") -> FlowRow:
-        """Make a flow, which has no versions yet. Its name must be free."""
+        """Create a flow without versions. Raises `Conflict` if the name is taken."""
         check_text("description", description)
-        make = MakeFlow(check_name("name", name), description, check_name("by", by), Reply())
+        make = CreateFlow(check_name("name", name), description, check_name("by", by), Reply())
         flow: FlowRow = await self._entry.ask(make, self._catalog)
         return flow
 
@@ -74,8 +73,8 @@ class Flows:
         status: VersionStatus = "published",
         by: str = "app",
     ) -> VersionRow:
-        """Add a version to the flow of that name, which is made where there is none. `Invalid`, with all
-        mistakes in `details.errors`, if the definition has any."""
+        """Add a version to the flow of this name, and create the flow if necessary. Raises `Invalid`, with
+        all mistakes in `details.errors`, if the definition has any."""
         check_name("name", name)
         return await self._add(name, definition, version, status, by, make=True)
 
@@ -88,8 +87,8 @@ class Flows:
         status: VersionStatus = "published",
         by: str = "app",
     ) -> VersionRow:
-        """Add a version to a flow, given by its id or name. Without a number it gets the next one. A draft
-        may be replaced, a published version never."""
+        """Add a version to a flow, given by id or name. Without a number it gets the next one. A draft can be
+        replaced, a published version can't."""
         check_text("flow", flow)
         return await self._add(flow, definition, version, status, by, make=False)
 
@@ -102,19 +101,20 @@ class Flows:
         status: VersionStatus = "published",
         by: str = "app",
     ) -> VersionRow:
-        """The same for programs that don't know which versions there are, and pass over errors. A published
-        version of this number stays as it is: if its definition, or that of the latest, is the same, then it
-        is the answer (without the definition), else this becomes the next one. Where the definition doesn't
-        say what becomes of unhandled errors, `continue` is written into it."""
+        """Add a version on behalf of a client that does not know the existing versions and ignores errors.
+
+        A published version of this number is not changed. If its definition or the latest version's is the
+        same, that version is returned, without its definition; otherwise this definition becomes the next
+        version. A definition without `unhandled_errors` is stored with `continue`."""
         check_text("flow", flow)
         plain = await self._checked(definition, version, status)
         text = _json({**plain, "unhandled_errors": plain.get("unhandled_errors") or "continue"})
         known: dict[str, bytes] = {}
         digest = digest_of(text)
         while True:
-            reply: Reply[VersionRow | Needed] = Reply()
+            reply: Reply[VersionRow | DigestNeeded] = Reply()
             add = AddVersion(flow, version, status, text, False, check_name("by", by), reply, known, digest)
-            found: VersionRow | Needed = await self._entry.ask(add, self._catalog)
+            found: VersionRow | DigestNeeded = await self._entry.ask(add, self._catalog)
             if isinstance(found, VersionRow):
                 return found
             known[found.version] = digest_of((await self.version(found.version)).definition)
@@ -137,7 +137,7 @@ class Flows:
     async def _checked(
         self, definition: Mapping[str, Any] | str, version: int | None, status: VersionStatus
     ) -> dict[str, Any]:
-        """The definition as a plain object, if all of it is in order."""
+        """The definition as a plain object; raises `Invalid` if it has mistakes."""
         check_version(version)
         check_version_status(status)
         checked = await self.check(definition)
@@ -149,7 +149,7 @@ class Flows:
         return plain
 
     async def list(self, limit: int = 20, offset: int = 0) -> tuple[Sequence[FlowRow], int]:
-        """A page of the flows, in the order in which they were made, and how many there are."""
+        """A page of the flows, in the order of their creation, and the total number of flows."""
         check_page(limit, offset)
         page: tuple[Sequence[FlowRow], int] = await self._entry.ask(
             ListFlows(limit, offset, Reply()), self._catalog
@@ -157,8 +157,8 @@ class Flows:
         return page
 
     async def versions(self, flow: str, *, limit: int = 1000, offset: int = 0) -> Sequence[VersionRow]:
-        """A page of the versions of a flow, without their definitions: the latest ones, but for `offset`
-        later ones, in the order of their numbers."""
+        """A page of a flow's versions, without definitions, in the order of their numbers: the latest ones,
+        after skipping the `offset` very latest."""
         check_text("flow", flow)
         check_page(limit, offset)
         versions: Sequence[VersionRow] = await self._entry.ask(
@@ -167,20 +167,20 @@ class Flows:
         return versions
 
     async def definitions(self, flow: str, *, limit: int = 100, offset: int = 0) -> Sequence[VersionRow]:
-        """The same with their definitions, the latest first, and not more than have 16 MiB together."""
+        """A page of versions with their definitions, the latest first; at most 16 MiB in total."""
         rows = await self.versions(flow, limit=limit, offset=offset)
         return await self._store.versions([row.id for row in reversed(rows)]) if rows else []
 
     async def version(self, id: str) -> VersionRow:
-        """One version, with its definition."""
+        """A version, with its definition."""
         check_text("id", id)
         self._entry.check_open()
         row = await self._store.version(id)
         if row is None:
-            raise NotFound(f"no version of a flow has the id {shown(id)}", value=id)
+            raise NotFound(f"flow version {shown(id)} not found", value=id)
         return row
 
-    # Runs of them.
+    # Runs of flows.
 
     async def start(
         self,
@@ -192,14 +192,14 @@ class Flows:
         by: str = "app",
         **options: Unpack[SubmitKeywords],
     ) -> Ticket[Any]:
-        """Submit a run of a flow, given by its name or id. Without a handle it gets one of its own, which is
-        `task:` and its id."""
+        """Submit a run of a flow, given by name or id. Without a handle, the run gets its own: `task:` and
+        its id."""
         return await self._engine.submit_options(
             flow_options(flow, version, params, handle, **options), by=by
         )
 
     async def task(self, run_id: str) -> FlowTask:
-        """One run of a flow, or the active run of a handle, with what its nodes share as of now."""
+        """A run of a flow, or the active run of a handle, with the current shared data of its nodes."""
         check_text("run_id", run_id)
         self._entry.check_open()
         record, stored = await self._store.run(run_id), await self._store.flow(run_id)
@@ -219,8 +219,8 @@ class Flows:
         offset: int = 0,
         within: Within | None = None,
     ) -> tuple[Sequence[FlowTask], int]:
-        """A page of the runs of flows, newest first, and how many there are; `within` as in
-        `Engine.list_runs`. Not more than `limit`, or than together have 16 MiB."""
+        """A page of the runs of flows, newest first, and their total number; `within` as in
+        `Engine.list_runs`. A page has at most `limit` runs and at most 16 MiB."""
         check_page(limit, offset)
         if version is not None:
             check_text("version", version)
@@ -235,9 +235,9 @@ class Flows:
         return tasks, page.total
 
     async def node_runs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[NodeRun]:
-        """The tries of the nodes of a run, or of a handle's active run, in order: those with a higher number
-        than `after`. Not more than `limit`, or than together have 16 MiB; for the next ones, `after` is the
-        number of the last."""
+        """The node runs of a run, or of a handle's active run, in order: those with a number greater than
+        `after`. A page has at most `limit` rows and at most 16 MiB; for the next page, `after` is the number
+        of the last row."""
         check_text("run_id", run_id)
         check_page(limit)
         check_limit("after", after)
@@ -263,7 +263,7 @@ class Flows:
     ) -> FlowTask:
         state: FlowState = stored.state
         flow, version = by_version[state.version]
-        walked = await as_of_now(stored, self._services.graphs, self._entry.max_value_bytes)
+        walked = await current_state(stored, self._services.graphs, self._entry.max_value_bytes)
         return FlowTask(
             run=run,
             flow=flow,

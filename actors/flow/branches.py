@@ -1,7 +1,7 @@
-"""Branches: several calls of one node, one after the other or at once, under a strategy for failures.
+"""Branches: several calls of one node, sequential or concurrent, with a strategy for failures.
 
-Each branch that has ended is committed at once, as a node run with its number; after a restart those are not
-made again. What the node keeps in shared (`{done, errs, …}`) is only shown, from these node runs.
+Each finished branch is committed immediately, as a node run with the branch's number, and is not repeated
+after a restart. What the node shows in shared (`{done, errs, …}`) is derived from these node runs.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ...protocol.flow.model import Foreach, Parallel, Post
 from ...protocol.flow.records import NodeRun
 from .calls import Call
 from .node_context import Done, NodeContext
-from .retries import carry_out
+from .retries import execute_with_retries
 
-_MOST_AT_ONCE = 100
-"""How many branches are made at once where the node doesn't say."""
+_DEFAULT_MAX_PARALLEL = 100
+"""The number of concurrent branches if the node does not set `max_parallel`."""
 
 
 class Batch:
-    """The branches of one visit, and how each has ended."""
+    """The branches of one visit and their outcomes."""
 
     def __init__(self, context: NodeContext[Any], calls: Sequence[Call]) -> None:
         self._context = context
@@ -34,29 +34,29 @@ class Batch:
         self.failed = False
 
     def recall(self, rows: Sequence[NodeRun]) -> None:
-        """Know the branches that had ended before a restart."""
+        """Restore the branches that ended before a restart."""
         for row in rows:
             if row.branch is not None and row.last and row.status != "cancelled":
                 self._end(int(row.branch), row.output, row.error if row.status != "ok" else None)
 
-    async def make(self, at_once: int, *, fail_fast: bool) -> None:
-        """Make those that have not ended, in order."""
+    async def execute(self, max_parallel: int, *, fail_fast: bool) -> None:
+        """Execute the remaining branches, in order."""
         left = (branch for branch in range(len(self._calls)) if branch not in self._ended)
         if fail_fast and self.failed:
             return
         with self._scope:
-            if at_once == 1:
+            if max_parallel == 1:
                 await self._work(left, fail_fast)
                 return
             async with trio.open_nursery() as nursery:
-                for _ in range(min(at_once, len(self._calls) - len(self._ended))):
+                for _ in range(min(max_parallel, len(self._calls) - len(self._ended))):
                     nursery.start_soon(self._work, left, fail_fast)
 
     async def _work(self, left: Iterator[int], fail_fast: bool) -> None:
         for branch in left:
-            done = await carry_out(self._context, self._calls[branch], str(branch))
-            # What has been done is written down, whatever ends the batch meanwhile; a commit that takes too
-            # long has the body abandoned.
+            done = await execute_with_retries(self._context, self._calls[branch], str(branch))
+            # A finished branch is recorded even if the batch is cancelled meanwhile. If the commit takes
+            # longer than the grace, the body is abandoned.
             with trio.CancelScope(shield=True):
                 await self._context.walk.record(self._context, done, str(branch), last=True)
             self._end(branch, done.output, done.error)
@@ -69,11 +69,11 @@ class Batch:
         self.failed = self.failed or error is not None
 
     def results(self) -> list[Any]:
-        """What went well, in the order of the branches."""
+        """The outputs of the successful branches, in order."""
         return [output for _, (output, error) in sorted(self._ended.items()) if error is None]
 
     def places(self, posts: Sequence[Post]) -> list[tuple[Post, Any]]:
-        """Where the outputs of those that went well go, besides into that of the node."""
+        """The successful branches that have their own destination: the destination and the output."""
         return [
             (posts[branch], output)
             for branch, (output, error) in sorted(self._ended.items())
@@ -81,44 +81,46 @@ class Batch:
         ]
 
     def all(self) -> list[Any]:
-        """The result of each branch, or its error."""
+        """The output of each branch, or its error."""
         return [
             output if error is None else {"error": error}
             for _, (output, error) in sorted(self._ended.items())
         ]
 
     def first_error(self) -> str:
-        """What is told of a batch that failed."""
+        """The error of the first failed branch, with its number."""
         branch, error = next((n, error) for n, (_, error) in sorted(self._ended.items()) if error is not None)
         return f"branch {branch}: {error}"
 
 
-def at_once(node: Parallel | Foreach) -> int:
-    """How many of its branches are made at once."""
-    return (node.max_parallel or _MOST_AT_ONCE) if node.parallel_mode == "concurrent" else 1
+def max_parallel(node: Parallel | Foreach) -> int:
+    """The number of branches that execute at the same time."""
+    return (node.max_parallel or _DEFAULT_MAX_PARALLEL) if node.parallel_mode == "concurrent" else 1
 
 
 def first_results(output: Any, max_bytes: int) -> Any:
-    """What the node run of a batch keeps of its output: the first results, as far as they have `max_bytes`.
-    Each is in the node run of its branch, too."""
+    """The part of a batch's output that its node run contains: the first results, up to `max_bytes` in total.
+    The node run of each branch contains that branch's result."""
     if not isinstance(output, list):
         return output
     return page_of(((result, len(msgspec.json.encode(result))) for result in output), max_bytes)
 
 
-async def carry_out_all(context: NodeContext[Any], calls: Sequence[Call], posts: Sequence[Post] = ()) -> Done:
-    """Make all branches, or as many as the strategy wants; `posts` say where their own outputs go."""
+async def execute_branches(
+    context: NodeContext[Any], calls: Sequence[Call], posts: Sequence[Post] = ()
+) -> Done:
+    """Execute the branches as the node's strategy requires; `posts` are the destinations of their outputs."""
     node: Parallel | Foreach = context.node
-    before = context.walk.tries_of(context)
+    before = context.walk.attempts_of(context)
     if before:
-        context.began_at = min(row.started_at for row in before)  # the node is older than this body
+        context.began_at = min(row.started_at for row in before)  # the visit began before this body
     else:
-        context.walk.mention_start(context)
+        context.walk.announce_start(context)
         await context.walk.save_signals()
     strategy = node.failure_strategy
     batch = Batch(context, calls)
     batch.recall(before)
-    await batch.make(at_once(node), fail_fast=strategy == "fail_fast")
+    await batch.execute(max_parallel(node), fail_fast=strategy == "fail_fast")
     if not batch.failed or strategy == "ignore_errors":
         done = context.ok(batch.results())
     elif strategy == "collect_errors":

@@ -1,6 +1,6 @@
-"""What a node may have executed: a service of a worker, a function of this process, a script.
+"""What a node can call: a service of a worker, a function of this process, a script.
 
-Each is one try: it returns a `Done`, and never raises but for what ends the walk.
+Each call is one attempt. It records its outcome in a `Done` and raises only what ends the walk.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from .node_context import Done, NodeContext
 from .scripts import run_script
 
 _TIMEOUT = 60.0
-"""Seconds that a push worker or a script has, unless the node says otherwise."""
+"""Time limit in seconds for a push worker or a script, unless the node sets one."""
 
 _UNLIMITED = trio.CapacityLimiter(math.inf)
-"""Slots limit how much is walked at once; a limit on threads beside that could only deadlock."""
+"""Lane slots already limit the number of walks; an additional limit on threads could cause a deadlock."""
 
 
-class Tried(msgspec.Struct):
-    """The workers that have tried before; `again` is the one that is to try once more."""
+class TriedWorkers(msgspec.Struct):
+    """The workers that have made an attempt; `again` is the worker that makes the next attempt."""
 
     workers: list[str] = []
     again: str | None = None
 
 
 class ServiceCall(msgspec.Struct, frozen=True):
-    """A service of a worker that is pushed to (`http`) or pulls (`queue`)."""
+    """A service of a worker that is called (`http`) or polls (`queue`)."""
 
     service: str
     kind: Literal["http", "queue"]
@@ -45,7 +45,7 @@ class ServiceCall(msgspec.Struct, frozen=True):
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
-    """A function that is registered in the process."""
+    """A function that is registered in this process."""
 
     name: str
     input: Any
@@ -53,7 +53,7 @@ class FunctionCall(msgspec.Struct, frozen=True):
 
 
 class ScriptCall(msgspec.Struct, frozen=True):
-    """A program with its arguments."""
+    """A program and its arguments."""
 
     script: Script
     input: Any
@@ -64,14 +64,16 @@ Call = ServiceCall | FunctionCall | ScriptCall
 
 
 def service_or_function(exec_type: str, name: str, input: Any, params: dict[str, Any]) -> Call:
-    """A branch's call."""
+    """The call of a branch."""
     if exec_type == "local":
         return FunctionCall(name, input, params)
     return ServiceCall(name, "queue" if exec_type == "queue" else "http", input, params)
 
 
-async def make(context: NodeContext[Any], call: Call, branch: str | None, done: Done, tried: Tried) -> None:
-    """One try. `done` is filled in on the way, so that one which is cancelled can tell how far it came."""
+async def execute_once(
+    context: NodeContext[Any], call: Call, branch: str | None, done: Done, tried: TriedWorkers
+) -> None:
+    """Make one attempt. Fills in `done` during the attempt, so that a cancelled one can be recorded."""
     match call:
         case ServiceCall():
             done.input = {"input": call.input, "params": call.params}
@@ -89,10 +91,10 @@ async def make(context: NodeContext[Any], call: Call, branch: str | None, done: 
 
 
 async def _call_service(
-    context: NodeContext[Any], call: ServiceCall, branch: str | None, done: Done, tried: Tried
+    context: NodeContext[Any], call: ServiceCall, branch: str | None, done: Done, tried: TriedWorkers
 ) -> None:
     timeout_ms = context.node.timeout_ms
-    default = math.inf if call.kind == "queue" else _TIMEOUT  # there, the lease is what limits it
+    default = math.inf if call.kind == "queue" else _TIMEOUT  # a queue item is limited by its lease
     run = context.walk.body.id
     work = Work(
         service=call.service,
@@ -106,23 +108,23 @@ async def _call_service(
     dispatch = context.walk.services.dispatch
     try:
         if call.kind == "queue":
-            worked = await dispatch.offer(work, given=done.given_to)
+            worked = await dispatch.offer(work, on_assigned=done.assigned_to)
         else:
             worked = await dispatch.push(
                 work,
-                given=done.given_to,
+                on_assigned=done.assigned_to,
                 worker=tried.again,
                 avoid=tried.workers,
                 weighted_by_load=context.node.weighted_by_load,
             )
     except WorkFailed as failed:
         if failed.worker is not None:
-            done.given_to(failed.worker, failed.worker_url or "")
+            done.assigned_to(failed.worker, failed.worker_url or "")
         done.fail(failed.code, failed.message)
         done.workers_fault, done.outcome = failed.workers_fault, failed
     else:
         if worked.worker is not None:
-            done.given_to(worked.worker, worked.worker_url or "")
+            done.assigned_to(worked.worker, worked.worker_url or "")
         done.output, done.outcome = worked.result, worked
 
 
@@ -134,8 +136,8 @@ async def _in_time(
     *,
     shortest: bool = False,
 ) -> None:
-    """Call what runs here, for as long as the node allows, and with `shortest` not longer than the default.
-    Whatever it raises is its failure."""
+    """Execute a call in this process within the node's timeout, and with `shortest` also within the default.
+    An exception is recorded as the call's failure."""
     timeout_ms = context.node.timeout_ms
     seconds = default if timeout_ms is None else timeout_ms / 1000
     if shortest and seconds is not None and default is not None:
@@ -143,15 +145,15 @@ async def _in_time(
     with trio.move_on_after(math.inf if seconds is None else seconds) as scope:
         try:
             output = await call()
-        except Exception as error:  # the function's own failure, whatever it is
+        except Exception as error:  # the function or the script failed
             done.fail("service_error", error_text(error))
         else:
-            _take(done, output, context.walk.body.max_value_bytes)
+            _set_output(done, output, context.walk.body.max_value_bytes)
     if scope.cancelled_caught:
-        done.fail("timeout", f"not done within {seconds:g} s")
+        done.fail("timeout", f"not finished within {seconds:g} s")
 
 
-def _take(done: Done, output: Any, max_bytes: int) -> None:
+def _set_output(done: Done, output: Any, max_bytes: int) -> None:
     try:
         done.output = json_value(output, "result", max_bytes)
     except GreenroomError as error:
@@ -161,7 +163,7 @@ def _take(done: Done, output: Any, max_bytes: int) -> None:
 async def _call_function(context: NodeContext[Any], call: FunctionCall) -> Any:
     found = context.walk.services.jobs.find_function(call.name)
     if found is None:
-        raise LookupError(f"no function is registered as {call.name!r}")
+        raise LookupError(f"function {call.name!r} is not registered")
     arguments = [copied(call.input)]
     if found.takes_params:
         arguments.append(copied(call.params))
@@ -172,6 +174,6 @@ async def _call_function(context: NodeContext[Any], call: FunctionCall) -> Any:
 
 async def _call_script(context: NodeContext[Any], call: ScriptCall) -> Any:
     if not context.walk.services.allow_scripts:
-        raise PermissionError("scripts are not allowed here: the operator has to say allow_scripts")
+        raise PermissionError("scripts are not allowed: the operator must set allow_scripts")
     given = {"input": call.input, "params": call.params}
     return await run_script(call.script, given, context.walk.body.max_value_bytes)

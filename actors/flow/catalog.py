@@ -1,8 +1,8 @@
-"""The catalog: the actor that knows which flows there are and which versions they have.
+"""The catalog: the actor that knows the flows and their versions.
 
-It decides what a new flow may be called and which number a new version gets. What it knows is committed; what
-it has sent to the journal is remembered as `coming`, so that no name and no number is given away twice. The
-graphs themselves stay in the store.
+It decides whether a flow's name is free and which number a new version gets. Changes that were sent to the
+journal are kept as `_uncommitted`, so that no name or number is assigned twice; queries do not show them. The
+definitions stay in the store.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ..journal.change import Change
 from ..journal.journal import Journal
 
 
-class MakeFlow(msgspec.Struct):
-    """From a caller: make a flow. Answered with it when it is committed."""
+class CreateFlow(msgspec.Struct):
+    """From a caller: create a flow. The reply is the flow, once committed."""
 
     name: str
     description: str
@@ -34,13 +34,14 @@ class MakeFlow(msgspec.Struct):
 
 
 class AddVersion(msgspec.Struct):
-    """From a caller: add a version to a flow, given by name or id, or replace a draft. `make` a flow of that
-    name where there is none. Without a `version`, it gets the next number.
+    """From a caller: add a version to a flow, given by name or id, or replace a draft. With `make`, the flow
+    is created if it does not exist. Without a `version`, it gets the next number. The reply is the version,
+    once committed.
 
-    With `known`, and the `digest` of this definition, a published version of this number is left as it is:
-    the answer is that version if its definition is the same, else the latest one if it is, else this becomes
-    the next version. `known` has digests of definitions by the ids of their versions; the answer may be that
-    another one is `Needed`.
+    With `known`, and the `digest` of this definition, a published version of this number is not changed. The
+    reply is that version if its definition is the same; else the latest version, if its definition is the
+    same; else this definition becomes the next version. `known` maps ids of versions to digests of their
+    definitions. If the digest of another version is required, the reply is `DigestNeeded`.
     """
 
     flow: str
@@ -49,19 +50,20 @@ class AddVersion(msgspec.Struct):
     definition: str
     make: bool
     by: str
-    reply: Reply[VersionRow | Needed]
+    reply: Reply[VersionRow | DigestNeeded]
     known: dict[str, bytes] | None = None
     digest: bytes = b""
 
 
-class Needed(msgspec.Struct, frozen=True):
-    """The catalog has to know the digest of this version's definition, which is in the store."""
+class DigestNeeded(msgspec.Struct, frozen=True):
+    """The catalog requires the digest of this version's definition, which is in the store."""
 
     version: str
 
 
 class Resolve(msgspec.Struct):
-    """From the entry point: which flow and version are meant; version 0 is the latest that is published."""
+    """From the entry point. The reply: the flow and the version that are meant; version 0 is the latest
+    published one."""
 
     flow: str
     version: int
@@ -69,7 +71,7 @@ class Resolve(msgspec.Struct):
 
 
 class ListFlows(msgspec.Struct):
-    """From a caller: a page of the flows, in the order in which they were made, and how many there are."""
+    """From a caller. The reply: a page of the flows in the order of creation, and the total number."""
 
     limit: int
     offset: int
@@ -77,8 +79,8 @@ class ListFlows(msgspec.Struct):
 
 
 class ListVersions(msgspec.Struct):
-    """From a caller: the latest versions of a flow, given by name or id, in the order of their numbers; but
-    for the very latest, `offset` of them."""
+    """From a caller. The reply: a page of a flow's latest versions, in the order of their numbers, without
+    the `offset` very latest. The flow is given by name or id."""
 
     flow: str
     limit: int
@@ -87,42 +89,42 @@ class ListVersions(msgspec.Struct):
 
 
 class FindVersions(msgspec.Struct):
-    """From a caller: some versions, by their ids, with their flows."""
+    """From a caller. The reply: versions by their ids, with their flows."""
 
     ids: Sequence[str]
     reply: Reply[dict[str, tuple[FlowRow, VersionRow]]]
 
 
-class Stands(msgspec.Struct):
-    """From the journal: this is committed."""
+class Committed(msgspec.Struct):
+    """From the journal: this row is committed."""
 
     row: FlowRow | VersionRow
 
 
 class Catalog(Actor):
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self, journal: Journal, ids: Callable[[], str], clock: Callable[[], float]) -> None:
         super().__init__("catalog", "")
         self._journal = journal
         self._ids = ids
         self._clock = clock
-        self._flows: dict[str, FlowRow] = {}  # by id, and those that are coming, too
+        self._flows: dict[str, FlowRow] = {}  # by id, including uncommitted ones
         self._by_name: dict[str, str] = {}
         self._versions: dict[str, dict[int, VersionRow]] = {}  # by flow and number
         self._by_id: dict[str, VersionRow] = {}
-        self._coming: dict[str, FlowRow | VersionRow] = {}  # by id: not committed yet
-        self._digests: dict[str, bytes] = {}  # of definitions by version: those that were asked for
+        self._uncommitted: dict[str, FlowRow | VersionRow] = {}  # by id
+        self._digests: dict[str, bytes] = {}  # of definitions, by version; only those that were needed
 
     def restore(self, stored: Stored) -> None:
-        """Know what the store holds."""
+        """Restore the flows and versions of the store."""
         for flow in stored.flows:
             self._add_flow(flow)
         for version in stored.versions:
             self._versions[version.flow][version.version] = self._by_id[version.id] = version
 
     def report(self) -> dict[str, Any]:
-        return super().report() | {"flows": len(self._flows), "coming": len(self._coming)}
+        return super().report() | {"flows": len(self._flows), "uncommitted": len(self._uncommitted)}
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
         for message in messages:
@@ -131,12 +133,10 @@ class Catalog(Actor):
             except (Conflict, NotFound) as error:
                 message.reply.fail(error)
 
-    def _make_flow(self, message: MakeFlow) -> None:
+    def _create_flow(self, message: CreateFlow) -> None:
         known = self._by_name.get(message.name)
         if known is not None:
-            raise Conflict(
-                f"a flow named {shown(message.name)} is there already: its id is {known}", flow=known
-            )
+            raise Conflict(f"flow {shown(message.name)} already exists: its id is {known}", flow=known)
         flow, change = self._new_flow(message.name, message.description, message.by)
         change.reply, change.answer = message.reply, flow
         self._journal.tell(change)
@@ -154,21 +154,23 @@ class Catalog(Actor):
         number = message.version or max(versions, default=0) + 1
         before = versions.get(number)
         if message.known is not None and before is not None and before.status == "published":
-            self._digests = message.known | self._digests  # a draft may have been replaced since it was read
+            self._digests = message.known | self._digests  # a draft may have been replaced since the read
             for there in (before, versions[max(versions)]):
                 digest = self._digests.get(there.id)
                 if digest is None:
-                    message.reply.set(Needed(there.id))
+                    message.reply.set(DigestNeeded(there.id))
                     return
                 if digest == message.digest and there.status == "published":
-                    self._journal.tell(Change((), reply=message.reply, answer=there))  # once it is committed
+                    self._journal.tell(
+                        Change((), reply=message.reply, answer=there)
+                    )  # replies after its commit
                     return
             number = max(versions) + (versions[max(versions)].status == "published")
             before = versions.get(number)
         if before is not None and before.status == "published":
             raise Conflict(
-                f"version {number} of flow {shown(flow.name)} is published, which can't be changed: "
-                "leave the number out, and this becomes the next version",
+                f"version {number} of flow {shown(flow.name)} is published and can't be changed: "
+                "omit the number to create the next version",
                 version=before.id,
             )
         row = VersionRow(
@@ -181,7 +183,7 @@ class Catalog(Actor):
         )
         known = msgspec.structs.replace(row, definition="")
         versions[number] = self._by_id[row.id] = known
-        self._coming[row.id] = known
+        self._uncommitted[row.id] = known
         self._digests.pop(row.id, None)
         if message.digest:
             self._digests[row.id] = message.digest
@@ -196,41 +198,43 @@ class Catalog(Actor):
         )
         change.events += (changed,)
         change.memos += (row,)
-        change.notify += (("catalog", "", Stands(known)),)
+        change.notify += (("catalog", "", Committed(known)),)
         change.reply, change.answer = message.reply, row
         self._journal.tell(change)
 
     def _new_flow(self, name: str, description: str, by: str) -> tuple[FlowRow, Change]:
         flow = FlowRow(self._ids(), name, description, self._clock())
         self._add_flow(flow)
-        self._coming[flow.id] = flow
+        self._uncommitted[flow.id] = flow
         made = FlowChanged(seq=0, at=0, by=by, flow=flow.id, name=name)
-        return flow, Change((made,), memos=(flow,), notify=(("catalog", "", Stands(flow)),))
+        return flow, Change((made,), memos=(flow,), notify=(("catalog", "", Committed(flow)),))
 
     def _add_flow(self, flow: FlowRow) -> None:
         self._flows[flow.id] = flow
         self._by_name[flow.name] = flow.id
         self._versions[flow.id] = {}
 
-    def _stands(self, message: Stands) -> None:
-        if self._coming.get(message.row.id) is message.row:  # a draft may have been replaced since
-            del self._coming[message.row.id]
+    def _committed(self, message: Committed) -> None:
+        if self._uncommitted.get(message.row.id) is message.row:  # else a draft was replaced since
+            del self._uncommitted[message.row.id]
 
     def _resolve(self, message: Resolve) -> None:
         id = message.flow if message.flow in self._flows else self._by_name.get(message.flow)
-        if id is None or id in self._coming:
+        if id is None or id in self._uncommitted:
             raise _unknown(message.flow)
         flow, versions = self._flows[id], self._versions[id]
-        published = [v for v in versions.values() if v.status == "published" and v.id not in self._coming]
+        published = [
+            v for v in versions.values() if v.status == "published" and v.id not in self._uncommitted
+        ]
         if message.version == 0 and not published:
             raise Conflict(f"flow {shown(flow.name)} has no published version: publish one", flow=flow.id)
         if message.version == 0:
             message.reply.set((flow, max(published, key=lambda version: version.version)))
             return
         version = versions.get(message.version)
-        if version is None or version.id in self._coming:
+        if version is None or version.id in self._uncommitted:
             known = ", ".join(str(number) for number in sorted(versions)) or "none"
-            raise NotFound(f"flow {shown(flow.name)} has no version {message.version}; it has: {known}")
+            raise NotFound(f"flow {shown(flow.name)} has no version {message.version}; versions: {known}")
         if version.status != "published":
             raise Conflict(
                 f"version {version.version} of flow {shown(flow.name)} is a draft: publish it first",
@@ -239,14 +243,14 @@ class Catalog(Actor):
         message.reply.set((flow, version))
 
     def _list(self, message: ListFlows) -> None:
-        flows = [flow for id, flow in self._flows.items() if id not in self._coming]
+        flows = [flow for id, flow in self._flows.items() if id not in self._uncommitted]
         message.reply.set((flows[message.offset : message.offset + message.limit], len(flows)))
 
     def _list_versions(self, message: ListVersions) -> None:
         id = message.flow if message.flow in self._flows else self._by_name.get(message.flow)
-        if id is None or id in self._coming:
-            raise NotFound(f"no flow has the name or id {shown(message.flow)}", value=message.flow)
-        versions = [v for _, v in sorted(self._versions[id].items()) if v.id not in self._coming]
+        if id is None or id in self._uncommitted:
+            raise NotFound(f"flow {shown(message.flow)} not found", value=message.flow)
+        versions = [v for _, v in sorted(self._versions[id].items()) if v.id not in self._uncommitted]
         end = max(0, len(versions) - message.offset)
         message.reply.set(versions[max(0, end - message.limit) : end])
 
@@ -256,19 +260,19 @@ class Catalog(Actor):
 
 
 def digest_of(definition: str) -> bytes:
-    """The same for definitions that say the same, however they are written."""
+    """A digest that is equal for definitions with equal content, independent of their formatting."""
     plain = msgspec.json.encode(msgspec.json.decode(definition), order="sorted")
     return hashlib.blake2b(plain, digest_size=16).digest()
 
 
 def _unknown(flow: str) -> NotFound:
-    return NotFound(f"no flow has the name or id {shown(flow)}: publish it first", value=flow)
+    return NotFound(f"flow {shown(flow)} not found: publish it first", value=flow)
 
 
 _HANDLERS: dict[type, Callable[[Catalog, Any], None]] = {
-    MakeFlow: Catalog._make_flow,
+    CreateFlow: Catalog._create_flow,
     AddVersion: Catalog._add_version,
-    Stands: Catalog._stands,
+    Committed: Catalog._committed,
     Resolve: Catalog._resolve,
     ListFlows: Catalog._list,
     ListVersions: Catalog._list_versions,

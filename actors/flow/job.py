@@ -1,4 +1,4 @@
-"""The job `flow`: what the engine registers itself, so that runs of it walk flows."""
+"""The job `flow`, which every engine registers: its runs walk flows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..run.pause import Pause
 from .catalog import Resolve
 from .services import FlowServices
 from .state import Waits, WalkState, begin, from_text, to_text
-from .view import at_work
+from .view import current_node
 from .walk import Walk
 
 _RUN_TIMEOUT = 1800.0
@@ -33,8 +33,8 @@ _GRACE = 10.0
 
 
 class FlowParams(msgspec.Struct, forbid_unknown_fields=True):
-    """The parameters of a run of the job `flow`: which flow, which version of it (0 for the latest that is
-    published), and the parameters that its nodes see."""
+    """The parameters of a run of the job `flow`: the flow, its version (0 for the latest published one), and
+    the parameters of its nodes."""
 
     flow: str
     version: int = 0
@@ -42,7 +42,7 @@ class FlowParams(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FlowJob:
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self, store: Store, clock: Callable[[], float], max_value_bytes: int) -> None:
         self._store = store
@@ -50,11 +50,11 @@ class FlowJob:
         self._clock = clock
 
     def begin(self, services: FlowServices) -> None:
-        """Have what walks need."""
+        """Set what walks need; it is created after the job."""
         self._services = services
 
     def job(self) -> Job:
-        """As it stands among the others."""
+        """The job, as it is registered."""
         return Job(
             name=FLOW,
             function=self._body,
@@ -75,9 +75,9 @@ class FlowJob:
         )
 
     async def prepare(self, run: str, params: Any, ask: Ask) -> Prepared:
-        """Find the version that is to be walked: it stays the same, whatever is published later."""
+        """Find the version to walk. The run keeps this version, even if another one is published later."""
         if params is None:
-            raise Invalid(f"a run of the job {shown(FLOW)} needs parameters: flow, version, params")
+            raise Invalid(f"a run of the job {shown(FLOW)} requires parameters: flow, version, params")
         resolve = Resolve(params["flow"], params.get("version", 0), Reply())
         flow, row = await ask(resolve, self._services.catalog)
         graph = await self._services.graphs.get(row.id)
@@ -88,15 +88,17 @@ class FlowJob:
     async def ends_waiting(
         self, submission: Submission, status: Status
     ) -> tuple[tuple[Event, ...], tuple[Memo, ...]]:
-        """The node that it waited at is written down, too; or that it would have gone on with."""
-        await self._services.journal.look(lambda committed: committed.seq)  # after what its body has told
+        """Record the end of a run without a body at the node where it waits, or at its next node."""
+        await self._services.journal.look(
+            lambda committed: committed.seq
+        )  # after the commits of its last body
         stored = await self._stored(submission.id)
         walked = from_text(stored.state.state)
         waits = walked.waits or await self._in_flight(walked, stored.state.version)
         if waits is None:
             return (), ()
-        tries = [row for row in stored.later if (row.node, row.visit) == (waits.node, waits.visit)]
-        attempt = 1 + sum(row.branch is None for row in tries)
+        attempts = [row for row in stored.later if (row.node, row.visit) == (waits.node, waits.visit)]
+        attempt = 1 + sum(row.branch is None for row in attempts)
         how: NodeStatus = "timeout" if status is Status.TIMED_OUT else "cancelled"
         row = NodeRun(
             run=submission.id,
@@ -121,9 +123,9 @@ class FlowJob:
         return (event,), (row,)
 
     async def _in_flight(self, walked: WalkState, version: str) -> Waits | None:
-        """The node that was in flight when the run's last body went with its process."""
+        """The node that was in flight when the process of the run's last body ended."""
         graph = await self._services.graph(version)
-        found = await at_work(walked.frame, graph, self._services.graph)
+        found = await current_node(walked.frame, graph, self._services.graph)
         if found is None:
             return None
         path, node, _ = found

@@ -1,8 +1,8 @@
-"""Trying again: on the same worker, on others, and when to give up.
+"""Retries of a call: on the same worker, then on others.
 
-Every try but the last is committed as a node run of its own; the last comes back, for the walk to commit
-together with what follows from it. After a restart the tries that were made still count.
-The wait before a try is a part of it: a cancel that comes meanwhile cancels that try.
+Each attempt except the last is committed as a node run. The last one is returned, and the walk commits it
+with its consequences. Attempts from before a restart count. The delay before an attempt belongs to it: a
+cancel during the delay is recorded as a cancel of that attempt.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from typing import Any
 
 import trio
 
-from .calls import Call, ServiceCall, Tried, make
+from .calls import Call, ServiceCall, TriedWorkers, execute_once
 from .node_context import Done, NodeContext, is_cancelled
 
-_RETAKEN = 3
-"""How often a piece of work is put into the queue anew after nobody came back with it."""
+_MAX_REQUEUES = 3
+"""How often work is offered to the queue again after a worker lost it."""
 
 
 class _Retries:
-    """Those that have failed: how often on the last worker, and on how many workers."""
+    """Counts failures: retries on the current worker, and workers that have failed."""
 
     def __init__(self, context: NodeContext[Any], call: Call, branch: str | None) -> None:
         self._most = context.node.max_retries
-        self._chooses = isinstance(call, ServiceCall) and call.kind == "http"  # a queue gives it to anybody
+        self._selects_worker = isinstance(call, ServiceCall) and call.kind == "http"  # a queue does not
         self.retries = self.workers = self.made = 0
-        self.tried = Tried()
-        for row in context.walk.tries_of(context):
+        self.tried = TriedWorkers()
+        for row in context.walk.attempts_of(context):
             if row.branch == branch:
                 self.failed(row.worker, (row.error or "").partition(":")[0])
 
     def failed(self, worker: str | None, code: str | None) -> bool:
-        """One more; returns whether the same worker is to try again."""
+        """Count one failure; return whether the same worker makes the next attempt."""
         self.made += 1
         if worker is not None and worker not in self.tried.workers:
-            if self._chooses and self.tried.again is not None:  # who is gone: another one's first try
+            if self._selects_worker and self.tried.again is not None:  # the other one left
                 self.retries, self.workers = 0, self.workers + 1
             self.tried.workers.append(worker)
         again = self.retries < self._most and code != "no_worker"
@@ -46,42 +46,44 @@ class _Retries:
         return again
 
 
-async def carry_out(context: NodeContext[Any], call: Call, branch: str | None = None) -> Done:
-    """Make tries until one goes well or there are no more."""
-    tries = _Retries(context, call, branch)
+async def execute_with_retries(context: NodeContext[Any], call: Call, branch: str | None = None) -> Done:
+    """Make attempts until one succeeds or none remains."""
+    attempts = _Retries(context, call, branch)
     delay = 0.0
     while True:
-        done = Done(attempt=tries.made + 1, started_at=context.walk.now())
+        done = Done(attempt=attempts.made + 1, started_at=context.walk.now())
         try:
             if delay:
                 await trio.sleep(delay / 1000)
                 done.started_at = context.walk.now()
-            await make(context, call, branch, done, tries.tried)
+            await execute_once(context, call, branch, done, attempts.tried)
         except BaseException:
             if is_cancelled():
                 await context.walk.record_cancelled(context, done, branch)
             raise
         if done.status == "ok":
             return done
-        if tries.failed(done.worker, done.code):
+        if attempts.failed(done.worker, done.code):
             delay = context.node.wait_ms
-        elif await _others(context, call, done, tries.tried, tries.workers):
+        elif await _can_try_another(context, call, done, attempts.tried, attempts.workers):
             delay = context.node.attempt_delay_ms
         else:
             return done
         await context.walk.record(context, done, branch, last=False)
 
 
-async def _others(context: NodeContext[Any], call: Call, done: Done, tried: Tried, workers: int) -> bool:
-    """Whether another worker is to try. Without `max_attempts`, each that is online may once, if it was the
-    fault of the last one."""
+async def _can_try_another(
+    context: NodeContext[Any], call: Call, done: Done, tried: TriedWorkers, workers: int
+) -> bool:
+    """Whether another worker makes an attempt. Without `max_attempts`, each online worker makes one, as long
+    as the failures are the workers' fault."""
     if not isinstance(call, ServiceCall):
         return False
     most: int = context.node.max_attempts
     if most:
         return workers < most
     if call.kind == "queue":
-        return done.code == "expired" and workers < _RETAKEN
+        return done.code == "expired" and workers < _MAX_REQUEUES
     if not done.workers_fault:
         return False
     other: bool = await context.walk.services.dispatch.has_other(call.service, tried.workers)

@@ -1,4 +1,4 @@
-"""What a walk uses of the engine, beyond its run."""
+"""What a walk uses of the engine, in addition to its run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GRAPHS_KEPT = 256
 
 
 class Graphs:
-    """The graphs of versions that were walked lately: a published version never changes."""
+    """A cache of the graphs of versions. Published versions never change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class Graphs:
         if graph is None:
             row = await self._store.version(version)
             if row is None:
-                raise NotFound(f"no version of a flow has the id {shown(version)}", value=version)
+                raise NotFound(f"flow version {shown(version)} not found", value=version)
             graph = self._graphs[version] = read_graph(row.definition)
             if len(self._graphs) > _GRAPHS_KEPT:
                 self._graphs.popitem(last=False)
@@ -45,7 +45,7 @@ class Graphs:
 
 
 class FlowServices(msgspec.Struct):
-    """See the module's text."""
+    """See the module's docstring."""
 
     graphs: Graphs
     catalog: Catalog
@@ -55,11 +55,11 @@ class FlowServices(msgspec.Struct):
     allow_scripts: bool
 
     async def graph(self, version: str) -> Graph:
-        """The graph of a version, for a walk: it waits for a store that is down."""
+        """The graph of a version, for a walk; waits while the store is down."""
         return await self.journal.read(partial(self.graphs.get, version))
 
     async def resolve(self, flow: str, version: int) -> tuple[FlowRow, VersionRow]:
-        """Which flow and version are meant; version 0 is the latest that is published."""
+        """Find a flow and a version of it; version 0 is the latest published one."""
         reply: Reply[tuple[FlowRow, VersionRow]] = Reply()
         self.catalog.tell(Resolve(flow, version, reply))
         return await reply.get()

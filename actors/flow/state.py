@@ -1,7 +1,8 @@
-"""How far a walk has come: what is kept of it between two bodies, as one JSON text.
+"""The state of a walk: what is kept between two bodies, as one JSON text.
 
-`shared` is what the nodes of a flow give each other. Within it, under keys that begin with `_rt.`, stands
-what a node keeps while it runs; a subflow keeps its whole frame there, so the text holds every level.
+`shared` contains the data that the nodes of a flow exchange. Under keys that begin with `_rt.` it also
+contains what a node stores while it runs. A subflow stores its whole frame there, so the text contains every
+level.
 """
 
 from __future__ import annotations
@@ -13,29 +14,29 @@ import msgspec
 from ...protocol.errors import TooLarge
 
 RUNTIME = "_rt."
-"""What the keys in shared begin with that belong to the walk, not to the flow."""
+"""The prefix of keys in shared that belong to the walk, not to the flow."""
 
 
 def runtime_key(mark: str, node: str) -> str:
-    """Where a node keeps what it needs while it runs."""
+    """The key in shared under which a node stores data while it runs."""
     return f"{RUNTIME}{mark}:{node}"
 
 
 class Frame(msgspec.Struct):
-    """One level of a walk: the flow itself, or a subflow in it. `curr` is the node that it has come to, and
-    `last` the action that led there; `error` is what it failed with, once it has ended so."""
+    """One level of a walk: the flow itself, or a subflow in it. `curr` is the current node, `last` the action
+    that led to it, and `error` the failure with which the level ended, if it failed."""
 
     curr: str | None
     shared: dict[str, Any]
     last: str | None = None
     error: str | None = None
     version: str | None = None  # of the flow that a `flow_ref` walks
-    since: float | None = None  # when the walk has come into a subflow
+    since: float | None = None  # when the walk entered the subflow
 
 
 def nested(shared: dict[str, Any], key: str) -> Frame | None:
-    """The frame of the subflow at a node, if the walk is within it. It is kept there as what it is, and so
-    what is changed in it is committed with the rest."""
+    """The frame of the subflow at a node, if the walk is in it. The frame object itself stays in `shared`, so
+    that changes to it are committed with the rest."""
     name = runtime_key("sf", key)
     kept = shared.get(name)
     if isinstance(kept, dict):
@@ -44,7 +45,7 @@ def nested(shared: dict[str, Any], key: str) -> Frame | None:
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """The node that a run without a body waits at. `key` is the path in shared that it waits for."""
+    """The node at which a run without a body waits. `key` is the path in shared that it waits for."""
 
     node: str
     kind: str
@@ -55,7 +56,7 @@ class Waits(msgspec.Struct, frozen=True):
 
 
 class WalkState(msgspec.Struct):
-    """All of it. `steps` counts the nodes that are done, `visits` how often each was."""
+    """The whole state. `steps` counts the nodes that are done, `visits` the visits of each."""
 
     frame: Frame
     steps: int = 0
@@ -68,17 +69,17 @@ _decoder = msgspec.json.Decoder(WalkState)
 
 
 def begin(start: str) -> WalkState:
-    """The state of a walk that has not begun."""
+    """The state at the start of a walk."""
     return WalkState(Frame(start, {}))
 
 
 def to_text(state: WalkState, max_bytes: int) -> str:
-    """The state as it is stored."""
+    """Encode the state for the store."""
     encoded = _encode(state)
     if len(encoded) > max_bytes:
         raise TooLarge(
-            f"what the flow shares has {len(encoded):,} bytes as JSON, more than the {max_bytes:,} that "
-            "max_value_bytes allows: keep less in it",
+            f"the flow's shared data has {len(encoded):,} bytes as JSON, more than the {max_bytes:,} allowed "
+            "by max_value_bytes: store less in it",
             size=len(encoded),
             max_bytes=max_bytes,
         )
@@ -86,10 +87,10 @@ def to_text(state: WalkState, max_bytes: int) -> str:
 
 
 def from_text(text: str) -> WalkState:
-    """The state that was stored."""
+    """Decode a stored state."""
     return _decoder.decode(text)
 
 
 def result_of(shared: dict[str, Any]) -> dict[str, Any]:
-    """What a flow gives to those who ran it: shared without what belongs to the walk."""
+    """The result of a flow: shared without the keys of the walk."""
     return {key: value for key, value in shared.items() if not key.startswith(RUNTIME)}

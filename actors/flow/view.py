@@ -1,4 +1,4 @@
-"""What the nodes of a run share as of now: the last state, and what has been committed since."""
+"""The current shared data of a run's nodes: the last stored state, and what was committed since."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ...protocol.errors import Invalid
 from ...protocol.flow.model import Foreach, Graph, Node, Parallel, Subflow
 from ...protocol.flow.paths import parse_target
 from ...protocol.flow.records import NodeRun
-from .branches import at_once
+from .branches import max_parallel
 from .services import Graphs
 from .state import Frame, WalkState, from_text, nested, runtime_key
 
 
-async def as_of_now(stored: StoredFlow, graphs: Graphs, max_bytes: int) -> WalkState:
-    """The state with the signals that wait to be taken, and with the branches that have ended: the first of
-    them, as far as their outputs have `max_bytes` together."""
+async def current_state(stored: StoredFlow, graphs: Graphs, max_bytes: int) -> WalkState:
+    """The state including signals that were not taken yet and finished branches; of those the first ones, up
+    to `max_bytes` of output in total."""
     state = from_text(stored.state.state)
     for _, signal in stored.signals:
         try:
             parse_target(signal["key"]).set(state.frame.shared, signal["value"])
-        except Invalid:  # it can't be put there, which the walk is going to say in the run's log
+        except Invalid:  # the value can't be stored at this path; the walk will log that
             continue
     ended = [row for row in stored.later if row.branch is not None and row.last]
     if ended:
@@ -33,10 +33,10 @@ async def as_of_now(stored: StoredFlow, graphs: Graphs, max_bytes: int) -> WalkS
     return state
 
 
-async def at_work(
+async def current_node(
     frame: Frame, graph: Graph, find: Callable[[str], Awaitable[Graph]]
 ) -> tuple[str, Node, Frame] | None:
-    """Where a walk has come to: the path of the innermost node, the node, and its frame."""
+    """The position of a walk: the path of the innermost node, the node, and its frame."""
     path = ""
     while frame.curr is not None:
         path, node = path + frame.curr, graph.nodes[frame.curr]
@@ -51,8 +51,8 @@ async def at_work(
 async def _show_branches(
     frame: Frame, graph: Graph, graphs: Graphs, ended: list[NodeRun], max_bytes: int
 ) -> None:
-    """A node with branches shows which have ended: what it keeps is never written, but rebuilt here."""
-    found = await at_work(frame, graph, graphs.get)
+    """Show the finished branches of the current node in shared; this data is never stored."""
+    found = await current_node(frame, graph, graphs.get)
     if found is None:
         return
     _, node, frame = found
@@ -66,7 +66,7 @@ async def _show_branches(
         "done": done,
         "errs": errors,
         "mode": node.parallel_mode,
-        "max": at_once(node),
+        "max": max_parallel(node),
         "strategy": node.failure_strategy,
     }
     if isinstance(node, Foreach):

@@ -1,7 +1,7 @@
-"""The walk: from node to node along the edges, with one transaction after each.
+"""The walk: from node to node along the edges, with one transaction after each node.
 
-What it needs to go on stands in `WalkState`; everything else is made anew by the next body. So a pause, a
-restart and a crash are the same to it: it goes on at the node that was in flight.
+`WalkState` contains everything that the walk needs to continue; the next body rebuilds the rest. So a pause,
+a restart and a crash have the same effect: the walk continues at the node that was in flight.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from .services import FlowServices
 from .state import Frame, Waits, WalkState, nested, result_of, to_text
 
 MAX_STEPS = 10_000
-"""Steps that one run may make: enough for any flow that ends."""
+"""Maximum number of steps of one run; ends loops that would never end."""
 
 _TOP = Level()
 
-_LAST_WORD = 5.0
-"""Seconds in which a node that is cancelled must have been written down."""
+_RECORD_TIMEOUT = 5.0
+"""Seconds within which the node run of a cancelled node must be committed."""
 
 
 class FlowFailed(Failure):
-    """A node failed, and nothing handles its error."""
+    """A node failed, and its error is not handled."""
 
 
 class Walk:
-    """One body's part of a walk."""
+    """The part of a walk that one body executes."""
 
     def __init__(
         self,
@@ -58,22 +58,22 @@ class Walk:
         self.body = body
         self.state = state
         self.services = services
-        self.later = later  # the node runs of the node that was in flight when the last body went
+        self.later = later  # node runs of the node that was in flight when the last body ended
         self._version = stored.version
         self._numbered = later[-1].number if later else stored.numbered
-        self._taken: list[int] = []  # the signals that the next commit will have in it
-        self._tries = Counter((row.node, row.visit) for row in later if row.branch is None)
-        self._waited: Waits | None = None  # where the last body waited
+        self._taken: list[int] = []  # signals that the next commit marks as taken
+        self._attempts = Counter((row.node, row.visit) for row in later if row.branch is None)
+        self._waited: Waits | None = None  # where the previous body paused
         self._in_batch = any(row.branch is not None for row in later)
 
     async def go(self, graph: Graph, params: dict[str, Any]) -> dict[str, Any] | Pause:
-        """Walk until the flow ends, or until there is something to wait for."""
+        """Walk until the flow ends or must wait."""
         frame = self.state.frame
         self._waited, self.state.waits = self.state.waits, None
         try:
             pause = await self.walk(graph, frame, params)
         except RecursionError:
-            text = "too_deep: what the flow shares stands too deep in itself"
+            text = "too_deep: the flow's shared data is nested too deeply"
             raise FlowFailed(f"node {shown(frame.curr)}: {text}") from None
         except BaseException as error:
             if is_cancelled() and not isinstance(error, Exception):
@@ -88,14 +88,14 @@ class Walk:
     async def walk(
         self, graph: Graph, frame: Frame, params: dict[str, Any], level: Level = _TOP
     ) -> Pause | None:
-        """Walk one level to its end."""
+        """Walk one level until it ends or must wait."""
         execs = {exec.node: exec for exec in level.execs}
         level = Level(level.prefix, level.depth, graph.unhandled_errors or level.unhandled_errors)
         while frame.curr is not None:
-            if not self._in_batch:  # its branches that have ended belong to the input as it was
+            if not self._in_batch:  # the finished branches used the input without these signals
                 self._take_signals()
             if self.state.steps >= MAX_STEPS:
-                raise FlowFailed(f"too_many_steps: a flow may make {MAX_STEPS:,} steps")
+                raise FlowFailed(f"too_many_steps: the limit is {MAX_STEPS:,} steps per run")
             key = frame.curr
             node, given = graph.nodes[key], params
             if key in execs:
@@ -104,27 +104,27 @@ class Walk:
             try:
                 done = await KINDS[type(context.node)](context)
             except TooLarge as error:
-                await self._give_up(context, context.ok(), error)
+                await self._fail_too_large(context, context.ok(), error)
             if isinstance(done, Pause):
                 return done
             await self._finish(graph, context, done)
         return None
 
-    # What nodes ask of the walk.
+    # Calls of nodes.
 
     def now(self) -> float:
-        """Unix seconds, to the millisecond: that is how exactly a wait keeps them."""
+        """Unix seconds, rounded down to the millisecond, which is the precision of stored waits."""
         return math.floor(self.body.wall_clock() * 1000) / 1000
 
     def woken_at(self, path: str, visit: int) -> float:
-        """The time for which the run was woken, if it waited at this visit of a node; else long ago."""
+        """The time for which the run was woken, if it waited at this visit of a node; else minus infinity."""
         waited, woken_at = self._waited, self.body.woken_at
         if waited is None or woken_at is None or (waited.node, waited.visit) != (path, visit):
             return -math.inf
         return woken_at
 
-    def mention_start(self, context: NodeContext[Any]) -> None:
-        """Let those who follow know that a node has begun that takes time."""
+    def announce_start(self, context: NodeContext[Any]) -> None:
+        """Report the start of a node that takes time."""
         self.body.mention(
             NodeStarted(
                 by="body",
@@ -135,34 +135,34 @@ class Walk:
             )
         )
 
-    def tries_of(self, context: NodeContext[Any]) -> list[NodeRun]:
-        """The tries of this visit and its branches that were made before the last restart."""
+    def attempts_of(self, context: NodeContext[Any]) -> list[NodeRun]:
+        """The attempts of this visit and its branches that were made before the last restart."""
         return [row for row in self.later if row.node == context.path and row.visit == context.number]
 
     async def save(self) -> None:
-        """Have the state committed in the middle of a node, for what follows depends on it."""
+        """Commit the state in the middle of a node, because the next step depends on it."""
         await self.body.commit((), self._memos())
         self._taken = []
 
     async def save_signals(self) -> None:
-        """Have the signals committed that the node at hand has its input from."""
+        """Commit the signals that the current node's input contains."""
         if self._taken:
             await self.save()
 
     async def record(self, context: NodeContext[Any], done: Done, branch: str | None, *, last: bool) -> None:
-        """Have a try committed after which the node is not done yet."""
+        """Commit an attempt after which the node is not done."""
         row, event = self._node_run(context, done, branch, None, last=last)
         if branch is None:
-            self._tries[context.path, context.number] += 1
+            self._attempts[context.path, context.number] += 1
         await self._commit(done, event, (row,))
 
     async def record_cancelled(self, context: NodeContext[Any], done: Done, branch: str | None) -> None:
-        """Have a try committed that is being cancelled, unless it will be made again at the next start."""
+        """Commit an attempt that is being cancelled, unless it will be repeated at the next start."""
         if self.body.resumes_later:
             return
         self.body.end_is_written = True
         done.status, done.error = "cancelled", None
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORD):
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _RECORD_TIMEOUT):
             await self.record(context, done, branch, last=True)
 
     def pause(
@@ -171,15 +171,15 @@ class Walk:
         waiting_for: Literal["time", "signal", "answer"],
         interrupt: AwaitedInterrupt | None,
     ) -> Pause:
-        """Have the run wait without a body: the state as it is will be committed with that."""
+        """A pause without a body; the current state is committed with it."""
         self.state.waits = waits
         within = None if waits.until is None else max(0.0, waits.until - waits.since)
         return Pause(waiting_for, waits.until, waits.key, interrupt, self._memos(), within)
 
-    # Between nodes.
+    # Between two nodes.
 
     async def _finish(self, graph: Graph, context: NodeContext[Any], done: Done) -> None:
-        """Write what the node gave, take the edge, and commit both."""
+        """Write the node's output, take the edge, and commit both."""
         node, frame, state = context.node, context.frame, self.state
         if done.status == "ok" or done.keeps_output:
             try:
@@ -202,19 +202,19 @@ class Walk:
             memos = self._memos()
         except TooLarge as error:
             self._numbered -= 1
-            await self._give_up(context, done, error)
+            await self._fail_too_large(context, done, error)
         await self._commit(done, event, (row, *memos))
         self._taken = []
         self.body.end_is_written = self._in_batch = False
 
-    async def _give_up(self, context: NodeContext[Any], done: Done, error: TooLarge) -> NoReturn:
-        """What the nodes share can't be kept any more: that is the last node's failure, and the flow's."""
+    async def _fail_too_large(self, context: NodeContext[Any], done: Done, error: TooLarge) -> NoReturn:
+        """Fail the last node and the flow, because the shared data has become too large."""
         done.fail("too_large", error.message)
         await self.record(context, done, None, last=True)
         raise FlowFailed(f"node {shown(context.path)}: {done.error}")
 
     async def _commit(self, done: Done, event: NodeRan, memos: tuple[Memo, ...]) -> None:
-        """Commit a try, and only then let the worker know that its answer is kept."""
+        """Commit an attempt, and confirm the worker's result only after the commit."""
         try:
             await self.body.commit((event,), memos)
             if done.outcome is not None:
@@ -268,14 +268,14 @@ class Walk:
         return (state, MessagesTaken(self.body.id, tuple(self._taken))) if self._taken else (state,)
 
     async def _cancelled_between(self, graph: Graph) -> None:
-        """Every cancel is written down at some node: if none was at work, at the one that would be next."""
+        """Record a cancel between two nodes at the node that would be next."""
         frame = self.state.frame
         if self.body.end_is_written or frame.curr is None:
-            self.body.end_is_written = True  # or there is no node any more
+            self.body.end_is_written = True  # recorded already, or the flow has no next node
             return
         context = NodeContext(self, frame, frame.curr, graph.nodes[frame.curr], {}, _TOP)
         done = context.ok()
-        done.attempt += self._tries[context.path, context.number]
+        done.attempt += self._attempts[context.path, context.number]
         await self.record_cancelled(context, done, None)
 
     # Signals.
@@ -287,8 +287,8 @@ class Walk:
             for shared in self._levels():
                 try:
                     target.set(shared, copied(signal.value))
-                except Invalid as error:  # what it would have to go into is no object
-                    text = f"signal {shown(signal.key)} could not be put into shared: {error.message}"
+                except Invalid as error:  # the value can't be stored at this path
+                    text = f"signal {shown(signal.key)} could not be stored in shared: {error.message}"
                     about = self.body.about()
                     self.body.mention(
                         RunLog(by="engine", attempt=self.body.attempt, text=text, level="warning", **about)
@@ -296,7 +296,7 @@ class Walk:
             self._taken.append(signal.seq)
 
     def _levels(self) -> list[dict[str, Any]]:
-        """What is shared on each level, from the flow down to the innermost subflow that the walk is in."""
+        """The shared data of each level, from the flow to the innermost subflow that the walk is in."""
         levels: list[dict[str, Any]] = []
         frame: Frame | None = self.state.frame
         while frame is not None:

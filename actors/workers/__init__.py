@@ -1,1 +1,1 @@
-"""Workers: who does the work of a flow's nodes elsewhere, how it gets to them, and what comes back."""
+"""Workers: processes that execute the work of a flow's nodes, and how work and results are exchanged."""

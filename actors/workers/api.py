@@ -1,4 +1,4 @@
-"""`engine.workers`: what workers say to an engine, and what others ask about them. The gateway calls this."""
+"""`engine.workers`: the calls of workers to an engine, and queries about workers. The gateway uses it."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from .messages import (
     Allocate,
     Complete,
     Extend,
-    GiveBack,
     Heard,
     Heartbeat,
     ListWorkers,
     Poll,
     Register,
+    ReturnItem,
     Unpoll,
 )
 from .networks import Networks, refusal_of_url
 from .registry import Registry
-from .states import Failing, WorkFailed
+from .states import FailureCode, WorkFailed
 from .urls import check_url
 from .workqueue import WorkQueue
 
 _COMMITTED_WITHIN = 30.0
-"""Seconds that a worker waits until what it completed is committed: its store may be down."""
+"""Seconds that `complete` waits for the commit: the store may be down."""
 
 
 class Workers:
@@ -75,9 +75,9 @@ class Workers:
         listed_as: tuple[str, str] | None = None,
         by: str = "app",
     ) -> WorkerState:
-        """A worker is there. One of this id that was registered before is replaced. It is called under `url`
-        if its kind is `http`, and polls otherwise. `listed_as` is the type and the URL that clients of tasks
-        are shown."""
+        """Register a worker, or replace the one that was registered under this id. The engine calls a worker
+        of the kind `http` under `url`; a worker of the kind `queue` polls. `listed_as` is the type and the
+        URL in the compatible task API."""
         kind = check_kind(kind)
         checked = check_url(url, kind)
         _refuse_url(url, refusal_of_url(checked))
@@ -94,20 +94,20 @@ class Workers:
         return state
 
     def permit(self, url: str) -> None:
-        """Refuse a worker's URL by which it would never be called, because its address is in none of the
-        `worker_networks`. For the gateway, whose callers are to hear that before their first call fails; a
-        host's name is only resolved then. Raises `Invalid`."""
+        """Raise `Invalid` if the engine would never call this URL, because its address is in none of the
+        `worker_networks`. The gateway calls this at registration, so that workers learn it before their first
+        call fails. A host name is not checked here; it is resolved at each call."""
         if isinstance(url, str) and url:
             _refuse_url(url, refusal_of_url(check_url(url, "http"), self._networks))
 
     async def heartbeat(self, id: str, load: float | None = None, *, by: str = "app") -> None:
-        """A worker lives. One that isn't registered is `NotFound`, and is to register."""
+        """Report that a worker is alive. Raises `NotFound` if it is not registered; it must register then."""
         check_text("id", id)
         number = None if load is None else check_load(load)
         await self._entry.ask(Heartbeat(id, number, by, Reply()), self._registry)
 
     async def list(self, service: str | None = None, ttl: float | None = None) -> Sequence[WorkerState]:
-        """The workers that serve a service (without one, all), and were heard of within `ttl` seconds."""
+        """The workers that serve a service (or all), and were in contact within the last `ttl` seconds."""
         if service is not None:
             check_text("service", service)
         if ttl is not None:
@@ -118,7 +118,7 @@ class Workers:
         return workers
 
     async def allocate(self, service: str) -> WorkerState | None:
-        """The worker with the least load of those that are online and can be called, if there is one."""
+        """The worker with the least load among those that are online and can be called, if there is one."""
         check_text("service", service)
         worker: WorkerState | None = await self._entry.ask(Allocate(service, Reply()), self._registry)
         return worker
@@ -126,8 +126,8 @@ class Workers:
     async def poll(
         self, worker_id: str, services: Sequence[str], wait: float = LONGEST_POLL
     ) -> QueueItem | None:
-        """Work of one of these services, as soon as there is some; `None` if there is none for `wait`
-        seconds, or the same worker polls anew meanwhile."""
+        """Wait for work of one of these services. Returns `None` after `wait` seconds, or when the same
+        worker polls again."""
         check_wait(wait)
         worker = check_name("worker_id", worker_id)
         poll = Poll(worker, check_services(services), wait > 0, Reply())
@@ -143,27 +143,28 @@ class Workers:
         return None
 
     def queued(self) -> tuple[int, int]:
-        """How many items wait for a worker, and how many workers have in hand; for the gateway's metrics."""
+        """How many items wait for a worker, and how many workers have taken; for the gateway's metrics."""
         found = self._queue.report()
         return found["waiting"], found["leased"]
 
     def give_back(self, queue_id: str, worker_id: str) -> None:
-        """What a poll has answered didn't get to its worker: another one gets it, unless something was said
-        about it already."""
-        self._queue.tell(GiveBack(queue_id, worker_id))
+        """Return an item that did not reach its worker to the queue. Has no effect if the worker has reported
+        about the item since."""
+        self._queue.tell(ReturnItem(queue_id, worker_id))
 
     async def complete(
         self, queue_id: str, result: Any = None, error: str = "", *, worker_id: str | None = None
     ) -> None:
-        """An item is done, or has failed if there is an `error`. Returns when that is committed. A `Conflict`
-        if it isn't that worker's any more: completed, withdrawn, or lost. A result that can't be taken is
-        refused, and the work has failed with it. `Unavailable` if it takes long to commit it."""
+        """Complete an item, or report its failure with `error`. Returns when that is committed. Raises
+        `Conflict` if the worker no longer has the item (completed, withdrawn, or expired). A result that is
+        not valid or too large is refused, and the work fails. Raises `Unavailable` if the commit takes too
+        long."""
         check_text("queue_id", queue_id)
         if worker_id is not None:
             check_text("worker_id", worker_id)
             self._registry.tell(Heard(worker_id))
         if not isinstance(error, str | None):
-            raise Invalid(f"error must be a string, not {shown(error)}", value=shown(error))
+            raise Invalid(f"error must be a string (got {shown(error)})", value=shown(error))
         refused: Invalid | TooLarge | None = None
         failed = None
         if error:
@@ -173,20 +174,20 @@ class Workers:
                 result = json_value(result, "result", self._entry.max_value_bytes)
             except (Invalid, TooLarge) as unfit:
                 refused = unfit
-                code: Failing = "too_large" if isinstance(unfit, TooLarge) else "bad_answer"
+                code: FailureCode = "too_large" if isinstance(unfit, TooLarge) else "bad_answer"
                 failed = WorkFailed(code, unfit.message)
         with trio.move_on_after(_COMMITTED_WITHIN) as scope:
             await self._entry.ask(Complete(queue_id, worker_id, result, failed, Reply()), self._queue)
         if scope.cancelled_caught:
             raise Unavailable(
-                f"what became of queue item {shown(queue_id)} is known, but isn't committed yet"
+                f"the result of queue item {shown(queue_id)} was received, but is not committed yet"
             )
         if refused is not None:
             raise refused
 
     async def extend(self, queue_id: str, worker_id: str) -> None:
-        """The worker still works on an item, and keeps it for another minute. A `Conflict` as for
-        `complete`: then it is to stop."""
+        """Keep an item for another minute, because the worker still works on it. Raises `Conflict` as
+        `complete` does; the worker must then stop working on it."""
         check_text("queue_id", queue_id)
         check_text("worker_id", worker_id)
         self._registry.tell(Heard(worker_id))
@@ -195,4 +196,4 @@ class Workers:
 
 def _refuse_url(url: str, refusal: str | None) -> None:
     if refusal is not None:
-        raise Invalid(f"url {shown(url)} can't be a worker's: {refusal}", value=shown(url))
+        raise Invalid(f"url {shown(url)} can't be used for a worker: {refusal}", value=shown(url))

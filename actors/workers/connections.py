@@ -1,10 +1,9 @@
-"""The connections to workers: requests are sent over them, and answers read.
+"""HTTP connections to workers: sends requests and reads responses.
 
-There are as many at once as calls are being made, so no call waits for another to end. One whose answer was
-read to its end is kept for a moment, for the next call to the same place. Nothing of the environment counts
-(no proxies), no redirect is followed and nothing else is kept between calls. What comes back is read up to a
-limit and no further. A call that is cancelled closes its connection at once, which is how the worker hears
-of it.
+Each call uses its own connection, so no call waits for another. A connection whose response was read
+completely is kept for a few seconds, for the next call to the same origin. The environment has no influence
+(no proxies), redirects are not followed, and no other state is kept between calls. Responses are read up to
+a limit. A cancelled call closes its connection immediately; this is how the worker notices the cancellation.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ from .networks import Networks
 from .push import PushFailed
 
 MAX_ANSWER = 16 << 20
-"""Bytes of an answer that are read."""
+"""Bytes that are read of a response."""
 
 MAX_IDLE = 100
-"""Connections that are kept open while no call uses them."""
+"""Connections that are kept open without a call."""
 
 _KEPT_FOR = 5.0
-_MAX_REFUSAL = 4096  # bytes that are read of an answer which isn't 200
+_MAX_ERROR_BODY = 4096  # bytes that are read of a response whose status is not 200
 _CONNECT_TIMEOUT = 5.0
 _CLEANUP = 5.0
 
 _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-"""What this machine lacks, so that a connection that fails by it says nothing about the worker."""
+"""Shortages of this machine: a connection that fails with one of these is not the worker's fault."""
 
 
 class Connections:
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self, networks: Networks) -> None:
         self._network = CheckedNetwork(networks)
-        self._tls: ssl.SSLContext | None = None  # from the first call over TLS on: it takes long to make
+        self._tls: ssl.SSLContext | None = None  # created by the first call over TLS, because it is slow
         self._idle: dict[httpcore.AsyncHTTPConnection, httpcore.Origin] = {}  # the longest idle first
         self._by_origin: dict[bytes, list[httpcore.AsyncHTTPConnection]] = {}
         self._closed = False
@@ -57,24 +56,24 @@ class Connections:
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 if _is_shortage(error):
                     raise PushFailed(
-                        "overloaded", f"this machine has no connection left: {_text(error)}"
+                        "overloaded", f"this machine can't open another connection: {_text(error)}"
                     ) from error
-                raise PushFailed("unreachable", f"no connection: {_text(error)}") from error
+                raise PushFailed("unreachable", f"connection failed: {_text(error)}") from error
             except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-                if not call.may_be_repeated:
+                if not call.can_be_repeated:
                     raise _lost(error) from error
             except httpcore.ConnectionNotAvailable:
                 if not call.reuses:
                     raise
             except (httpcore.TimeoutException, httpcore.UnsupportedProtocol, OSError, ValueError) as error:
-                raise PushFailed("unreachable", f"it can't be called: {_text(error)}") from error
+                raise PushFailed("unreachable", f"request failed: {_text(error)}") from error
 
     async def aclose(self) -> None:
-        """Close them."""
+        """Close all connections."""
         self._closed = True
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
             while self._idle:
-                await self._take_out(next(iter(self._idle))).aclose()
+                await self._forget(next(iter(self._idle))).aclose()
 
     async def _send(self, request: httpcore.Request, call: _Call) -> tuple[int, bytes]:
         connection = await self._take(request.url.origin)
@@ -96,12 +95,12 @@ class Connections:
         await self._keep(connection, request.url.origin)
         return answer
 
-    # Those that are kept.
+    # Idle connections.
 
     async def _take(self, origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection | None:
-        """The connection to there that was used last, if it can be used again."""
+        """The connection to this origin that was used last, if it can be used again."""
         while kept := self._by_origin.get(_key(origin)):
-            connection = self._take_out(kept[-1])
+            connection = self._forget(kept[-1])
             if connection.is_available() and not connection.has_expired():
                 return connection
             await _close(connection)
@@ -114,11 +113,11 @@ class Connections:
         self._idle[connection] = origin
         self._by_origin.setdefault(_key(origin), []).append(connection)
         while len(self._idle) > MAX_IDLE or next(iter(self._idle)).has_expired():
-            await _close(self._take_out(next(iter(self._idle))))
+            await _close(self._forget(next(iter(self._idle))))
             if not self._idle:
                 return
 
-    def _take_out(self, connection: httpcore.AsyncHTTPConnection) -> httpcore.AsyncHTTPConnection:
+    def _forget(self, connection: httpcore.AsyncHTTPConnection) -> httpcore.AsyncHTTPConnection:
         key = _key(self._idle.pop(connection))
         kept = self._by_origin[key]
         kept.remove(connection)
@@ -137,26 +136,26 @@ async def _close(connection: httpcore.AsyncHTTPConnection) -> None:
 
 
 class _Call:
-    """How far one request has come. A worker may close a connection that was idle in the moment that it is
-    used again; such a request never reached it, and is sent once more over another one."""
+    """The progress of one request. A worker may close an idle connection at the moment when it is used again.
+    Such a request did not reach the worker, and is sent again over another connection."""
 
     def __init__(self) -> None:
         self.reuses = False
         self._answered = False
 
     async def trace(self, event: str, info: dict[str, Any]) -> None:
-        """Hear what happens to the request."""
+        """Receive httpcore's trace events of the request."""
         if event == "http11.receive_response_headers.complete":
             self._answered = True
 
     @property
-    def may_be_repeated(self) -> bool:
-        """Whether it went over a connection that was there before, and nothing came back."""
+    def can_be_repeated(self) -> bool:
+        """Whether the request used an idle connection and received no response."""
         return self.reuses and not self._answered
 
 
 class _Body:
-    """The body of a request, in one piece. No generator, which a cancelled call would leave half way."""
+    """The body of a request, in one piece. Not a generator: a cancelled call would not finish it."""
 
     def __init__(self, body: bytes) -> None:
         self._left = [body]
@@ -193,7 +192,7 @@ def _request(url: str, body: bytes, headers: dict[str, str], call: _Call) -> htt
 async def _read(response: httpcore.Response) -> tuple[int, bytes]:
     stream: Any = response.stream
     refused = response.status != 200
-    limit = _MAX_REFUSAL if refused else MAX_ANSWER
+    limit = _MAX_ERROR_BODY if refused else MAX_ANSWER
     body = bytearray()
     try:
         if not refused:
@@ -203,7 +202,7 @@ async def _read(response: httpcore.Response) -> tuple[int, bytes]:
                 if len(body) <= limit:
                     body += chunk
                 if len(body) > limit:
-                    enough.cancel()  # leaving the loop would leave the generators in there half way
+                    enough.cancel()  # leaving the loop with `break` would not finish httpcore's generators
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
             await stream.aclose()
@@ -219,18 +218,18 @@ def _check_head(response: httpcore.Response) -> None:
         raise _too_large(f"{int(size):,}")
     encoding = headers.get(b"content-encoding", "identity")
     if encoding.lower() != "identity":
-        raise PushFailed("bad_http", f"the answer is encoded as {shown(encoding)}, which was not asked for")
+        raise PushFailed("bad_http", f"the response is encoded as {shown(encoding)}, which was not requested")
 
 
 def _too_large(size: str) -> PushFailed:
-    return PushFailed("too_large", f"the answer has {size} bytes, where {MAX_ANSWER:,} are read")
+    return PushFailed("too_large", f"the response has {size} bytes, more than the {MAX_ANSWER:,} allowed")
 
 
 def _lost(error: Exception) -> PushFailed:
     text = _text(error)
     if isinstance(error, httpcore.NetworkError) or "without sending" in text:
-        return PushFailed("reset", f"the connection ended before the answer did: {text}")
-    return PushFailed("bad_http", f"what came back is no HTTP: {text}")
+        return PushFailed("reset", f"connection lost before the response was complete: {text}")
+    return PushFailed("bad_http", f"the response is not valid HTTP: {text}")
 
 
 def _is_shortage(error: BaseException) -> bool:
@@ -242,7 +241,7 @@ def _text(error: BaseException) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and what caused it."""
+    """An error and its causes."""
     while error is not None:
         yield error
         if isinstance(error, BaseExceptionGroup):

@@ -1,6 +1,7 @@
-"""Opening connections to workers: a name is resolved, its addresses are checked, and only addresses that
-passed are connected to. So what was checked is what is called, however often a name changes its addresses;
-TLS and the `Host` header still use the name.
+"""Opens connections to workers: resolves the host, checks its addresses, and connects only to allowed ones.
+
+The checked address is the one that is called, even if the host's addresses change between two calls. TLS and
+the `Host` header still use the name.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import trio
 from .networks import Networks
 
 _STAGGER = 0.25
-"""Seconds after which the next address is tried, too, as RFC 8305 recommends."""
+"""Seconds after which the next address is tried in parallel, as RFC 8305 recommends."""
 
 
 class CheckedNetwork(httpcore.AsyncNetworkBackend):
-    """What httpcore opens connections with. Raises its errors."""
+    """The network backend for httpcore. Raises httpcore's errors."""
 
     def __init__(self, networks: Networks) -> None:
         self._networks = networks
@@ -32,10 +33,10 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """A connection to one of the host's addresses that may be called."""
+        """Connect to one of the host's allowed addresses."""
         with trio.move_on_after(timeout if timeout is not None else float("inf")):
             return await self._first(self._checked(await _addresses(host, port)), port)
-        raise httpcore.ConnectTimeout(f"no connection within {timeout:g} s")
+        raise httpcore.ConnectTimeout(f"connection timed out after {timeout:g} s")
 
     async def connect_unix_socket(
         self,
@@ -43,11 +44,11 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         timeout: float | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Workers have none."""
+        """Workers have no Unix sockets."""
         raise NotImplementedError
 
     async def sleep(self, seconds: float) -> None:
-        """For httpcore, which sleeps between tries if it is told to make several."""
+        """Sleep between retries of httpcore."""
         await trio.sleep(seconds)
 
     def _checked(self, addresses: Sequence[str]) -> list[str]:
@@ -58,7 +59,7 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         return allowed
 
     async def _first(self, addresses: Sequence[str], port: int) -> httpcore.AsyncNetworkStream:
-        """The first connection that is there; the others are closed."""
+        """The first connection that succeeds; the others are closed."""
         made: list[httpcore.AsyncNetworkStream] = []
         failures: list[Exception] = []
 
@@ -70,7 +71,7 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
                 failures.append(error)
                 failed.set()
 
-        wanted: httpcore.AsyncNetworkStream | None = None
+        chosen: httpcore.AsyncNetworkStream | None = None
         try:
             async with trio.open_nursery() as nursery:
                 for address in addresses:
@@ -80,17 +81,17 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
                         await failed.wait()
             if not made:
                 raise failures[-1]
-            wanted = made[0]
-            return wanted
-        finally:  # cancelled, or two were there at the same time
+            chosen = made[0]
+            return chosen
+        finally:  # cancelled, or two connections succeeded at the same time
             with trio.CancelScope(shield=True):
                 for stream in made:
-                    if stream is not wanted:
+                    if stream is not chosen:
                         await stream.aclose()
 
 
 async def _addresses(host: str, port: int) -> list[str]:
-    """The addresses of a host, each once, in the order in which the system prefers them."""
+    """The addresses of a host, without duplicates, in the system's order of preference."""
     try:
         found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:

@@ -1,5 +1,5 @@
-"""Dispatch: what a flow's body uses to have work done elsewhere. One call is one try; whether another one
-follows is the caller's matter. A body that is cancelled takes its call back at once."""
+"""Dispatch: how a flow's body has work executed by workers. Each call is one attempt; the caller decides
+about further ones. When a body is cancelled, its call is withdrawn immediately."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .answers import request, result
 from .messages import CallEnded, Choose, Chosen, HasOther, Offer, Withdraw
 from .push import Push, PushFailed
 from .registry import Registry
-from .states import Failing, Work, Worked, WorkFailed
+from .states import FailureCode, Work, Worked, WorkFailed
 from .urls import exec_url
 from .workqueue import WorkQueue
 
-Given = Callable[[str, str], None]
-"""Hears which worker has a piece of work in hand, and under which URL."""
+OnAssigned = Callable[[str, str], None]
+"""Receives the id and the URL of the worker that has taken a piece of work."""
 
-_TO_WITHDRAW = 1.0
+_WITHDRAW_TIMEOUT = 1.0
 
 
 class Dispatch:
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self, entry: EntryPoint, registry: Registry, queue: WorkQueue, push: Push) -> None:
         self._entry = entry
@@ -43,19 +43,20 @@ class Dispatch:
         worker: str | None = None,
         avoid: Collection[str] = (),
         weighted_by_load: bool = False,
-        given: Given | None = None,
+        on_assigned: OnAssigned | None = None,
     ) -> Worked:
-        """Call a worker over HTTP. Raises `WorkFailed`, which names who it was; `given` hears it before.
+        """Call a worker over HTTP. Raises `WorkFailed`, which names the worker; `on_assigned` receives it
+        before the call.
 
-        It is the one named as `worker`, if that is online; else one that isn't in `avoid` and hasn't failed
-        lately, if there is one: the least busy, or each in turn.
+        Calls the worker named by `worker`, if it is online. Otherwise prefers workers that are not in `avoid`
+        and have not failed recently; among those the least busy, or each in turn.
         """
         body, headers = _sendable(work, self._entry.max_value_bytes)
         choose = Choose(work.service, worker, avoid, weighted_by_load, Reply())
         chosen: Chosen = await self._ask(choose, self._registry)
         called, failed = chosen.worker, None
-        if given is not None:
-            given(called.id, called.url)
+        if on_assigned is not None:
+            on_assigned(called.id, called.url)
         try:
             value = await self._call(work, called, body, headers)
             failed = False
@@ -67,41 +68,41 @@ class Dispatch:
         return Worked(value, called.id, called.url)
 
     async def has_other(self, service: str, tried: Collection[str]) -> bool:
-        """Whether there is a worker to call who hasn't tried yet."""
+        """Whether another worker that is not in `tried` can be called."""
         other: bool = await self._ask(HasOther(service, tried, Reply()), self._registry)
         return other
 
-    async def offer(self, work: Work, *, given: Given | None = None) -> Worked:
-        """Put it into the queue and wait until a worker has done it. Raises `WorkFailed`; where it is
-        cancelled, `given` hears who had taken it.
+    async def offer(self, work: Work, *, on_assigned: OnAssigned | None = None) -> Worked:
+        """Put work into the queue and wait until a worker has completed it. Raises `WorkFailed`. If the call
+        is cancelled, `on_assigned` receives the worker that had taken the work.
 
-        The worker waits in turn: `acknowledge` what comes of it, or `refuse` it.
+        The worker waits for the outcome, too: the caller must `acknowledge` or `refuse` it.
         """
         _sendable(work, self._entry.max_value_bytes)
         offer = Offer(work, Reply())
         withdraw = Withdraw(offer.reply, Reply())
-        taker: str | None
+        holder: str | None
         try:
             with trio.move_on_after(work.timeout):
                 worked: Worked = await self._ask(offer, self._queue)
                 return worked
         except WorkFailed:
-            raise  # it isn't there any more
+            raise  # the item is no longer in the queue
         except BaseException:
             self._queue.tell(withdraw)
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + _TO_WITHDRAW):
-                taker = await withdraw.reply.get()
-                if taker is not None and given is not None:
-                    given(taker, "")
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _WITHDRAW_TIMEOUT):
+                holder = await withdraw.reply.get()
+                if holder is not None and on_assigned is not None:
+                    on_assigned(holder, "")
             raise
-        taker = await self._ask(withdraw, self._queue)
-        waited = (
-            f"worker {shown(taker)} has not completed it" if taker else "no worker took it from the queue"
+        holder = await self._ask(withdraw, self._queue)
+        reason = (
+            f"worker {shown(holder)} did not complete it" if holder else "no worker took it from the queue"
         )
-        raise WorkFailed("timeout", f"{waited} within {work.timeout:g} s", taker)
+        raise WorkFailed("timeout", f"{reason} within {work.timeout:g} s", holder)
 
     async def _call(self, work: Work, worker: WorkerState, body: bytes, headers: dict[str, str]) -> Any:
-        def failed(code: Failing, message: str) -> WorkFailed:
+        def failed(code: FailureCode, message: str) -> WorkFailed:
             return WorkFailed(
                 code, f"worker {shown(worker.id)} at {worker.url}: {message}", worker.id, worker.url
             )
@@ -112,7 +113,7 @@ class Dispatch:
                 return result(*answer, self._entry.max_value_bytes)
         except PushFailed as error:
             raise failed(error.code, error.message) from error
-        raise failed("timeout", f"no answer within {work.timeout:g} s")
+        raise failed("timeout", f"no response within {work.timeout:g} s")
 
     async def _ask(self, message: Any, actor: Registry | WorkQueue) -> Any:
         try:

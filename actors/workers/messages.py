@@ -1,4 +1,4 @@
-"""What the registry and the queue are told. Each message says who sends it, and what its answer means."""
+"""The messages to the registry and the queue: who sends each one, and what its reply means."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .states import Work, Worked, WorkFailed
 
 
 class Register(msgspec.Struct):
-    """From a worker: it is there, perhaps again. Answered with its state when it is committed."""
+    """From a worker: register it, or replace its registration. The reply is its state, once committed."""
 
     row: WorkerRow
     by: str
@@ -24,8 +24,8 @@ class Register(msgspec.Struct):
 
 
 class Heartbeat(msgspec.Struct):
-    """From a worker: it lives. Answered with `None` once it is known as `online`; refused with `not_found`
-    if it isn't registered. Without a `load` that stays as it is."""
+    """From a worker: it is alive. The reply is `None` once it is known as `online`; `not_found` if it is not
+    registered. `load=None` leaves the load unchanged."""
 
     worker: str
     load: float | None
@@ -34,14 +34,15 @@ class Heartbeat(msgspec.Struct):
 
 
 class Heard(msgspec.Struct):
-    """From the queue's API: a worker has asked for work, or spoken about it. One that isn't registered may
-    do that, too."""
+    """From the queue's API: a worker has polled, or reported about an item. The worker need not be
+    registered. There is no reply."""
 
     worker: str
 
 
 class ListWorkers(msgspec.Struct):
-    """From a caller: the workers that serve a service, and were heard of in the last `ttl` seconds."""
+    """From a caller. The reply: the workers that serve a service and were in contact in the last `ttl`
+    seconds."""
 
     service: str | None
     ttl: float | None
@@ -49,15 +50,15 @@ class ListWorkers(msgspec.Struct):
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """The worker that is to be called; `beat` is given back with `CallEnded`."""
+    """The worker to call. The caller returns `beat` with `CallEnded`."""
 
     worker: WorkerState
     beat: int
 
 
 class Choose(msgspec.Struct):
-    """From a body that wants to call a worker: which one? Answered with `no_worker` if there is none. `named`
-    is taken if it is online, those in `avoid` only if there is no other."""
+    """From a body that is about to call a worker. The reply is the worker to call, or fails with `no_worker`.
+    `named` is chosen if it is online; those in `avoid` only if there is no other."""
 
     service: str
     named: str | None
@@ -67,7 +68,7 @@ class Choose(msgspec.Struct):
 
 
 class HasOther(msgspec.Struct):
-    """From a body whose call has failed: is there anyone to call who hasn't tried?"""
+    """From a body whose call has failed. The reply: whether a worker that is not in `tried` can be called."""
 
     service: str
     tried: Collection[str]
@@ -75,23 +76,24 @@ class HasOther(msgspec.Struct):
 
 
 class Allocate(msgspec.Struct):
-    """From a caller who calls a worker himself: the one with the least load, or `None`."""
+    """From a client that calls workers itself. The reply is the online worker with the least load, or
+    `None`."""
 
     service: str
     reply: Reply[WorkerState | None]
 
 
 class CallEnded(msgspec.Struct):
-    """From a body: its call of a worker is over. `failed` says that it was the worker's fault, `None` that
-    the call was given up before that showed."""
+    """From a body: its call of a worker has ended. `failed` says whether it failed by the worker's fault;
+    `None` if the call was withdrawn before its outcome was known. There is no reply."""
 
     worker: str
     beat: int
     failed: bool | None
 
 
-class Stands(msgspec.Struct):
-    """From the journal: this is committed. `row` is given where the worker has registered."""
+class Committed(msgspec.Struct):
+    """From the journal: this change is committed. `row` is set for a registration."""
 
     worker: str
     status: Literal["online", "offline", "forgotten"]
@@ -99,30 +101,30 @@ class Stands(msgspec.Struct):
 
 
 class Restored(msgspec.Struct):
-    """From the journal: the engine writes again after a restart, and can hear those who live."""
+    """From the journal: its first commit after a restart has succeeded, so workers can be heard again."""
 
 
 # To the queue.
 
 
 class Offer(msgspec.Struct):
-    """From a body: have this done. Answered when a worker has completed it, or with why not."""
+    """From a body: have this work executed. The reply is a worker's result, or the failure."""
 
     work: Work
     reply: Reply[Worked]
 
 
 class Withdraw(msgspec.Struct):
-    """From a body: what was offered under this reply is not wanted any more. Answered with the worker that
-    has it."""
+    """From a body: withdraw the work that was offered under this reply. The reply is the worker that has
+    taken it, or `None`."""
 
     offered: Reply[Worked]
     reply: Reply[str | None]
 
 
 class Poll(msgspec.Struct):
-    """From a worker: is there work of these services? Answered when there is; with `None` when the same
-    worker polls anew, or the engine ends, or at once if it doesn't wait."""
+    """From a worker: request work of these services. The reply is an item; `None` when the same worker polls
+    again, when the engine ends, or immediately if the poll does not wait."""
 
     worker: str
     services: tuple[str, ...]
@@ -131,21 +133,22 @@ class Poll(msgspec.Struct):
 
 
 class Unpoll(msgspec.Struct):
-    """From the queue's API: nobody takes the answer of this poll any more."""
+    """From the queue's API: the caller of this poll no longer waits. There is no reply."""
 
     poll: Poll
 
 
-class GiveBack(msgspec.Struct):
-    """From the queue's API: an item has not got to its worker. Nothing happens if it isn't his any more."""
+class ReturnItem(msgspec.Struct):
+    """From the queue's API: an item did not reach its worker. There is no reply, and no effect if the worker
+    no longer has the item."""
 
     item: str
     worker: str
 
 
 class Complete(msgspec.Struct):
-    """From a worker: what became of an item. Answered when the body that wanted it has committed that;
-    refused with `conflict` if the item isn't his any more."""
+    """From a worker: the outcome of an item. The reply is set when the body that offered the item has
+    committed it; `conflict` if the worker no longer has the item."""
 
     item: str
     worker: str | None
@@ -155,7 +158,7 @@ class Complete(msgspec.Struct):
 
 
 class Extend(msgspec.Struct):
-    """From a worker: it still works on an item. Refused like `Complete`."""
+    """From a worker: it still works on an item. The reply confirms that; `conflict` as for `Complete`."""
 
     item: str
     worker: str
@@ -163,6 +166,6 @@ class Extend(msgspec.Struct):
 
 
 class End(msgspec.Struct):
-    """From the engine: it has been left. Answered when nobody waits any more."""
+    """From the engine: it shuts down. The reply is set when no worker waits and all offers have failed."""
 
     reply: Reply[None]

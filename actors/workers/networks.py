@@ -1,9 +1,9 @@
 """Which addresses the engine connects to when it calls a worker.
 
-Whoever may register a worker chooses a URL, and the engine sends requests there from inside the operator's
-network. So there is an allow list of networks, and some addresses are refused whatever it says: link-local
-ones, among them the metadata services of clouds, and those that name no single host. An IPv6 address that
-carries an IPv4 address is judged by both. Pure functions over addresses; names are resolved in `dialing`.
+A worker that registers chooses a URL, and the engine sends requests to it from inside the operator's network.
+Therefore only listed networks are allowed. Some addresses are refused even if they are listed: link-local
+ones, metadata services of clouds, and addresses that do not name a single host. An IPv6 address that contains
+an IPv4 address must pass for both. This module contains pure functions; `dialing` resolves names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
-"""The networks in which workers are called unless the operator lists others."""
+"""The networks in which workers are called unless the operator configures others."""
 
 _REFUSED: dict[Network, str] = {
     ip_network(network): kind
@@ -29,7 +29,7 @@ _REFUSED: dict[Network, str] = {
             "100.100.100.200/32",
             "168.63.129.16/32",
             "192.0.0.192/32",
-            "fd00:ec2::/32",  # AWS, which hands out credentials under more than one of these
+            "fd00:ec2::/32",  # AWS provides credentials under several addresses in this network
             "fd00:c1::a9fe:a9fe/128",
             "fd00:42::42/128",
             "fd20:ce::254/128",
@@ -42,12 +42,12 @@ _REFUSED: dict[Network, str] = {
 }
 
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"), IPv6Network("::ffff:0:0:0/96"))
-"""Networks whose addresses end in the IPv4 address that they are translated to."""
+"""Networks whose addresses end with the IPv4 address that they are translated to."""
 _COMPATIBLE = IPv6Network("::/96")
 
 
 class Networks:
-    """The networks in which workers may be called."""
+    """The networks in which workers can be called."""
 
     def __init__(self, networks: Iterable[str] = LOOPBACK) -> None:
         if isinstance(networks, str):
@@ -55,7 +55,7 @@ class Networks:
         self._allowed = tuple(_network(text) for text in networks)
 
     def refusal(self, address: str) -> str | None:
-        """Why this IP address is not called; `None` if it may be."""
+        """Why this IP address is not called; `None` if it is allowed."""
         try:
             found = ip_address(address)
         except ValueError:
@@ -65,16 +65,16 @@ class Networks:
             return never
         return (
             f"{address} is in none of the worker_networks ({self}): "
-            "add its network to that setting if workers may be called there"
+            "add its network to worker_networks to allow calls to it"
         )
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self._allowed)) or "there are none"
+        return ", ".join(map(str, self._allowed)) or "none are configured"
 
 
 def refusal_of_url(url: str, networks: Networks | None = None) -> str | None:
-    """Why a URL is not called whose host is an IP address; `None` if it may be, or if its host is a name,
-    which is resolved at each call. Without `networks`, only what is refused always counts."""
+    """Why this URL is not called; `None` if it is allowed, or if its host is a name (resolved at each call).
+    Without `networks`, checks only for addresses that are always refused."""
     host = urlsplit(url).hostname or ""
     try:
         address = ip_address(host)
@@ -108,13 +108,13 @@ def _network(text: object) -> Network:
 
 
 def _plain(address: Address) -> Address:
-    """An IPv4 address that is written as an IPv6 one, as it is."""
+    """The IPv4 address of an IPv4-mapped IPv6 address; any other address unchanged."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
 
 
 def _carried(address: Address) -> Iterator[Address]:
-    """The address, and every IPv4 address to which a packet for it may go in the end."""
+    """The address, and every IPv4 address to which a packet for it may be sent."""
     yield address
     if isinstance(address, IPv4Address):
         return

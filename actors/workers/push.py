@@ -1,35 +1,35 @@
-"""How a worker is called over HTTP: `Push`, which a simulation replaces, and the one that really does it."""
+"""`Push`, the interface for calling workers over HTTP, and its implementation over real connections."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 from .networks import Networks
-from .states import Failing
+from .states import FailureCode
 
 if TYPE_CHECKING:
     from .connections import Connections
 
 
 class PushFailed(Exception):
-    """There is no answer, or none of any use; `code` says why."""
+    """The call brought no usable response; `code` names the reason."""
 
-    def __init__(self, code: Failing, message: str) -> None:
+    def __init__(self, code: FailureCode, message: str) -> None:
         super().__init__(message)
-        self.code: Failing = code
+        self.code: FailureCode = code
         self.message = message
 
 
 class Push(Protocol):
-    """What calls workers. Whoever calls it limits the time, by cancelling."""
+    """Calls workers. The caller limits the time by cancelling."""
 
     async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-        """Send JSON, and return the status and the body of the answer. Raises `PushFailed`."""
+        """Send JSON; return the status and the body of the response. Raises `PushFailed`."""
 
 
 class HttpPush:
-    """Calls over real connections, which are there from the first call to `aclose`, and only to addresses in
-    the networks that are allowed."""
+    """Calls workers over real connections, only in the allowed networks. Opens nothing before the first call
+    and closes everything in `aclose`."""
 
     def __init__(self, networks: Networks | None = None) -> None:
         self._networks = networks or Networks()
@@ -38,13 +38,13 @@ class HttpPush:
     async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
         """See `Push`."""
         if self._connections is None:
-            from .connections import Connections  # engines that call no workers do without the HTTP client
+            from .connections import Connections  # an engine without calls does not load the HTTP client
 
             self._connections = Connections(self._networks)
         return await self._connections.post(url, body, headers)
 
     async def aclose(self) -> None:
-        """Close what is open. Bounded in time, whatever the other ends do."""
+        """Close all connections, within a bounded time."""
         if self._connections is not None:
             connections, self._connections = self._connections, None
             await connections.aclose()

@@ -1,4 +1,4 @@
-"""What is said about workers: how one stands, a piece of work, what came of it, and how it can fail."""
+"""Work for workers: a piece of work, its result, and how it can fail."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ import msgspec
 from ...protocol.errors import Conflict
 from ..channel import Reply
 
-Failing = Literal[
-    "no_worker",  # none that is online serves it
-    "unreachable",  # there was no connection to the worker
-    "overloaded",  # this machine had no connection left
-    "reset",  # the connection ended before the answer did
-    "timeout",  # no answer in time
-    "bad_status",  # an answer that isn't 200
-    "bad_http",  # what came is no HTTP
-    "bad_json",  # the answer is no JSON
-    "bad_answer",  # it is JSON of another form than {"result", "error"}
-    "too_large",  # what goes there, or what came back
-    "service_error",  # the service itself says that it failed
-    "expired",  # a worker took it from the queue and was not heard of again
-    "stopped",  # the engine has been left
+FailureCode = Literal[
+    "no_worker",  # no online worker serves it
+    "unreachable",  # no connection to the worker
+    "overloaded",  # this machine could not open another connection
+    "reset",  # the connection was lost before the response was complete
+    "timeout",  # no response in time
+    "bad_status",  # a status other than 200
+    "bad_http",  # the response is not valid HTTP
+    "bad_json",  # the response is not valid JSON
+    "bad_answer",  # JSON of another form than {"result", "error"}
+    "too_large",  # the request, or the response
+    "service_error",  # the service reported an error
+    "expired",  # a worker took it from the queue and lost contact
+    "stopped",  # the engine was shut down
 ]
 """Why a piece of work was not done."""
 
-_WORKERS_FAULT: frozenset[Failing] = frozenset(
+_WORKERS_FAULT: frozenset[FailureCode] = frozenset(
     {"unreachable", "reset", "timeout", "bad_status", "bad_http", "bad_json", "bad_answer"}
 )
-"""After these another worker is the better choice, for a while."""
+"""After these failures, other workers are preferred for a while."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of work for any worker that serves `service`.
 
-    `key` is the same for every try of it: a worker may know by it that it has done this before. `timeout` is
-    in seconds, from being handed out until the answer is there; a wait in the queue counts.
+    `key` is the same for every attempt, so that a worker can detect work that it has done before. `timeout`
+    is in seconds from dispatch to response, including the time in the queue.
     """
 
     service: str
@@ -50,8 +50,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worked(msgspec.Struct, frozen=True):
-    """It is done. A worker that took it from the queue is known by its name only, and waits to hear that the
-    result is kept: `completion` is its reply."""
+    """Completed work. A worker that took it from the queue is known by id only, and waits until the result is
+    committed: `completion` is the reply that it waits for."""
 
     result: Any
     worker: str | None = None
@@ -60,14 +60,15 @@ class Worked(msgspec.Struct, frozen=True):
 
 
 class WorkFailed(Exception):
-    """It is not done; `code` names why, and `worker` and `worker_url` who tried, if anyone did. One who took
-    it from the queue and says that he failed waits to hear that this is kept."""
+    """Work that was not done. `code` names the reason; `worker` and `worker_url` name the worker that
+    attempted it, if any. A worker that took it from the queue waits until its failure is committed, and
+    `completion` is the reply that it waits for."""
 
     def __init__(
-        self, code: Failing, message: str, worker: str | None = None, worker_url: str | None = None
+        self, code: FailureCode, message: str, worker: str | None = None, worker_url: str | None = None
     ) -> None:
         super().__init__(message)
-        self.code: Failing = code
+        self.code: FailureCode = code
         self.message = message
         self.worker = worker
         self.worker_url = worker_url
@@ -75,7 +76,7 @@ class WorkFailed(Exception):
 
     @property
     def workers_fault(self) -> bool:
-        """Whether another worker may fare better."""
+        """Whether another worker may succeed."""
         return self.code in _WORKERS_FAULT
 
     def __str__(self) -> str:
@@ -83,12 +84,12 @@ class WorkFailed(Exception):
 
 
 def acknowledge(outcome: Worked | WorkFailed) -> None:
-    """Let the worker know that what it did, or that it failed, is committed."""
+    """Confirm to the worker that its result, or its failure, is committed."""
     if outcome.completion is not None:
         outcome.completion.set(None)
 
 
 def refuse(outcome: Worked | WorkFailed) -> None:
-    """Let the worker know that it is not wanted any more. Does nothing once it has been acknowledged."""
+    """Refuse the worker's outcome as no longer needed. Has no effect after `acknowledge`."""
     if outcome.completion is not None:
-        outcome.completion.fail(Conflict("the run that wanted this goes on without it: drop it"))
+        outcome.completion.fail(Conflict("the run no longer needs this work: drop it"))

@@ -1,4 +1,4 @@
-"""The URLs of workers: whatever passes here can be stored, shown and called."""
+"""Validation of worker URLs: a URL that passes can be stored, shown and called."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MAX_URL = 2048
 
 
 def check_url(url: object, kind: WorkerKind) -> str:
-    """Where a worker is called: the part before `/exec/<service>`. One that takes its work from the queue
-    needs none."""
+    """Check the URL under which a worker is called, without `/exec/<service>`. It may be empty for a worker
+    that polls the queue."""
     if not isinstance(url, str):
-        raise Invalid(f"url must be a string, not {shown(url)}", value=shown(url))
+        raise Invalid(f"url must be a string (got {shown(url)})", value=shown(url))
     if not url and kind == "queue":
         return url
     fault = _fault(url)
@@ -26,30 +26,30 @@ def check_url(url: object, kind: WorkerKind) -> str:
 
 
 def exec_url(url: str, service: str) -> str:
-    """Where a worker's service is called."""
+    """The URL of a worker's service."""
     return f"{url}/exec/{quote(service, safe='')}"
 
 
 def _fault(url: str) -> str | None:
     if len(url) > _MAX_URL:
-        return f"has {len(url):,} characters, where {_MAX_URL:,} are allowed"
+        return f"has {len(url):,} characters, more than the {_MAX_URL:,} allowed"
     if not (url.isascii() and url.isprintable()) or set(url) & set(' "<>\\^`{|}'):
-        return "has characters that no URL has"
+        return "contains characters that are not allowed in a URL"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        return f"is no URL ({error})"
+        return f"is not a URL ({error})"
     if parts.scheme not in ("http", "https"):
-        return "doesn't begin with http:// or https://"
+        return "does not begin with http:// or https://"
     if not parts.hostname or not all(1 <= len(label) <= 63 for label in _labels(parts.hostname)):
-        return "names no host"
+        return "has no valid host"
     if port == 0:
-        return "has the port 0, which nobody listens on"
+        return "has the port 0, which can't be called"
     if "@" in parts.netloc:
-        return "holds a name or a password, which everybody would see"
+        return "contains a user name or a password, which every client could read"
     if "?" in url or "#" in url:
-        return "has a query or a fragment, where the service's path is appended"
+        return "has a query or a fragment; the service's path is appended to the URL"
     return None
 
 

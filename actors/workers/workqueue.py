@@ -1,8 +1,8 @@
-"""The work queue: the actor that hands work to workers who come and ask for it.
+"""The work queue: the actor that passes work to polling workers.
 
-Bodies offer work and wait; workers poll. Who takes an item has a minute, and as long again whenever he says
-that he still works on it; then the body hears that it is lost, may offer it anew, and whatever the worker
-says about it later is refused. Nothing is stored: a run that goes on after a restart offers its work again.
+Bodies offer work and wait; workers poll. A worker has an item for a minute, and for another minute after each
+heartbeat. Without one, the item expires: the body receives a failure and may offer the work again, and the
+worker's completion is refused. Nothing is stored: a run that resumes after a restart offers its work again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ...protocol.flow.records import QueueItem
 from ...protocol.values import shown
 from ..actor import Actor
 from ..channel import Reply
-from .messages import Complete, End, Extend, GiveBack, Offer, Poll, Unpoll, Withdraw
+from .messages import Complete, End, Extend, Offer, Poll, ReturnItem, Unpoll, Withdraw
 from .states import Work, Worked, WorkFailed
 
 VISIBLE_FOR = 60.0
-"""Seconds that a worker has an item for himself."""
+"""Seconds for which a worker has an item exclusively."""
 
 
 class _Item(msgspec.Struct):
@@ -42,16 +42,16 @@ class _Lease(msgspec.Struct):
 
 
 class WorkQueue(Actor):
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self, ids: Callable[[], str]) -> None:
         super().__init__("workqueue", "")
         self._ids = ids
         self._offered: dict[Reply[Worked], _Item] = {}
         self._waiting: dict[str, dict[int, _Item]] = {}  # by service, in the order of the offers
-        self._leases: dict[str, _Lease] = {}  # by id, the first to run out first
+        self._leases: dict[str, _Lease] = {}  # by id, in the order of their expiry
         self._polls: dict[str, Poll] = {}  # by worker
-        self._polling: dict[str, dict[str, Poll]] = {}  # by service and worker, who waits longest first
+        self._polling: dict[str, dict[str, Poll]] = {}  # by service and worker, the longest wait first
         self._number = 0
         self._ended = False
 
@@ -76,14 +76,14 @@ class WorkQueue(Actor):
             lease = next(iter(self._leases.values()))
             if lease.until > now:
                 break
-            self._runs_out(lease)
+            self._expire(lease)
         self._set_deadline()
 
     def _set_deadline(self) -> None:
         first = next(iter(self._leases.values()), None)
         self.deadline = math.inf if first is None else first.until
 
-    # What bodies say.
+    # Messages from bodies.
 
     def _offer(self, message: Offer) -> None:
         if self._ended:
@@ -92,7 +92,7 @@ class WorkQueue(Actor):
         self._number += 1
         item = _Item(message.work, message.reply, self._number)
         self._offered[item.reply] = item
-        self._hand_out(item)
+        self._assign_or_queue(item)
 
     def _withdraw(self, message: Withdraw) -> None:
         item = self._offered.pop(message.offered, None)
@@ -101,23 +101,23 @@ class WorkQueue(Actor):
             worker = item.lease.worker
             del self._leases[item.lease.id]
         elif item is not None:
-            self._waits_no_more(item)
+            self._remove_waiting(item)
         message.reply.set(worker)
 
-    # What workers say.
+    # Messages from workers.
 
     def _poll(self, message: Poll) -> None:
         older = self._polls.get(message.worker)
         if older is not None:
-            self._leave(older)
+            self._remove_poll(older)
             older.reply.set(None)
         heads = [
             next(iter(self._waiting[name].values())) for name in message.services if name in self._waiting
         ]
         if heads:
             item = min(heads, key=lambda item: item.number)
-            self._waits_no_more(item)
-            self._give(item, message)
+            self._remove_waiting(item)
+            self._assign(item, message)
             return
         if self._ended or not message.waits:
             message.reply.set(None)
@@ -129,20 +129,20 @@ class WorkQueue(Actor):
     def _unpoll(self, message: Unpoll) -> None:
         poll = message.poll
         if self._polls.get(poll.worker) is poll:
-            self._leave(poll)
+            self._remove_poll(poll)
             return
         for lease in self._leases.values():
-            if lease.poll is poll:  # it was given away in the moment that nobody took it any more
-                self._take_back(lease)
+            if lease.poll is poll:  # the item was assigned just when the poll was abandoned
+                self._requeue(lease)
                 return
 
-    def _give_back(self, message: GiveBack) -> None:
+    def _return_item(self, message: ReturnItem) -> None:
         lease = self._leases.get(message.item)
         if lease is not None and lease.worker == message.worker:
-            self._take_back(lease)
+            self._requeue(lease)
 
     def _complete(self, message: Complete) -> None:
-        lease = self._held(message.item, message.worker)
+        lease = self._leased(message.item, message.worker)
         del self._leases[lease.id]
         del self._offered[lease.item.reply]
         failed = message.failed
@@ -153,48 +153,48 @@ class WorkQueue(Actor):
             lease.item.reply.fail(failed)
 
     def _extend(self, message: Extend) -> None:
-        lease = self._held(message.item, message.worker)
+        lease = self._leased(message.item, message.worker)
         del self._leases[lease.id]
         lease.until = trio.current_time() + VISIBLE_FOR
         self._leases[lease.id] = lease
         message.reply.set(None)
 
-    def _held(self, id: str, worker: str | None) -> _Lease:
+    def _leased(self, id: str, worker: str | None) -> _Lease:
         lease = self._leases.get(id)
         if lease is None:
             raise Conflict(
-                f"queue item {shown(id)} is not to be worked on: it was completed or withdrawn, or "
-                f"nothing was heard of its worker for {VISIBLE_FOR:g} s; drop it",
+                f"queue item {shown(id)} is not assigned: it was completed or withdrawn, or "
+                f"its worker sent no heartbeat for {VISIBLE_FOR:g} s; drop it",
                 item=id,
             )
         if worker is not None and worker != lease.worker:
             raise Conflict(
-                f"queue item {shown(id)} is worked on by another worker, not by {shown(worker)}", item=id
+                f"queue item {shown(id)} is assigned to another worker, not to {shown(worker)}", item=id
             )
         return lease
 
-    # What follows from it.
+    # Assigning items.
 
-    def _take_back(self, lease: _Lease) -> None:
+    def _requeue(self, lease: _Lease) -> None:
         del self._leases[lease.id]
         lease.item.lease = None
-        self._hand_out(lease.item)
+        self._assign_or_queue(lease.item)
 
-    def _hand_out(self, item: _Item) -> None:
-        """Give the item to who has waited longest for its kind, or let it wait in its place."""
+    def _assign_or_queue(self, item: _Item) -> None:
+        """Assign the item to the worker that has waited longest for its service, or queue it in order."""
         polls = self._polling.get(item.work.service)
         if polls:
             poll = next(iter(polls.values()))
-            self._leave(poll)
-            self._give(item, poll)
+            self._remove_poll(poll)
+            self._assign(item, poll)
             return
         waiting = self._waiting.setdefault(item.work.service, {})
         last = next(reversed(waiting), 0)
         waiting[item.number] = item
-        if item.number < last:  # it had been given away to nobody, which is rare
+        if item.number < last:  # it was requeued, which is rare
             self._waiting[item.work.service] = dict(sorted(waiting.items()))
 
-    def _give(self, item: _Item, poll: Poll) -> None:
+    def _assign(self, item: _Item, poll: Poll) -> None:
         lease = _Lease(self._ids(), item, poll.worker, poll, trio.current_time() + VISIBLE_FOR)
         item.lease = lease
         self._leases[lease.id] = lease
@@ -212,21 +212,21 @@ class WorkQueue(Actor):
             )
         )
 
-    def _runs_out(self, lease: _Lease) -> None:
+    def _expire(self, lease: _Lease) -> None:
         del self._leases[lease.id]
         del self._offered[lease.item.reply]
         why = (
-            f"worker {shown(lease.worker)} took it from the queue and was not heard of for {VISIBLE_FOR:g} s"
+            f"worker {shown(lease.worker)} took it from the queue and sent no heartbeat for {VISIBLE_FOR:g} s"
         )
         lease.item.reply.fail(WorkFailed("expired", why, lease.worker))
 
-    def _waits_no_more(self, item: _Item) -> None:
+    def _remove_waiting(self, item: _Item) -> None:
         waiting = self._waiting[item.work.service]
         del waiting[item.number]
         if not waiting:
             del self._waiting[item.work.service]
 
-    def _leave(self, poll: Poll) -> None:
+    def _remove_poll(self, poll: Poll) -> None:
         del self._polls[poll.worker]
         for service in poll.services:
             polls = self._polling[service]
@@ -237,7 +237,7 @@ class WorkQueue(Actor):
     def _end(self, message: End) -> None:
         self._ended = True
         for poll in list(self._polls.values()):
-            self._leave(poll)
+            self._remove_poll(poll)
             poll.reply.set(None)
         offered, self._offered = self._offered, {}
         self._leases.clear()
@@ -248,7 +248,7 @@ class WorkQueue(Actor):
 
 
 def _stopped() -> WorkFailed:
-    return WorkFailed("stopped", "the engine has been left")
+    return WorkFailed("stopped", "engine is shutting down")
 
 
 _HANDLERS: dict[type, Callable[[WorkQueue, Any], None]] = {
@@ -256,7 +256,7 @@ _HANDLERS: dict[type, Callable[[WorkQueue, Any], None]] = {
     Withdraw: WorkQueue._withdraw,
     Poll: WorkQueue._poll,
     Unpoll: WorkQueue._unpoll,
-    GiveBack: WorkQueue._give_back,
+    ReturnItem: WorkQueue._return_item,
     Complete: WorkQueue._complete,
     Extend: WorkQueue._extend,
     End: WorkQueue._end,

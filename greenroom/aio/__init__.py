@@ -1,11 +1,11 @@
-"""Greenroom for asyncio: the engine and the client, with the methods that they have in trio.
+"""Greenroom for asyncio: the engine and the client, with the same methods as in trio.
 
     async with greenroom.aio.open_engine(jobs, "sqlite:///greenroom.db") as engine:
         ticket = await engine.submit("mirror", handle="alice", params={"url": "https://example.org"})
         print(await ticket.result())
 
-The engine itself runs in trio, in a thread that lasts as long as the block. Jobs execute there, or, declared
-with `loop="asyncio"`, in an asyncio loop of the engine's.
+The engine itself runs in trio, in a thread that exists as long as the block. Jobs execute in that thread, or,
+if they are declared with `loop="asyncio"`, in an asyncio loop that belongs to the engine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Each name when it is first asked for: a client needs no engine."""
+    """Import each name at its first use, so that a client does not load the engine."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _HOMES[name]

@@ -1,4 +1,4 @@
-"""The client for asyncio: `greenroom.Client` and what belongs to it, method for method."""
+"""The client for asyncio: `greenroom.Client` and its parts, with the same methods."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 
 class ClientTicket(Facade[client_ticket.ClientTicket[Result_co]], Generic[Result_co]):
-    """`id` is the run's; `joined` says that the run was there before."""
+    """`id` is the run's id; `joined` is true if the run existed before the submission."""
 
     def __init__(self, original: client_ticket.ClientTicket[Result_co], portal: Portal) -> None:
         super().__init__(original, portal)
@@ -33,7 +33,7 @@ class ClientTicket(Facade[client_ticket.ClientTicket[Result_co]], Generic[Result
         self.joined = original.joined
 
     async def result(self) -> Result_co:
-        """See `greenroom.Ticket.result`; it waits also while the gateway can't be reached."""
+        """See `greenroom.Ticket.result`; continues to wait while the gateway is unreachable."""
         return await self._portal.call(self._original.result)
 
     wait = method(client_ticket.ClientTicket.wait)
@@ -69,9 +69,9 @@ class ClientWorkers(Facade[workers.ClientWorkers]):
 
 
 class Client(Facade[client.Client]):
-    """See `connect`, which makes one. Every method raises what that of `greenroom.Client` raises.
+    """A client, as yielded by `connect`. Every method raises the same errors as in `greenroom.Client`.
 
-    It may be used from any asyncio loop and any task, for as long as the block of `connect` lasts.
+    It can be used from any asyncio loop and any task, while the block of `connect` lasts.
     """
 
     def __init__(self, original: client.Client, portal: Portal) -> None:
@@ -81,22 +81,22 @@ class Client(Facade[client.Client]):
 
     @property
     def url(self) -> str:
-        """Where the gateway is."""
+        """The URL of the gateway."""
         return self._original.url
 
     @property
     def role(self) -> str:
-        """What the token permits: `viewer`, `operator`, `admin` or `worker`."""
+        """The role of the token: `viewer`, `operator`, `admin` or `worker`."""
         return self._original.role
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now; if not, one is being made."""
+        """Whether the client is connected; if not, it is reconnecting."""
         return self._original.connected
 
     async def state(self) -> Snapshot:
-        """What the client knows without asking the gateway, as of one seq. After the reply to a command it
-        holds what the command has done."""
+        """The client's current state, as of one seq, without a request to the gateway. After the reply to a
+        command, it includes the command's effects."""
 
         async def taken() -> Snapshot:
             await trio.lowlevel.checkpoint()
@@ -157,7 +157,7 @@ _submit: Callable[..., Coroutine[Any, Any, ClientTicket[Any]]] = method(client.C
 connect = opening(connecting.connect, Client, "client")
 
 
-if TYPE_CHECKING:  # the type checker proves that a program for either takes this one, too
+if TYPE_CHECKING:  # proves to the type checker that programs for the common interface accept this one
 
     def _same(client: Client) -> RunEngine:
         return client

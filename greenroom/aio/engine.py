@@ -1,11 +1,11 @@
-"""The engine for asyncio: `greenroom.Engine` and what belongs to it, method for method."""
+"""The engine for asyncio: `greenroom.Engine` and its parts, with the same methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
-from ..actors.aio.methods import Facade, iterating, look, method
+from ..actors.aio.methods import Facade, iterating, method, sync_method
 from ..actors.aio.portal import Portal
 from ..actors.channel import Result_co
 from ..actors.engine import api
@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 
 class Ticket(Facade[engine_ticket.Ticket[Result_co]], Generic[Result_co]):
-    """`id` is the run's; `joined` says that the run was there before."""
+    """`id` is the run's id; `joined` is true if the run existed before the submission."""
 
     def __init__(self, original: engine_ticket.Ticket[Result_co], portal: Portal) -> None:
         super().__init__(original, portal)
@@ -71,9 +71,9 @@ class Workers(Facade[workers_api.Workers]):
 
 
 class Engine(Facade[api.Engine]):
-    """A running engine, for asyncio; `open_engine` makes one. `by` names who caused a change, in its event.
+    """A running engine, as yielded by `open_engine`. `by` names who caused a change, in its event.
 
-    It may be used from any asyncio loop and any task, for as long as the block of `open_engine` lasts.
+    It can be used from any asyncio loop and any task, while the block of `open_engine` lasts.
     """
 
     def __init__(self, original: api.Engine, portal: Portal) -> None:
@@ -137,9 +137,9 @@ class Engine(Facade[api.Engine]):
     history = method(api.Engine.history)
     settled = method(api.Engine.settled)
     events = iterating(api.Engine.events)
-    bodies = look(api.Engine.bodies)
-    report = look(api.Engine.report)
-    check_ready = look(api.Engine.check_ready)
+    bodies = sync_method(api.Engine.bodies)
+    report = sync_method(api.Engine.report)
+    check_ready = sync_method(api.Engine.check_ready)
 
 
 _submit: Callable[..., Coroutine[Any, Any, Ticket[Any]]] = method(api.Engine.submit, Ticket)
@@ -147,7 +147,7 @@ _submit: Callable[..., Coroutine[Any, Any, Ticket[Any]]] = method(api.Engine.sub
 open_engine = opening(open_engine_in_trio, Engine, "engine")
 
 
-if TYPE_CHECKING:  # the type checker proves that a program for either takes this one, too
+if TYPE_CHECKING:  # proves to the type checker that programs for the common interface accept this one
 
     def _same(engine: Engine) -> RunEngine:
         return engine

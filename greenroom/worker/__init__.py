@@ -1,6 +1,6 @@
-"""Remote workers: programs that do the work of flows' nodes, wherever they run.
+"""Remote workers: processes that execute the work of flow nodes.
 
-`greenroom worker module:services` runs one. It tells the server where it is and what it serves; then the
-server calls it (*push*), or it fetches work from the server's queue (*pull*). Nothing here knows the engine:
-a worker and a server share only what they say to each other over HTTP.
+`greenroom worker module:services` runs one. The worker registers its URL and its services at the server. Then
+either the server calls it (*push*), or it polls the server's queue for work (*pull*). A worker does not use
+the engine; it communicates with the server only over HTTP.
 """

@@ -1,4 +1,4 @@
-"""The calls of a worker: what it is asked, what it answers, and how many it executes at once."""
+"""The calls of a worker: requests, outcomes, and the limit of concurrent calls."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from .services import Service
 logger = logging.getLogger("greenroom.worker")
 
 MAX_BYTES = 16 << 20
-"""The largest input, with its parameters, and the largest result."""
+"""The maximum size of an input with its parameters, and of a result."""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What a service is asked, as a server writes it: as the body of a push, or into an item of the queue."""
+class ServiceRequest(msgspec.Struct, frozen=True):
+    """A request to a service: the body of a push, or the input of a queue item."""
 
     input: Any = None
     params: dict[str, Any] | None = None
     key: str = ""
-    """What is the same when this is asked again; it doesn't come in the text itself."""
+    """The idempotency key, which is equal for repeated requests; it is not a part of the JSON text."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a call answers; an empty `error` means that it went well."""
+    """The outcome of a call; an empty `error` means success."""
 
     result: Any = None
     error: str = ""
 
 
-def asked(data: bytes | str, key: str) -> Asked:
-    """What a JSON text asks. Raises `Invalid`."""
-    return replace(JSON.decode(data, Asked), key=key)
+def parse_request(data: bytes | str, key: str) -> ServiceRequest:
+    """Parse a request from JSON. Raises `Invalid`."""
+    return replace(JSON.decode(data, ServiceRequest), key=key)
 
 
 class Calls:
@@ -50,51 +50,50 @@ class Calls:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._threads = trio.CapacityLimiter(limit)
-        self._begun: dict[object, str] = {}
+        self._in_progress: dict[object, str] = {}
         self._ended = trio.Event()
 
     @property
     def load(self) -> int:
-        """How many there are."""
-        return len(self._begun)
+        """The number of calls."""
+        return len(self._in_progress)
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for another."""
+        """Whether the limit is reached."""
         return self.load >= self._limit
 
     @property
     def limit(self) -> int:
-        """How many there can be."""
+        """The maximum number of concurrent calls."""
         return self._limit
 
     @property
     def services(self) -> list[str]:
-        """The service of each."""
-        return list(self._begun.values())
+        """The service of each call."""
+        return list(self._in_progress.values())
 
     async def room(self) -> None:
-        """Wait until there is room for another."""
+        """Wait until there are fewer calls than the limit."""
         while self.full:
             await self._ended.wait()
 
     @contextmanager
-    def one(self, service: str) -> Iterator[None]:
-        """Counts as a call of this service while the block lasts."""
+    def counted(self, service: str) -> Iterator[None]:
+        """Count a call of this service while the block lasts."""
         key = object()
-        self._begun[key] = service
+        self._in_progress[key] = service
         try:
             yield
         finally:
-            del self._begun[key]
+            del self._in_progress[key]
             self._ended.set()
             self._ended = trio.Event()
 
-    async def execute(self, service: Service, what: Asked) -> Outcome:
-        """Call the service. Whatever it raises becomes the outcome's error.
+    async def execute(self, service: Service, what: ServiceRequest) -> Outcome:
+        """Call the service. An exception becomes the outcome's error.
 
-        A cancelled `async def` ends; a plain `def` can't be ended, so its call goes on counting until it has
-        ended by itself.
+        An `async def` can be cancelled. A plain `def` can't be: its call counts until it has ended.
         """
         arguments = (what.input, what.params or {}, what.key)[: service.takes]
         try:
@@ -105,7 +104,7 @@ class Calls:
         except Exception as error:
             logger.error("service %r failed: %s", service.name, error_text(error), exc_info=error)
             return Outcome(error=error_text(error))
-        except BaseExceptionGroup as group:  # cancelled, and something else failed on the way out
+        except BaseExceptionGroup as group:  # cancelled, and another exception during the cancellation
             cancelled, failed = group.split(trio.Cancelled)
             if cancelled is None or not isinstance(failed, Exception | None):
                 raise
@@ -114,5 +113,5 @@ class Calls:
         try:
             return Outcome(result=json_value(result, "result", MAX_BYTES))
         except GreenroomError as error:
-            logger.error("service %r has no result that can be sent: %s", service.name, error.message)
-            return Outcome(error=f"service {service.name!r} has no result that can be sent: {error.message}")
+            logger.error("the result of service %r can't be sent: %s", service.name, error.message)
+            return Outcome(error=f"the result of service {service.name!r} can't be sent: {error.message}")

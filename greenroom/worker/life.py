@@ -1,7 +1,8 @@
-"""The life of a worker as a process: it is present, takes work, and ends in order when a signal says so.
+"""The lifetime of a worker process: it registers, takes work, and shuts down in order on a signal.
 
-The first SIGTERM (or Ctrl-C) drains: nothing new is taken, what is in progress gets 30 seconds. The second
-one stops at once. A service that can't be ended is named in the log and left behind with the process.
+The first SIGTERM (or Ctrl-C) drains: the worker takes no new work, and calls in progress get 30 seconds. The
+second signal stops it immediately. A service that can't be ended is named in the log; it ends with the
+process.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from .presence import Presence
 logger = logging.getLogger("greenroom.worker")
 
 DRAIN = 30.0
-"""Seconds for what is in progress when the worker is told to end."""
-_LAST_WORDS = 1.0
-"""Seconds from the end of all patience to the end of the process, for what ends only now."""
+"""Seconds for calls in progress after the first signal."""
+_EXIT_DELAY = 1.0
+"""Seconds from the end of the drain to the exit of the process, for calls that end just then."""
 
 
 class Front(Protocol):
-    """How work gets to the worker: `Push` or `Pull`."""
+    """The source of the worker's calls: `Push` or `Pull`."""
 
     async def run(self) -> None:
-        """Take work and do it until told to stop; returns when all of it is done."""
+        """Take and execute work until `stop`; returns when all calls have ended."""
 
     def stop(self) -> None:
-        """Take nothing more."""
+        """Take no new work."""
 
 
 class Life:
-    """One life of a worker. `greet` is called when it begins, and signals are obeyed."""
+    """The lifetime of a worker. `greet` is called after the signal handlers are installed."""
 
     def __init__(self, front: Front, presence: Presence, calls: Calls, greet: Callable[[], None]) -> None:
         self._front = front
@@ -46,16 +47,16 @@ class Life:
         self._greet = greet
         self._patience = trio.CancelScope()
         self._stopping = False
-        self._signal: int | None = None  # the second one, which ends the patience
+        self._signal: int | None = None  # the second signal, which ends the drain
         self._failure: GreenroomError | None = None
 
     async def run(self) -> int:
-        """Work until told to end; returns the exit code. Raises what the server says if it doesn't want this
-        worker."""
+        """Work until a signal; returns the exit code. Raises the server's error if it refuses to register
+        this worker."""
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._obey, signals, nursery)
-                nursery.start_soon(self._be_present)
+                nursery.start_soon(self._handle_signals, signals, nursery)
+                nursery.start_soon(self._keep_registered)
                 self._greet()
                 with self._patience:
                     await self._front.run()
@@ -65,17 +66,17 @@ class Life:
         logger.info("the worker has ended")
         return self._code()
 
-    async def _be_present(self) -> None:
+    async def _keep_registered(self) -> None:
         try:
             await self._presence.run()
         except GreenroomError as error:  # raised above, not in a group
             self._failure = error
             self._patience.cancel()
 
-    async def _obey(self, signals: AsyncIterator[int], nursery: trio.Nursery) -> None:
+    async def _handle_signals(self, signals: AsyncIterator[int], nursery: trio.Nursery) -> None:
         async for number in signals:
             if self._stopping:
-                logger.warning("told to stop a second time: stopping at once")
+                logger.warning("received a second signal: stopping immediately")
                 self._signal = number
                 patience = 0.0
             else:
@@ -84,15 +85,15 @@ class Life:
                 self._front.stop()
                 patience = DRAIN
             self._patience.deadline = trio.current_time() + patience
-            nursery.start_soon(self._leave_behind, patience)
+            nursery.start_soon(self._exit_later, patience)
 
-    async def _leave_behind(self, patience: float) -> None:
-        """End the process when only threads are left, which can't be ended."""
-        await trio.sleep(patience + _LAST_WORDS)
+    async def _exit_later(self, patience: float) -> None:
+        """Exit the process if only threads remain, which can't be ended."""
+        await trio.sleep(patience + _EXIT_DELAY)
         for service in self._calls.services:
             logger.error("service %r has not ended; the worker ends without it", service)
         end_process(self._code())
 
     def _code(self) -> int:
-        """0 for an end in order; that of the signal, as shells have it, for one that was hurried."""
+        """0 after an orderly shutdown; else 128 plus the number of the signal, as shells report it."""
         return 0 if self._signal is None else 128 + self._signal

@@ -1,4 +1,4 @@
-"""Where a worker listens: at the host and the port of its URL; if the port is taken, at another one."""
+"""A worker's listening sockets: at the host and port of its URL, or at another port if that is in use."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _DEFAULT_PORT = 8080
 
 
 async def listen(url: str) -> tuple[Sequence[trio.SocketListener], str]:
-    """Listen where a worker's URL says. Returns the listeners, and the URL with the port that it really is.
+    """Listen at a worker's URL. Returns the listeners, and the URL with the actual port.
 
-    Raises `Invalid` for a URL that no worker can have, and `OSError` where nothing can listen there.
+    Raises `Invalid` for a URL that a worker can't have, and `OSError` if listening fails.
     """
     what = "the worker's URL"
     if check_url(what, url) != "http":
-        raise Invalid(f"{what} must begin with http://, not {url!r}: workers speak no TLS", value=url)
+        raise Invalid(f"{what} must begin with http:// (got {url!r}): workers do not support TLS", value=url)
     parts = urlsplit(url)
     if parts.path not in ("", "/"):
-        raise Invalid(f"{what} must be a host and a port, as in {DEFAULT_URL}, not {url!r}", value=url)
+        raise Invalid(f"{what} must be a host and a port, as in {DEFAULT_URL} (got {url!r})", value=url)
     host = parts.hostname or ""
     port = _DEFAULT_PORT if parts.port is None else parts.port
     try:
         listeners = await trio.open_tcp_listeners(port, host=host)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
-            raise OSError(error.errno, f"nothing can listen at {url}, the worker's URL: {error}") from error
-        logger.warning("port %d is taken: another one is used", port)
+            raise OSError(error.errno, f"can't listen at the worker's URL {url}: {error}") from error
+        logger.warning("port %d is already in use; using another port", port)
         port, listeners = 0, await trio.open_tcp_listeners(0, host=host)
-    if port == 0:  # each address of the host has got a port of its own, and only one can be told
+    if port == 0:  # each address of the host has its own port, but the URL contains only one
         for other in listeners[1:]:
             await other.aclose()
         listeners = listeners[:1]

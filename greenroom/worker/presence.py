@@ -1,5 +1,5 @@
-"""Being known to the server: a worker registers, sends heartbeats with its load, and registers again where it
-has been forgotten."""
+"""Registration at the server: a worker registers, sends heartbeats with its load, and registers again if the
+server has forgotten it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .registry import Registry
 logger = logging.getLogger("greenroom.worker")
 
 HEARTBEAT = 5.0
-"""Seconds between two heartbeats; a server takes whoever it has not heard for 15 to be offline."""
+"""Seconds between two heartbeats; the server marks a worker as offline after 15 seconds without contact."""
 
 
 def delays(first: float = 0.5, longest: float = 15.0) -> Iterator[float]:
-    """Seconds to wait before trying again, the longer the more often it was in vain."""
+    """Seconds to wait between attempts, doubled each time."""
     delay = first
     while True:
         yield delay
@@ -28,7 +28,7 @@ def delays(first: float = 0.5, longest: float = 15.0) -> Iterator[float]:
 
 
 class Presence:
-    """One worker's. `url` is where the server reaches it; a worker that fetches its work has none."""
+    """The registration of one worker. `url` is where the server calls it; a worker that polls has none."""
 
     def __init__(
         self, registry: Registry, calls: Calls, services: tuple[str, ...], kind: WorkerKind, url: str = ""
@@ -41,7 +41,7 @@ class Presence:
         self._url = url
 
     async def run(self) -> None:
-        """Be present until cancelled. Raises what the server says if it doesn't want this worker at all."""
+        """Stay registered until cancelled. Raises the server's error if it refuses this worker."""
         await self._register()
         due = trio.current_time()
         while True:
@@ -50,12 +50,12 @@ class Presence:
             try:
                 await self._registry.heartbeat(self._url, self._calls.load)
             except Unavailable:
-                continue  # the registry has said so
+                continue  # logged by the registry
             except NotFound:
                 logger.warning("%s has forgotten worker %s", self._registry.url, self._registry.worker)
                 await self._register()
             except GreenroomError as error:
-                logger.error("a heartbeat was refused: %s", error.message)
+                logger.error("heartbeat refused: %s", error.message)
 
     async def _register(self) -> None:
         for delay in delays():
@@ -64,7 +64,7 @@ class Presence:
             except Unavailable:
                 await trio.sleep(delay)
             except NotFound as error:
-                logger.warning("%s; trying again", error.message)
+                logger.warning("%s; retrying", error.message)
                 await trio.sleep(delay)
             else:
                 break

@@ -1,7 +1,7 @@
-"""Taking work from the server's queue: polls one after the other, and as many calls at once as there is room.
+"""Work from the server's queue: one poll at a time, and concurrent calls up to the limit.
 
-What is taken belongs to the worker for a minute, and for another one with each heartbeat. After that the
-server gives it to somebody else, so the call is ended and its result isn't wanted any more.
+A worker has an item for a minute, and for another minute after each heartbeat. When that has expired, the
+server gives the work to another worker. Then the call is cancelled, because its result would be refused.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import logging
 import trio
 
 from ..protocol.errors import Conflict, GreenroomError, Invalid, NotFound, Unavailable
-from .calls import Calls, Outcome, asked
+from .calls import Calls, Outcome, parse_request
 from .presence import Presence, delays
 from .registry import Item, Registry
 from .services import Services, unknown_service
 
 logger = logging.getLogger("greenroom.worker")
 
-HOLD = 20.0
-"""Seconds between two heartbeats for what is being worked on."""
+EXTEND_EVERY = 20.0
+"""Seconds between two heartbeats for an item."""
 LEASE = 60.0
-"""Seconds for which something taken belongs to the worker."""
+"""Seconds for which the worker has an item."""
 _PAUSE = 1.0
-"""Seconds between two polls of a server that does not let them wait."""
+"""Minimum seconds between two polls, for servers that answer polls immediately."""
 
 
 class Pull:
-    """The calls that a worker fetches for itself."""
+    """Takes work by polling."""
 
     def __init__(self, registry: Registry, calls: Calls, services: Services, presence: Presence) -> None:
         self._registry = registry
@@ -37,11 +37,11 @@ class Pull:
         self._taking = trio.CancelScope()
 
     def stop(self) -> None:
-        """Take nothing more. What the server is just handing over goes to somebody else a minute later."""
+        """Take no new work. An item that the server is just sending expires and goes to another worker."""
         self._taking.cancel()
 
     async def run(self) -> None:
-        """Take and do work until told to stop; returns when all of it is done and handed in."""
+        """Take and execute work until `stop`; returns when all results are reported."""
         async with trio.open_nursery() as nursery:
             with self._taking:
                 await self._presence.registered.wait()
@@ -55,83 +55,89 @@ class Pull:
             try:
                 item = await self._registry.poll(self._services.names)
             except GreenroomError as error:
-                if not isinstance(error, Unavailable):  # which the registry tells itself
-                    logger.error("a poll was refused: %s", error.message)
+                if not isinstance(error, Unavailable):  # the registry logs that one
+                    logger.error("poll refused: %s", error.message)
                 await trio.sleep(next(pauses))
                 continue
             pauses = delays()
             if item is None:
                 await trio.sleep_until(began + _PAUSE)
             else:
-                await nursery.start(self._work, _Held(item, trio.current_time() + LEASE))
+                await nursery.start(self._work, _Leased(item, trio.current_time() + LEASE))
 
-    async def _work(self, held: _Held, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        with self._calls.one(held.item.service):
+    async def _work(
+        self, leased: _Leased, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        with self._calls.counted(leased.item.service):
             task_status.started()
             outcome: Outcome | None = None
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._hold, held, nursery.cancel_scope)
-                outcome = await self._execute(held.item)
+                nursery.start_soon(self._keep_lease, leased, nursery.cancel_scope)
+                outcome = await self._execute(leased.item)
                 nursery.cancel_scope.cancel()
-            if outcome is not None and not held.lost:
-                await self._hand_in(held, outcome)
+            if outcome is not None and not leased.lost:
+                await self._report(leased, outcome)
 
     async def _execute(self, item: Item) -> Outcome:
         service = self._services.get(item.service)
         if service is None:
             return Outcome(error=unknown_service(item.service, self._services))
         try:
-            what = asked(item.input_json, item.idempotency_key)
+            what = parse_request(item.input_json, item.idempotency_key)
         except Invalid as error:
-            return Outcome(error=f"input_json can't be read: {error.message}")
+            return Outcome(error=f"input_json is not valid: {error.message}")
         return await self._calls.execute(service, what)
 
-    async def _hold(self, held: _Held, scope: trio.CancelScope) -> None:
-        """Keep what is being worked on, for as long as the server leaves it to this worker."""
-        due = trio.current_time() + HOLD
-        while not held.lost:
-            with trio.move_on_at(held.until):
+    async def _keep_lease(self, leased: _Leased, scope: trio.CancelScope) -> None:
+        """Send heartbeats for an item; cancel its call when the worker no longer has it."""
+        due = trio.current_time() + EXTEND_EVERY
+        while not leased.lost:
+            with trio.move_on_at(leased.until):
                 await trio.sleep_until(due)
                 began = trio.current_time()
-                due = began + HOLD
+                due = began + EXTEND_EVERY
                 try:
-                    await self._registry.hold(held.item.id)
+                    await self._registry.extend(leased.item.id)
                 except (NotFound, Conflict):
-                    held.lost = True
+                    leased.lost = True
                 except GreenroomError:
                     due = began + _PAUSE
                 else:
-                    held.until = began + LEASE
-            held.lost = held.lost or trio.current_time() >= held.until
+                    leased.until = began + LEASE
+            leased.lost = leased.lost or trio.current_time() >= leased.until
         logger.warning(
-            "item %s is nobody's or somebody else's by now: %r is cancelled", held.item.id, held.item.service
+            "queue item %s is no longer assigned to this worker: %r is cancelled",
+            leased.item.id,
+            leased.item.service,
         )
         scope.cancel()
 
-    async def _hand_in(self, held: _Held, outcome: Outcome) -> None:
-        item = held.item
+    async def _report(self, leased: _Leased, outcome: Outcome) -> None:
+        item = leased.item
         pauses = delays(longest=5.0)
-        with trio.move_on_at(held.until):
+        with trio.move_on_at(leased.until):
             while True:
                 try:
                     await self._registry.complete(item.id, outcome)
                 except Unavailable:
                     await trio.sleep(next(pauses))
                 except (NotFound, Conflict) as error:
-                    logger.warning("nobody waits for the result of item %s: %s", item.id, error.message)
+                    logger.warning(
+                        "the result of queue item %s is no longer needed: %s", item.id, error.message
+                    )
                     return
                 except GreenroomError as error:
-                    logger.error("the result of item %s was refused: %s", item.id, error.message)
+                    logger.error("the result of queue item %s was refused: %s", item.id, error.message)
                     if outcome.result is None:
                         return
                     outcome = Outcome(error=f"the server refused the result: {error.message}")
                 else:
                     return
-        logger.error("the result of item %s could not be handed in while it was wanted", item.id)
+        logger.error("the result of queue item %s could not be reported before the item expired", item.id)
 
 
-class _Held:
-    """An item that this worker has taken. `until` is when it belongs to the worker no longer."""
+class _Leased:
+    """An item that this worker has taken. `until` is when its lease expires."""
 
     def __init__(self, item: Item, until: float) -> None:
         self.item = item

@@ -1,7 +1,7 @@
-"""Being called by the server: `POST /exec/<service>` over HTTP, on connections that are kept.
+"""Calls by the server: `POST /exec/<service>` over HTTP, with keep-alive connections.
 
-A client that closes its connection wants no answer any more, so the call is cancelled: this is how a flow
-that is cancelled reaches the worker.
+A client that closes its connection no longer waits for the response, so the call is cancelled. This is how a
+cancelled flow cancels the call at the worker.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from ..gateway.config import Limits
 from ..gateway.http.head import BadRequest, Request, Requests
 from ..gateway.http.responses import Response, answer, header_list
 from ..protocol.errors import Invalid
-from .calls import MAX_BYTES, Asked, Calls, Outcome, asked
+from .calls import MAX_BYTES, Calls, Outcome, ServiceRequest, parse_request
 from .services import Service, Services, unknown_service
 
 logger = logging.getLogger("greenroom.worker")
 
 LIMITS = Limits(max_connections=1_000, max_message_bytes=MAX_BYTES)
-"""What one caller, and all of them together, may ask for."""
+"""Limits for each client, and for all clients together."""
 
 _PIECE = 1 << 16
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class Push:
-    """The calls that others make."""
+    """Serves calls over HTTP."""
 
     def __init__(self, listeners: Sequence[trio.SocketListener], calls: Calls, services: Services) -> None:
         self._listeners = listeners
@@ -43,21 +43,21 @@ class Push:
         self._stopped = False
 
     def stop(self) -> None:
-        """Take nothing more: close what listens and what is idle. What has begun is answered."""
+        """Accept no new calls: close listeners and idle connections. Calls in progress are answered."""
         self._stopped = True
         self._accepting.cancel()
         for connection in self._connections:
             connection.finish()
 
     async def run(self) -> None:
-        """Answer calls until told to stop; returns when all of them are answered."""
+        """Serve calls until `stop`; returns when all calls are answered."""
         async with trio.open_nursery() as nursery:
             with self._accepting:
                 serve = partial(trio.serve_listeners, handler_nursery=nursery)
                 await serve(self.serve_stream, list(self._listeners))
 
     async def serve_stream(self, stream: trio.abc.Stream) -> None:
-        """Serve whoever is at the other end of a stream, and close it."""
+        """Serve a client on a stream, and close the stream."""
         connection = Connection(stream, self._calls, self._services)
         if self._stopped or len(self._connections) >= LIMITS.max_connections:
             connection.finish()
@@ -69,7 +69,7 @@ class Push:
 
 
 class _Refused(Exception):
-    """The request is no call that can be made."""
+    """The request is refused; `response` contains the reason."""
 
     def __init__(self, status: int, message: str, *headers: tuple[str, str]) -> None:
         super().__init__(message)
@@ -77,7 +77,7 @@ class _Refused(Exception):
 
 
 class Connection:
-    """One connection, from its first byte to its last."""
+    """A connection of a client."""
 
     def __init__(self, stream: trio.abc.Stream, calls: Calls, services: Services) -> None:
         self._stream = stream
@@ -89,24 +89,24 @@ class Connection:
         self._finishing = False
 
     def finish(self) -> None:
-        """Answer what has begun, and nothing more."""
+        """Answer the current call, and then close the connection."""
         self._finishing = True
         self._idle.cancel()
 
     async def run(self) -> None:
-        """Answer one request after the other, and close the stream."""
+        """Answer requests in order, and close the stream."""
         try:
             while await self._next():
                 self._machine.start_next_cycle()
         except _GONE as error:
-            logger.debug("a connection ended: %r", error)
+            logger.debug("connection lost: %r", error)
         except Exception:
-            logger.exception("a connection failed")
+            logger.exception("connection failed")
         finally:
             await trio.aclose_forcefully(self._stream)
 
     async def _next(self) -> bool:
-        """Answer the next request. Returns whether there can be another one."""
+        """Answer the next request. Returns whether another request can follow."""
         request: Request | None = None
         response: Response | None
         try:
@@ -131,33 +131,33 @@ class Connection:
         return False
 
     async def _answer(self, request: Request) -> Response | None:
-        """The answer; `None` if the client is gone."""
+        """The response; `None` if the client has closed its connection."""
         service = self._find(request)
         if self._finishing:
-            raise _Refused(503, "this worker is about to end: ask another one")
+            raise _Refused(503, "worker is shutting down: call another one")
         if self._calls.full:
-            raise _Refused(503, f"{self._calls.limit} calls are in progress, and no more are taken at once")
-        with self._calls.one(service.name):
+            raise _Refused(503, f"the limit of {self._calls.limit} concurrent calls is reached: retry later")
+        with self._calls.counted(service.name):
             body = await self._requests.body()
             try:
-                what = asked(body, unquote(request.header("idempotency-key") or ""))
+                what = parse_request(body, unquote(request.header("idempotency-key") or ""))
             except Invalid as error:
-                raise _Refused(400, f"the body is not as it should be: {error.message}") from None
+                raise _Refused(400, f"the body is not valid: {error.message}") from None
             outcome = await self._execute(service, what)
         if outcome is None:
-            logger.info("nobody waits for %r any more: it has been cancelled", service.name)
+            logger.info("the client closed its connection: %r was cancelled", service.name)
             return None
         return answer(outcome)
 
     def _find(self, request: Request) -> Service:
-        """The service that is asked for, if the request is one that may be answered."""
+        """The requested service. Raises `_Refused` if the request is not a permitted call."""
         if "origin" in request.headers:
-            raise _Refused(403, "web pages may not use this worker")
+            raise _Refused(403, "requests of web pages are not allowed")
         segments = request.segments
         if len(segments) != 2 or segments[0] != "exec":
-            raise _Refused(404, f"there is no {request.path[:100]}; calls go to /exec/<service>")
+            raise _Refused(404, f"{request.path[:100]} not found; the path of a call is /exec/<service>")
         if request.method != "POST":
-            raise _Refused(405, "calls are made with POST", ("Allow", "POST"))
+            raise _Refused(405, "the method of a call must be POST", ("Allow", "POST"))
         service = self._services.get(segments[1])
         if service is None:
             raise _Refused(404, unknown_service(segments[1], self._services))
@@ -168,7 +168,7 @@ class Connection:
             raise _Refused(415, "the body must not be compressed")
         return service
 
-    async def _execute(self, service: Service, what: Asked) -> Outcome | None:
+    async def _execute(self, service: Service, what: ServiceRequest) -> Outcome | None:
         outcome: Outcome | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._until_gone, nursery.cancel_scope)
@@ -197,4 +197,4 @@ class Connection:
             with trio.move_on_after(LIMITS.stall_timeout) as patience:
                 await self._stream.send_all(data[start : start + _PIECE])
             if patience.cancelled_caught:
-                raise trio.BrokenResourceError("the client takes nothing of what is sent to it")
+                raise trio.BrokenResourceError("send timed out: the client does not read the response")

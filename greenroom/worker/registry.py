@@ -1,7 +1,7 @@
-"""The server, as a worker sees it: where workers register, and where the queue is.
+"""The server's API for workers: registration and the work queue.
 
-Every call raises a `GreenroomError` where it isn't answered as it should be: `Unavailable` if there is no
-server now, or nothing that is one; else what the server's refusal says.
+Every call raises a `GreenroomError` if it fails: `Unavailable` if the server can't be reached or its response
+is not valid; otherwise the error that the server returned.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ logger = logging.getLogger("greenroom.worker")
 
 
 POLL = 25.0
-"""Seconds that the server lets a poll wait for work."""
+"""Seconds that the server delays the response to a poll without work."""
 
 _CONNECT = 5.0
 _ANSWER = 5.0
-"""Seconds for the server's answer; a heartbeat that took longer would make the next one late."""
+"""Seconds for the server's response; a slower heartbeat would delay the next one."""
 _TRANSFER = 30.0
-"""Seconds for an answer or a request that may be large."""
+"""Seconds for a request or a response that may be large."""
 
 _BY_STATUS: dict[int, type[GreenroomError]] = {
     401: Unauthorized,
@@ -55,7 +55,7 @@ _BY_STATUS: dict[int, type[GreenroomError]] = {
 
 
 class Item(msgspec.Struct, frozen=True):
-    """An item of the queue; `input_json` holds what would be the body of a push."""
+    """An item of the queue; `input_json` contains what the body of a push would."""
 
     id: str
     service: str
@@ -66,7 +66,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    """What servers say in the body of a refusal: ours have a code and a message, others an error."""
+    """The body of an error response. Greenroom servers send `code` and `message`, others send `error`."""
 
     code: str = ""
     message: str = ""
@@ -77,19 +77,19 @@ class _Refusal(msgspec.Struct, frozen=True):
 async def open_registry(
     url: str, worker: str, token: str | None = None, *, transport: httpx.AsyncBaseTransport | None = None
 ) -> AsyncIterator[Registry]:
-    """The server at `url`, for the worker of this id. Nothing is sent yet. `transport` carries the requests
-    in place of sockets."""
+    """A client for the server at `url`, on behalf of the worker with this id. Sends nothing yet. `transport`
+    replaces the network, for tests."""
     scheme = check_url("the server's URL", url)
     headers = {"Content-Type": "application/json"}
     if token is not None:
         if not (token.isascii() and token.isprintable() and token.strip()):
-            raise Invalid("token: it must be printable ASCII, and not empty")
+            raise Invalid("token must be printable ASCII and not empty")
         headers["Authorization"] = f"Bearer {token}"
     client = httpx.AsyncClient(
         base_url=url,
         headers=headers,
         verify=ssl.create_default_context() if scheme == "https" else False,
-        trust_env=False,  # a proxy that is meant for the web would be asked for 127.0.0.1, too
+        trust_env=False,  # a proxy for the web would also be used for 127.0.0.1
         timeout=httpx.Timeout(None, connect=_CONNECT),
         transport=transport,
     )
@@ -98,7 +98,7 @@ async def open_registry(
 
 
 class Registry:
-    """See the module's text. `worker` is the id that it speaks for."""
+    """See the module's docstring. `worker` is the id of the worker."""
 
     def __init__(self, client: httpx.AsyncClient, url: str, worker: str) -> None:
         self.url = url
@@ -107,16 +107,16 @@ class Registry:
         self._lost = False
 
     async def register(self, url: str, services: tuple[str, ...], load: int, kind: WorkerKind) -> None:
-        """Be a worker from now on; in place of an older one with this id."""
+        """Register the worker; replaces an earlier registration of this id."""
         body = {"id": self.worker, "url": url, "services": services, "load": load, "type": kind}
         await self._ask("/api/workers/register", body, _ANSWER)
 
     async def heartbeat(self, url: str, load: int) -> None:
-        """Still be there. Raises `NotFound` if the server doesn't know the worker."""
+        """Report that the worker is alive. Raises `NotFound` if it is not registered."""
         await self._ask("/api/workers/heartbeat", {"id": self.worker, "url": url, "load": load}, _ANSWER)
 
     async def poll(self, services: tuple[str, ...]) -> Item | None:
-        """Take an item from the queue; `None` if none has come while the server was willing to wait."""
+        """Wait for an item of the queue; `None` if none arrived while the server waited."""
         body = {"worker_id": self.worker, "services": services}
         answer = await self._ask("/api/queue/poll", body, POLL + _TRANSFER)
         if answer.status_code == 204:
@@ -124,15 +124,15 @@ class Registry:
         try:
             return JSON.decode(answer.content, Item)
         except Invalid as error:
-            raise self._lose(f"{self.url} answers a poll with what is no item: {error.message}") from None
+            raise self._unavailable(f"{self.url} returned an invalid queue item: {error.message}") from None
 
-    async def hold(self, item: str) -> None:
-        """Say that the item is still being worked on. Raises `NotFound` or `Conflict` if it is nobody's any
-        more, or somebody else's."""
+    async def extend(self, item: str) -> None:
+        """Report that the worker still works on an item. Raises `NotFound` or `Conflict` if the worker no
+        longer has it."""
         await self._ask("/api/queue/heartbeat", {"queue_id": item, "worker_id": self.worker}, _ANSWER)
 
     async def complete(self, item: str, outcome: Outcome) -> None:
-        """Hand in what came out. Raises `NotFound` or `Conflict` if nobody waits for it any more."""
+        """Report the outcome of an item. Raises `NotFound` or `Conflict` if the worker no longer has it."""
         body = {
             "queue_id": item,
             "worker_id": self.worker,
@@ -146,45 +146,45 @@ class Registry:
             with trio.fail_after(seconds):
                 answer = await self._client.post(path, content=JSON.encode(body))
         except trio.TooSlowError:
-            raise self._lose(f"{self.url} does not answer within {seconds:g} seconds") from None
+            raise self._unavailable(f"{self.url} timed out after {seconds:g} s") from None
         except httpx.RequestError as error:
             why = str(error) or type(error).__name__
-            raise self._lose(f"{self.url} can't be reached: {why}") from None
+            raise self._unavailable(f"{self.url} can't be reached: {why}") from None
         if answer.status_code not in (200, 204):
             raise self._refusal(path, answer)
         if self._lost:
             self._lost = False
-            logger.info("%s is there again", self.url)
+            logger.info("%s is available again", self.url)
         return answer
 
     def _refusal(self, path: str, answer: httpx.Response) -> GreenroomError:
         try:
-            said = JSON.decode(answer.content, _Refusal)
+            refusal = JSON.decode(answer.content, _Refusal)
         except Invalid:
-            said = _Refusal()
+            refusal = _Refusal()
         status = answer.status_code
-        text = said.message or said.error or answer.reason_phrase
-        message = f"{self.url}{path} answers {status}: {text[:1000]}"
+        text = refusal.message or refusal.error or answer.reason_phrase
+        message = f"{self.url}{path} returned status {status}: {text[:1000]}"
         kind = _BY_STATUS.get(status) or (Invalid if 400 <= status < 500 else Unavailable)
-        return self._lose(message) if kind is Unavailable else kind(message)
+        return self._unavailable(message) if kind is Unavailable else kind(message)
 
-    def _lose(self, message: str) -> Unavailable:
-        """Told once, until the server is there again."""
+    def _unavailable(self, message: str) -> Unavailable:
+        """The error for a failed call. Logged once, until a call succeeds."""
         if not self._lost:
             self._lost = True
-            logger.warning("%s; trying again until it is there", message)
+            logger.warning("%s; retrying until it is available", message)
         return Unavailable(message)
 
 
 def check_url(what: str, url: str) -> str:
-    """The scheme of a URL that only says where something is. Raises `Invalid`."""
+    """The scheme of a URL that contains only a location. Raises `Invalid`."""
     try:
         parts = urlsplit(url)
         good = bool(parts.hostname) and (parts.port is None or parts.port >= 0)
     except ValueError as error:
-        raise Invalid(f"{what} {url!r} can't be read: {error}", value=url) from None
+        raise Invalid(f"{what} {url!r} is not valid: {error}", value=url) from None
     if "@" in parts.netloc:
-        raise Invalid(f"{what} must not hold a name or a password, which would end up in logs")
+        raise Invalid(f"{what} must not contain a user name or a password: they would appear in logs")
     if parts.scheme not in ("http", "https") or not good or parts.query or parts.fragment:
-        raise Invalid(f"{what} must be like http://127.0.0.1:8440, not {url!r}", value=url)
+        raise Invalid(f"{what} must be like http://127.0.0.1:8440 (got {url!r})", value=url)
     return parts.scheme

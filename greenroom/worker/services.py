@@ -1,4 +1,4 @@
-"""The registry of services: functions that a worker executes for a server."""
+"""The services of a worker: functions that it executes for a server."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @attrs.frozen(eq=False)
 class Service:
-    """A service as it was registered."""
+    """A registered service."""
 
     name: str
     function: Callable[..., Any]
     takes: int
-    """How many arguments: the input, the parameters, the idempotency key."""
+    """The number of arguments: input, parameters, idempotency key."""
     in_thread: bool
 
 
 class Services:
-    """All services of a worker.
+    """The services of a worker.
 
     ```python
     services = Services()
@@ -42,22 +42,22 @@ class Services:
         self._services: dict[str, Service] = {}
 
     def service(self, name: str) -> Callable[[F], F]:
-        """Register the function below as a service.
+        """Register the decorated function as a service.
 
-        It is called with the input and, if it takes a second argument, with the parameters, a dict; what it
-        returns must be JSON. What it raises is told to the server, whose node has failed then. A third
-        argument is the idempotency key: a text that is the same when the server has the same work done again,
-        because an answer was lost, say.
+        The function receives the input and, if it takes a second argument, the parameters as a dict. Its
+        result must be a JSON value. An exception is reported to the server and fails the node. A third
+        argument receives the idempotency key: a string that is equal when the server repeats the same work,
+        for example after a lost response.
 
-        An `async def` is cancelled when the server waits no longer, because the flow was cancelled, say. A
-        plain `def` runs in a thread, which nothing can end: one that takes long should call
+        An `async def` is cancelled when the server no longer waits, for example because the flow was
+        cancelled. A plain `def` runs in a thread, which can't be ended from outside: a long one should call
         `trio.from_thread.check_cancelled()` from time to time.
         """
 
         def register(function: F) -> F:
             check_name("service", name)
             if name in self._services:
-                raise Invalid(f"service {name!r} is registered already: give one of the two another name")
+                raise Invalid(f"service {name!r} already exists: rename one of the two")
             self._services[name] = Service(
                 name, function, _takes(name, function), in_thread=not _is_async(function)
             )
@@ -71,13 +71,13 @@ class Services:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all services, in the order in which they were registered."""
+        """The names of all services, in the order of their registration."""
         return tuple(self._services)
 
 
 def unknown_service(name: str, services: Services) -> str:
-    """What is said to whoever asks for a service that isn't there."""
-    return f"no service is named {name[:100]!r}; this worker serves {', '.join(services.names)}"
+    """The error message for a service that this worker does not have."""
+    return f"service {name[:100]!r} not found; this worker serves {', '.join(services.names)}"
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -93,5 +93,5 @@ def _takes(name: str, function: Callable[..., Any]) -> int:
             continue
         return count
     raise Invalid(
-        f"service {name!r}: its function takes the input, and the parameters and the key if it wants them"
+        f"service {name!r}: its function must take the input, and optionally the parameters and the key"
     )

@@ -1,5 +1,5 @@
-"""A FastAPI service to be served by uvicorn, and to be ended in the middle of its work. The store is the file
-that the environment names."""
+"""A FastAPI service for uvicorn, which the test stops during its work. The environment names the file of the
+store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of asyncio share."""
+"""Shared by the tests of asyncio."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from greenroom.protocol.events import RunStateChanged
 from greenroom.protocol.records import Snapshot
 
 PATIENCE = 60
-"""Seconds that a test waits for what should happen at once."""
+"""Seconds that a test waits for what should happen immediately."""
 
 
 def in_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Carry out a test in an asyncio loop. Nothing is left behind: no thread, and no task."""
+    """Run a test in an asyncio loop, and check that no thread and no task remains."""
 
     @functools.wraps(test)
     def carry_out(*args: Any, **kwargs: Any) -> None:
@@ -38,7 +38,7 @@ def in_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., 
 
 
 def ours(thread: threading.Thread) -> bool:
-    """Whether it is of the engine; trio keeps the threads of `to_thread` for some seconds."""
+    """Whether the thread belongs to the engine; trio keeps threads of `to_thread` for some seconds."""
     return thread.name.startswith("greenroom")
 
 

@@ -1,4 +1,4 @@
-"""The block of an engine in asyncio: how it begins, and the ways in which it ends."""
+"""The block of an engine in asyncio: how it starts, and how it ends."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def make_jobs() -> Jobs:
 
 
 @in_asyncio
-async def test_leaving_the_block_lets_what_executes_finish():
+async def test_leaving_the_block_lets_executing_runs_finish():
     async with open_engine(make_jobs()) as engine:
         ticket = await engine.submit("nap", handle="a")
         await until(engine, ticket.id, "running")
@@ -54,14 +54,14 @@ async def test_leaving_the_block_lets_what_executes_finish():
 
 
 @in_asyncio
-async def test_what_the_block_raises_comes_out_as_itself():
+async def test_an_exception_of_the_block_is_raised_unchanged():
     with pytest.raises(KeyError, match="mine"):
         async with open_engine(make_jobs()):
             raise KeyError("mine")
 
 
 @in_asyncio
-async def test_what_opening_raises_comes_out_as_itself():
+async def test_an_exception_while_opening_is_raised_unchanged():
     with pytest.raises(Invalid, match="max_concurrent"):
         async with open_engine(make_jobs(), max_concurrent=-1):
             pytest.fail("it must not open")
@@ -71,7 +71,7 @@ async def test_what_opening_raises_comes_out_as_itself():
 
 
 @in_asyncio
-async def test_a_cancel_of_the_block_doesnt_wait_for_what_executes():
+async def test_a_cancel_of_the_block_does_not_wait_for_executing_runs():
     executes = asyncio.Event()
 
     async def program() -> None:
@@ -89,7 +89,7 @@ async def test_a_cancel_of_the_block_doesnt_wait_for_what_executes():
 
 
 @in_asyncio
-async def test_a_cancel_while_the_block_is_left_ends_the_patience():
+async def test_a_cancel_while_the_block_is_left_ends_the_wait():
     left = asyncio.Event()
 
     async def program() -> None:
@@ -108,7 +108,7 @@ async def test_a_cancel_while_the_block_is_left_ends_the_patience():
 
 
 @in_asyncio
-async def test_a_cancel_while_the_block_is_opened_leaves_nothing_open(tmp_path: Path):
+async def test_a_cancel_while_the_block_is_entered_leaves_nothing_open(tmp_path: Path):
     store = f"sqlite:///{tmp_path}/greenroom.db"
     for delay in (0, 0.001, 0.01, 0.03):
 
@@ -136,7 +136,7 @@ async def test_a_time_limit_around_the_block_is_a_time_out():
 
 
 @in_asyncio
-async def test_an_engine_that_fails_cancels_the_block_and_its_failure_comes_out():
+async def test_an_engine_that_fails_cancels_the_block_and_its_failure_is_raised():
     cancelled = False
 
     async def program() -> None:
@@ -158,7 +158,7 @@ async def test_an_engine_that_fails_cancels_the_block_and_its_failure_comes_out(
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
-    await asyncio.sleep(0)  # the cancel is over
+    await asyncio.sleep(0)  # the cancel has ended
 
 
 @in_asyncio
@@ -168,7 +168,7 @@ async def test_the_block_may_be_entered_in_one_task_and_left_in_another():
     ticket = await asyncio.create_task(engine.submit("nap", handle="a"))
     assert await ticket.result() == "slept"
     assert await asyncio.create_task(opened.__aexit__(None, None, None)) is False
-    with pytest.raises(Unavailable, match="the engine has been left"):
+    with pytest.raises(Unavailable, match="the engine is closed"):
         await engine.submit("nap", handle="b")
 
 
@@ -185,11 +185,11 @@ async def test_an_engine_may_be_used_from_another_loop():
 
 
 @in_asyncio
-async def test_the_engine_goes_on_while_the_loop_is_blocked():
+async def test_the_engine_continues_while_the_loop_is_blocked():
     async with open_engine(make_jobs()) as engine:
         ticket = await engine.submit("nap", handle="a")
         await until(engine, ticket.id, "running")
-        time.sleep(0.5)  # noqa: ASYNC251  # what a handler of a request ought not to do
+        time.sleep(0.5)  # noqa: ASYNC251  # a handler of a request should not do this
         unblocked = time.time()
         await ticket.result()
         ended_at = (await engine.get_run(ticket.id)).ended_at
@@ -218,7 +218,7 @@ async def test_runs_end_when_the_block_is_cancelled():
         await result
 
 
-def test_a_loop_that_is_closed_in_the_middle_leaves_the_engine_at_once():
+def test_closing_the_loop_inside_the_block_shuts_the_engine_down_immediately():
     loop = asyncio.new_event_loop()
     opened: list[Any] = []
 
@@ -232,7 +232,7 @@ def test_a_loop_that_is_closed_in_the_middle_leaves_the_engine_at_once():
     task = loop.create_task(program())
     loop.run_forever()
     assert opened
-    task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is destroyed, which is what is tested
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # the test destroys the task on purpose
     coroutine = task.get_coro()
     assert coroutine is not None
     coroutine.close()  # as the garbage collector does
@@ -320,7 +320,7 @@ def test_a_program_that_ends_without_leaving_the_block_still_ends_its_bodies(res
     assert ended.returncode == 0, ended.stderr
 
 
-def test_a_task_that_holds_the_block_when_the_program_returns_leaves_it():
+def test_a_task_that_is_in_the_block_when_the_program_returns_leaves_it():
     ended = carry_out(
         "(executes.set() or asyncio.Event().wait())",
         """

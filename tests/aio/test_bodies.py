@@ -1,4 +1,4 @@
-"""Jobs for asyncio: their bodies execute in an asyncio loop, and are runs like all others."""
+"""Jobs for asyncio: their bodies execute in an asyncio loop; their runs behave like all others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def one_job(body: Body, **options: Any) -> Jobs:
 
 
 async def result_of(body: Body, params: Any = None, **options: Any) -> Any:
-    """What a run with this body results in."""
+    """The outcome of a run with this body."""
     async with greenroom.open_engine(one_job(body), "memory:", **options) as engine:
         ticket = await engine.submit("job", handle="a", params=params)
         return await ticket.result()
@@ -77,14 +77,14 @@ async def test_all_bodies_of_an_engine_share_one_loop():
         assert first == second
 
 
-async def test_what_a_run_offers_is_what_it_offers_in_trio():
+async def test_a_run_has_the_same_public_names_as_in_trio():
     async def body(run: Run) -> list[str]:
         return public_names(run)  # type: ignore[arg-type]
 
     assert set(await result_of(body)) == FOR_AUTHORS
 
 
-async def test_what_a_body_raises_fails_its_run():
+async def test_an_exception_of_a_body_fails_its_run():
     async def body(run: Run) -> None:
         await run.log("now")
         raise ValueError("as it should")
@@ -102,7 +102,7 @@ async def test_a_cancelled_error_without_a_cancel_fails_the_run():
 
 
 @pytest.mark.parametrize("in_a_task_of_its_own", [False, True])
-async def test_sys_exit_ends_the_engine_and_comes_out(in_a_task_of_its_own: bool):
+async def test_sys_exit_ends_the_engine_and_is_raised(in_a_task_of_its_own: bool):
     async def exit() -> None:
         raise SystemExit(3)
 
@@ -117,7 +117,7 @@ async def test_sys_exit_ends_the_engine_and_comes_out(in_a_task_of_its_own: bool
         await result_of(body)
 
 
-async def test_a_cancel_is_a_cancelled_error_where_the_body_awaits_and_it_may_still_report():
+async def test_a_cancel_raises_cancelled_error_in_the_body_which_can_still_report():
     seen: list[str] = []
 
     async def body(run: Run, params: dict[str, Any]) -> None:
@@ -141,7 +141,7 @@ async def test_a_cancel_is_a_cancelled_error_where_the_body_awaits_and_it_may_st
     assert seen == ["cancelled", "cancelled"]
 
 
-async def test_a_body_that_returns_in_spite_of_the_cancel_has_succeeded():
+async def test_a_body_that_returns_despite_a_cancel_has_succeeded():
     async def body(run: Run) -> str:
         try:
             await run.log("executing")
@@ -256,7 +256,7 @@ async def test_checkpoints_messages_interrupts_and_children():
         assert run.progress == {"done": 1, "total": 2, "unit": "pages"}
 
 
-async def test_a_job_for_asyncio_may_be_given_as_its_function():
+async def test_an_asyncio_job_can_be_submitted_as_its_function():
     jobs = Jobs()
 
     @jobs.job(loop="asyncio")
@@ -299,7 +299,7 @@ async def test_a_failed_child_raises_in_its_parent():
         assert await ticket.result() == "ValueError: as it should"
 
 
-async def test_files_are_whole_or_not_there(tmp_path: Path):
+async def test_files_are_complete_or_absent(tmp_path: Path):
     async def body(run: Run) -> None:
         async with run.open_file("good.txt") as file:
             await file.write(b"whole")
@@ -317,7 +317,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-async def test_a_phase_is_over_when_the_body_is_cancelled_in_it():
+async def test_a_phase_ends_when_the_body_is_cancelled_in_it():
     async def body(run: Run) -> str:
         try:
             async with asyncio.timeout(0.05), run.streaming():
@@ -337,7 +337,7 @@ async def test_a_phase_is_over_when_the_body_is_cancelled_in_it():
         assert await ticket.result() == "goes on"
 
 
-async def test_compacting_takes_no_longer_than_it_may():
+async def test_compacting_ends_at_its_timeout():
     async def body(run: Run) -> str:
         with pytest.raises(TimeoutError):
             async with run.compacting(timeout=0.01):
@@ -347,7 +347,7 @@ async def test_compacting_takes_no_longer_than_it_may():
     assert await result_of(body) == "in time"
 
 
-async def test_calls_of_several_tasks_of_a_body_are_made_at_once():
+async def test_calls_of_several_tasks_of_a_body_are_concurrent():
     async def body(run: Run) -> list[Any]:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(run.interrupt(n, key=str(n), timeout=None)) for n in range(3)]
@@ -364,7 +364,7 @@ async def test_calls_of_several_tasks_of_a_body_are_made_at_once():
         assert await ticket.result() == ["0", "1", "2"]
 
 
-async def test_each_body_has_context_variables_of_its_own():
+async def test_each_body_has_its_own_context_variables():
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody")
 
     async def body(run: Run) -> list[str]:
@@ -379,7 +379,7 @@ async def test_each_body_has_context_variables_of_its_own():
         assert [await ticket.result() for ticket in tickets] == [["nobody", handle] for handle in "abc"]
 
 
-async def test_a_task_that_a_body_leaves_behind_is_refused_and_ended_with_the_engine():
+async def test_calls_of_a_task_that_outlives_its_body_are_refused_and_the_task_ends_with_the_engine():
     raised: list[BaseException] = []
     left_behind: list[asyncio.Task[None]] = []
     refused = threading.Event()
@@ -410,7 +410,7 @@ async def test_a_task_that_a_body_leaves_behind_is_refused_and_ended_with_the_en
     assert isinstance(cancelled, asyncio.CancelledError)
 
 
-async def test_leaving_the_engine_cancels_what_doesnt_end():
+async def test_leaving_the_engine_cancels_bodies_that_do_not_end():
     seen: list[str] = []
 
     async def body(run: Run) -> None:
@@ -434,7 +434,7 @@ def test_a_plain_function_is_refused_when_it_is_registered():
         Jobs().job("job", loop="asyncio")(body)
 
 
-def test_a_loop_that_there_is_not_is_refused():
+def test_an_unknown_loop_is_refused():
     async def body(run: Run) -> None: ...
 
     with pytest.raises(Invalid, match=r"'trio' or 'asyncio' \(got 'curio'\)"):

@@ -1,4 +1,4 @@
-"""Calls from asyncio into trio: their results, their cancellation, and that none is lost."""
+"""Calls from asyncio into trio: results, cancellation, and that no call is lost."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ async def nothing() -> AsyncIterator[None]:
 
 
 def open_portal() -> Any:
-    """A portal into a trio that does nothing else."""
+    """A portal into an otherwise idle trio loop."""
     return in_thread(nothing, lambda _, portal: portal, "trio")
 
 
 class Waiting:
-    """A function of trio that waits for its cancel, and takes its time with it."""
+    """A trio function that waits for its cancel, and ends some time later."""
 
     def __init__(self) -> None:
         self.began = asyncio.Event()
@@ -56,7 +56,7 @@ class Waiting:
 
 
 @in_asyncio
-async def test_a_call_returns_and_raises_what_the_function_does():
+async def test_a_call_returns_and_raises_as_the_function_does():
     async def fail() -> None:
         await trio.lowlevel.checkpoint()
         raise KeyError("as it should")
@@ -100,7 +100,7 @@ async def test_a_cancel_before_the_call_has_begun_cancels_it():
 
 
 @in_asyncio
-async def test_what_fails_while_it_is_cancelled_is_the_cause_of_the_cancel():
+async def test_a_failure_during_a_cancel_is_the_cause_of_the_cancel():
     async def fail() -> None:
         try:
             await trio.sleep_forever()
@@ -148,18 +148,18 @@ async def test_the_failure_of_one_task_of_a_group_ends_the_calls_of_the_others()
 
 
 @in_asyncio
-async def test_a_call_that_waits_when_the_block_is_left_is_ended_with_a_reason():
+async def test_a_call_that_waits_when_the_block_is_left_raises_unavailable():
     async with open_portal() as portal:
         task = asyncio.create_task(portal.call(trio.sleep_forever))
         await asyncio.sleep(0.01)
-    with pytest.raises(Unavailable, match="the trio has been left"):
+    with pytest.raises(Unavailable, match="the trio is closed"):
         await task
-    with pytest.raises(Unavailable, match="the trio has been left"):
+    with pytest.raises(Unavailable, match="the trio is closed"):
         await portal.call(trio.lowlevel.checkpoint)
 
 
 @in_asyncio
-async def test_context_variables_of_the_caller_are_those_of_the_call():
+async def test_a_call_has_the_context_variables_of_its_caller():
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
 
     async def look() -> str:
@@ -180,12 +180,12 @@ async def test_context_variables_of_the_caller_are_those_of_the_call():
 async def _which_library() -> str:
     await trio.lowlevel.checkpoint()
     with trio.move_on_after(1):
-        await anyio.lowlevel.checkpoint()  # it asks, too
+        await anyio.lowlevel.checkpoint()  # anyio detects the loop, too
     return sniffio.current_async_library()
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "asyncio with uvloop"])
-def test_libraries_that_look_which_loop_they_are_in_see_the_right_one(backend: str):
+def test_libraries_detect_the_right_loop(backend: str):
     async def main() -> None:
         async with open_portal() as portal:
             assert await portal.call(_which_library) == "trio"
@@ -195,9 +195,9 @@ def test_libraries_that_look_which_loop_they_are_in_see_the_right_one(backend: s
 
 
 @in_asyncio
-async def test_an_iterator_gives_all_in_order_also_where_waits_for_it_are_given_up():
+async def test_an_iterator_yields_all_items_in_order_although_waits_are_cancelled():
     class Numbers:
-        """Gives 1 to 300, some of them late, some of them several at once."""
+        """Yields 1 to 300, some of them late, some of them together."""
 
         def __init__(self) -> None:
             self.last = 0

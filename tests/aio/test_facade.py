@@ -1,4 +1,4 @@
-"""What asyncio programs are given has every method that trio programs have, with the same signature."""
+"""The asyncio interface has every method of the trio interface, with the same signature."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def public(cls: type) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("original", "facade"), PAIRS, ids=[facade.__name__ for _, facade in PAIRS])
-def test_every_method_is_there_with_its_signature(original: type, facade: type):
+def test_every_method_exists_with_its_signature(original: type, facade: type):
     expected = {
         name: member
         for name, member in public(original).items()
@@ -61,7 +61,7 @@ def test_every_method_is_there_with_its_signature(original: type, facade: type):
             assert waits or not inspect.iscoroutinefunction(member), name
 
 
-def test_what_both_offer_is_all_of_what_programs_for_either_may_use():
+def test_engine_and_client_have_every_name_of_their_common_interface():
     for protocol, facades in (
         (interface.RunEngine, (engine.Engine, client.Client)),
         (interface.RunTicket, (engine.Ticket, client.ClientTicket)),
@@ -73,7 +73,7 @@ def test_what_both_offer_is_all_of_what_programs_for_either_may_use():
             assert set(public(protocol)) <= attributes
 
 
-def test_what_opens_takes_the_same():
+def test_the_functions_that_open_have_the_same_signatures():
     for ours, theirs in (
         (greenroom.aio.open_engine, greenroom.open_engine),
         (greenroom.aio.connect, greenroom.connect),
@@ -81,7 +81,7 @@ def test_what_opens_takes_the_same():
         assert inspect.signature(ours).parameters == inspect.signature(theirs).parameters
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_can_be_imported():
     assert {name for name in greenroom.aio.__all__ if hasattr(greenroom.aio, name)} == {
         *greenroom.aio.__all__
     }

@@ -1,4 +1,4 @@
-"""An engine within a FastAPI service, served by uvicorn on each of its loops."""
+"""An engine in a FastAPI service, served by uvicorn on each of its loops."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ both_loops = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 
 @contextmanager
 def served(loop: str, store: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The service in a process of its own, on a socket that it inherits."""
+    """The service in its own process, on a socket that it inherits."""
     with socket.create_server(("127.0.0.1", 0), backlog=AT_ONCE) as listener:
         process = subprocess.Popen(
             [*UVICORN, f"--loop={loop}", f"--fd={listener.fileno()}"],
@@ -53,7 +53,7 @@ def served(loop: str, store: Path) -> Iterator[tuple[str, subprocess.Popen[str]]
 
 
 class Caller:
-    """One connection, for one request after the other. A client library would cost more than the service."""
+    """One connection for sequential requests. A client library would be slower than the service."""
 
     def __init__(self, url: str) -> None:
         self._url = urlsplit(url)
@@ -67,7 +67,7 @@ class Caller:
         await self._writer.wait_closed()
 
     async def call(self, method: str, path: str) -> tuple[int, Any]:
-        """The status and the content of the answer."""
+        """The status and the content of the response."""
         self._writer.write(f"{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n".encode())
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
         [length] = re.findall(r"content-length: (\d+)", head)
@@ -96,7 +96,7 @@ async def test_a_thousand_submits_and_a_thousand_cancels(loop: str, tmp_path: Pa
 @both_loops
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 @in_asyncio
-async def test_a_service_that_is_ended_in_the_middle_of_its_work_leaves_its_engine_in_order(
+async def test_a_service_that_is_stopped_during_work_leaves_its_engine_in_order(
     loop: str, how: signal.Signals, tmp_path: Path
 ):
     store = tmp_path / "greenroom.db"

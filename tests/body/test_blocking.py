@@ -78,7 +78,7 @@ async def test_a_body_that_blocks_the_loop_is_named_once_with_its_line(jobs, cap
         line = block.__code__.co_firstlineno + 2
         assert f"{__file__}:{line} in block;" in began
         seconds = re.fullmatch(
-            rf"the event loop goes on: it was blocked for ([\d.]+) s by run {ticket.id}", ended
+            rf"the event loop continues; it was blocked for ([\d.]+) s by run {ticket.id}", ended
         )
         assert seconds is not None
         assert 1 <= float(seconds[1]) < 60

@@ -235,7 +235,7 @@ def test_the_version_and_the_parameters_can_be_given_in_other_ways():
     result = greenroom("flow", "run", "versions", "-p", "-", "--watch", stdin='{"n": 1}')
     assert result.stdout.splitlines()[-1] == "{}"
     assert "no JSON" in greenroom("flow", "run", "versions", "-p", "{", code=2).stderr
-    assert "no flow" in greenroom("flow", "run", "nothing", code=1).stderr
+    assert "not found" in greenroom("flow", "run", "nothing", code=1).stderr
     greenroom("cancel", old)
 
 

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from greenroom import connect
-from greenroom.actors.workers.states import Failing
+from greenroom.actors.workers.states import FailureCode
 from greenroom.gateway.tasks.calls import TABLE
 from greenroom.protocol.flow.check import check
 from greenroom.protocol.flow.grammar import parse_text
@@ -103,7 +103,7 @@ def test_the_table_of_node_runs_names_their_fields():
 
 def test_the_errors_of_workers_are_told_of():
     told = {name for row in rows(FLOWS, "name", "what has happened") for name in names(row[0])}
-    assert set(get_args(Failing)) - {"stopped"} <= told
+    assert set(get_args(FailureCode)) - {"stopped"} <= told
 
 
 def test_the_calls_of_clients_are_documented():

@@ -10,7 +10,7 @@ from tests.protocol.strategies import json_values
 Definition = dict[str, Any]
 
 TIMER: Definition = {"kind": "timer", "params": {"delay_ms": 100}}
-"""A node without anything that a test would have to explain."""
+"""A node without fields that a test would have to explain."""
 
 
 def flow(edges: str = "", /, **nodes: Definition) -> Definition:
@@ -23,7 +23,7 @@ def flow(edges: str = "", /, **nodes: Definition) -> Definition:
 
 
 def goes_on(definition: Definition) -> Definition:
-    """The same, but what nothing handles is passed over."""
+    """The same, but unhandled errors continue."""
     return {**definition, "unhandled_errors": "continue"}
 
 
@@ -34,7 +34,7 @@ def edge(text: str) -> Definition:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes all texts: PyYAML writes an older YAML, in which other ones look like numbers."""
+    """Quotes all strings: PyYAML writes YAML 1.1, in which other strings look like numbers."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -113,7 +113,7 @@ simple_nodes = st.one_of(
 
 @st.composite
 def graphs(draw: st.DrawFn, depth: int = 1) -> Definition:
-    """Definitions without a mistake in any field. Their edges lead somewhere; anything else may be."""
+    """Definitions without a mistake in any field. Edges lead to existing nodes; all else is arbitrary."""
     nodes = draw(st.dictionaries(names, simple_nodes, min_size=1, max_size=4))
     if depth and draw(st.booleans()):
         nodes[draw(names)] = {"kind": "subflow", "subflow": draw(graphs(depth - 1))}

@@ -15,8 +15,8 @@ Answer = Callable[[Any], Any]
 
 
 class Workers:
-    """Push workers without a network. Each serves with a function of the request; what it raises is told as
-    its failure, but for `PushFailed`, and bytes are answered as they are."""
+    """Push workers without a network. Each serves with a function of the request. An exception other than
+    `PushFailed` is reported as an error; bytes are sent unchanged."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, dict[str, Any]]] = []  # worker, service, request
@@ -27,7 +27,7 @@ class Workers:
     async def register(
         self, engine: Engine, id: str, *services: str, serve: Answer | None = None, load: float = 0
     ) -> None:
-        """A worker is there, and stays."""
+        """Register a worker, and keep it online."""
         self._serve[id] = serve or (lambda request: request["input"])
         await engine.workers.register(id, f"http://{id}:80", services, load=load)
 

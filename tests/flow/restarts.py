@@ -1,4 +1,4 @@
-"""Engines that die: a store that stops taking anything at one of its commits, or when the test says so."""
+"""Engines that crash: a store that fails from one of its commits on, or when the test says so."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _START = 1_700_000_000.0
 
 
 class Crash(Exception):
-    """The process has died, as far as the store can tell."""
+    """From the store's view, the process has crashed."""
 
 
 class Mortal:
-    """A store that dies at its `at`th commit once it is `armed`, or with the next if it is `dead`."""
+    """A store that fails at its `at`th commit once it is `armed`, or at the next one if it is `dead`."""
 
     def __init__(
         self, store: Store, at: int | None = None, when: Literal["before", "after"] = "before"
@@ -51,7 +51,7 @@ class Mortal:
 
 
 def wall_clock() -> float:
-    """Unix seconds that go on from one engine to the next."""
+    """Unix seconds that continue from one engine to the next."""
     return _START + trio.current_time()
 
 
@@ -65,18 +65,18 @@ class Lives:
 
     @asynccontextmanager
     async def clean(self, **options: Any) -> AsyncIterator[Engine]:
-        """An engine that is left in order."""
+        """An engine that shuts down in order."""
         async with greenroom.open_engine(self._jobs, self.store, **{**self._options, **options}) as engine:
             yield engine
 
     @asynccontextmanager
     async def crash(self, **options: Any) -> AsyncIterator[Engine]:
-        """An engine that dies when the block is left."""
+        """An engine that crashes when the block is left."""
         mortal: Any = Mortal(self.store)
         try:
             async with greenroom.open_engine(self._jobs, mortal, **{**self._options, **options}) as engine:
                 yield engine
-                await trio.testing.wait_all_tasks_blocked(0.01)  # what was begun is committed
+                await trio.testing.wait_all_tasks_blocked(0.01)  # pending changes are committed
                 mortal.dead = True
                 await engine.set_params("whatever is committed next", None)
         except Crash:

@@ -1,4 +1,4 @@
-"""Nodes that wait for a decision: by an answer to the interrupt that is open, or by a signal."""
+"""Nodes that wait for a decision: an answer to the open interrupt, or a signal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def interrupt(engine: Engine) -> tuple[str, InterruptState]:
     return id, record
 
 
-async def test_an_approval_is_shown_as_an_open_interrupt_and_holds_no_slot(autojump_clock: MockClock) -> None:
+async def test_an_approval_is_shown_as_an_open_interrupt_and_uses_no_slot(autojump_clock: MockClock) -> None:
     async with asking() as (engine, ticket):
         _, record = await interrupt(engine)
         assert record.run == ticket.id
@@ -91,7 +91,7 @@ async def test_a_decision_is_the_output_and_names_the_action(
         assert await engine.answer(id, True) == "already_resolved"
 
 
-async def test_who_answers_with_null_has_not_agreed(autojump_clock: MockClock) -> None:
+async def test_an_answer_of_null_rejects(autojump_clock: MockClock) -> None:
     async with asking() as (engine, ticket):
         id, _ = await interrupt(engine)
         assert await engine.answer(id, None) == "resolved"
@@ -113,7 +113,7 @@ async def test_a_signal_of_null_decides_nothing_and_the_same_interrupt_stays_ope
         assert "approved" in (await ended(engine, ticket)).result
 
 
-async def test_a_decision_that_is_there_already_is_not_asked_for(autojump_clock: MockClock) -> None:
+async def test_an_existing_decision_opens_no_interrupt(autojump_clock: MockClock) -> None:
     given = local("echo", {"ok": True}, "approval")
     ask = {**ASK, "params": {"approval_key": "$shared.approval.ok"}}
     async with open_engine(Calls().jobs) as engine:
@@ -126,7 +126,7 @@ async def test_a_decision_that_is_there_already_is_not_asked_for(autojump_clock:
         assert not [event for event in history if type(event).__name__ == "InterruptOpened"]
 
 
-async def test_a_decision_by_a_path_that_no_signal_reaches_is_answered_all_the_same(
+async def test_an_approval_whose_path_no_signal_can_set_can_be_answered(
     autojump_clock: MockClock,
 ) -> None:
     ask = {**ASK, "params": {"approval_key": "$params.approval"}}
@@ -137,7 +137,9 @@ async def test_a_decision_by_a_path_that_no_signal_reaches_is_answered_all_the_s
         assert done.result == {"decision": True, "approved": {"x": 1}}
 
 
-async def test_an_action_key_and_a_static_action_come_before_the_decision(autojump_clock: MockClock) -> None:
+async def test_an_action_key_and_a_static_action_take_precedence_over_the_decision(
+    autojump_clock: MockClock,
+) -> None:
     for fields, end in (({"action_key": "way"}, "later"), ({"action": "rejected"}, "rejected")):
         ask = node("approval", out="d", params={"approval_key": "approval"}, **fields)
         edges = "ask:approved approved, ask:rejected rejected, ask:afterwards later"
@@ -146,7 +148,7 @@ async def test_an_action_key_and_a_static_action_come_before_the_decision(autoju
             assert end in (await ended(engine, ticket)).result
 
 
-async def test_nobody_decides_in_time(autojump_clock: MockClock) -> None:
+async def test_an_approval_times_out(autojump_clock: MockClock) -> None:
     late = {**ASK, "timeout_ms": 60_000, "on_timeout": "rejected"}
     async with asking(flow("ask:rejected rejected", ask=late, **ENDS)) as (engine, ticket):
         began = trio.current_time()
@@ -154,14 +156,14 @@ async def test_nobody_decides_in_time(autojump_clock: MockClock) -> None:
         done = await ended(engine, ticket)
         assert round(trio.current_time() - began) == 60
         assert done.story == ["ask timeout rejected", "rejected ok default"]
-        assert done.rows[0].error == "timeout: nobody decided in 60 s"
+        assert done.rows[0].error == "timeout: no decision within 60 s"
         assert round(done.rows[0].finished_at - done.rows[0].started_at) == 60
         assert (await engine.snapshot()).interrupts == {}
         assert await engine.answer(id, True) == "already_resolved"
 
 
 @pytest.mark.parametrize("decided", [True, False])
-async def test_an_interrupt_is_closed_when_the_walk_goes_on_without_an_answer(
+async def test_an_interrupt_is_closed_when_the_walk_continues_without_an_answer(
     autojump_clock: MockClock, decided: bool
 ) -> None:
     ask = {**ASK, "timeout_ms": 5000}
@@ -178,7 +180,7 @@ async def test_an_interrupt_is_closed_when_the_walk_goes_on_without_an_answer(
         assert [event.outcome for event in closed] == ["withdrawn"]
 
 
-async def test_each_visit_asks_anew(autojump_clock: MockClock) -> None:
+async def test_each_visit_opens_a_new_interrupt(autojump_clock: MockClock) -> None:
     again = flow("ask:again clear, clear ask", ask=ASK, clear=local("echo", "$params.nothing", "approval"))
     async with asking(again) as (engine, ticket):
         first, _ = await interrupt(engine)
@@ -207,7 +209,7 @@ async def test_an_approval_within_a_subflow_is_decided_there(autojump_clock: Moc
             assert done.result["sub"] == {"approval": True, "decision": True, "approved": {"x": 1}}
 
 
-async def test_an_answer_that_has_no_place_is_an_error_of_the_node(autojump_clock: MockClock) -> None:
+async def test_an_answer_that_cannot_be_stored_is_an_error_of_the_node(autojump_clock: MockClock) -> None:
     taken = local("echo", "$params.amount", "taken")
     ask = node("approval", params={"approval_key": "taken.deeper"}, on_error="later")
     async with asking(flow("taken ask, ask:later later", taken=taken, ask=ask, **ENDS)) as (engine, ticket):
@@ -218,9 +220,7 @@ async def test_an_answer_that_has_no_place_is_an_error_of_the_node(autojump_cloc
 
 
 @pytest.mark.parametrize("key", ['$shared["_rt.tm:x"]', "_rt.ap:ask.x", "$shared._rt.x"])
-async def test_an_answer_cannot_be_put_where_the_walk_keeps_its_own(
-    autojump_clock: MockClock, key: str
-) -> None:
+async def test_an_answer_cannot_overwrite_the_keys_of_the_walk(autojump_clock: MockClock, key: str) -> None:
     ask = node("approval", params={})
     async with asking(flow("", ask=ask), {"approval_key": key}) as (engine, ticket):
         id, _ = await interrupt(engine)
@@ -230,7 +230,7 @@ async def test_an_answer_cannot_be_put_where_the_walk_keeps_its_own(
 
 
 @pytest.mark.parametrize("key", [None, 5, "", "$nowhere.x", "a..b"])
-async def test_an_approval_without_a_sound_path_is_an_error_of_the_node(
+async def test_an_approval_with_an_invalid_path_is_an_error_of_the_node(
     autojump_clock: MockClock, key: Any
 ) -> None:
     async with open_engine(Calls().jobs) as engine:
@@ -262,7 +262,7 @@ async def test_the_same_interrupt_is_open_after_a_restart(
         assert (await engine.snapshot()).interrupts == {}
 
 
-async def test_nobody_decides_in_time_over_a_restart(autojump_clock: MockClock) -> None:
+async def test_an_approval_times_out_after_a_restart(autojump_clock: MockClock) -> None:
     late = {**ASK, "timeout_ms": 60_000, "on_timeout": "rejected"}
     lives = Lives(Calls().jobs)
     async with lives.crash() as engine:

@@ -1,4 +1,4 @@
-"""Workers that misbehave, on real sockets: the node is made on another one, or fails with a named error."""
+"""Misbehaving workers, on real sockets: another worker executes the node, or it fails with a named error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from greenroom.protocol.flow.records import NodeRun
 from tests.workers.support import Handler, read_request, response, serving
 
 PATIENCE = 30.0
-"""Seconds for what should happen at once."""
+"""Seconds for what should happen immediately."""
 
 MEGABYTE = 1 << 20
 
@@ -102,10 +102,10 @@ async def tries(engine: Engine, ticket: Ticket) -> list[NodeRun]:
 
 
 @bad_workers
-async def test_a_node_is_made_on_another_worker(bad: Handler):
+async def test_a_node_is_executed_by_another_worker(bad: Handler):
     async with at_work(bad, good, timeout_ms=500) as engine:
         ticket = await engine.flows.start("do")
-        if BAD[bad] == "too_large":  # that is the work's fault: the next one's answer would be as large
+        if BAD[bad] == "too_large":  # not the worker's fault: another response would be as large
             with pytest.raises(RunFailed, match="too_large"):
                 await ticket.result()
             return
@@ -127,7 +127,7 @@ async def test_without_another_worker_it_fails_with_a_named_error(bad: Handler):
         assert only.worker_url is not None
 
 
-async def test_what_a_service_says_is_no_reason_to_ask_another():
+async def test_an_error_of_the_service_causes_no_call_of_another_worker():
     async with at_work(complains, good) as engine:
         ticket = await engine.flows.start("do")
         with pytest.raises(RunFailed, match=r"service_error: .*no such account"):
@@ -135,7 +135,7 @@ async def test_what_a_service_says_is_no_reason_to_ask_another():
         assert len(await tries(engine, ticket)) == 1
 
 
-async def test_unless_the_node_says_so():
+async def test_an_error_of_the_service_causes_another_call_if_the_node_has_max_attempts():
     async with at_work(complains, good, max_attempts=2) as engine:
         ticket = await engine.flows.start("do")
         assert await ticket.result() == {"done": "done"}
@@ -145,7 +145,7 @@ async def test_unless_the_node_says_so():
         ]
 
 
-async def test_a_worker_that_comes_back_under_another_port_is_called_there():
+async def test_a_worker_that_returns_at_another_port_is_called_there():
     async with at_work(good) as engine, serving(good) as url:
         await engine.workers.register("w1", url, ["do"])
         ticket = await engine.flows.start("do")
@@ -154,10 +154,10 @@ async def test_a_worker_that_comes_back_under_another_port_is_called_there():
         assert only.worker_url == url
 
 
-async def test_a_worker_that_is_gone_is_named_as_unreachable_and_the_other_one_does_it():
+async def test_a_worker_that_has_ended_is_unreachable_and_another_one_is_called():
     async with at_work(good) as engine:
         async with serving(good) as url:
-            pass  # it has ended, and its port with it
+            pass  # the worker has ended and released its port
         await engine.workers.register("gone", url, ["do"])
         done = [await (await engine.flows.start("do")).result() for _ in range(4)]
         assert done == [{"done": "done"}] * 4
@@ -185,13 +185,15 @@ async def test_a_cancel_closes_the_connection_and_leaves_one_cancelled_node_run(
         assert (only.status, only.worker) == ("cancelled", "w1")
 
 
-async def test_a_late_result_of_a_lost_item_is_refused_and_the_next_taker_does_it(autojump_clock: Any):
+async def test_a_late_result_of_an_expired_item_is_refused_and_the_next_worker_completes_it(
+    autojump_clock: Any,
+):
     async with at_work(exec_type="queue") as engine:
         ticket = await engine.flows.start("do")
         lost = await engine.workers.poll("slow", ["do"])
         assert lost is not None
         taken = None
-        while taken is None:  # for as long as the slow one may still hold it
+        while taken is None:  # until the slow worker's lease has expired
             taken = await engine.workers.poll("quick", ["do"])
         with pytest.raises(Conflict):
             await engine.workers.complete(lost.id, "late", worker_id="slow")

@@ -1,4 +1,4 @@
-"""Cancels and deadlines: whatever a flow is doing, it ends at once, and one node run tells where it was."""
+"""Cancels and deadlines: a flow ends immediately, and one node run shows where it was."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ITEMS = {"items": [0, 1, 2]}
 
 @attrs.frozen
 class Case:
-    """What a flow does for ever, and the node runs that a cancel leaves of it. `waits`: without a body."""
+    """What a flow does forever, and the node runs after its cancel. `waits`: without a body."""
 
     name: str
     definition: Definition
@@ -35,7 +35,7 @@ class Case:
 
     @property
     def at(self) -> str:
-        """The node that it stays at."""
+        """The node at which it stays."""
         return self.left[-1].split()[0].partition("[")[0]
 
 
@@ -115,7 +115,9 @@ async def test_a_cancel_leaves_cancelled_node_runs_and_frees_the_handle(
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_a_deadline_ends_it_too_and_leaves_a_node_run(case: Case, autojump_clock: MockClock) -> None:
+async def test_a_deadline_ends_a_flow_too_and_leaves_a_node_run(
+    case: Case, autojump_clock: MockClock
+) -> None:
     workers = Workers()
     async with open_engine(Calls().jobs, push=workers) as engine:
         await workers.register(engine, "w", "hang")
@@ -128,7 +130,7 @@ async def test_a_deadline_ends_it_too_and_leaves_a_node_run(case: Case, autojump
         assert sorted(done.story) == sorted(line.replace("cancelled", how) for line in case.left)
 
 
-async def test_only_time_that_it_executes_counts_for_its_run_timeout(autojump_clock: MockClock) -> None:
+async def test_only_executing_time_counts_for_the_run_timeout(autojump_clock: MockClock) -> None:
     waits = node("timer", params={"delay_ms": 100_000})
     async with open_engine(Calls().jobs) as engine:
         nodes = {"a": local("sleep", "$params.n"), "t": waits, "b": local("sleep", "$params.n")}
@@ -148,8 +150,8 @@ async def test_a_queued_flow_is_cancelled_without_a_node_run(autojump_clock: Moc
         assert (await ended(engine, ticket)).rows == []
 
 
-async def test_a_cancel_between_two_nodes_is_written_down_at_the_next(autojump_clock: MockClock) -> None:
-    """A function that can't be cancelled brings its result all the same."""
+async def test_a_cancel_between_two_nodes_is_recorded_at_the_next_node(autojump_clock: MockClock) -> None:
+    """A function that can't be cancelled still returns its result."""
     calls = Calls()
 
     @calls.jobs.function("stubborn")
@@ -234,11 +236,11 @@ async def test_a_flow_that_waits_for_a_slot_after_a_restart_is_cancelled_with_a_
         assert done.rows[: len(before)] == before
         [cancelled] = done.rows[len(before) :]
         assert (cancelled.status, cancelled.branch) == ("cancelled", None)
-        # That a walk is within a subflow is stored with the first end of a node in there.
+        # The entry into a subflow is stored with the end of its first node.
         assert cancelled.node == ("s" if case.name == "within a subflow" else case.at)
 
 
-async def test_leaving_the_engine_is_no_cancel(autojump_clock: MockClock) -> None:
+async def test_a_shutdown_is_not_a_cancel(autojump_clock: MockClock) -> None:
     lives = Lives(Calls().jobs)
     for case in CASES:
         if case.name in ("http", "queue"):

@@ -1,4 +1,4 @@
-"""Nodes that choose a way by what is known."""
+"""Nodes that choose an action by expressions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def chosen(params: dict[str, Any], **fields: Any) -> Walked:
         ({"price": "5"}, "other"),
     ],
 )
-async def test_the_first_case_that_holds_gives_the_action(
+async def test_the_first_true_case_determines_the_action(
     params: dict[str, Any], end: str, autojump_clock: MockClock
 ) -> None:
     done = await chosen(params)
@@ -53,14 +53,14 @@ async def test_its_output_is_its_input(autojump_clock: MockClock) -> None:
     assert (row.status, row.prep, row.output, row.action, row.worker) == ("ok", "gold", "gold", "dear", None)
 
 
-async def test_where_no_case_holds_the_usual_rule_gives_the_action(autojump_clock: MockClock) -> None:
+async def test_without_a_true_case_the_usual_rule_determines_the_action(autojump_clock: MockClock) -> None:
     assert (await chosen({"price": 50})).of("c")[0].action == "default"
     assert (await chosen({"price": 50}, default_action="else")).of("c")[0].action == "else"
     assert (await chosen({"price": 50}, action="else")).of("c")[0].action == "else"
     assert (await chosen({"price": 5}, action="else")).of("c")[0].action == "cheap"
 
 
-async def test_an_action_without_an_edge_ends_the_flow_well(autojump_clock: MockClock) -> None:
+async def test_an_action_without_an_edge_ends_the_flow_successfully(autojump_clock: MockClock) -> None:
     choice = node("choice", choice_cases=[{"action": "nowhere", "expr": True}])
     async with open_engine(Calls().jobs) as engine:
         done = await walk(engine, flow("c:cheap cheap", c=choice, cheap=ENDS["cheap"]))
@@ -75,11 +75,11 @@ async def test_two_runs_take_the_two_branches_of_one_flow(autojump_clock: MockCl
         assert [list(await ticket.result()) for ticket in tickets] == [["cheap"], ["dear"]]
 
 
-async def test_what_is_put_into_itself_again_and_again_is_named_before_it_is_too_deep(
+async def test_shared_data_that_is_nested_too_deeply_fails_the_flow(
     autojump_clock: MockClock,
 ) -> None:
     deep = node("choice", "$shared.d", "$shared.d" + ".a" * 98)
     wait = node("timer", params={"delay_ms": 1})
     async with open_engine(Calls().jobs) as engine:
         done = await walk(engine, flow("again wait, wait again", again=deep, wait=wait))
-    assert done.run.error == 'node "again": too_deep: what the flow shares stands too deep in itself'
+    assert done.run.error == 'node "again": too_deep: the flow\'s shared data is nested too deeply'

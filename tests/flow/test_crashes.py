@@ -1,7 +1,7 @@
-"""A crash at each commit of a walk: it ends as it would have, and what was done is not done again.
+"""A crash at each commit of a walk: the walk ends the same, and finished work is not repeated.
 
-Every flow below is walked once to its end, and then once for each commit that this took, with a crash before
-that commit and with one after it.
+Each flow is walked once to its end, and then twice for each commit of that walk: with a crash before the
+commit, and with a crash after it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def stories() -> Iterator[Story]:
 
 
 async def live(calls: Calls, store: Mortal, story: Story) -> Walked:
-    """One life of an engine: the flow is published and started unless it was, and walked to its end."""
+    """One lifetime of an engine: publish and start the flow if necessary, and walk it to its end."""
     options: dict[str, Any] = {"clock": wall_clock, "shutdown_timeout": 0.1}
     async with greenroom.open_engine(calls.jobs, store, **options) as engine:  # type: ignore[arg-type]
         if not (await engine.flows.list())[1]:
@@ -132,7 +132,7 @@ async def answer(engine: Engine, story: Story) -> None:
 
 
 async def send_signals(engine: Engine, ticket: Ticket, story: Story) -> None:
-    """Those that were sent before a crash are sent again: nobody knows whether they were taken."""
+    """Signals that were sent before a crash are sent again: it is unknown whether they were taken."""
     for at, key, value in story.signals:
         await trio.sleep(at)
         if not (await engine.get_run(ticket.id)).ended:
@@ -140,7 +140,7 @@ async def send_signals(engine: Engine, ticket: Ticket, story: Story) -> None:
 
 
 def outcome(done: Walked) -> Any:
-    """What must be the same, whatever happens on the way."""
+    """The part of the outcome that a crash must not change."""
     tries = [
         (row.node, row.visit, row.branch or "", row.attempt, row.status, row.output, row.error, row.action)
         for row in done.rows
@@ -151,7 +151,7 @@ def outcome(done: Walked) -> Any:
 
 
 def calls_of(rows: list[NodeRun]) -> Counter[str]:
-    """What functions were called with, as far as there are node runs of it."""
+    """The inputs of functions that are recorded in node runs."""
     return Counter(repr(row.input["input"]) for row in rows if row.input is not None)
 
 
@@ -162,7 +162,7 @@ async def node_runs(store: Mortal) -> list[NodeRun]:
 async def walk_with_a_crash(
     story: Story, whole: Counter[str], at: int, when: Literal["before", "after"]
 ) -> Any:
-    """Returns what came of it, or `None` if there are less than `at` commits."""
+    """Return the outcome, or `None` if there are fewer than `at` commits."""
     calls, store = Calls(), Mortal(MemoryStore(), at, when)
     try:
         await live(calls, store, story)
@@ -181,7 +181,7 @@ async def walk_with_a_crash(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("story", list(stories()), ids=lambda story: story.name)
-async def test_a_flow_ends_as_it_would_have_wherever_it_crashes(
+async def test_a_flow_ends_the_same_after_a_crash_at_any_commit(
     story: Story, when: When, autojump_clock: MockClock
 ) -> None:
     calls = Calls()

@@ -1,4 +1,4 @@
-"""Definitions of flows: what is read from them, and what is said about those that have mistakes."""
+"""Definitions of flows: how they are read, and how their mistakes are reported."""
 
 import json
 import math
@@ -36,14 +36,14 @@ def errors(definition: Any, **options: Any) -> list[str]:
 
 
 def errors_of(**fields: Any) -> list[str]:
-    """What is wrong with a flow of one node, without the path to it."""
+    """The mistakes of a flow with one node, without the node's path."""
     return [
         error.removeprefix("nodes.a").removeprefix(".")
         for error in errors(flow(a=fields), allow_scripts=True)
     ]
 
 
-# What is read.
+# Reading.
 
 
 def test_a_definition_of_existing_clients_is_read():
@@ -122,7 +122,7 @@ def test_any_definition_without_mistakes_is_read_the_same_from_each_form(definit
     assert read == read_graph(json.dumps(definition)) == read_graph(as_yaml(definition))
 
 
-def test_what_is_left_empty_has_its_default():
+def test_empty_fields_have_their_defaults():
     written = {
         "service": "s",
         "params": None,
@@ -135,7 +135,7 @@ def test_what_is_left_empty_has_its_default():
     assert node(kind="executor", **written) == node(kind="executor", service="s")
 
 
-def test_fields_of_other_kinds_may_be_there_if_they_are_empty():
+def test_fields_of_other_kinds_are_allowed_if_they_are_empty():
     written = {"service": "", "choice_cases": [], "subflow": None, "max_parallel": 0, "parallel_mode": ""}
     assert node(**TIMER, **written) == node(**TIMER)
     assert errors_of(**TIMER, max_parallel=2) == [
@@ -143,7 +143,7 @@ def test_fields_of_other_kinds_may_be_there_if_they_are_empty():
     ]
 
 
-def test_a_function_may_be_named_in_either_field_and_in_the_older_way():
+def test_a_function_can_be_named_in_either_field_and_in_the_older_form():
     names = [
         node(kind="executor", exec_type="local", func="f"),
         node(kind="executor", exec_type="local", service="f"),
@@ -157,7 +157,7 @@ def test_a_function_may_be_named_in_either_field_and_in_the_older_way():
     assert {one.exec_type for one in names[:5]} == {"local"}
 
 
-def test_what_is_not_said_of_branches():
+def test_the_defaults_of_branches():
     parallel = node(kind="parallel")
     assert isinstance(parallel, Parallel)
     assert (parallel.exec_type, parallel.parallel_mode, parallel.failure_strategy) == (
@@ -183,7 +183,7 @@ def test_a_script_is_a_list_of_arguments_and_must_be_allowed():
     ]
 
 
-def test_an_edge_is_the_one_of_the_action_else_that_of_default():
+def test_the_edge_of_an_action_is_its_own_or_the_default_edge():
     read = graph(flow("a b,a:x c,a:end -", a=TIMER, b=TIMER, c=TIMER))
     assert read.follow("a", "x") == "c"
     assert read.follow("a", "y") == "b"
@@ -193,14 +193,14 @@ def test_an_edge_is_the_one_of_the_action_else_that_of_default():
     assert read.edge("b", "x") is None
 
 
-def test_an_edge_without_an_action_is_for_default():
+def test_an_edge_without_an_action_is_the_default_edge():
     definition = flow(a=TIMER, b=TIMER) | {
         "edges": [{"from": "a", "to": "b"}, {"from": "b", "action": "", "to": "a"}]
     }
     assert [edge.action for edge in graph(definition).edges] == ["default", "default"]
 
 
-def test_a_reference_is_to_the_latest_version_unless_it_says_which():
+def test_a_reference_without_a_version_is_to_the_latest_version():
     assert [
         node(kind="flow_ref", flow="f", **version).version for version in ({}, {"version": 0}, {"version": 3})
     ] == [
@@ -211,10 +211,10 @@ def test_a_reference_is_to_the_latest_version_unless_it_says_which():
     assert node(kind="flow_ref", flow="f", version="latest").version == 0
 
 
-# What follows from a definition without running it.
+# Parts of a definition, without running it.
 
 
-def test_an_input_is_a_map_of_values_else_one_value_else_null():
+def test_an_input_is_a_map_of_values_or_one_value_or_null():
     scope = Scope({"a": 1}, {"b": 2})
     both = node(
         **TIMER, prep={"input_key": "b", "input_map": {"x": "$params.a", "y": "b", "z": "text", "n": 5}}
@@ -246,7 +246,7 @@ def test_an_output_and_its_fields_are_written_into_shared():
         ({}, {"k": "o"}, {}, None),
     ],
 )
-def test_an_action_is_fixed_else_from_the_output_else_from_shared(
+def test_an_action_is_static_or_from_the_output_or_from_shared(
     post: Any, output: Any, shared: Any, action: str | None
 ):
     assert node(**TIMER, post=post).post.action(output, Scope({}, shared)) == action
@@ -330,7 +330,7 @@ def test_ten_mistakes_get_ten_messages_with_their_paths():
         (flow(**{"a" * 300: TIMER}), "has 300 characters: at most 256 are allowed"),
     ],
 )
-def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str):
+def test_a_mistake_in_a_graph_is_reported_with_its_path(definition: Any, error: str):
     found = errors(definition)
     assert any(error in one for one in found), found
     assert len({one.partition(": ")[0] for one in found}) == len(found), "a place is told once"
@@ -435,23 +435,23 @@ def test_a_mistake_in_a_graph_is_told_with_its_path(definition: Any, error: str)
         ({"kind": "approval", "params": {"approval_key": "$x"}}, 'params.approval_key: unknown root "$x"'),
     ],
 )
-def test_a_mistake_in_a_node_is_told_with_its_path(fields: Any, error: str):
+def test_a_mistake_in_a_node_is_reported_with_its_path(fields: Any, error: str):
     assert any(found.startswith(error) for found in errors_of(**fields)), errors_of(**fields)
 
 
-def test_many_mistakes_are_told_up_to_a_hundred():
+def test_at_most_a_hundred_mistakes_are_reported():
     found = errors(flow(**{f"n{number}": {"kind": "x"} for number in range(500)}))
     assert len(found) == 101
     assert found[-1] == "definition: further mistakes are not listed"
 
 
-def test_reading_what_has_mistakes_raises_with_all_of_them():
+def test_reading_a_definition_with_mistakes_raises_with_all_of_them():
     with pytest.raises(Invalid) as refused:
         read_graph({"start": 5, "nodes": {"a": {"kind": "x"}}})
     assert [text.partition(":")[0] for text in refused.value.details["mistakes"]] == ["start", "nodes.a.kind"]
 
 
-def test_a_reference_to_a_flow_is_looked_up_by_whoever_knows_the_flows():
+def test_a_reference_to_a_flow_is_checked_if_the_flows_are_known():
     asked: list[tuple[str, int]] = []
 
     def flows(name: str, version: int) -> bool:
@@ -475,7 +475,7 @@ def test_a_reference_to_a_flow_is_looked_up_by_whoever_knows_the_flows():
 # The graph.
 
 
-def test_what_is_never_reached_gets_a_warning():
+def test_unreachable_nodes_get_a_warning():
     inner = flow("a b", a=TIMER, b=TIMER, c=TIMER)
     checked = check(flow("a b,c a", a=TIMER, b={"kind": "subflow", "subflow": inner}, c=TIMER))
     assert checked.errors == []
@@ -485,7 +485,7 @@ def test_what_is_never_reached_gets_a_warning():
     ]
 
 
-def test_a_parameter_that_only_runs_can_bring_gets_a_warning():
+def test_a_parameter_that_only_a_run_can_set_gets_a_warning():
     kinds = ["timer", "wait_event", "approval", "parallel"]
     checked = check(
         flow("a b,b c,c d", **{key: {"kind": kind} for key, kind in zip("abcd", kinds, strict=True)})
@@ -512,12 +512,12 @@ CHOICE: Definition = {"kind": "choice"}
         ("a s,s a", "nodes.a: is in a cycle without a waiting or executing node: a → s → a"),
     ],
 )
-def test_a_cycle_of_nothing_but_choices_is_a_mistake(edges: str, cycle: str):
+def test_a_cycle_of_choices_only_is_a_mistake(edges: str, cycle: str):
     idle = {"kind": "subflow", "subflow": flow("x y", x=CHOICE, y=CHOICE)}
     assert errors(flow(edges, a=CHOICE, b=CHOICE, c=CHOICE, w=TIMER, s=idle)) == [cycle]
 
 
-def test_each_of_several_cycles_is_told():
+def test_each_of_several_cycles_is_reported():
     assert len(errors(flow("a b,b a,b:x c,c d,d c", a=CHOICE, b=CHOICE, c=CHOICE, d=CHOICE))) == 2
 
 
@@ -535,12 +535,12 @@ def test_each_of_several_cycles_is_told():
         {"kind": "subflow", "subflow": flow("x t", x=CHOICE, t=TIMER)},
     ],
 )
-def test_a_cycle_in_which_something_waits_or_executes_is_none(resting: Definition):
+def test_a_cycle_with_a_waiting_or_executing_node_is_no_mistake(resting: Definition):
     assert errors(flow("a b,b c,c a", a=CHOICE, b=resting, c=CHOICE)) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12), st.sets(st.integers(0, 5)))
-def test_a_cycle_is_told_just_where_there_is_one(pairs: list[tuple[int, int]], waiting: set[int]):
+def test_a_cycle_is_reported_exactly_if_there_is_one(pairs: list[tuple[int, int]], waiting: set[int]):
     nodes = {f"n{number}": TIMER if number in waiting else CHOICE for number in range(6)}
     edges = ",".join(f"n{one}:{index} n{other}" for index, (one, other) in enumerate(pairs))
     reached = {(one, other) for one, other in pairs if not {one, other} & waiting}
@@ -550,17 +550,17 @@ def test_a_cycle_is_told_just_where_there_is_one(pairs: list[tuple[int, int]], w
     assert any("in a cycle" in error for error in errors(flow(edges, **nodes))) is there_is_one
 
 
-# Bounds.
+# Limits.
 
 
-def test_a_flow_may_have_so_many_nodes_and_no_more():
+def test_the_number_of_nodes_is_limited():
     most = {f"n{number}": {"kind": "choice"} for number in range(MAX_NODES)}
     assert len(graph(flow(**most)).nodes) == MAX_NODES
     inside = flow(**most) | {"nodes": {**most, "n0": {"kind": "subflow", "subflow": flow(a=TIMER)}}}
     assert errors(inside) == ["definition: has too many nodes: at most 10,000 are allowed"]
 
 
-def test_subflows_may_stand_in_each_other_so_deep_and_no_deeper():
+def test_the_nesting_of_subflows_is_limited():
     def nested(depth: int) -> Definition:
         return flow(a={"kind": "subflow", "subflow": nested(depth - 1)} if depth else TIMER)
 
@@ -588,13 +588,13 @@ _scrambled = st.recursive(
 
 
 @given(_scrambled | json_values)
-def test_whatever_is_given_is_checked_without_an_error_of_its_own(definition: Any):
+def test_checking_any_value_raises_no_other_error(definition: Any):
     checked = check(definition, flows=lambda name, version: False)
     assert (checked.graph is None) == bool(checked.errors)
 
 
 @given(graphs(), st.data())
-def test_a_definition_with_one_part_replaced_is_read_or_its_mistakes_are_told(
+def test_a_definition_with_one_part_replaced_is_read_or_its_mistakes_are_reported(
     definition: Definition, data: st.DataObject
 ):
     part: Any = definition

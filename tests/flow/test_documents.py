@@ -1,4 +1,4 @@
-"""The text of a definition: JSON and YAML, what neither may say, and that no text is too much."""
+"""The text of a definition: JSON and YAML, what both refuse, and that no text overloads the parser."""
 
 import datetime
 import json
@@ -31,14 +31,14 @@ def value(definition: Any) -> Any:
 @given(
     st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), json_values, min_size=1)
 )
-def test_a_value_is_the_same_as_json_as_yaml_and_as_it_is(written: dict[str, Any]):
+def test_a_value_is_the_same_as_json_as_yaml_and_as_python(written: dict[str, Any]):
     assert value(written) == written
     assert value(json.dumps(written)) == written
     assert value(json.dumps(written, ensure_ascii=False)) == written
     assert value(as_yaml(written)) == written
 
 
-def test_yaml_is_read_as_its_current_version_says():
+def test_yaml_is_read_as_version_1_2():
     text = """
       text: [yes, no, on, Off, 1_000, 12:30, '5', "true", 'null', ~x, 0x, 1.2.3]
       number: [5, -5, +5, 010, 0o10, 0x1F, 5.5, 1e3, .5, 5.]
@@ -101,11 +101,11 @@ def test_braces_without_quotes_are_yaml():
         (" \n", ": is empty"),
     ],
 )
-def test_what_json_cannot_carry_is_refused_with_its_place(text: str, mistake: str):
+def test_values_that_json_cannot_represent_are_refused_with_their_path(text: str, mistake: str):
     assert any(found.startswith(mistake) for found in mistakes(text)), mistakes(text)
 
 
-def test_a_value_of_python_that_json_cannot_carry_is_refused_with_its_place():
+def test_python_values_that_json_cannot_represent_are_refused_with_their_path():
     written = {"a": {1, 2}, "b": [datetime.date(2024, 1, 1)], 5: "x", "c": {"d": object()}}
     assert [text.partition(":")[0] for text in mistakes(written)] == ["a", "b[0]", "", "c.d"]
 
@@ -155,13 +155,13 @@ def _doubled(times: int) -> list[Any]:
         _containing_itself(),
     ],
 )
-def test_a_definition_without_end_is_refused_soon(definition: Any):
+def test_a_recursive_definition_is_refused_quickly(definition: Any):
     begun = time.process_time()
     checked = check(definition)
     assert checked.graph is None
     assert 0 < len(checked.errors) <= 101
     assert all(len(message) < 1000 for message in checked.errors)
-    assert time.process_time() - begun < 10  # it takes one at most; a machine under load takes longer
+    assert time.process_time() - begun < 10  # at most one second without other load
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_definition_without_end_is_refused_soon(definition: Any):
         ("- " * 101, "line 1 is nested more than 100 levels deep"),
     ],
 )
-def test_the_bounds_of_a_definition_are_told(definition: Any, error: str):
+def test_the_limits_of_a_definition_are_reported(definition: Any, error: str):
     assert error in check(definition).errors[0]
 
 

@@ -1,4 +1,4 @@
-"""An error that nothing handles fails the node and the flow, unless the definition says to continue."""
+"""An unhandled error fails the node and the flow, unless the definition says `continue`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_plain_edge_does_not_handle_an_error(kind: str, autojump_clock: 
 
 
 @each_kind
-async def test_an_edge_for_an_action_of_success_does_not_handle_it_either(
+async def test_an_edge_for_an_action_of_success_does_not_handle_an_error_either(
     kind: str, autojump_clock: MockClock
 ) -> None:
     charge = {**KINDS[kind][0], "default_action": "next"}
@@ -70,7 +70,7 @@ async def test_an_edge_for_an_action_of_success_does_not_handle_it_either(
 
 
 @each_kind
-async def test_an_edge_of_the_action_error_does(kind: str, autojump_clock: MockClock) -> None:
+async def test_an_edge_of_the_action_error_handles_an_error(kind: str, autojump_clock: MockClock) -> None:
     edges = "charge ship, charge:error sorry"
     done = await walked(flow(edges, charge=KINDS[kind][0], ship=SHIP, sorry=SORRY))
     assert done.result == {"sorry": {"x": "sorry"}} | ({"out": []} if "out" in done.result else {})
@@ -79,7 +79,9 @@ async def test_an_edge_of_the_action_error_does(kind: str, autojump_clock: MockC
 
 
 @each_kind
-async def test_on_error_does_and_comes_before_that_edge(kind: str, autojump_clock: MockClock) -> None:
+async def test_on_error_handles_an_error_and_takes_precedence_over_that_edge(
+    kind: str, autojump_clock: MockClock
+) -> None:
     charge = {**KINDS[kind][0], "on_error": "oops"}
     edges = "charge ship, charge:error ship, charge:oops sorry"
     done = await walked(flow(edges, charge=charge, ship=SHIP, sorry=SORRY))
@@ -100,7 +102,7 @@ async def test_a_definition_that_continues_takes_the_edge_of_a_success(
 
 
 @each_kind
-async def test_it_takes_its_edge_of_the_action_error_all_the_same(
+async def test_a_definition_that_continues_still_takes_the_edge_of_the_action_error(
     kind: str, autojump_clock: MockClock
 ) -> None:
     edges = "charge ship, charge:error sorry"
@@ -113,12 +115,12 @@ async def test_an_edge_of_the_action_error_may_end_the_flow(autojump_clock: Mock
     assert done.result == {}
 
 
-async def test_a_success_that_is_called_error_takes_that_edge_too(autojump_clock: MockClock) -> None:
+async def test_a_success_with_the_action_error_takes_that_edge_too(autojump_clock: MockClock) -> None:
     done = await walked(flow("a:error sorry", a=local("echo", action="error"), sorry=SORRY))
     assert done.result == {"sorry": {"x": "sorry"}}
 
 
-async def test_a_time_out_takes_on_timeout_then_on_error_then_the_edge_of_the_action_error(
+async def test_a_timeout_takes_on_timeout_or_on_error_or_the_edge_of_the_action_error(
     autojump_clock: MockClock,
 ) -> None:
     ends = {name: local("echo", {"x": 1}, name) for name in ("late", "oops", "wrong")}
@@ -134,7 +136,7 @@ async def test_a_time_out_takes_on_timeout_then_on_error_then_the_edge_of_the_ac
     assert list(done.result) == ["wrong"]
 
 
-async def test_an_output_that_has_no_place_is_an_error_like_others(autojump_clock: MockClock) -> None:
+async def test_an_output_that_cannot_be_stored_is_an_error_like_others(autojump_clock: MockClock) -> None:
     nodes = {"first": local("echo", "$params.x", "a"), "t": node("timer", params={"delay_ms": 0}, out="a.b")}
     done = await walked(flow("first t, t ship", **nodes, ship=SHIP))
     assert done.error.startswith('node "t": bad_output: ')
@@ -142,7 +144,7 @@ async def test_an_output_that_has_no_place_is_an_error_like_others(autojump_cloc
     assert done.result == {"a": 1, "shipped": {"x": "shipped"}}
 
 
-async def test_strategies_that_put_up_with_failed_branches_go_on(autojump_clock: MockClock) -> None:
+async def test_strategies_that_tolerate_failed_branches_continue(autojump_clock: MockClock) -> None:
     each = node("foreach", "$params.items", "out", exec_type="local", func="fail")
     for strategy, out in (("ignore_errors", []), ("collect_errors", [{"error": None}] * 2)):
         done = await walked(flow("a ship", a={**each, "failure_strategy": strategy}, ship=SHIP))
@@ -160,7 +162,7 @@ def sub(inner: Definition, **fields: Any) -> Definition:
 INNER = flow("a b", a=local("fail"), b=local("echo", {"x": 1}, "b"))
 
 
-async def test_a_failure_within_a_subflow_is_handled_there_or_around_it_or_fails_the_flow(
+async def test_a_failure_in_a_subflow_is_handled_there_or_outside_or_fails_the_flow(
     autojump_clock: MockClock,
 ) -> None:
     done = await walked(flow("s ship", s=sub(INNER), ship=SHIP))
@@ -173,7 +175,7 @@ async def test_a_failure_within_a_subflow_is_handled_there_or_around_it_or_fails
     assert done.result == {"out": {"b": {"x": 1}}, "shipped": {"x": "shipped"}}
 
 
-async def test_an_embedded_graph_does_as_the_definition_says_unless_it_says_otherwise(
+async def test_an_embedded_graph_inherits_the_rule_for_errors_unless_it_sets_its_own(
     autojump_clock: MockClock,
 ) -> None:
     done = await walked(goes_on(flow("", s=sub(sub_of(INNER)))))
@@ -189,7 +191,7 @@ def sub_of(inner: Definition) -> Definition:
     return flow("", s=sub(inner))
 
 
-async def test_another_flow_does_as_its_own_definition_says(autojump_clock: MockClock) -> None:
+async def test_another_flow_follows_its_own_rule_for_errors(autojump_clock: MockClock) -> None:
     ref = node("flow_ref", flow="other", out="out")
     async with open_engine(Calls().jobs) as engine:
         await engine.flows.publish("other", INNER)
@@ -232,7 +234,7 @@ async def test_the_flow_of_the_readme_fails_without_a_worker(autojump_clock: Moc
 
 
 @pytest.mark.parametrize("value", ["ignore", True, 1, {}])
-async def test_what_the_field_may_say_is_checked(value: Any, autojump_clock: MockClock) -> None:
+async def test_the_field_for_unhandled_errors_is_checked(value: Any, autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         found = await engine.flows.check({**INNER, "unhandled_errors": value})
         [mistake] = found.errors
@@ -246,7 +248,7 @@ async def warnings(definition: Definition) -> list[str]:
         return found.warnings
 
 
-async def test_the_check_warns_where_an_error_would_be_passed_over(autojump_clock: MockClock) -> None:
+async def test_the_check_warns_if_an_error_would_be_ignored(autojump_clock: MockClock) -> None:
     charge = node("executor", service="charge")
     definition = flow("charge ship", charge=charge, ship=node("executor", service="ship"))
     assert await warnings(definition) == []
@@ -270,13 +272,13 @@ async def test_the_check_warns_where_an_error_would_be_passed_over(autojump_cloc
     assert 'leads to "ship"' in warning
 
 
-async def test_the_check_warns_of_it_in_embedded_graphs(autojump_clock: MockClock) -> None:
+async def test_the_check_warns_about_ignored_errors_in_embedded_graphs(autojump_clock: MockClock) -> None:
     [warning] = await warnings(goes_on(flow("", s=sub(INNER))))
     assert warning.startswith("nodes.s.subflow.nodes.a: an error is ignored and leads")
     assert await warnings(goes_on(flow("", s=sub({**INNER, "unhandled_errors": "fail"})))) == []
 
 
-async def test_the_check_warns_of_an_action_for_errors_that_has_no_edge(autojump_clock: MockClock) -> None:
+async def test_the_check_warns_about_an_action_for_errors_without_an_edge(autojump_clock: MockClock) -> None:
     found = await warnings(flow("a:sorry b, a:c b", a=local("fail", on_error="sory"), b=SHIP))
     warning = found[0]
     assert warning == 'nodes.a.on_error: no edge from "a" has the action "sory": the flow fails'

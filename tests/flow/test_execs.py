@@ -1,4 +1,4 @@
-"""Branches, items and inner nodes that are executed otherwise than their node says; scripts as objects."""
+"""Branches, items and inner nodes with their own execution settings; scripts as objects."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def jobs() -> Jobs:
 
 
 async def serve(engine: Engine, *services: str, most: int = 1) -> None:
-    """Be a worker that fetches its work: it answers what it was given."""
+    """Run a polling worker that returns its input."""
     for _ in range(most):
         item = await engine.workers.poll("puller", services)
         assert item is not None
@@ -66,7 +66,7 @@ def parallel(*execs: Definition, **fields: Any) -> Definition:
 
 
 @each_mode
-async def test_branches_have_services_functions_and_parameters_of_their_own(
+async def test_branches_have_their_own_services_functions_and_parameters(
     mode: Definition, autojump_clock: MockClock
 ) -> None:
     execs = [
@@ -79,13 +79,13 @@ async def test_branches_have_services_functions_and_parameters_of_their_own(
     params = {"mul": 2, "other": 1, "val": 7}
     assert done.result["agg"] == [{"service": "transform", "input": 7, "params": params}, 35, 21]
     assert [row.branch for row in done.rows[:-1]] == ["0", "1", "2"] or mode
-    # they win over those of the run, too
+    # they override those of the run, too
     done = await walked(flow("", p=parallel(*execs[1:], **fields)), {"val": 7, "mul": 100})
     assert done.result["agg"] == [35, 700]
 
 
 @each_mode
-async def test_branches_have_inputs_and_places_of_their_own(
+async def test_branches_have_their_own_inputs_and_outputs(
     mode: Definition, autojump_clock: MockClock
 ) -> None:
     execs = [
@@ -102,7 +102,7 @@ async def test_branches_have_inputs_and_places_of_their_own(
     assert done.result == {"agg": [11, 14, 8], "first": 11, "second": {"here": 14}}
 
 
-async def test_a_branch_that_fails_writes_nothing_and_those_that_went_well_do(
+async def test_failed_branches_write_nothing_and_successful_ones_do(
     autojump_clock: MockClock,
 ) -> None:
     execs = [
@@ -119,8 +119,8 @@ async def test_a_branch_that_fails_writes_nothing_and_those_that_went_well_do(
         assert done.result == result
 
 
-async def test_execs_stand_beside_services(autojump_clock: MockClock) -> None:
-    """One of the same service takes its place; the others follow."""
+async def test_execs_can_be_combined_with_services(autojump_clock: MockClock) -> None:
+    """An exec with the name of a service replaces it; other ones are appended."""
     execs = [
         {"service": "add", "exec_type": "local", "params": {"add": 5}},
         {"service": "label", "func": "mul", "params": {"mul": 3}},
@@ -132,12 +132,12 @@ async def test_execs_stand_beside_services(autojump_clock: MockClock) -> None:
     assert (await walked(flow("", p=same), {"val": 7})).result["agg"] == [21, 12]
 
 
-async def test_several_branches_may_be_of_one_service(autojump_clock: MockClock) -> None:
+async def test_several_branches_can_call_one_service(autojump_clock: MockClock) -> None:
     execs = [{"service": "mul", "exec_type": "local", "params": {"mul": by}} for by in (2, 3)]
     assert (await walked(flow("", p=parallel(*execs)), {"val": 7})).result["agg"] == [14, 21]
 
 
-async def test_branches_that_have_ended_are_kept_over_a_restart(autojump_clock: MockClock) -> None:
+async def test_finished_branches_are_kept_over_a_restart(autojump_clock: MockClock) -> None:
     calls = Calls()
     execs = [
         {"func": "echo", "post": {"output_key": "first"}},
@@ -157,7 +157,7 @@ async def test_branches_that_have_ended_are_kept_over_a_restart(autojump_clock: 
 
 
 @each_mode
-async def test_items_have_parameters_and_functions_of_their_own(
+async def test_items_have_their_own_parameters_and_functions(
     mode: Definition, autojump_clock: MockClock
 ) -> None:
     each = node(
@@ -180,10 +180,10 @@ async def test_items_have_parameters_and_functions_of_their_own(
     assert done.result["mapped"] == [2, 8, 53, {"service": "slow", "input": 4, "params": params}]
 
 
-# Nodes within.
+# Inner nodes.
 
 
-async def test_nodes_of_a_subflow_are_executed_otherwise(autojump_clock: MockClock) -> None:
+async def test_execs_override_nodes_of_a_subflow(autojump_clock: MockClock) -> None:
     inner = flow(
         "a:go b, b c",
         a=node("executor", "$params.val", "m", service="transform", params={"mul": 2}, action="go"),
@@ -207,7 +207,7 @@ async def test_nodes_of_a_subflow_are_executed_otherwise(autojump_clock: MockClo
     assert done.result["sub"]["m"] == {"service": "other", "input": 3, "params": params}
 
 
-async def test_only_the_nodes_of_that_graph_are_meant(autojump_clock: MockClock) -> None:
+async def test_execs_override_only_nodes_of_that_graph(autojump_clock: MockClock) -> None:
     deep = flow("", a=local("mul", "$params.val", "out", params={"mul": 2}))
     inner = flow("", s=node("subflow", out="deep", subflow=deep))
     execs = [{"node": "s", "params": {"val": 10}}]
@@ -245,20 +245,20 @@ async def printed(definition: Definition) -> Walked:
         ),
     ],
 )
-async def test_a_script_says_what_it_reads_and_what_it_prints(
-    fields: Definition, code: str, out: Any
-) -> None:
+async def test_a_script_declares_its_input_and_output_modes(fields: Definition, code: str, out: Any) -> None:
     assert (await printed(script(code, **fields))).result == {"out": out}
 
 
-async def test_a_script_has_a_time_of_its_own() -> None:
+async def test_a_script_has_its_own_timeout() -> None:
     slow = script("import time; time.sleep(60)", timeout_ms=200)
     for fields in ({}, {"timeout_ms": 50_000}):
-        assert (await printed({**slow, **fields})).error == 'node "a": timeout: not done within 0.2 s'
-    assert (await printed({**slow, "timeout_ms": 100})).error == 'node "a": timeout: not done within 0.1 s'
+        assert (await printed({**slow, **fields})).error == 'node "a": timeout: not finished within 0.2 s'
+    assert (
+        await printed({**slow, "timeout_ms": 100})
+    ).error == 'node "a": timeout: not finished within 0.1 s'
 
 
-async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
+async def test_a_script_must_be_allowed_by_the_operator(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         [mistake] = (await engine.flows.check(flow("", a=script("")))).errors
         assert mistake == "nodes.a.exec_type: scripts are not allowed: allow_scripts is off"
@@ -344,7 +344,7 @@ async def test_a_script_needs_the_operator(autojump_clock: MockClock) -> None:
         ),
     ],
 )
-async def test_what_is_wrong_is_told_with_its_place(
+async def test_each_mistake_is_reported_with_its_path(
     wrong: Definition, mistake: str, autojump_clock: MockClock
 ) -> None:
     async with open_engine(Calls().jobs, allow_scripts=True) as engine:
@@ -352,8 +352,8 @@ async def test_what_is_wrong_is_told_with_its_place(
         assert found.startswith(f"nodes.a.{mistake}")
 
 
-async def test_a_program_may_write_all_fields_if_they_are_empty(autojump_clock: MockClock) -> None:
-    """As one does that marshals all of a structure."""
+async def test_a_definition_can_contain_all_fields_if_they_are_empty(autojump_clock: MockClock) -> None:
+    """Some clients serialize every field of a structure."""
     empty_script = {"cmd": "", "args": None, "code": "", "env": None, "timeout_ms": 0, "stdin_mode": ""}
     exec = {"service": "s", "exec_type": "", "func": "", "params": None, "node": "", "index": 0}
     written = {
@@ -372,7 +372,7 @@ async def test_a_program_may_write_all_fields_if_they_are_empty(autojump_clock: 
         assert (await engine.flows.check(flow("", a=written)))[1:] == ([], [])
 
 
-def test_a_drawing_names_branches_and_programs() -> None:
+def test_a_chart_names_branches_and_programs() -> None:
     drawn = mermaid(
         read_graph(
             flow(

@@ -1,4 +1,4 @@
-"""Nodes that have workers do something: over HTTP, from the queue, or a program of this machine."""
+"""Nodes whose work is done by push workers, by polling workers, or by a program on this machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refusing(request: Any) -> Any:
 async def walked(
     workers: dict[str, Answer | None], definition: Definition, **params: Any
 ) -> tuple[Walked, Workers]:
-    """With these workers for the service `work`."""
+    """An engine with these workers for the service `work`."""
     push = Workers()
     async with open_engine(Calls().jobs, push=push) as engine:
         for id, serve in workers.items():
@@ -50,7 +50,7 @@ async def walked(
 
 
 @pytest.mark.usefixtures("each_store")
-async def test_a_worker_gets_the_input_and_the_parameters_and_its_result_is_the_output(
+async def test_a_worker_receives_the_input_and_the_parameters_and_its_result_is_the_output(
     autojump_clock: MockClock,
 ) -> None:
     done, push = await walked(
@@ -64,7 +64,7 @@ async def test_a_worker_gets_the_input_and_the_parameters_and_its_result_is_the_
     assert row.input == {"input": 5, "params": {"x": 5, "y": 1}}
 
 
-async def test_without_a_worker_the_node_fails_by_name(autojump_clock: MockClock) -> None:
+async def test_without_a_worker_the_node_fails_with_no_worker(autojump_clock: MockClock) -> None:
     done, _ = await walked({}, flow("", a=execute(max_retries=3)))
     assert done.story == ["a error default"]
     assert (done.rows[0].error or "").startswith("no_worker: ")
@@ -94,7 +94,7 @@ async def test_a_retry_goes_to_the_same_worker_with_the_same_key(autojump_clock:
 
 
 @pytest.mark.parametrize("code", ["unreachable", "reset", "bad_http"])
-async def test_the_fault_of_a_worker_goes_on_to_each_other_one_once(
+async def test_after_a_fault_of_a_worker_each_other_one_is_called_once(
     code: Any, autojump_clock: MockClock
 ) -> None:
     done, push = await walked(dict.fromkeys("abc", broken(code)), flow("", a=execute()))
@@ -118,7 +118,7 @@ async def test_the_fault_of_a_worker_goes_on_to_each_other_one_once(
         ((200, b"{}"), "bad_answer"),
     ],
 )
-async def test_an_answer_that_is_none_goes_on_to_another_worker(
+async def test_after_an_invalid_response_another_worker_is_called(
     answer: Any, code: str, autojump_clock: MockClock
 ) -> None:
     done, push = await walked({"a": lambda request: answer, "b": None}, flow("", a=execute()))
@@ -129,7 +129,7 @@ async def test_an_answer_that_is_none_goes_on_to_another_worker(
     assert done.error.startswith(f'node "a": {code}: ')
 
 
-async def test_an_error_of_the_service_itself_does_not_go_on_to_another_worker(
+async def test_after_an_error_of_the_service_no_other_worker_is_called(
     autojump_clock: MockClock,
 ) -> None:
     done, push = await walked(dict.fromkeys("abc", refusing), flow("", a=execute()))
@@ -138,7 +138,7 @@ async def test_an_error_of_the_service_itself_does_not_go_on_to_another_worker(
     assert len(push.calls) == 1
 
 
-async def test_max_attempts_bounds_how_many_workers_try_and_each_is_retried(
+async def test_max_attempts_limits_the_number_of_workers_and_each_is_retried(
     autojump_clock: MockClock,
 ) -> None:
     several = execute(max_attempts=2, max_retries=1, wait_ms=1000, attempt_delay_ms=5000)
@@ -151,7 +151,7 @@ async def test_max_attempts_bounds_how_many_workers_try_and_each_is_retried(
     assert set(push.keys) == {f"{done.run.id}:a:1:"}
 
 
-async def test_no_answer_in_time_is_a_time_out_of_that_try(autojump_clock: MockClock) -> None:
+async def test_an_attempt_without_a_response_in_time_is_a_timeout(autojump_clock: MockClock) -> None:
     push = Workers()
     async with open_engine(Calls().jobs, push=push) as engine:
         await push.register(engine, "w", "hang")
@@ -174,7 +174,7 @@ async def keep_alive(engine: Engine, *workers: str) -> None:
         await trio.sleep(5)
 
 
-async def test_by_load_the_least_busy_worker_is_called(autojump_clock: MockClock) -> None:
+async def test_with_weighted_by_load_a_node_calls_the_least_busy_worker(autojump_clock: MockClock) -> None:
     push = Workers()
     async with open_engine(Calls().jobs, push=push) as engine:
         for id, load in (("a", 5), ("b", 1), ("c", 3)):
@@ -186,7 +186,7 @@ async def test_by_load_the_least_busy_worker_is_called(autojump_clock: MockClock
         assert sorted(push.called[3:]) == ["a", "b", "c"]
 
 
-async def test_branches_have_keys_of_their_own(autojump_clock: MockClock) -> None:
+async def test_branches_have_their_own_idempotency_keys(autojump_clock: MockClock) -> None:
     push = Workers()
     async with open_engine(Calls().jobs, push=push) as engine:
         await push.register(engine, "w", "work", "other")
@@ -201,7 +201,7 @@ async def test_branches_have_keys_of_their_own(autojump_clock: MockClock) -> Non
         assert {row.worker for row in done.rows if row.branch is not None} == {"w"}
 
 
-async def test_what_is_too_large_for_a_worker_is_not_sent(autojump_clock: MockClock) -> None:
+async def test_a_request_that_is_too_large_is_not_sent(autojump_clock: MockClock) -> None:
     push = Workers()
     async with open_engine(Calls().jobs, push=push, max_value_bytes=1000) as engine:
         await push.register(engine, "w", "work", serve=lambda request: "x" * 2000)
@@ -213,7 +213,7 @@ async def test_what_is_too_large_for_a_worker_is_not_sent(autojump_clock: MockCl
         assert len(push.calls) == 1
 
 
-# Workers that fetch their work.
+# Polling workers.
 
 
 QUEUED = flow("a b", a=execute(exec_type="queue"), b=local("echo", {"x": 1}, "b"))
@@ -240,7 +240,7 @@ async def test_work_is_taken_from_the_queue_and_completed(autojump_clock: MockCl
             await engine.workers.complete(item.id, 11, worker_id="puller")
 
 
-async def test_a_poll_that_waits_gets_the_work_of_later_flows(autojump_clock: MockClock) -> None:
+async def test_a_waiting_poll_receives_the_work_of_later_flows(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine, trio.open_nursery() as nursery:
         results: list[Any] = []
 
@@ -262,7 +262,7 @@ async def test_a_poll_that_waits_gets_the_work_of_later_flows(autojump_clock: Mo
         assert {row.worker for row in done.rows if row.branch is not None} == {"a", "b"}
 
 
-async def test_a_failure_that_a_worker_tells_is_the_nodes(autojump_clock: MockClock) -> None:
+async def test_a_failure_that_a_worker_reports_is_the_nodes(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         ticket = await start(engine, flow("", a=execute(exec_type="queue", max_retries=1)), {"x": 5})
         for _ in range(2):
@@ -274,7 +274,7 @@ async def test_a_failure_that_a_worker_tells_is_the_nodes(autojump_clock: MockCl
         assert done.story == ["a error", "a error default"]
 
 
-async def test_a_lease_that_runs_out_is_a_try_of_its_own_and_the_work_is_offered_again(
+async def test_an_expired_lease_is_an_attempt_and_the_work_is_offered_again(
     autojump_clock: MockClock,
 ) -> None:
     async with open_engine(Calls().jobs) as engine:
@@ -297,7 +297,7 @@ async def test_a_lease_that_runs_out_is_a_try_of_its_own_and_the_work_is_offered
         assert (done.rows[0].error or "").startswith("expired: ")
 
 
-async def test_work_that_nobody_ever_finishes_fails_at_last(autojump_clock: MockClock) -> None:
+async def test_work_that_no_worker_completes_fails_eventually(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         ticket = await start(engine, flow("", a=execute(exec_type="queue")), {"x": 5})
         for number in range(3):
@@ -308,7 +308,7 @@ async def test_work_that_nobody_ever_finishes_fails_at_last(autojump_clock: Mock
         assert [row.worker for row in done.rows] == ["dies 0", "dies 1", "dies 2"]
 
 
-async def test_the_wait_in_the_queue_counts_for_the_time_out(autojump_clock: MockClock) -> None:
+async def test_the_wait_in_the_queue_counts_for_the_timeout(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         late = flow("", a=execute(exec_type="queue", timeout_ms=9000, on_timeout="late"))
         ticket = await start(engine, late, {"x": 5})
@@ -323,7 +323,7 @@ async def test_the_wait_in_the_queue_counts_for_the_time_out(autojump_clock: Moc
             await engine.workers.complete(item.id, 1, worker_id="slow")
 
 
-async def test_a_cancelled_flow_takes_its_work_back(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_flow_withdraws_its_work(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         taken = await start(engine, QUEUED, {"x": 1})
         item = await engine.workers.poll("puller", ["work"])
@@ -341,7 +341,7 @@ async def test_a_cancelled_flow_takes_its_work_back(autojump_clock: MockClock) -
         assert await engine.workers.poll("puller", ["work"], wait=1) is None
 
 
-async def test_an_output_without_a_place_is_answered_to_its_worker_all_the_same(
+async def test_the_worker_is_answered_although_its_output_cannot_be_stored(
     autojump_clock: MockClock,
 ) -> None:
     async with open_engine(Calls().jobs) as engine:
@@ -384,7 +384,7 @@ async def test_scripts_are_refused_unless_the_operator_allows_them(autojump_cloc
         assert (await engine.flows.list())[1] == 0
 
 
-async def test_a_script_that_was_published_elsewhere_does_not_run_where_it_is_not_allowed() -> None:
+async def test_a_published_script_does_not_run_if_scripts_are_not_allowed() -> None:
     lives = Lives(Calls().jobs, clock=None)
     async with lives.clean(allow_scripts=True) as engine:
         await engine.flows.publish("flow", flow("", a=script("print(1)")))
@@ -395,7 +395,7 @@ async def test_a_script_that_was_published_elsewhere_does_not_run_where_it_is_no
         )
 
 
-async def test_a_script_reads_json_and_what_it_prints_is_the_output() -> None:
+async def test_a_script_reads_json_and_its_stdout_is_the_output() -> None:
     told = "import json, sys; print(json.dumps({'got': json.load(sys.stdin), 'argv': sys.argv[1:]}))"
     done = await run_script(script(told, "$params.x; echo no shell"))
     assert done.result["out"] == {
@@ -405,14 +405,14 @@ async def test_a_script_reads_json_and_what_it_prints_is_the_output() -> None:
     assert (await run_script(script("print('plain text')"))).result == {"out": "plain text"}
 
 
-async def test_a_script_that_fails_tells_why() -> None:
+async def test_the_error_of_a_failed_script_contains_its_stderr() -> None:
     done = await run_script(script("import sys; sys.exit('no luck')"))
-    assert "ended with 1: no luck" in (done.rows[0].error or "")
+    assert "exited with code 1: no luck" in (done.rows[0].error or "")
     done = await run_script({**script(""), "script": ["/no/such/program"]})
     assert (done.rows[0].error or "").startswith("service_error: ")
 
 
-async def test_a_script_that_takes_too_long_or_is_cancelled_is_ended() -> None:
+async def test_a_script_that_times_out_or_is_cancelled_is_killed() -> None:
     forever = script("import time; time.sleep(1000)", timeout_ms=300)
     done = await run_script(forever)
     assert done.story == ["a timeout default"]
@@ -424,6 +424,6 @@ async def test_a_script_that_takes_too_long_or_is_cancelled_is_ended() -> None:
             assert (await ended(engine, ticket)).story == ["a cancelled"]
 
 
-async def test_a_script_that_prints_without_end_is_ended() -> None:
+async def test_a_script_that_prints_too_much_is_killed() -> None:
     done = await run_script(script("while True: print('x' * 1000)"))
     assert "printed more than" in (done.rows[0].error or "")

@@ -1,4 +1,4 @@
-"""Expressions: three ways to write them, what they mean, and that nothing can be done with them."""
+"""Expressions: their three forms, their meaning, and that they can't have side effects."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def holds(written: Any, scope: Scope = SCOPE) -> bool:
         {"and": ["$input.amount gt 100", {"not": ["exists(done)"]}]},
     ],
 )
-def test_the_three_ways_to_write_an_expression_mean_the_same(written: Any):
+def test_the_three_forms_of_an_expression_are_equivalent(written: Any):
     assert holds(written)
     assert not holds(written, Scope({}, {}, {"amount": 100}))
     assert not holds(written, Scope({}, {"done": 1}, {"amount": 101}))
@@ -79,7 +79,7 @@ def test_the_three_ways_to_write_an_expression_mean_the_same(written: Any):
         "'é☃' eq 'é☃'",
     ],
 )
-def test_an_expression_that_holds(written: Any):
+def test_expressions_that_are_true(written: Any):
     assert holds(written)
 
 
@@ -88,7 +88,7 @@ def test_an_expression_that_holds(written: Any):
     [
         "exists nothing",
         "exists $shared.n",
-        "status",  # a text is not true
+        "status",  # a string is not true
         "$input.amount",  # nor is a number
         "false",
         False,
@@ -106,11 +106,11 @@ def test_an_expression_that_holds(written: Any):
         "tags contains true",
     ],
 )
-def test_an_expression_that_does_not_hold(written: Any):
+def test_expressions_that_are_false(written: Any):
     assert not holds(written)
 
 
-def test_or_binds_less_than_and_and_not_binds_most():
+def test_the_precedence_of_operators():
     assert holds("true or true and false")
     assert not holds("(true or true) and false")
     assert holds("not false and true")
@@ -130,7 +130,7 @@ def test_values_of_different_types_do_not_compare(operator: str, values: str):
 
 
 @pytest.mark.parametrize("values", [("true", "true"), ("null", "null"), ("[1]", "[1]")])
-def test_only_numbers_and_texts_have_an_order(values: tuple[str, str]):
+def test_only_numbers_and_strings_have_an_order(values: tuple[str, str]):
     one, other = values
     assert holds(f"{one} eq {other}")
     assert not holds(f"{one} ge {other} or {one} le {other}")
@@ -141,7 +141,7 @@ def test_whole_numbers_compare_exactly_with_others():
     assert holds("1 eq 1.0")
 
 
-def test_a_text_that_looks_like_a_path_is_compared_where_it_is_quoted():
+def test_a_quoted_string_that_looks_like_a_path_is_compared_as_a_string():
     scope = Scope({}, {}, "$5 and $params.a")
     assert holds("$input contains '$params.a'", scope)
     assert holds({"contains": ["$input", "$5"]}, scope)
@@ -193,13 +193,13 @@ def test_a_text_that_looks_like_a_path_is_compared_where_it_is_quoted():
         (5, "must be an expression (got 5)"),
     ],
 )
-def test_what_is_no_expression_is_refused_with_the_reason(written: Any, mistake: str):
+def test_an_invalid_expression_is_refused_with_the_reason(written: Any, mistake: str):
     with pytest.raises(Invalid) as refused:
         parse_expression(written)
     assert mistake in refused.value.message
 
 
-def test_several_mistakes_are_told_at_once():
+def test_several_mistakes_are_reported_together():
     with pytest.raises(Invalid) as of_a_structure:
         parse_expression({"or": [{"is": [1]}, {"eq": [1]}, {"and": ["a is b"]}]})
     assert [text.partition(":")[0] for text in of_a_structure.value.details["mistakes"]] == [
@@ -226,12 +226,12 @@ def test_several_mistakes_are_told_at_once():
         {"or": ["a"] * (MAX_TERMS + 1)},
     ],
 )
-def test_expressions_without_end_are_refused_quickly(written: Any):
+def test_recursive_expressions_are_refused_quickly(written: Any):
     with pytest.raises(Invalid):
         parse_expression(written)
 
 
-def test_nesting_is_bounded_in_each_way_to_write_it():
+def test_nesting_is_limited_in_each_form():
     def nested(depth: int) -> Any:
         return {"not": [nested(depth - 1)]} if depth else "flag"
 
@@ -242,7 +242,7 @@ def test_nesting_is_bounded_in_each_way_to_write_it():
             parse_expression(written)
 
 
-# The meaning, against a plain one.
+# Comparison with a simple model.
 
 _paths = ["$params.a", "$shared.b", "$input", "$input.c", "$shared.nothing"]
 _literals = (
@@ -319,7 +319,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _meaning(term: Any, data: dict[str, Any]) -> Any:
-    """What a term is worth, said again as plainly as can be."""
+    """The value of a term, by a simple model."""
     match term:
         case ("path", path):
             return data.get(path)
@@ -350,7 +350,7 @@ def _meaning(term: Any, data: dict[str, Any]) -> Any:
 
 
 @given(_conditions, _data, _data, _data)
-def test_all_ways_to_write_any_expression_mean_what_it_says(term: Any, a: Any, b: Any, c: Any):
+def test_all_forms_of_any_expression_agree_with_the_model(term: Any, a: Any, b: Any, c: Any):
     scope = Scope({"a": a}, {"b": b}, {"c": c})
     data = {"$params.a": a, "$shared.b": b, "$input": {"c": c}, "$input.c": c}
     expected = _meaning(term, data)
@@ -370,7 +370,7 @@ _structures = st.recursive(
 
 
 @given(st.text(max_size=40) | st.lists(_words, max_size=12).map(" ".join) | _structures, json_values)
-def test_whatever_is_written_is_refused_or_has_a_truth_for_any_values(written: Any, value: Any):
+def test_any_text_is_refused_or_has_a_truth_value_for_any_values(written: Any, value: Any):
     try:
         expression = parse_expression(written)
     except Invalid:

@@ -21,7 +21,7 @@ def ref(name: str = "other", **fields: object) -> Definition:
 
 
 def doubles(times: int) -> Definition:
-    """A flow that tells its versions from each other: it doubles a number so many times."""
+    """A flow whose versions have different results: version n doubles a number n times."""
     keys = [f"d{number}" for number in range(times)]
     edges = ", ".join(f"{a} {b}" for a, b in pairwise(keys))
     return flow(edges, **{key: local("double", "n", "n") for key in keys})
@@ -32,7 +32,7 @@ async def publish(engine: Engine, *definitions: Definition, name: str = "other")
         await engine.flows.publish(name, definition)
 
 
-async def test_what_the_other_flow_shares_is_the_output(autojump_clock: MockClock) -> None:
+async def test_the_shared_data_of_the_other_flow_is_the_output(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         await publish(engine, doubles(2))
         done = await walk(engine, flow("", r=ref()), {"n": 1})
@@ -40,7 +40,7 @@ async def test_what_the_other_flow_shares_is_the_output(autojump_clock: MockCloc
         assert done.story == ["r/d0 ok default", "r/d1 ok default", "r ok default"]
 
 
-async def test_a_version_may_be_named_and_else_it_is_the_latest_that_is_published(
+async def test_a_reference_without_a_version_walks_the_latest_published_one(
     autojump_clock: MockClock,
 ) -> None:
     async with open_engine(Calls().jobs) as engine:
@@ -57,13 +57,13 @@ async def test_a_version_may_be_named_and_else_it_is_the_latest_that_is_publishe
 @pytest.mark.parametrize(
     ("reference", "complaint"),
     [
-        (ref("nobody"), 'no flow has the name or id "nobody"'),
+        (ref("nobody"), 'flow "nobody" not found'),
         (ref(version=7), "has no version 7"),
         (ref(version=2), "is a draft"),
         (ref("empty"), "has no published version"),
     ],
 )
-async def test_a_flow_that_is_not_there_is_an_error_of_the_node(
+async def test_an_unknown_flow_is_an_error_of_the_node(
     reference: Definition, complaint: str, autojump_clock: MockClock
 ) -> None:
     async with open_engine(Calls().jobs) as engine:
@@ -75,7 +75,7 @@ async def test_a_flow_that_is_not_there_is_an_error_of_the_node(
         assert complaint in (done.rows[0].error or "")
 
 
-async def test_the_version_is_looked_up_when_the_walk_comes_there_and_stays(
+async def test_the_version_is_resolved_when_the_walk_arrives_and_stays(
     autojump_clock: MockClock,
 ) -> None:
     wait = flow("t d0", t=node("timer", params={"delay_ms": 10_000}), d0=local("double", "n", "n"))
@@ -94,8 +94,8 @@ async def test_the_version_is_looked_up_when_the_walk_comes_there_and_stays(
         assert done.story == ["b ok default", "r/t ok default", "r/d0 ok default", "r ok default"]
 
 
-async def test_a_crash_within_its_first_node_goes_on_with_the_same_version(autojump_clock: MockClock) -> None:
-    """Items that are done belong to the version that was walked."""
+async def test_after_a_crash_in_its_first_node_the_version_is_the_same(autojump_clock: MockClock) -> None:
+    """Finished items belong to the version that was walked."""
     each = node("foreach", "$params.items", "out", exec_type="local", func="sleep")
     calls = Calls()
     lives = Lives(calls.jobs)
@@ -112,7 +112,7 @@ async def test_a_crash_within_its_first_node_goes_on_with_the_same_version(autoj
         assert calls.of("sleep") == [1, 2, 50, 50]
 
 
-async def test_each_visit_looks_it_up_anew(autojump_clock: MockClock) -> None:
+async def test_each_visit_resolves_the_version_again(autojump_clock: MockClock) -> None:
     again = node("choice", choice_cases=[{"action": "again", "expr": "not(exists($shared.stop))"}])
     loop = flow("r t, t c, c:again r", r=ref(), t=node("timer", params={"delay_ms": 1000}), c=again)
     async with open_engine(Calls().jobs) as engine:
@@ -126,17 +126,17 @@ async def test_each_visit_looks_it_up_anew(autojump_clock: MockClock) -> None:
         assert [row.output for row in done.of("r")] == [{"n": 2}, {"n": 8}]
 
 
-async def test_a_flow_that_refers_to_itself_is_ended(autojump_clock: MockClock) -> None:
+async def test_a_flow_that_refers_to_itself_fails(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         await publish(engine, flow("", r=ref("other")))
         ticket = await engine.flows.start("other", params={"n": 1})
         done = await ended(engine, ticket)
-        assert "too_deep: flows may stand in each other 20 deep" in done.error
+        assert "too_deep: flows can be nested at most 20 deep" in done.error
         assert done.story[-1] == "r error default"
         assert len(done.rows) == 21
 
 
-async def test_what_is_shown_names_the_version_that_is_walked_within(autojump_clock: MockClock) -> None:
+async def test_the_state_contains_the_version_of_the_inner_flow(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         await publish(engine, flow("", t=node("timer", params={"delay_ms": 1000})))
         ticket = await start(engine, flow("", r=ref()), {"n": 1})

@@ -1,4 +1,4 @@
-"""Nodes that call one service for each item: their modes, and what becomes of failures."""
+"""Nodes that call one service for each item: modes, and the handling of failures."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ async def walked(
 
 @pytest.mark.usefixtures("each_store")
 @pytest.mark.parametrize("mode", MODES)
-async def test_the_results_stand_in_the_order_of_the_items(
-    mode: Definition, autojump_clock: MockClock
-) -> None:
+async def test_the_results_are_in_the_order_of_the_items(mode: Definition, autojump_clock: MockClock) -> None:
     done = await walked(each(**mode), [4, 0, 6, 2])
     assert done.result["out"] == [4, 0, 6, 2]
     branches = [row for row in done.rows if row.branch is not None]
@@ -57,7 +55,7 @@ async def test_the_results_stand_in_the_order_of_the_items(
     ("mode", "seconds"),
     [({}, 14), (AT_ONCE, 6), (TWO, 8), ({"max_parallel": 3}, 14)],
 )
-async def test_the_mode_says_how_many_are_made_at_once(
+async def test_the_mode_determines_how_many_items_are_concurrent(
     mode: Definition, seconds: float, autojump_clock: MockClock
 ) -> None:
     began = trio.current_time()
@@ -65,7 +63,7 @@ async def test_the_mode_says_how_many_are_made_at_once(
     assert trio.current_time() - began == pytest.approx(seconds, abs=0.1)
 
 
-async def test_no_more_than_it_says_are_made_at_once(autojump_clock: MockClock) -> None:
+async def test_max_parallel_limits_the_concurrent_items(autojump_clock: MockClock) -> None:
     jobs, now, most = Calls().jobs, 0, 0
 
     @jobs.function("count")
@@ -80,7 +78,7 @@ async def test_no_more_than_it_says_are_made_at_once(autojump_clock: MockClock) 
     assert most == 3
 
 
-async def test_without_items_there_is_nothing_to_do(autojump_clock: MockClock) -> None:
+async def test_an_empty_array_has_an_empty_result(autojump_clock: MockClock) -> None:
     for mode in ({}, AT_ONCE):
         done = await walked(each(**mode), [])
         assert done.result["out"] == []
@@ -88,7 +86,9 @@ async def test_without_items_there_is_nothing_to_do(autojump_clock: MockClock) -
 
 
 @pytest.mark.parametrize("items", [None, {"a": 1}, "text", 5])
-async def test_what_is_no_array_is_an_error_of_the_node(items: Any, autojump_clock: MockClock) -> None:
+async def test_an_input_that_is_not_an_array_is_an_error_of_the_node(
+    items: Any, autojump_clock: MockClock
+) -> None:
     done = await walked(each(on_error="sorry"), items, edges="f:sorry end")
     assert done.story[0] == "f error sorry"
     assert (done.rows[0].error or "").startswith("bad_input: the input must be an array")
@@ -97,7 +97,7 @@ async def test_what_is_no_array_is_an_error_of_the_node(items: Any, autojump_clo
 # Failures.
 
 
-async def test_fail_fast_ends_the_batch_and_keeps_what_had_succeeded(autojump_clock: MockClock) -> None:
+async def test_fail_fast_ends_the_batch_and_keeps_earlier_results(autojump_clock: MockClock) -> None:
     done = await walked(each(on_error="sorry"), [2, 4, 1, 6, 8], edges="f:sorry end")
     assert done.result == {"out": [2, 4], "end": None}
     assert done.story == ["f[0] ok", "f[1] ok", "f[2] error", "f error sorry", "end ok default"]
@@ -108,7 +108,7 @@ async def test_fail_fast_ends_the_batch_and_keeps_what_had_succeeded(autojump_cl
     assert done.error == 'node "f": branch_failed: branch 1: service_error: ValueError: 1 is odd'
 
 
-async def test_fail_fast_cancels_those_that_are_in_flight(autojump_clock: MockClock) -> None:
+async def test_fail_fast_cancels_items_in_flight(autojump_clock: MockClock) -> None:
     began = trio.current_time()
     done = await walked(each(**AT_ONCE), [2, 8, 3, 0, 6])
     assert trio.current_time() - began == pytest.approx(3, abs=0.1)
@@ -117,13 +117,13 @@ async def test_fail_fast_cancels_those_that_are_in_flight(autojump_clock: MockCl
     assert done.story[5:] == ["f error error", "end ok default"]
 
 
-async def test_fail_fast_begins_none_of_those_that_wait_for_their_turn(autojump_clock: MockClock) -> None:
+async def test_fail_fast_starts_no_waiting_items(autojump_clock: MockClock) -> None:
     calls = Calls()
     await walked(each(max_parallel=2, **AT_ONCE), [4, 1, 6, 8], calls.jobs)
     assert calls.of("even") == [4, 1]
 
 
-async def test_a_success_that_comes_together_with_the_failure_is_kept(autojump_clock: MockClock) -> None:
+async def test_a_success_at_the_same_time_as_the_failure_is_kept(autojump_clock: MockClock) -> None:
     jobs = Calls().jobs
 
     @jobs.function("same")
@@ -140,9 +140,7 @@ async def test_a_success_that_comes_together_with_the_failure_is_kept(autojump_c
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_collected_errors_stand_in_the_place_of_their_results(
-    mode: Definition, autojump_clock: MockClock
-) -> None:
+async def test_collected_errors_replace_their_results(mode: Definition, autojump_clock: MockClock) -> None:
     done = await walked(each(failure_strategy="collect_errors", **mode), [2, 1, 4, 3])
     assert done.result["out"] == [
         2,
@@ -163,7 +161,7 @@ async def test_ignored_errors_are_left_out(mode: Definition, autojump_clock: Moc
     assert (await walked(each(failure_strategy="ignore_errors", **mode), [1])).result["out"] == []
 
 
-async def test_each_item_is_tried_again_as_often_as_the_node_says(autojump_clock: MockClock) -> None:
+async def test_each_item_is_retried_up_to_max_retries(autojump_clock: MockClock) -> None:
     retried = each(max_retries=2, wait_ms=1000, failure_strategy="collect_errors", **AT_ONCE)
     began = trio.current_time()
     done = await walked(retried, [0, 1])
@@ -176,9 +174,9 @@ async def test_each_item_is_tried_again_as_often_as_the_node_says(autojump_clock
     ]
 
 
-async def test_a_time_out_holds_for_each_item(autojump_clock: MockClock) -> None:
+async def test_the_timeout_applies_to_each_item(autojump_clock: MockClock) -> None:
     done = await walked(each(timeout_ms=3000, failure_strategy="collect_errors", **AT_ONCE), [2, 4])
-    assert done.result["out"] == [2, {"error": "timeout: not done within 3 s"}]
+    assert done.result["out"] == [2, {"error": "timeout: not finished within 3 s"}]
     assert done.of("f", "1")[0].status == "timeout"
     done = await walked(
         each(timeout_ms=3000, on_timeout="late", on_error="sorry"), [2, 4], edges="f:sorry end"
@@ -186,7 +184,7 @@ async def test_a_time_out_holds_for_each_item(autojump_clock: MockClock) -> None
     assert done.story == ["f[0] ok", "f[1] timeout", "f error sorry", "end ok default"]
 
 
-async def test_each_visit_has_branches_of_its_own(autojump_clock: MockClock) -> None:
+async def test_each_visit_has_its_own_branches(autojump_clock: MockClock) -> None:
     more = local("double", "n", "n")
     again = node("choice", choice_cases=[{"action": "again", "expr": "$shared.n lt 8"}])
     async with open_engine(Calls().jobs) as engine:
@@ -205,10 +203,10 @@ async def test_each_visit_has_branches_of_its_own(autojump_clock: MockClock) -> 
     ]
 
 
-# What is shown meanwhile.
+# The state during the execution.
 
 
-async def test_the_state_shows_the_items_that_are_done(autojump_clock: MockClock) -> None:
+async def test_the_state_shows_the_finished_items(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         mode = {"max_parallel": 2, "failure_strategy": "collect_errors", **AT_ONCE}
         ticket = await start(engine, flow("f end", f=each(**mode), end=END), {"items": [0, 1, 8, 6]})
@@ -230,13 +228,13 @@ async def test_the_state_shows_the_items_that_are_done(autojump_clock: MockClock
 
 
 @pytest.mark.parametrize("how", ["clean", "crash"])
-async def test_its_node_run_begins_with_its_first_item_also_over_a_restart(
+async def test_the_node_run_starts_with_its_first_item_also_over_a_restart(
     how: str, autojump_clock: MockClock
 ) -> None:
     lives = Lives(Calls().jobs)
     async with getattr(lives, how)() as engine:
         ticket = await start(engine, flow("", f=each("sleep")), {"items": [10, 10]})
-        await trio.sleep(15)  # the second one is being slept
+        await trio.sleep(15)  # the second item sleeps
     async with lives.clean() as engine:
         done = await ended(engine, ticket.id)
     first, *_, whole = done.rows
@@ -244,10 +242,10 @@ async def test_its_node_run_begins_with_its_first_item_also_over_a_restart(
     assert whole.started_at == first.started_at
 
 
-async def test_its_node_run_keeps_the_first_results_as_far_as_there_is_room(
+async def test_the_node_run_keeps_the_first_results_up_to_the_limit(
     autojump_clock: MockClock,
 ) -> None:
-    """Nobody bounds how many there are, and the answers that show node runs are bounded."""
+    """The number of results is not limited, but the size of a page of node runs is."""
     calls = Calls()
 
     @calls.jobs.function("long")
@@ -266,7 +264,7 @@ async def test_its_node_run_keeps_the_first_results_as_far_as_there_is_room(
     assert whole.output == [f"{n}" * 300 for n in range(3)]
 
 
-async def test_what_is_shown_of_the_branches_of_a_node_at_work_is_bounded(autojump_clock: MockClock) -> None:
+async def test_the_shown_branches_of_the_current_node_are_limited_in_size(autojump_clock: MockClock) -> None:
     jobs = Calls().jobs
 
     @jobs.function("long")

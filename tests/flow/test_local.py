@@ -1,4 +1,4 @@
-"""Nodes that call functions of this process: how they are called, and what they may give and raise."""
+"""Nodes that call functions of this process: arguments, results and exceptions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ async def walked(jobs: Jobs, definition: dict[str, Any], params: dict[str, Any] 
         return await walk(engine, definition, params)
 
 
-async def test_a_function_gets_the_input_and_if_it_wants_the_parameters(autojump_clock: MockClock) -> None:
+async def test_a_function_receives_the_input_and_the_parameters_if_it_takes_them(
+    autojump_clock: MockClock,
+) -> None:
     calls = Calls()
 
     @calls.jobs.function("both")
@@ -34,13 +36,13 @@ async def test_a_function_gets_the_input_and_if_it_wants_the_parameters(autojump
     assert done.result == {"out": {"input": 1, "params": {"x": 1, "y": 2}}}
 
 
-async def test_an_executor_may_call_a_function_too(autojump_clock: MockClock) -> None:
+async def test_an_executor_can_call_a_function(autojump_clock: MockClock) -> None:
     a = node("executor", "$params.x", "out", exec_type="local", func="double")
     done = await walked(Calls().jobs, flow("", a=a), {"x": 4})
     assert done.result == {"out": 8}
 
 
-async def test_what_a_function_does_to_its_input_is_seen_by_nobody(autojump_clock: MockClock) -> None:
+async def test_changes_that_a_function_makes_to_its_input_have_no_effect(autojump_clock: MockClock) -> None:
     calls = Calls()
 
     @calls.jobs.function("spoil")
@@ -55,7 +57,7 @@ async def test_what_a_function_does_to_its_input_is_seen_by_nobody(autojump_cloc
     assert done.of("b")[0].input == {"input": {"x": [1]}}
 
 
-async def test_what_a_function_returns_can_be_changed_afterwards_and_nobody_sees_it(
+async def test_later_changes_to_a_functions_result_have_no_effect(
     autojump_clock: MockClock,
 ) -> None:
     jobs, kept = Jobs(), []
@@ -73,7 +75,7 @@ async def test_what_a_function_returns_can_be_changed_afterwards_and_nobody_sees
     assert done.result == {"kept": ["fresh"]}
 
 
-async def test_plain_functions_run_in_threads_and_several_at_once() -> None:
+async def test_plain_functions_run_concurrently_in_threads() -> None:
     jobs = Jobs()
     both = threading.Barrier(2, timeout=10)
 
@@ -87,12 +89,12 @@ async def test_plain_functions_run_in_threads_and_several_at_once() -> None:
     assert done.result == {"out": [[1, False], [2, False]]}
 
 
-async def test_a_function_that_nobody_registered_is_an_error_of_the_node(autojump_clock: MockClock) -> None:
+async def test_an_unregistered_function_is_an_error_of_the_node(autojump_clock: MockClock) -> None:
     done = await walked(Jobs(), flow("", a=local("nobody")))
-    assert done.error == "node \"a\": service_error: LookupError: no function is registered as 'nobody'"
+    assert done.error == "node \"a\": service_error: LookupError: function 'nobody' is not registered"
 
 
-async def test_a_function_may_be_registered_after_the_engine_was_opened(autojump_clock: MockClock) -> None:
+async def test_a_function_can_be_registered_after_the_engine_was_opened(autojump_clock: MockClock) -> None:
     jobs = Jobs()
     async with open_engine(jobs) as engine:
         jobs.function("late")(Calls().echo)
@@ -109,7 +111,7 @@ async def test_a_function_may_be_registered_after_the_engine_was_opened(autojump
         (object(), "bad_answer: result is"),
     ],
 )
-async def test_a_result_that_is_no_json_is_an_error_that_says_where(
+async def test_a_result_that_is_not_json_is_an_error_with_its_path(
     autojump_clock: MockClock, value: Any, complaint: str
 ) -> None:
     jobs = Jobs()
@@ -124,7 +126,7 @@ async def test_a_result_that_is_no_json_is_an_error_that_says_where(
     assert done.error.startswith('node "a": bad_answer: ')
 
 
-async def test_what_a_function_raises_is_its_own_error_whatever_its_type(autojump_clock: MockClock) -> None:
+async def test_any_exception_of_a_function_is_a_service_error(autojump_clock: MockClock) -> None:
     jobs = Jobs()
 
     @jobs.function("group")
@@ -151,10 +153,10 @@ async def test_what_a_function_raises_is_its_own_error_whatever_its_type(autojum
             assert said in (done.rows[0].error or "")
 
 
-# Tries.
+# Retries.
 
 
-async def test_a_node_is_tried_again_as_often_as_it_says_and_waits_before(autojump_clock: MockClock) -> None:
+async def test_a_node_is_retried_up_to_max_retries_after_wait_ms(autojump_clock: MockClock) -> None:
     calls = Calls()
     flaky = local("flaky", "$params.x", "out", params={"failures": 2}, max_retries=2, wait_ms=1500)
     done = await walked(calls.jobs, flow("", a=flaky), {"x": 7})
@@ -166,19 +168,19 @@ async def test_a_node_is_tried_again_as_often_as_it_says_and_waits_before(autoju
     assert all(row.finished_at - row.started_at < 0.1 for row in done.rows)
 
 
-async def test_a_node_whose_tries_are_used_up_has_failed(autojump_clock: MockClock) -> None:
+async def test_a_node_without_remaining_attempts_has_failed(autojump_clock: MockClock) -> None:
     calls = Calls()
     done = await walked(calls.jobs, flow("", a=local("fail", {"x": 1}, max_retries=2)))
     assert done.story == ["a error", "a error", "a error default"]
     assert len(calls.made) == 3
 
 
-async def test_a_time_out_holds_for_each_try(autojump_clock: MockClock) -> None:
+async def test_the_timeout_applies_to_each_attempt(autojump_clock: MockClock) -> None:
     done = await walked(Calls().jobs, flow("", a=local("hang", max_retries=1, timeout_ms=2000)))
     assert done.story == ["a timeout", "a timeout default"]
     assert [round(row.finished_at - row.started_at) for row in done.rows] == [2, 2]
 
 
-async def test_a_function_without_a_time_out_may_take_as_long_as_the_run(autojump_clock: MockClock) -> None:
+async def test_a_function_without_a_timeout_is_limited_only_by_the_run(autojump_clock: MockClock) -> None:
     done = await walked(Calls().jobs, flow("", a=local("sleep", "$params.x", "out")), {"x": 900})
     assert done.result == {"out": 900}

@@ -55,7 +55,7 @@ def test_a_subflow_is_a_box_around_its_nodes():
     assert "n0 --> n1" in lines[end:]
 
 
-def test_a_label_tells_what_is_called():
+def test_a_label_shows_what_is_called():
     lines = drawn(
         flow(
             "script all,all each,each other,other newest",
@@ -76,7 +76,7 @@ def test_a_label_tells_what_is_called():
     ]
 
 
-def test_names_mean_nothing_to_mermaid_or_to_a_page():
+def test_names_are_escaped_for_mermaid_and_html():
     name = '"] end %% <script>`#'
     lines = drawn(flow(f"end:{'<b>'} end", end={"kind": "local", "func": name}))
     assert 'n0("end<br/>local: #34;#93; end #37;#37; #60;script#62;#96;#35;")' in lines
@@ -100,6 +100,6 @@ _LINE = re.compile(
 
 
 @given(graphs(depth=2))
-def test_any_flow_is_drawn_of_few_forms_of_lines(definition: Definition):
+def test_the_chart_of_any_flow_has_only_known_kinds_of_lines(definition: Definition):
     for line in mermaid(read_graph(definition)).splitlines():
         assert _LINE.fullmatch(line.strip()), line

@@ -15,7 +15,7 @@ GRAPH = {
 }
 
 
-async def test_a_message_for_a_flow_is_refused_and_the_flow_goes_on(autojump_clock):
+async def test_a_message_for_a_flow_is_refused_and_the_flow_continues(autojump_clock):
     jobs = Jobs()
 
     @jobs.function("slow")

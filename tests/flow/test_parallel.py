@@ -29,7 +29,7 @@ async def walked(parallel: Definition, edges: str = "p end, p:error end", **para
 
 @pytest.mark.usefixtures("each_store")
 @pytest.mark.parametrize("mode", MODES)
-async def test_each_gets_the_input_and_the_results_stand_in_their_order(
+async def test_each_service_receives_the_input_and_the_results_are_in_their_order(
     mode: Definition, autojump_clock: MockClock
 ) -> None:
     done = await walked(several("even", "double", "echo", "sleep", **mode), n=4)
@@ -41,7 +41,7 @@ async def test_each_gets_the_input_and_the_results_stand_in_their_order(
 
 
 @pytest.mark.parametrize(("mode", "seconds"), list(zip(MODES, [12, 4, 8], strict=True)))
-async def test_the_mode_says_how_many_are_called_at_once(
+async def test_the_mode_determines_how_many_services_are_called_concurrently(
     mode: Definition, seconds: float, autojump_clock: MockClock
 ) -> None:
     began = trio.current_time()
@@ -49,11 +49,11 @@ async def test_the_mode_says_how_many_are_called_at_once(
     assert trio.current_time() - began == pytest.approx(seconds, abs=0.1)
 
 
-async def test_the_same_service_may_be_called_twice(autojump_clock: MockClock) -> None:
+async def test_the_same_service_can_be_called_twice(autojump_clock: MockClock) -> None:
     assert (await walked(several("double", "double"), n=4)).result["out"] == [8, 8]
 
 
-async def test_a_run_brings_the_services(autojump_clock: MockClock) -> None:
+async def test_the_parameters_of_a_run_can_set_the_services(autojump_clock: MockClock) -> None:
     parallel = several()
     assert (await walked(parallel, n=4, services=["double", "echo"])).result["out"] == [8, 4]
     assert (await walked(parallel, n=4, services=[])).result["out"] == []
@@ -63,7 +63,7 @@ async def test_a_run_brings_the_services(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("services", [None, "echo", [1], {"echo": 1}])
-async def test_services_that_are_no_names_are_an_error_of_the_node(
+async def test_invalid_service_names_are_an_error_of_the_node(
     services: Any, autojump_clock: MockClock
 ) -> None:
     done = await walked(several(), edges="p:sorry end", n=4, services=services)
@@ -78,10 +78,10 @@ async def test_services_that_are_no_names_are_an_error_of_the_node(
         ("ignore_errors", [3, 6], [3, 6]),
     ],
 )
-async def test_failures_count_as_the_strategy_says(
+async def test_the_strategy_determines_the_effect_of_failures(
     strategy: str, sequential: list[Any], concurrent: list[Any], autojump_clock: MockClock
 ) -> None:
-    """`fail` fails at once, but `even` fails after three seconds."""
+    """`fail` fails immediately; `even` fails after three seconds."""
     for mode in MODES:
         names = ["echo", "even", "fail", "double"] if mode else ["echo", "fail", "even", "double"]
         done = await walked(several(*names, failure_strategy=strategy, **mode), n=3)
@@ -95,13 +95,13 @@ async def test_failures_count_as_the_strategy_says(
         assert done.of("p")[0].status == ("error" if strategy == "fail_fast" else "ok")
 
 
-async def test_a_service_that_nobody_knows_is_a_failure_of_its_branch(autojump_clock: MockClock) -> None:
+async def test_an_unknown_service_is_a_failure_of_its_branch(autojump_clock: MockClock) -> None:
     done = await walked(several("echo", "nobody", failure_strategy="ignore_errors"), n=3)
     assert done.result["out"] == [3]
     assert "nobody" in (done.of("p", "1")[0].error or "")
 
 
-async def test_the_state_shows_the_branches_that_are_done(autojump_clock: MockClock) -> None:
+async def test_the_state_shows_the_finished_branches(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         parallel = several("echo", "fail", "sleep", failure_strategy="ignore_errors")
         first = local("echo", {"x": 1}, "first")

@@ -1,4 +1,4 @@
-"""Paths: what they lead to, what they can't be, and what they write."""
+"""Paths: what they resolve to, which ones are invalid, and what they write."""
 
 import copy
 from typing import Any
@@ -37,7 +37,7 @@ SCOPE = Scope(
         ("d.f", None),
     ],
 )
-def test_a_path_leads_to_a_value(text: str, value: Any):
+def test_a_path_resolves_to_a_value(text: str, value: Any):
     assert parse_path(text).get(SCOPE) == value
 
 
@@ -55,23 +55,23 @@ def test_a_path_leads_to_a_value(text: str, value: Any):
         "x.y",
     ],
 )
-def test_a_path_to_nothing_leads_to_null(text: str):
+def test_a_path_to_nothing_resolves_to_null(text: str):
     assert parse_path(text).get(SCOPE) is None
 
 
-def test_a_bare_text_is_a_whole_key_of_shared_before_it_is_a_path():
+def test_a_bare_text_is_a_key_of_shared_or_else_a_path():
     assert parse_path("d.e").get(SCOPE) == 4
     assert parse_path("list[0]").get(SCOPE) == 6
     assert parse_path("d.e").get(Scope({}, {"d": {"e": 5}})) == 5
 
 
-def test_a_text_has_no_items_and_no_attributes():
+def test_a_string_has_no_items_and_no_attributes():
     scope = Scope({}, {"text": "abc"}, input=["x"])
     for text in ("text[0]", "text.upper", "$input.append", "$shared.__class__", "$shared.keys"):
         assert parse_path(text).get(scope) is None
 
 
-def test_the_same_steps_lead_to_fields_of_another_value():
+def test_the_same_steps_resolve_in_another_value():
     assert parse_path("a.b").within({"a": {"b": 1}}) == 1
     assert parse_path("a.b").within({"a.b": 2, "a": {"b": 1}}) == 2
     assert parse_path("a.b").within([1]) is None
@@ -96,14 +96,14 @@ def test_the_same_steps_lead_to_fields_of_another_value():
         ("a" + "[0]" * 120, "at most 100 are allowed"),
     ],
 )
-def test_what_is_no_path_is_refused_with_the_reason(text: str, reason: str):
+def test_an_invalid_path_is_refused_with_the_reason(text: str, reason: str):
     with pytest.raises(Invalid) as refused:
         parse_path(text)
     assert reason in refused.value.message
 
 
 @pytest.mark.parametrize("value", [None, 5, ["$shared.a"], {"a": 1}])
-def test_a_path_of_another_type_than_text_is_refused(value: Any):
+def test_a_path_that_is_not_a_string_is_refused(value: Any):
     with pytest.raises(Invalid, match="must be a string"):
         parse_path(value)
 
@@ -137,7 +137,7 @@ def test_any_text_is_a_path_or_refused_and_any_path_has_a_value(text: str, value
         ('$shared["x y"].z', {}, {"x y": {"z": 1}}),
     ],
 )
-def test_writing_makes_the_objects_on_the_way(text: str, before: dict[str, Any], after: dict[str, Any]):
+def test_writing_creates_missing_objects(text: str, before: dict[str, Any], after: dict[str, Any]):
     parse_target(text).set(before, 1)
     assert before == after
 
@@ -152,7 +152,7 @@ def test_writing_makes_the_objects_on_the_way(text: str, before: dict[str, Any],
         ("a.b[1].c", {}, "the list is empty"),
     ],
 )
-def test_writing_where_something_else_stands_is_refused_and_changes_nothing(
+def test_writing_below_a_value_that_is_not_an_object_is_refused_and_changes_nothing(
     text: str, before: dict[str, Any], reason: str
 ):
     shared = copy.deepcopy(before)
@@ -165,7 +165,7 @@ def test_writing_where_something_else_stands_is_refused_and_changes_nothing(
 @pytest.mark.parametrize(
     "text", ["$params.a", "$input", "$shared", "_rt", "_rt.pl:a", "$shared._rt", '$shared["_rt.x"].y']
 )
-def test_only_places_in_shared_that_are_not_the_engines_can_be_written(text: str):
+def test_only_keys_of_shared_that_are_not_the_engines_can_be_written(text: str):
     with pytest.raises(Invalid, match="is not writable"):
         parse_target(text)
 
@@ -181,7 +181,7 @@ def test_what_was_written_is_found_at_the_same_path(steps: list[str], value: Any
     assert path.get(Scope({}, shared)) == value
 
 
-# Where a path or a literal may stand.
+# Fields that contain a path or a literal.
 
 
 @pytest.mark.parametrize(
@@ -201,22 +201,22 @@ def test_what_was_written_is_found_at_the_same_path(steps: list[str], value: Any
         ("$5", "$5"),
     ],
 )
-def test_a_source_is_a_path_or_a_literal_and_a_bare_text_is_what_shared_has_or_itself(
+def test_a_source_is_a_path_or_a_literal_and_a_bare_text_is_a_key_of_shared_or_itself(
     written: Any, value: Any
 ):
     assert parse_source(written).get(SCOPE) == value
 
 
-def test_a_bare_text_that_is_no_path_may_be_a_whole_key():
+def test_a_bare_text_that_is_not_a_path_can_be_a_key():
     assert parse_source("a..b").get(Scope({}, {"a..b": 1})) == 1
 
 
-def test_what_is_meant_as_a_path_is_no_literal():
+def test_an_invalid_path_is_not_taken_as_a_literal():
     with pytest.raises(Invalid, match=r"did you mean \$params"):
         parse_source("$parms.a")
 
 
-def test_a_literal_is_given_as_a_copy():
+def test_a_literal_is_copied():
     source = parse_source([1])
     source.get(SCOPE).append(2)
     assert source.get(SCOPE) == [1]

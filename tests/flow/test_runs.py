@@ -1,4 +1,4 @@
-"""Flows as runs: versions, handles, lanes, limits and request ids hold for them as for any run."""
+"""Flows as runs: versions, handles, lanes, limits and request ids apply to them as to any run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_the_latest_published_version_is_walked_unless_another_is_named(
         assert (await (await engine.flows.start(row.id)).result())["out"] == {"version": 2}
 
 
-async def test_a_published_version_never_changes_and_a_draft_may(autojump_clock: MockClock) -> None:
+async def test_a_published_version_cannot_be_changed_but_a_draft_can(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         await engine.flows.publish("flow", ONE)
         for status in ("published", "draft"):
@@ -69,15 +69,15 @@ async def test_a_run_keeps_the_version_that_it_was_submitted_with(autojump_clock
             assert (task.flow.name, task.version.version, task.run.params["version"]) == ("flow", 1, 1)
 
 
-async def test_what_is_not_there_can_not_be_started(autojump_clock: MockClock) -> None:
+async def test_an_unknown_flow_or_version_cannot_be_started(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         await engine.flows.create("empty")
         with pytest.raises(Conflict, match="has no published version"):
             await engine.flows.start("empty")
-        with pytest.raises(NotFound, match='no flow has the name or id "nobody"'):
+        with pytest.raises(NotFound, match='flow "nobody" not found'):
             await engine.flows.start("nobody")
         await engine.flows.publish("flow", ONE)
-        with pytest.raises(NotFound, match="has no version 5; it has: 1"):
+        with pytest.raises(NotFound, match="has no version 5; versions: 1"):
             await engine.flows.start("flow", version=5)
         with pytest.raises(Invalid):
             await engine.submit("flow", handle="h", params={"flow": "flow", "unknown": 1})
@@ -86,7 +86,7 @@ async def test_what_is_not_there_can_not_be_started(autojump_clock: MockClock) -
         assert await engine.list_runs() == []
 
 
-async def test_mistakes_of_a_definition_are_told_at_once_and_nothing_is_kept(
+async def test_all_mistakes_of_a_definition_are_reported_and_nothing_is_stored(
     autojump_clock: MockClock,
 ) -> None:
     wrong = {"start": "x", "nodes": {"a": {"kind": "huh"}, "b": {"kind": "local"}}, "edges": [{"from": "b"}]}
@@ -97,7 +97,7 @@ async def test_mistakes_of_a_definition_are_told_at_once_and_nothing_is_kept(
         assert await engine.flows.list() == ([], 0)
 
 
-async def test_flows_are_there_after_a_restart(autojump_clock: MockClock) -> None:
+async def test_flows_exist_after_a_restart(autojump_clock: MockClock) -> None:
     lives = Lives(Calls().jobs)
     async with lives.clean() as engine:
         await engine.flows.publish("flow", ONE)
@@ -107,7 +107,7 @@ async def test_flows_are_there_after_a_restart(autojump_clock: MockClock) -> Non
         assert (await engine.flows.publish("flow", TWO)).version == 3
 
 
-async def test_that_a_flow_changed_is_an_event(autojump_clock: MockClock) -> None:
+async def test_a_change_of_a_flow_is_an_event(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         events = engine.events()
         await engine.flows.publish("flow", ONE, by="ann")
@@ -120,7 +120,7 @@ async def test_that_a_flow_changed_is_an_event(autojump_clock: MockClock) -> Non
 # Handles and requests.
 
 
-async def test_a_run_without_a_handle_has_one_of_its_own(autojump_clock: MockClock) -> None:
+async def test_a_run_without_a_handle_gets_its_own(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         tickets = [await start(engine, SLEEP, {"n": 10}) for _ in range(2)]
         for ticket in tickets:
@@ -184,7 +184,7 @@ async def test_a_flow_is_submitted_like_any_job(autojump_clock: MockClock) -> No
         assert (await engine.get_run(ticket.id)).params == {"flow": "flow", "version": 1, "params": {"n": 3}}
 
 
-async def test_a_flow_may_be_the_child_of_a_run(autojump_clock: MockClock) -> None:
+async def test_a_flow_can_be_the_child_of_a_run(autojump_clock: MockClock) -> None:
     jobs = Calls().jobs
 
     @jobs.job("parent")
@@ -196,7 +196,7 @@ async def test_a_flow_may_be_the_child_of_a_run(autojump_clock: MockClock) -> No
         assert await (await engine.submit("parent", handle="h")).result() == {"slept": 3}
 
 
-async def test_no_job_may_take_the_name_of_flows() -> None:
+async def test_no_job_can_have_the_name_of_flows() -> None:
     jobs = Jobs()
     with pytest.raises(Invalid, match="is reserved for flows"):
 
@@ -208,7 +208,7 @@ async def test_no_job_may_take_the_name_of_flows() -> None:
 # Lanes and limits.
 
 
-async def test_lanes_and_limits_hold_for_flows(autojump_clock: MockClock) -> None:
+async def test_lanes_and_limits_apply_to_flows(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs, max_concurrent=3, lanes={"narrow": 1}) as engine:
         await engine.flows.publish("flow", SLEEP)
         began = trio.current_time()
@@ -226,7 +226,7 @@ async def test_lanes_and_limits_hold_for_flows(autojump_clock: MockClock) -> Non
 
 
 async def test_a_flow_that_wakes_keeps_its_place_in_the_queue(autojump_clock: MockClock) -> None:
-    """When both could go on, the one that was there first does."""
+    """If both can continue, the one that was submitted first does."""
     calls = Calls()
     async with open_engine(calls.jobs, max_concurrent=1) as engine:
         wait = node("wait_event", params={"signal_key": "go"})
@@ -243,10 +243,10 @@ async def test_a_flow_that_wakes_keeps_its_place_in_the_queue(autojump_clock: Mo
         assert [one["run"] for one in calls.of("echo")] == ["first", "later"]
 
 
-# What is shown.
+# History and state.
 
 
-async def test_history_tells_what_the_walk_did(autojump_clock: MockClock) -> None:
+async def test_the_history_contains_the_steps_of_the_walk(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         failing = node(
             "foreach", "$params.n", exec_type="local", func="even", failure_strategy="ignore_errors"
@@ -267,7 +267,7 @@ async def test_history_tells_what_the_walk_did(autojump_clock: MockClock) -> Non
                 assert (event.run, event.handle, event.lane) == (done.run.id, done.run.handle, "main")
 
 
-async def test_a_task_shows_where_it_is_and_what_is_shared(autojump_clock: MockClock) -> None:
+async def test_a_task_shows_its_current_node_and_its_shared_data(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs, clock=wall_clock) as engine:
         a, c = local("echo", {"x": 1}, "a", action="on"), local("echo", {"x": 2}, "c")
         ticket = await start(engine, flow("a:on t, t c", a=a, t=TIMER["nodes"]["t"], c=c), {"n": 1})
@@ -313,7 +313,7 @@ async def test_tasks_are_listed_newest_first_by_status_and_version(autojump_cloc
                 await what("nobody")
 
 
-async def test_an_ordinary_run_is_no_task(autojump_clock: MockClock) -> None:
+async def test_an_ordinary_run_is_not_a_task(autojump_clock: MockClock) -> None:
     jobs = Jobs()
 
     @jobs.job("plain")

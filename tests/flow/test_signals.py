@@ -1,4 +1,4 @@
-"""Signals: values that others put into what a flow shares, whatever it is doing."""
+"""Signals: values that callers write into a flow's shared data at any time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def slow(seconds: float = 10) -> Definition:
 
 
 @pytest.mark.usefixtures("each_store")
-async def test_a_signal_is_kept_until_the_walk_comes_to_the_wait(autojump_clock: MockClock) -> None:
+async def test_a_signal_is_kept_until_the_walk_arrives_at_the_wait(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         ticket = await start(engine, flow("a w", a=slow(), w=WAIT), {"seconds": 10})
         await trio.sleep(5)
@@ -64,7 +64,7 @@ async def test_the_last_of_several_counts_and_all_are_in_the_history(autojump_cl
         ]
 
 
-async def test_signals_go_to_nested_places_and_make_objects_on_the_way(autojump_clock: MockClock) -> None:
+async def test_signals_set_nested_keys_and_create_missing_objects(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         ticket = await start(engine, flow("a b", a=slow(), b=local("echo")), {"seconds": 10})
         for key, value in (("a.b", 1), ("$shared.a.c", [1]), ("a.c[1]", 2), ('$shared["x y"].z', 3)):
@@ -72,7 +72,7 @@ async def test_signals_go_to_nested_places_and_make_objects_on_the_way(autojump_
         assert (await ended(engine, ticket)).result == {"a": {"b": 1, "c": [1, 2]}, "x y": {"z": 3}}
 
 
-async def test_a_signal_that_has_no_place_is_told_in_the_log_and_the_flow_goes_on(
+async def test_a_signal_that_cannot_be_stored_is_logged_and_the_flow_continues(
     autojump_clock: MockClock,
 ) -> None:
     async with open_engine(Calls().jobs) as engine:
@@ -84,10 +84,12 @@ async def test_a_signal_that_has_no_place_is_told_in_the_log_and_the_flow_goes_o
         assert (await ended(engine, ticket)).result == {"flag": 1, "other": 3}
         [log] = [event for event in await engine.history(ticket.id) if isinstance(event, RunLog)]
         assert log.level == "warning"
-        assert '"flag.deeper" could not be put into shared' in log.text
+        assert '"flag.deeper" could not be stored in shared' in log.text
 
 
-async def test_what_a_flow_does_to_a_signal_does_not_change_its_event(autojump_clock: MockClock) -> None:
+async def test_changes_that_a_flow_makes_to_a_signal_do_not_change_its_event(
+    autojump_clock: MockClock,
+) -> None:
     write = local("echo", {"y": 1}, "flag.x")
     async with open_engine(Calls().jobs) as engine:
         inner = node("subflow", out="s", subflow=flow("w b", w=WAIT, b=write))
@@ -100,7 +102,7 @@ async def test_what_a_flow_does_to_a_signal_does_not_change_its_event(autojump_c
         assert event.value == {"x": 0}
 
 
-async def test_every_level_of_subflows_gets_it(autojump_clock: MockClock) -> None:
+async def test_every_level_of_subflows_receives_a_signal(autojump_clock: MockClock) -> None:
     inner = node("subflow", out="inner", subflow=flow("w l", w=WAIT, l=LOOK))
     outer = node("subflow", out="outer", subflow=flow("", i=inner))
     async with open_engine(Calls().jobs) as engine:
@@ -129,7 +131,7 @@ async def test_a_signal_to_a_queued_run_waits_with_it(autojump_clock: MockClock)
 
 
 @pytest.mark.parametrize("how", ["clean", "crash"])
-async def test_signals_that_were_not_taken_are_there_after_a_restart(
+async def test_signals_that_were_not_taken_are_kept_over_a_restart(
     how: str, autojump_clock: MockClock
 ) -> None:
     lives = Lives(Calls().jobs)
@@ -144,10 +146,10 @@ async def test_signals_that_were_not_taken_are_there_after_a_restart(
 
 
 @pytest.mark.parametrize("first", [WAIT, slow(5)], ids=["after a wait", "after a node that took its time"])
-async def test_items_of_a_batch_in_flight_stay_what_they_were_over_a_crash(
+async def test_items_of_a_batch_in_flight_do_not_change_over_a_crash(
     first: Definition, autojump_clock: MockClock
 ) -> None:
-    """The signal comes when some of the items are done; after the restart it must not change the others."""
+    """The signal arrives when some of the items are done; after the restart it must not change the others."""
     calls = Calls()
     lives = Lives(calls.jobs)
     each = node("foreach", "$shared.flag", "out", exec_type="local", func="sleep")
@@ -166,19 +168,19 @@ async def test_items_of_a_batch_in_flight_stay_what_they_were_over_a_crash(
         assert done.result["seen"] == {"flag": [5, 6, 7, 8]}
 
 
-# Who may not have one.
+# Refused signals.
 
 
-async def test_a_run_that_has_ended_takes_none(autojump_clock: MockClock) -> None:
+async def test_an_ended_run_takes_no_signals(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         done = await walk(engine, flow("", l=LOOK))
-        with pytest.raises(NoActiveRun, match="is succeeded: nothing waits for a signal any more"):
+        with pytest.raises(NoActiveRun, match="is succeeded: it no longer takes signals"):
             await engine.signal(done.run.id, "flag", 1)
         with pytest.raises(NotFound):
             await engine.signal("nobody", "flag", 1)
 
 
-async def test_only_flows_take_them_and_flows_take_no_messages(autojump_clock: MockClock) -> None:
+async def test_only_flows_take_signals_and_flows_take_no_messages(autojump_clock: MockClock) -> None:
     jobs = Calls().jobs
 
     @jobs.job("plain")
@@ -208,7 +210,7 @@ async def test_keys_that_cannot_be_written_are_refused(key: str, autojump_clock:
         assert (await engine.flows.task(ticket.id)).shared.get("flag") is None
 
 
-async def test_values_that_are_no_json_or_too_large_are_refused(autojump_clock: MockClock) -> None:
+async def test_values_that_are_not_json_or_too_large_are_refused(autojump_clock: MockClock) -> None:
     async with open_engine(Jobs(), max_value_bytes=1000) as engine:
         ticket = await start(engine, flow("", w=WAIT))
         with pytest.raises(Invalid):
@@ -220,7 +222,7 @@ async def test_values_that_are_no_json_or_too_large_are_refused(autojump_clock: 
 
 
 @pytest.mark.parametrize("kind", ["wait_event", "approval", "timer"])
-async def test_an_unrelated_signal_wakes_nobody(kind: str, autojump_clock: MockClock) -> None:
+async def test_an_unrelated_signal_wakes_no_run(kind: str, autojump_clock: MockClock) -> None:
     params = {"signal_key": "a.b", "approval_key": "a.b", "delay_ms": 1e6}
     async with open_engine(Calls().jobs) as engine:
         ticket = await start(engine, flow("", w=node(kind, params=params)))
@@ -233,7 +235,7 @@ async def test_an_unrelated_signal_wakes_nobody(kind: str, autojump_clock: MockC
         assert [type(event) for event in told] == [RunSignal] * 5
 
 
-async def test_a_signal_wakes_the_right_one_of_many(autojump_clock: MockClock) -> None:
+async def test_a_signal_wakes_the_right_run_of_many(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs, max_concurrent=2) as engine:
         await engine.flows.publish("flow", flow("", w=WAIT))
         tickets = [await engine.flows.start("flow") for _ in range(100)]

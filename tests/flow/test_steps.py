@@ -1,4 +1,4 @@
-"""What holds at every node: where its input comes from, where its output goes, and what comes next."""
+"""What applies to every node: the source of its input, the destination of its output, and the next node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def walked(definition: dict[str, Any], params: dict[str, Any] | None = Non
 # Input and output.
 
 
-async def test_a_flow_gives_what_its_nodes_share(autojump_clock: MockClock) -> None:
+async def test_the_result_of_a_flow_is_its_shared_data(autojump_clock: MockClock) -> None:
     a = local("double", "$params.n", "doubled")
     done = await walked(flow("a b", a=a, b=local("double", "$shared.doubled", "again")), {"n": 3})
     assert done.result == {"doubled": 6, "again": 12}
@@ -32,14 +32,14 @@ async def test_a_flow_gives_what_its_nodes_share(autojump_clock: MockClock) -> N
     assert (first.prep, first.input, first.output) == (3, {"input": 3}, 6)
 
 
-async def test_a_node_without_an_input_gets_null_and_without_an_output_keeps_nothing(
+async def test_a_node_without_an_input_receives_null_and_without_an_output_writes_nothing(
     autojump_clock: MockClock,
 ) -> None:
     done = await walked(flow("a b", a=local("echo"), b=local("echo", "missing", "found")))
     assert done.result == {"found": None}
 
 
-async def test_an_input_map_gathers_paths_literals_and_words(autojump_clock: MockClock) -> None:
+async def test_an_input_map_contains_paths_literals_and_words(autojump_clock: MockClock) -> None:
     gathered = {
         "param": "$params.a.b[1]",
         "shared": "$shared.first.x",
@@ -62,13 +62,13 @@ async def test_an_input_map_gathers_paths_literals_and_words(autojump_clock: Moc
     }
 
 
-async def test_an_input_map_wins_over_an_input_key(autojump_clock: MockClock) -> None:
+async def test_an_input_map_overrides_an_input_key(autojump_clock: MockClock) -> None:
     both = {"kind": "local", "func": "echo", "prep": {"input_key": "$params.n", "input_map": {"n": 1}}}
     done = await walked(flow("", a={**both, "post": {"output_key": "out"}}), {"n": 2})
     assert done.result == {"out": {"n": 1}}
 
 
-async def test_an_output_goes_to_nested_paths_and_by_its_fields(autojump_clock: MockClock) -> None:
+async def test_an_output_and_its_fields_are_written_to_nested_paths(autojump_clock: MockClock) -> None:
     a = local("echo", {"id": 5, "items": [1, 2]})
     a["post"] = {
         "output_key": "$shared.deep.down",
@@ -79,8 +79,8 @@ async def test_an_output_goes_to_nested_paths_and_by_its_fields(autojump_clock: 
     assert done.result == {"deep": {"down": whole}, "id": 5, "last": {"item": 2}, "no": None}
 
 
-async def test_what_is_written_in_one_place_does_not_change_in_another(autojump_clock: MockClock) -> None:
-    """Two nodes share a value, and a third writes into one of the two places."""
+async def test_a_write_to_one_key_does_not_change_another(autojump_clock: MockClock) -> None:
+    """Two keys contain one value, and a third node writes into one of them."""
     done = await walked(
         flow(
             "a b, b c",
@@ -93,12 +93,12 @@ async def test_what_is_written_in_one_place_does_not_change_in_another(autojump_
     assert [row.output for row in done.rows] == [{"x": 1}, {"x": 1}, {"y": 2}]
 
 
-async def test_all_that_is_shared_can_be_put_into_itself(autojump_clock: MockClock) -> None:
+async def test_shared_can_be_written_into_itself(autojump_clock: MockClock) -> None:
     done = await walked(flow("a b", a=local("echo", {"x": 1}, "a"), b=node("choice", "$shared", "all")))
     assert done.result == {"a": {"x": 1}, "all": {"a": {"x": 1}}}
 
 
-async def test_an_output_that_has_no_place_is_an_error_of_its_node(autojump_clock: MockClock) -> None:
+async def test_an_output_that_cannot_be_stored_is_an_error_of_its_node(autojump_clock: MockClock) -> None:
     a = local("flaky", {"x": 1}, max_retries=1, on_error="sorry")
     a["post"] = {"output_map": {"s": "x", "s.deeper": "x"}}
     done = await walked(
@@ -111,7 +111,7 @@ async def test_an_output_that_has_no_place_is_an_error_of_its_node(autojump_cloc
     assert done.of("a")[-1].input == {"input": {"x": 1}}
 
 
-async def test_parameters_of_a_run_win_over_those_of_its_nodes(autojump_clock: MockClock) -> None:
+async def test_parameters_of_a_run_override_those_of_its_nodes(autojump_clock: MockClock) -> None:
     inputs = {"a": "$params.a", "b": "$params.b", "c": "$params.c"}
     a = local("echo", inputs, "out", params={"a": "node", "b": {"of": "node"}, "c": "node"})
     done = await walked(flow("a b", a=a, b=local("echo", inputs, "next")), {"b": "run", "c": None})
@@ -162,7 +162,7 @@ async def test_an_action_takes_its_own_edge_or_the_one_for_the_default_or_ends_t
 # Errors.
 
 
-async def test_an_error_without_an_edge_fails_the_flow_and_says_which_node(autojump_clock: MockClock) -> None:
+async def test_an_error_without_an_edge_fails_the_flow_and_names_the_node(autojump_clock: MockClock) -> None:
     done = await walked(flow("a:next b", a=local("fail", "$params.x"), b=local("echo")), {"x": 1})
     assert done.error == 'node "a": service_error: ValueError: no 1'
     assert done.story == ["a error default"]
@@ -184,7 +184,7 @@ async def test_an_error_takes_on_error_then_the_usual_action_and_then_an_edge(
     assert done.story == ["a error sorry"]
 
 
-async def test_an_action_key_is_not_looked_for_in_a_result_that_failed(autojump_clock: MockClock) -> None:
+async def test_an_action_key_is_not_read_from_a_failed_result(autojump_clock: MockClock) -> None:
     first = local("echo", {"way": "shared"})
     first["post"] = {"output_map": {"way": "way"}}
     b, c = local("fail", action_key="way"), local("echo", {}, "c")
@@ -193,20 +193,20 @@ async def test_an_action_key_is_not_looked_for_in_a_result_that_failed(autojump_
     assert "c" in done.result
 
 
-async def test_a_time_out_takes_on_timeout_and_without_it_on_error(autojump_clock: MockClock) -> None:
+async def test_a_timeout_takes_on_timeout_or_else_on_error(autojump_clock: MockClock) -> None:
     ends = {name: local("echo", {"x": 1}, name) for name in ("late", "sorry")}
     edges = "a:late late, a:sorry sorry"
     slow = local("hang", timeout_ms=500, on_error="sorry")
     done = await walked(flow(edges, a={**slow, "on_timeout": "late"}, **ends))
     assert list(done.result) == ["late"]
     assert done.story[0] == "a timeout late"
-    assert done.of("a")[0].error == "timeout: not done within 0.5 s"
+    assert done.of("a")[0].error == "timeout: not finished within 0.5 s"
     assert list((await walked(flow(edges, a=slow, **ends))).result) == ["sorry"]
     done = await walked(flow("", a=local("hang", timeout_ms=500)))
-    assert done.error == 'node "a": timeout: not done within 0.5 s'
+    assert done.error == 'node "a": timeout: not finished within 0.5 s'
 
 
-async def test_what_a_failed_node_gives_is_not_written(autojump_clock: MockClock) -> None:
+async def test_the_output_of_a_failed_node_is_not_written(autojump_clock: MockClock) -> None:
     done = await walked(flow("a:error b", a=local("fail", out="x"), b=local("echo", {"y": 1}, "b")))
     assert done.result == {"b": {"y": 1}}
 
@@ -235,16 +235,14 @@ async def test_each_visit_of_a_node_is_counted(autojump_clock: MockClock) -> Non
     assert [row.action for row in done.of("c")] == ["again"] * 3 + ["default"]
 
 
-async def test_a_loop_that_never_ends_is_ended(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_endless_loop_is_stopped(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("greenroom.actors.flow.walk.MAX_STEPS", 20)
     done = await walked(flow("a a", a=local("echo")))
     assert done.error.startswith("too_many_steps:")
     assert len(done.rows) == 20
 
 
-async def test_steps_within_subflows_count_too(
+async def test_steps_in_subflows_count_too(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("greenroom.actors.flow.walk.MAX_STEPS", 20)
@@ -256,7 +254,7 @@ async def test_steps_within_subflows_count_too(
 # Sizes.
 
 
-async def test_a_flow_that_shares_too_much_fails_and_the_node_that_did_it_is_named(
+async def test_a_flow_with_too_much_shared_data_fails_and_names_the_node(
     autojump_clock: MockClock,
 ) -> None:
     long = local("echo", {"text": "x" * 300}, "text")
@@ -282,14 +280,14 @@ async def test_a_result_that_is_too_large_is_an_error_of_its_node(autojump_clock
     assert (done.of("a")[0].error or "").startswith("bad_answer:")
 
 
-async def test_a_wait_whose_state_is_too_large_fails_by_name(autojump_clock: MockClock) -> None:
+async def test_a_wait_whose_state_is_too_large_fails_with_too_large(autojump_clock: MockClock) -> None:
     wait = node("wait_event", params={"signal_key": "go"})
     async with open_engine(Calls().jobs, max_value_bytes=1000) as engine:
         ticket = await start(engine, flow("", w=wait))
         for key in ("a", "b", "c", "go"):
             await engine.signal(ticket.id, key, None if key == "go" else "x" * 400)
         done = await ended(engine, ticket)
-        assert done.error.startswith('node "w": too_large: what the flow shares has')
+        assert done.error.startswith('node "w": too_large: the flow\'s shared data has')
         assert done.story == ["w error"]
         inner = flow("", t=node("timer", params={"delay_ms": 1000}))
         sub = node("subflow", {"a": "$params.a", "b": "$params.a"}, subflow=inner)

@@ -1,4 +1,4 @@
-"""Nodes that walk a graph of their own."""
+"""Nodes that walk an embedded graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sub(inner: Definition, input: Any = None, out: str = "sub", **fields: Any) -
 
 
 @pytest.mark.usefixtures("each_store")
-async def test_its_input_is_what_it_shares_first_and_what_it_shares_last_is_its_output(
+async def test_its_shared_data_begins_as_its_input_and_becomes_its_output(
     autojump_clock: MockClock,
 ) -> None:
     async with open_engine(Calls().jobs) as engine:
@@ -41,7 +41,7 @@ async def test_its_input_is_what_it_shares_first_and_what_it_shares_last_is_its_
 
 
 @pytest.mark.parametrize("given", [None, [1], "text", 5])
-async def test_it_shares_nothing_first_if_its_input_is_no_object(
+async def test_its_shared_data_begins_empty_if_its_input_is_not_an_object(
     given: Any, autojump_clock: MockClock
 ) -> None:
     inner = flow("", a=local("echo", {"all": "$shared"}, "seen"))
@@ -50,7 +50,7 @@ async def test_it_shares_nothing_first_if_its_input_is_no_object(
         assert done.result == {"sub": {"seen": {"all": {}}}}
 
 
-async def test_its_nodes_see_only_what_it_shares_and_the_parameters_of_run_and_node(
+async def test_its_nodes_see_only_its_shared_data_and_the_parameters_of_run_and_node(
     autojump_clock: MockClock,
 ) -> None:
     inner = flow("", a=local("echo", {"outer": "$shared.outer", "p": "$params.p", "q": "$params.q"}, "seen"))
@@ -61,7 +61,7 @@ async def test_its_nodes_see_only_what_it_shares_and_the_parameters_of_run_and_n
         assert done.result["sub"]["seen"] == {"outer": None, "p": "of the node", "q": "of the run"}
 
 
-async def test_a_failure_within_is_its_error(autojump_clock: MockClock) -> None:
+async def test_a_failure_inside_is_the_error_of_the_subflow(autojump_clock: MockClock) -> None:
     inner = flow("a:next b", a=local("fail", "$params.x"), b=local("echo"))
     async with open_engine(Calls().jobs) as engine:
         done = await walk(engine, flow("", s=sub(inner)), {"x": 1})
@@ -73,7 +73,7 @@ async def test_a_failure_within_is_its_error(autojump_clock: MockClock) -> None:
         assert done.result == {"b": {"x": 1}}
 
 
-async def test_subflows_stand_in_each_other_with_paths_of_their_own(autojump_clock: MockClock) -> None:
+async def test_nested_subflows_have_their_own_paths(autojump_clock: MockClock) -> None:
     inner = INNER
     for _ in range(5):
         inner = flow("", s=sub(inner, "$shared", "s"))
@@ -87,7 +87,7 @@ async def test_subflows_stand_in_each_other_with_paths_of_their_own(autojump_clo
         assert [row.node.count("/") for row in done.rows] == [6, 6, 5, 4, 3, 2, 1, 0]
 
 
-async def test_what_goes_in_cannot_pretend_to_be_what_the_walk_keeps(autojump_clock: MockClock) -> None:
+async def test_the_input_cannot_set_the_keys_of_the_walk(autojump_clock: MockClock) -> None:
     inner = flow("t s", t=node("timer", params={"delay_ms": 5000}), s=sub(flow("", a=local("echo", {}, "a"))))
     for given in (
         {"_rt.tm:t": {"start": 0}},
@@ -101,7 +101,9 @@ async def test_what_goes_in_cannot_pretend_to_be_what_the_walk_keeps(autojump_cl
             assert done.result == {"sub": {"kept": 1, "sub": {"a": {}}}}
 
 
-async def test_visits_within_go_on_counting(autojump_clock: MockClock) -> None:
+async def test_visits_of_inner_nodes_are_counted_across_visits_of_the_subflow(
+    autojump_clock: MockClock,
+) -> None:
     again = node("choice", choice_cases=[{"action": "again", "expr": "$shared.sub.n lt 8"}])
     loop = flow("i s, s c, c:again s", i=local("echo", {"n": 1}, "sub"), s=sub(INNER, "sub"), c=again)
     async with open_engine(Calls().jobs) as engine:
@@ -111,7 +113,7 @@ async def test_visits_within_go_on_counting(autojump_clock: MockClock) -> None:
         assert [row.visit for row in done.of("s")] == [1, 2, 3]
 
 
-async def test_a_wait_within_suspends_the_run_and_shows_where_it_is(autojump_clock: MockClock) -> None:
+async def test_a_wait_inside_suspends_the_run_and_shows_its_path(autojump_clock: MockClock) -> None:
     inner = flow("w a", w=node("timer", params={"delay_ms": 60_000}), a=local("double", "n", "n"))
     async with open_engine(Calls().jobs) as engine:
         ticket = await start(engine, flow("", s=sub(inner, "$params.begin")), {"begin": {"n": 2}})
@@ -124,11 +126,11 @@ async def test_a_wait_within_suspends_the_run_and_shows_where_it_is(autojump_clo
         assert (await ended(engine, ticket)).result == {"sub": {"n": 4}}
 
 
-async def test_its_node_run_begins_when_the_walk_came_into_it(autojump_clock: MockClock) -> None:
+async def test_its_node_run_starts_when_the_walk_enters_it(autojump_clock: MockClock) -> None:
     inner = flow("w a", w=node("timer", params={"delay_ms": 60_000}), a=local("double", "n", "n"))
     async with open_engine(Calls().jobs) as engine:
         ticket = await start(engine, flow("", s=sub(inner, "$params.begin")), {"begin": {"n": 2}})
         await ended(engine, ticket)
         rows = {row.node: row for row in await engine.flows.node_runs(ticket.id)}
-        assert rows["s"].started_at <= rows["s/w"].started_at + 0.001  # which is kept in milliseconds
+        assert rows["s"].started_at <= rows["s/w"].started_at + 0.001  # it is stored in milliseconds
         assert rows["s"].finished_at - rows["s"].started_at >= 60

@@ -18,7 +18,7 @@ WAIT = flow("t b", t=TIMER, b=local("echo", {"x": 1}, "b"))
 
 
 @pytest.mark.usefixtures("each_store")
-async def test_a_timer_waits_and_gives_its_input(autojump_clock: MockClock) -> None:
+async def test_a_timer_waits_and_its_output_is_its_input(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         began = trio.current_time()
         ticket = await start(engine, WAIT, {"x": [1, 2]})
@@ -34,7 +34,7 @@ async def test_a_timer_waits_and_gives_its_input(autojump_clock: MockClock) -> N
         assert row.finished_at - row.started_at == pytest.approx(60, abs=0.1)
 
 
-async def test_a_run_brings_its_own_delay(autojump_clock: MockClock) -> None:
+async def test_the_parameters_of_a_run_can_set_the_delay(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         began = trio.current_time()
         await walk(engine, WAIT, {"delay_ms": 2500.5})
@@ -45,13 +45,13 @@ async def test_a_run_brings_its_own_delay(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("delay", ["5", -1, True, [1], 1e18])
-async def test_a_delay_that_is_none_is_an_error_of_the_node(delay: Any, autojump_clock: MockClock) -> None:
+async def test_an_invalid_delay_is_an_error_of_the_node(delay: Any, autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         done = await walk(engine, flow("", t=TIMER), {"delay_ms": delay})
         assert (done.rows[0].error or "").startswith("bad_params: params.delay_ms must be a number of milli")
 
 
-async def test_signals_do_not_end_a_timer_and_are_there_afterwards(autojump_clock: MockClock) -> None:
+async def test_signals_do_not_end_a_timer_and_are_kept(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         began = trio.current_time()
         ticket = await start(engine, WAIT)
@@ -65,7 +65,7 @@ async def test_signals_do_not_end_a_timer_and_are_there_afterwards(autojump_cloc
 
 @pytest.mark.parametrize("how", ["clean", "crash"])
 @pytest.mark.parametrize("away", [5, 500])
-async def test_a_timer_goes_on_while_the_engine_is_away(
+async def test_a_timer_continues_while_no_engine_runs(
     how: str, away: float, autojump_clock: MockClock
 ) -> None:
     lives = Lives(Calls().jobs)
@@ -82,7 +82,7 @@ async def test_a_timer_goes_on_while_the_engine_is_away(
         assert trio.current_time() - began == pytest.approx(max(60, 10 + away), abs=0.5)
 
 
-async def test_many_timers_hold_no_slot(autojump_clock: MockClock) -> None:
+async def test_many_timers_use_no_slot(autojump_clock: MockClock) -> None:
     calls = Calls()
     async with open_engine(calls.jobs, max_concurrent=1) as engine:
         await engine.flows.publish("flow", WAIT)

@@ -1,4 +1,4 @@
-"""Nodes that wait until something is there."""
+"""Nodes that wait for a value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ FLOW = flow("w b, w:late late", w=WAIT, **ENDS)
 
 @pytest.mark.usefixtures("each_store")
 @pytest.mark.parametrize("value", [1, "yes", {"amount": 5}, [], False, 0, ""])
-async def test_a_signal_wakes_it_and_its_value_is_the_output(value: Any, autojump_clock: MockClock) -> None:
+async def test_a_signal_wakes_the_node_and_its_value_is_the_output(
+    value: Any, autojump_clock: MockClock
+) -> None:
     async with open_engine(Calls().jobs) as engine:
         ticket = await start(engine, FLOW)
         run = await until_waiting(engine, ticket)
@@ -36,7 +38,7 @@ async def test_a_signal_wakes_it_and_its_value_is_the_output(value: Any, autojum
         assert row.finished_at - row.started_at == pytest.approx(7, abs=0.1)
 
 
-async def test_what_is_there_already_is_not_waited_for(autojump_clock: MockClock) -> None:
+async def test_an_existing_value_is_not_waited_for(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         for key, params in (("$params.x", {"x": 5}), ("first.x", {})):
             first = local("echo", {"x": 5}, "first")
@@ -49,7 +51,7 @@ async def test_what_is_there_already_is_not_waited_for(autojump_clock: MockClock
         assert (await walk(engine, flow("", w=wait))).result == {"came": 3}
 
 
-async def test_it_times_out_by_its_parameter_or_by_its_field(autojump_clock: MockClock) -> None:
+async def test_the_node_times_out_by_its_parameter_or_its_field(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         for wait, params, seconds in (
             (WAIT, {"timeout_ms": 5000}, 5),
@@ -62,10 +64,12 @@ async def test_it_times_out_by_its_parameter_or_by_its_field(autojump_clock: Moc
             assert trio.current_time() - began == pytest.approx(seconds, abs=0.1)
             assert done.result == {"late": {"x": 1}}
             assert done.story[0] == "w timeout late"
-            assert done.rows[0].error == f'timeout: no signal "$shared.order.paid" came in {seconds} s'
+            assert (
+                done.rows[0].error == f'timeout: signal "$shared.order.paid" not received within {seconds} s'
+            )
 
 
-async def test_what_comes_in_between_does_not_begin_the_wait_anew(autojump_clock: MockClock) -> None:
+async def test_other_signals_do_not_restart_the_wait(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         began = trio.current_time()
         ticket = await start(engine, FLOW, {"timeout_ms": 10_000})
@@ -77,7 +81,7 @@ async def test_what_comes_in_between_does_not_begin_the_wait_anew(autojump_clock
         assert done.story[0] == "w timeout late"
 
 
-async def test_a_value_above_or_below_the_awaited_path_wakes_it_too(autojump_clock: MockClock) -> None:
+async def test_a_value_above_or_below_the_awaited_path_wakes_the_node_too(autojump_clock: MockClock) -> None:
     async with open_engine(Calls().jobs) as engine:
         for key, value, came in (
             ("order", {"paid": 1}, 1),
@@ -91,7 +95,7 @@ async def test_a_value_above_or_below_the_awaited_path_wakes_it_too(autojump_clo
             assert (await ended(engine, ticket)).result["came"] == came
 
 
-async def test_what_its_input_is_made_of_wakes_it_too(autojump_clock: MockClock) -> None:
+async def test_a_value_that_its_input_is_derived_from_wakes_the_node_too(autojump_clock: MockClock) -> None:
     wait = node("wait_event", "$shared.order", "came", params={"signal_key": "$input.paid"})
     async with open_engine(Calls().jobs) as engine:
         ticket = await start(engine, flow("", w=wait))
@@ -100,7 +104,7 @@ async def test_what_its_input_is_made_of_wakes_it_too(autojump_clock: MockClock)
         assert (await ended(engine, ticket)).result == {"order": {"paid": 5}, "came": 5}
 
 
-async def test_a_loop_may_wait_again_for_what_was_taken_away(autojump_clock: MockClock) -> None:
+async def test_a_loop_can_wait_again_for_a_value_that_was_removed(autojump_clock: MockClock) -> None:
     clear = local("echo", "$params.nothing", "order.paid")
     async with open_engine(Calls().jobs) as engine:
         ticket = await start(engine, flow("w clear, clear w, w:late late", w=WAIT, clear=clear, **LATE))
@@ -114,7 +118,7 @@ async def test_a_loop_may_wait_again_for_what_was_taken_away(autojump_clock: Moc
 
 @pytest.mark.parametrize("how", ["clean", "crash"])
 @pytest.mark.parametrize("signalled", ["by the next engine", "before its time is up", "not"])
-async def test_it_waits_on_over_a_restart(how: str, signalled: str, autojump_clock: MockClock) -> None:
+async def test_the_wait_continues_over_a_restart(how: str, signalled: str, autojump_clock: MockClock) -> None:
     lives = Lives(Calls().jobs)
     async with getattr(lives, how)() as engine:
         began = trio.current_time()
@@ -142,7 +146,7 @@ async def test_it_waits_on_over_a_restart(how: str, signalled: str, autojump_clo
     "params",
     [{"signal_key": key} for key in (None, 5, "$no.x")] + [{"timeout_ms": late} for late in ("5", -1, True)],
 )
-async def test_parameters_that_are_none_are_an_error_of_the_node(
+async def test_invalid_parameters_are_an_error_of_the_node(
     params: dict[str, Any], autojump_clock: MockClock
 ) -> None:
     async with open_engine(Calls().jobs) as engine:

@@ -1,4 +1,4 @@
-"""What the tests of walks share: short definitions, functions for nodes, and what became of a run."""
+"""Shared by the tests of walks: short definitions, functions for nodes, and outcomes of runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def node(
     action_key: str | None = None,
     **fields: Any,
 ) -> Definition:
-    """A node: `input` is a path or a map of them, `out` where in shared its output goes."""
+    """A node: `input` is a path or a map of paths, `out` the path in shared for its output."""
     made: Definition = {"kind": kind, **fields}
     if input is not None:
         made["prep"] = {"input_map" if isinstance(input, dict) else "input_key": input}
@@ -41,7 +41,7 @@ def local(func: str, input: Any = None, out: str | None = None, **fields: Any) -
 
 
 class Calls:
-    """Functions that nodes call, and what they were called with: `(function, input)`, in order."""
+    """Functions that nodes call, and the calls that were made: `(function, input)`, in order."""
 
     def __init__(self) -> None:
         self.made: list[tuple[str, Any]] = []
@@ -51,7 +51,7 @@ class Calls:
             self.jobs.function(function.__name__)(function)
 
     async def echo(self, input: Any) -> Any:
-        """Gives back what it gets."""
+        """Return the input."""
         self.made.append(("echo", input))
         return input
 
@@ -60,13 +60,13 @@ class Calls:
         return 2 * number
 
     async def sleep(self, seconds: Any) -> Any:
-        """Takes its time."""
+        """Return after a delay."""
         self.made.append(("sleep", seconds))
         await trio.sleep(seconds)
         return seconds
 
     async def hang(self, input: Any) -> None:
-        """Never comes back."""
+        """Never return."""
         self.made.append(("hang", input))
         try:
             await trio.sleep_forever()
@@ -79,7 +79,7 @@ class Calls:
         raise ValueError(f"no {input}")
 
     async def even(self, number: Any) -> Any:
-        """Takes as many seconds as the number says, and fails with odd ones."""
+        """Take the input as a number of seconds; fail if it is odd."""
         self.made.append(("even", number))
         await trio.sleep(number)
         if number % 2:
@@ -87,14 +87,14 @@ class Calls:
         return number
 
     async def flaky(self, input: Any, params: dict[str, Any]) -> Any:
-        """Fails `params.failures` times, and then no more."""
+        """Fail `params.failures` times, and then succeed."""
         self.made.append(("flaky", input))
         if len([made for made in self.made if made == ("flaky", input)]) <= params.get("failures", 1):
             raise ValueError("not yet")
         return input
 
     def of(self, function: str) -> list[Any]:
-        """What one function was called with."""
+        """The inputs of one function."""
         return [input for name, input in self.made if name == function]
 
 
@@ -125,7 +125,7 @@ class Walked:
 
 
 def story(rows: Sequence[NodeRun]) -> list[str]:
-    """The node runs in words: `"a ok default"`, `"a[2] error"`, without an action where the node went on."""
+    """The node runs as texts: `"a ok default"`, `"a[2] error"`; without an action if it is not done."""
     lines = []
     for row in rows:
         branch = "" if row.branch is None else f"[{row.branch}]"
@@ -134,8 +134,8 @@ def story(rows: Sequence[NodeRun]) -> list[str]:
 
 
 def check_rows(rows: Sequence[NodeRun]) -> None:
-    """What is true of the node runs of every run: numbers without a gap, and attempts that count up, of which
-    the last one of each visit and branch, and only that, is marked so."""
+    """Check the node runs of a run: numbers without a gap, increasing attempts, and `last` set only for the
+    last attempt of each visit and branch."""
     assert [row.number for row in rows] == list(range(1, len(rows) + 1))
     tries: dict[tuple[str, int, str | None], list[NodeRun]] = {}
     for row in rows:

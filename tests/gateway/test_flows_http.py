@@ -765,14 +765,14 @@ async def test_work_goes_to_another_where_its_taker_goes_away_in_the_moment_it_i
         await gone.send(POLLING)
         await trio.testing.wait_all_tasks_blocked()
         queue = home.engine.workers._queue
-        give = queue._give
+        assign = queue._assign
 
-        def give_and_go(item: Any, poll: Any) -> None:
-            give(item, poll)
+        def assign_and_go(item: Any, poll: Any) -> None:
+            assign(item, poll)
             gone.stream.send_stream.close()  # type: ignore[attr-defined]
             monkeypatch.undo()
 
-        monkeypatch.setattr(queue, "_give", give_and_go)
+        monkeypatch.setattr(queue, "_assign", assign_and_go)
         await taken_by_another(home)
 
 

@@ -1,1 +1,1 @@
-"""How an engine begins and how it ends: what comes out of its block, and what is left behind."""
+"""The start and the end of an engine: what its block raises, and what remains."""

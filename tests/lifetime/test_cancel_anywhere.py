@@ -1,8 +1,8 @@
-"""Wherever an engine is cancelled from outside, or its store breaks, it ends in order and leaves no rubbish.
+"""An engine that is cancelled from outside, or whose store fails, shuts down in order at any moment.
 
-The bodies sleep, ask, call children, write files and ignore their end. Hypothesis draws the moment of the
-cancel, or the number of the commit at which the store breaks, and the seed of a simulation, whose rules hold
-all the time.
+The bodies sleep, open interrupts, call children, write files and ignore their cancellation. Hypothesis draws
+the moment of the cancel, or the number of the commit at which the store fails, and the seed of a simulation.
+The rules of the simulation are checked all the time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from greenroom.simulation import World, simulate
 from greenroom.simulation.world.client import Client
 from greenroom.simulation.world.server import Server
 
-COMMITS = 75  # a little more than there are in all
+COMMITS = 75  # a little more than the total number
 WHOLE_FILES = {b"half of it, and the rest", b"never mind how it ends"}
 AT_REST = {"queued", "suspended", "succeeded", "failed", "cancelled", "timed_out"}
 
@@ -33,7 +33,7 @@ jobs = Jobs()
 
 @pytest.fixture(autouse=True)
 def _silent(caplog: pytest.LogCaptureFixture) -> None:
-    """Thousands of bodies fail here, as they were asked to."""
+    """Do not log the intended failures of thousands of bodies."""
     caplog.set_level(logging.CRITICAL + 1, logger="greenroom")
 
 
@@ -93,7 +93,7 @@ _DOES = {"sleep": sleep, "ask": ask, "call": call, "write": write, "fail": fail,
 
 
 async def use(ann: Client) -> None:
-    """Submit some of everything, and cancel some of it, as long as there is an engine."""
+    """Submit and cancel runs of all kinds while the engine runs."""
     names = ("plain", "resumable", "retried", "polite")
     tickets = []
     with contextlib.suppress(Draining, Unavailable):
@@ -113,7 +113,7 @@ async def use(ann: Client) -> None:
 
 
 async def check_what_is_left(world: World, server: Server) -> None:
-    """Nothing is half done; and what was committed is there at the next start."""
+    """Check that nothing is half done, and that committed changes exist at the next start."""
     disk, model = server.disk, server.rules.model
     world.check(not disk.parts, f"unfinished files are left: {list(disk.parts)}")
     contents = {file.content for file in disk.files.values()}
@@ -130,7 +130,7 @@ async def check_what_is_left(world: World, server: Server) -> None:
 
 @settings(max_examples=max(250, settings().max_examples))
 @given(moment=st.integers(0, 16), turns=st.integers(0, 120), seed=st.integers(0, 10_000))
-def test_cancelled_at_any_moment_it_ends_in_order_and_leaves_nothing_half_done(moment, turns, seed):
+def test_cancelled_at_any_moment_it_shuts_down_in_order_and_leaves_nothing_half_done(moment, turns, seed):
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, lanes={"side": 2}, shutdown_timeout=2)
         async with trio.open_nursery() as nursery:

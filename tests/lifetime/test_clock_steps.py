@@ -1,5 +1,5 @@
-"""The clock on the wall is set while an engine runs, or while it doesn't: nothing waits longer for it than it
-wanted to, ids stay in order, and what happens is told with the time that the clock shows."""
+"""The wall clock is set while an engine runs, or while none runs: no wait gets longer, ids stay in order, and
+events have the time that the clock shows."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_no_wait_gets_longer_when_the_clock_is_set_back_during_a_restart(
 
 
 @pytest.mark.parametrize("what", WAITS)
-async def test_a_restart_in_step_with_the_clock_goes_on_with_what_is_left(
+async def test_a_restart_in_step_with_the_clock_continues_with_the_remaining_time(
     what: str, store: Any, wall: Wall, autojump_clock: MockClock
 ):
     async with open_engine(jobs(), store(), clock=wall, shutdown_timeout=0) as engine:
@@ -140,20 +140,20 @@ async def test_no_wait_depends_on_the_clock_while_the_engine_runs(
 
 
 @pytest.mark.parametrize("what", WAITS)
-async def test_a_clock_that_is_set_back_while_the_engine_runs_holds_up_nothing_after_a_restart(
+async def test_a_clock_that_is_set_back_while_the_engine_runs_delays_nothing_after_a_restart(
     what: str, store: Any, wall: Wall, autojump_clock: MockClock
 ):
     async with open_engine(jobs(), store(), clock=wall, shutdown_timeout=0) as engine:
         ticket = await submit(engine, what)
         await trio.sleep(20)
         wall.offset -= HOUR
-        await engine.set_params("b", {})  # something happens by the new time
+        await engine.set_params("b", {})  # a change with the new time
     async with open_engine(jobs(), store(), clock=wall, shutdown_timeout=0) as engine:
         await trio.sleep(70)
         assert await has_ended(engine, ticket.id)
 
 
-async def test_the_next_timer_of_a_flow_begins_anew_after_one_that_was_woken(
+async def test_the_next_timer_of_a_flow_starts_again_after_one_that_was_woken(
     store: Any, wall: Wall, autojump_clock: MockClock
 ):
     twice = """
@@ -203,7 +203,7 @@ async def test_a_request_id_is_not_kept_longer_for_a_clock_that_was_set_back(
         assert (await engine.submit("fails", handle="a", params={}, request_id="once")).id != first.id
 
 
-async def test_what_happens_is_told_with_the_time_that_the_clock_shows(monkeypatch: pytest.MonkeyPatch):
+async def test_events_have_the_time_that_the_clock_shows(monkeypatch: pytest.MonkeyPatch):
     step = 0.0
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + step)

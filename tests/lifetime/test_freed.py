@@ -1,6 +1,6 @@
-"""An engine that has ended is garbage, whatever happened in it: nothing of it is kept by what it was made of.
+"""An ended engine is garbage: the objects that it was created from keep no reference to it.
 
-The jobs close over all that their application holds, the engine included, as those of real ones do.
+The jobs are closures over the objects of their application, including the engine, as in real programs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from greenroom.persistence.sqlstore import SqlStore
 
 
 class Application:
-    """What a job of an application can reach."""
+    """The objects that a job of an application can reach."""
 
     engine: Engine
 
@@ -85,7 +85,7 @@ STORIES: list[Story] = [
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_an_engine_that_has_ended_is_garbage(story: Story, store: str, caplog: pytest.LogCaptureFixture):
-    caplog.set_level(logging.CRITICAL + 1, "greenroom")  # the log would keep what it shows
+    caplog.set_level(logging.CRITICAL + 1, "greenroom")  # the captured log would keep references
 
     application = trio.run(live, story, store, clock=trio.testing.MockClock(autojump_threshold=0))
 

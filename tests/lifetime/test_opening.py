@@ -1,4 +1,4 @@
-"""What goes into `open_engine`, and what comes out of it when something goes wrong inside."""
+"""The arguments of `open_engine`, and the errors that it raises."""
 
 import gc
 import logging
@@ -19,15 +19,15 @@ PATIENCE = 1000.0
 
 
 class Stop(BaseException):
-    """No failure of a body, but an order to end."""
+    """An exception that is not an `Exception`."""
 
 
 class Bug(Exception):
-    """What an actor stumbles over."""
+    """The error that makes an actor crash."""
 
 
 class WatchedStore(MemoryStore):
-    """A store that knows whether it is open, and fails where it is told to."""
+    """A store that records whether it is open, and fails where the test says."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class WatchedStore(MemoryStore):
 
 
 class FailingClock:
-    """A clock that fails when told to; the journal reads it for every batch."""
+    """A clock that fails on request; the journal reads it for every batch."""
 
     def __init__(self) -> None:
         self.fails: BaseException | None = None
@@ -80,7 +80,7 @@ async def what_comes_out(block: Callable[[], Awaitable[None]]) -> BaseException:
 
 
 @pytest.mark.parametrize("error", [ValueError("mine"), ExceptionGroup("mine", [ValueError()]), Stop()])
-async def test_what_the_block_raises_comes_out_as_itself(autojump_clock, error):
+async def test_an_exception_of_the_block_is_raised_unchanged(autojump_clock, error):
     async def block() -> None:
         async with open_engine(Jobs(), "memory:"):
             raise error
@@ -88,7 +88,7 @@ async def test_what_the_block_raises_comes_out_as_itself(autojump_clock, error):
     assert await what_comes_out(block) is error
 
 
-async def test_what_the_block_raises_comes_out_while_bodies_execute(autojump_clock):
+async def test_an_exception_of_the_block_is_raised_unchanged_while_bodies_execute(autojump_clock):
     bodies = Bodies()
     error = ValueError("mine")
 
@@ -114,7 +114,7 @@ async def test_the_value_of_a_block_that_ends_well_is_an_engine_that_has_stopped
 # Bodies.
 
 
-async def test_what_a_body_raises_fails_its_run_and_nothing_else(autojump_clock):
+async def test_an_exception_of_a_body_fails_its_run_and_nothing_else(autojump_clock):
     jobs = Jobs()
 
     @jobs.job("fails")
@@ -132,7 +132,7 @@ async def test_what_a_body_raises_fails_its_run_and_nothing_else(autojump_clock)
     "error",
     [KeyboardInterrupt(), SystemExit(3), Stop(), BaseExceptionGroup("several", [Stop(), ValueError()])],
 )
-async def test_what_a_body_raises_that_is_no_failure_comes_out_as_itself(autojump_clock, error):
+async def test_a_base_exception_of_a_body_is_raised_unchanged(autojump_clock, error):
     jobs, store, tickets = Jobs(), WatchedStore(), []
 
     @jobs.job("stops")
@@ -173,7 +173,7 @@ async def test_such_an_exception_ends_the_other_bodies_in_order(autojump_clock):
     assert (run.status, run.reason) == ("cancelled", "shutdown")
 
 
-async def test_such_an_exception_comes_out_although_the_block_raises_too(autojump_clock):
+async def test_such_an_exception_is_raised_although_the_block_raises_too(autojump_clock):
     jobs = Jobs()
     stop = Stop()
 
@@ -224,7 +224,7 @@ async def test_a_bad_argument_is_refused_and_leaves_no_store_open(autojump_clock
 
 
 @pytest.mark.parametrize("store", ["", "memory", "oracle://host/database"])
-async def test_a_store_of_no_known_kind_is_refused_by_name(autojump_clock, store):
+async def test_an_unknown_kind_of_store_is_refused_by_name(autojump_clock, store):
     async def block() -> None:
         async with open_engine(Jobs(), store):
             pytest.fail("it was taken")
@@ -237,7 +237,7 @@ async def test_a_store_of_no_known_kind_is_refused_by_name(autojump_clock, store
 # Crashes.
 
 
-async def test_a_store_that_cannot_be_opened_is_said_as_it_says_it(autojump_clock):
+async def test_a_store_that_cannot_be_opened_raises_its_own_error(autojump_clock):
     store = WatchedStore()
     error = store.fails["open"] = OSError("no such disk")
 
@@ -248,7 +248,7 @@ async def test_a_store_that_cannot_be_opened_is_said_as_it_says_it(autojump_cloc
     assert await what_comes_out(block) is error
 
 
-async def test_a_crash_while_opening_comes_out_as_itself(autojump_clock):
+async def test_a_crash_while_opening_is_raised_unchanged(autojump_clock):
     store = WatchedStore()
     bug = store.fails["commit"] = Bug()
 
@@ -260,7 +260,7 @@ async def test_a_crash_while_opening_comes_out_as_itself(autojump_clock):
     assert store.closed == 1
 
 
-async def test_a_store_that_cannot_be_closed_is_said_as_it_says_it(autojump_clock):
+async def test_a_store_that_cannot_be_closed_raises_its_own_error(autojump_clock):
     store = WatchedStore()
     error = store.fails["close"] = OSError("disk full")
 
@@ -271,7 +271,7 @@ async def test_a_store_that_cannot_be_closed_is_said_as_it_says_it(autojump_cloc
     assert await what_comes_out(block) is error
 
 
-async def test_what_the_block_raises_is_kept_when_the_store_cannot_be_closed(autojump_clock):
+async def test_an_exception_of_the_block_is_raised_when_the_store_cannot_be_closed_too(autojump_clock):
     store = WatchedStore()
     store.fails["close"] = OSError("disk full")
 
@@ -304,7 +304,7 @@ async def test_a_crash_of_an_actor_stops_the_engine_with_the_original_error(auto
 
     assert await what_comes_out(block) is bug
     assert store.closed == 1
-    assert trio.current_time() < 60  # a body is given no more than its grace
+    assert trio.current_time() < 60  # a body gets at most its grace
 
 
 async def test_an_actor_that_crashes_while_the_block_is_left_stops_the_engine_with_that_error(autojump_clock):
@@ -343,16 +343,16 @@ async def test_a_crash_is_logged_with_the_actor_and_the_types_and_ids_of_its_mes
 
 
 @pytest.mark.parametrize("crashing", [True, False])
-async def test_callers_outside_the_block_hear_that_the_engine_has_stopped(autojump_clock, crashing):
-    """They wait for a run's end, for a slot to be given back, and (while it stops) for a commit."""
+async def test_callers_outside_the_block_receive_unavailable_when_the_engine_stops(autojump_clock, crashing):
+    """They wait for a run's end, for the release of a slot, and (during the stop) for a commit."""
     bodies, store = Bodies(), WatchedStore()
-    heard: dict[str, BaseException | Any] = {}
+    outcomes: dict[str, BaseException | Any] = {}
 
     async def note(what: str, call: Any) -> None:
         try:
-            heard[what] = await call()
+            outcomes[what] = await call()
         except Exception as error:
-            heard[what] = error
+            outcomes[what] = error
 
     async with trio.open_nursery() as outside:
         try:
@@ -375,14 +375,14 @@ async def test_callers_outside_the_block_hear_that_the_engine_has_stopped(autoju
             await note("late result", queued.result)
 
     assert trio.current_time() < 60
-    assert isinstance(heard.pop("submit"), Unavailable)
-    assert isinstance(heard.pop("get_run"), Unavailable)
-    assert isinstance(heard.pop("late result"), Unavailable)
-    assert isinstance(heard.pop("queued result"), Unavailable)
+    assert isinstance(outcomes.pop("submit"), Unavailable)
+    assert isinstance(outcomes.pop("get_run"), Unavailable)
+    assert isinstance(outcomes.pop("late result"), Unavailable)
+    assert isinstance(outcomes.pop("queued result"), Unavailable)
     if crashing:
-        assert {type(error) for error in heard.values()} == {Unavailable}
+        assert {type(error) for error in outcomes.values()} == {Unavailable}
     else:
-        assert heard["wait_for_active"] is True
+        assert outcomes["wait_for_active"] is True
 
 
 async def test_the_collector_of_the_host_program_is_left_alone(monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""What a server needs to know of an engine that ends: when all is committed, and who executes even so."""
+"""What a server uses at the end of an engine: when all is committed, and which bodies still execute."""
 
 import math
 
@@ -11,7 +11,7 @@ from greenroom.errors import Unavailable
 from greenroom.persistence.memory import MemoryStore
 
 
-async def test_an_engine_is_settled_when_nothing_but_a_body_that_can_not_be_ended_is_left(autojump_clock):
+async def test_an_engine_is_settled_when_only_bodies_that_cannot_be_ended_remain(autojump_clock):
     jobs = Jobs()
     release = trio.Event()
     store = MemoryStore()

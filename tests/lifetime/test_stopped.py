@@ -1,4 +1,4 @@
-"""Every call on an engine that has stopped is refused at once, whatever it would have asked."""
+"""Every call on a stopped engine is refused immediately."""
 
 import inspect
 from collections.abc import Callable, Coroutine
@@ -64,7 +64,7 @@ CALLS: dict[str, Callable[[Engine, str], Coroutine[Any, Any, Any]]] = {
 }
 
 ANSWERED = {"settled", "flows.check"}
-"""What needs no engine that goes on."""
+"""Calls that do not require a running engine."""
 
 
 async def stopped() -> tuple[Engine, Ticket]:
@@ -74,7 +74,7 @@ async def stopped() -> tuple[Engine, Ticket]:
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_call_is_refused_at_once(call: str, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_call_is_refused_immediately(call: str, autojump_clock: trio.testing.MockClock) -> None:
     engine, ticket = await stopped()
     began = trio.current_time()
     with trio.fail_after(1), pytest.raises(Unavailable, match="the engine has stopped"):
@@ -100,8 +100,8 @@ async def test_events_end(autojump_clock: trio.testing.MockClock) -> None:
         assert [event async for event in engine.events()] == []
 
 
-async def test_who_asks_while_it_stops_is_answered(autojump_clock: trio.testing.MockClock) -> None:
-    """A start may find the catalog gone, or be asked just before it goes."""
+async def test_a_call_during_the_stop_is_answered(autojump_clock: trio.testing.MockClock) -> None:
+    """A start can arrive after the catalog has ended, or just before."""
     outcomes: list[str] = []
 
     async def start(engine: Engine, turns: int) -> None:

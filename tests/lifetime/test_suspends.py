@@ -1,4 +1,4 @@
-"""The machine was suspended, which trio's clock doesn't count: whatever waits for a time of day is nearer."""
+"""The machine was suspended, which trio's clock does not count: waits for a time of day get shorter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def waits(run: Run) -> None:
     await trio.sleep_forever()
 
 
-async def test_waits_for_a_time_of_day_end_when_it_has_come(monkeypatch: pytest.MonkeyPatch):
+async def test_waits_for_a_time_of_day_end_at_that_time(monkeypatch: pytest.MonkeyPatch):
     suspended = 0.0
     monkeypatch.setattr(suspends, "suspended_seconds", lambda: suspended)
     with trio.fail_after(60):
@@ -67,5 +67,5 @@ async def test_waits_for_a_time_of_day_end_when_it_has_come(monkeypatch: pytest.
             assert (await engine.get_run(goes_on.id)).status == "running"
 
 
-def test_what_the_system_counts_is_no_negative_number():
+def test_the_suspended_time_is_never_negative():
     assert suspends.suspended_seconds() > -1

@@ -13,7 +13,7 @@ import trio
 from msgspec.structs import replace
 
 from greenroom.actors.channel import Reply
-from greenroom.actors.engine.recovery import picture
+from greenroom.actors.engine.recovery import projection_of
 from greenroom.actors.journal.batch import DecidedBatch
 from greenroom.actors.journal.change import Change, Committed
 from greenroom.actors.journal.messages import Look
@@ -84,7 +84,7 @@ class Driver:
         self.saved: Checkpoint | None = None
         self.files = Files()
         self.live_bodies = LiveBodies()
-        self.projection = Projection("e", max_concurrent=9) if stored is None else picture(stored)
+        self.projection = Projection("e", max_concurrent=9) if stored is None else projection_of(stored)
         services = Services(
             cast(Any, None),
             cast(Any, self),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from greenroom.actors.channel import Reply
-from greenroom.actors.engine.recovery import consequences, picture, submissions
+from greenroom.actors.engine.recovery import projection_of, restart_events, submissions
 from greenroom.actors.journal.change import Change
 from greenroom.actors.journal.committer import Write, Written
 from greenroom.actors.journal.machine import JournalMachine
@@ -263,8 +263,8 @@ class Whole:
         self.helpers: list[Callable[[], Awaitable[object]]] = []
         self.stop: Stop | None = None
         self.journal = JournalMachine(lambda: WALL + self.now, lambda events: None, lambda: 0, math.inf)
-        self.journal.begin(picture(stored))
-        for event in consequences(stored, LIMIT, {}):
+        self.journal.begin(projection_of(stored))
+        for event in restart_events(stored, LIMIT, {}):
             self.tell("journal", "", Change((event,)))
         self.supervisor = SupervisorMachine(100, lambda message: self.tell("supervisor", "", message))
         order = self.supervisor.order

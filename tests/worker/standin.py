@@ -1,4 +1,4 @@
-"""A registry and a queue that stand in for a server: in memory for mock time, or on a real socket."""
+"""A fake server with a registry and a queue: in memory for mock time, or on a real socket."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import trio
 
 POLL = 25.0
 PATIENCE = 1_000.0
-"""Seconds that a test waits on mock time; on a real socket it has less patience itself."""
+"""Seconds that a test waits on mock time; on a real socket the test has its own, shorter limit."""
 Answer = tuple[int, Any]
 
 
 class StandIn:
-    """What it has been told is in `told`: per call its time, the last word of its path, and its body."""
+    """`received` records the calls: the time, the last segment of the path, and the body."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[float, str, dict[str, Any]]] = []
+        self.received: list[tuple[float, str, dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
         self.queue: deque[dict[str, Any]] = deque()
         self.instead: Callable[[str, dict[str, Any]], Answer | None] = lambda path, body: None
-        """What a test wants answered in place of the usual; it may raise, as a transport does."""
+        """An override for the response; it may raise, as a transport does."""
         self._news = trio.Event()
 
     def put(self, id: str, service: str, **asked: Any) -> None:
@@ -43,19 +43,19 @@ class StandIn:
         self._wake()
 
     def bodies(self, path: str) -> list[dict[str, Any]]:
-        """What was said in the calls of this path."""
-        return [body for _, what, body in self.told if what == path]
+        """The bodies of the calls of this path."""
+        return [body for _, what, body in self.received if what == path]
 
     def times(self, path: str) -> list[float]:
-        """When the calls of this path came."""
-        return [at for at, what, _ in self.told if what == path]
+        """The times of the calls of this path."""
+        return [at for at, what, _ in self.received if what == path]
 
     def gaps(self, path: str) -> list[float]:
         """The seconds between the calls of this path."""
         return [round(after - before, 3) for before, after in pairwise(self.times(path))]
 
     async def until(self, path: str, count: int = 1) -> dict[str, Any]:
-        """Wait for so many calls of this path; the last one's body."""
+        """Wait for this number of calls of this path; return the body of the last one."""
         with trio.fail_after(PATIENCE):
             while len(self.bodies(path)) < count:
                 await self._news.wait()
@@ -63,7 +63,7 @@ class StandIn:
 
     async def answer(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> Answer:
         path = path.removeprefix("/api")
-        self.told.append((trio.current_time(), path, body))
+        self.received.append((trio.current_time(), path, body))
         self.headers.append(headers)
         self._wake()
         instead = self.instead(path, body)
@@ -79,7 +79,7 @@ class StandIn:
 
     @property
     def transport(self) -> httpx.MockTransport:
-        """For `open_registry`, in place of sockets."""
+        """A transport for `open_registry`, without sockets."""
 
         async def handle(request: httpx.Request) -> httpx.Response:
             await trio.lowlevel.checkpoint()
@@ -92,7 +92,7 @@ class StandIn:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
-        """On a real socket, at the URL that is given."""
+        """Serve on a real socket; yields the URL."""
         async with trio.open_nursery() as nursery:
             listeners = await nursery.start(trio.serve_tcp, self._serve, 0)
             yield f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""`greenroom worker` as a process: where it finds its server, how it listens, how it ends."""
+"""`greenroom worker` as a process: how it finds its server, listens, and ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.cli.runner import runner
 from tests.worker.standin import StandIn
 
 PATIENCE = 60.0
-"""Seconds for what should happen at once; a slow machine may take longer than a quick one."""
+"""Seconds for what should happen immediately, also on a slow machine."""
 
 APP = """
 import time
@@ -82,7 +82,7 @@ class Working:
         return (await self._line("stdout")).decode()
 
     async def logged(self, pattern: str) -> str:
-        """Wait until a message is logged that fits the pattern; it is returned."""
+        """Wait until a message that matches the pattern is logged; return it."""
         while True:
             self.log.append(json.loads(await self._line("stderr")))
             if re.search(pattern, self.log[-1]["message"]):
@@ -124,7 +124,7 @@ async def called(url: str, service: str, input: Any) -> Any:
         return (await client.post(f"{url}/exec/{service}", json={"input": input})).json()
 
 
-async def test_it_registers_under_the_url_where_it_listens_and_is_called_there(tmp_path: Path):
+async def test_it_registers_the_url_where_it_listens_and_is_called_there(tmp_path: Path):
     server = StandIn()
     async with (
         server.listening() as url,
@@ -149,7 +149,7 @@ async def test_the_server_is_found_by_the_variable_that_existing_workers_use(tmp
         assert registered["id"].startswith(f"{socket.gethostname()}-")
 
 
-async def test_a_port_that_is_taken_is_replaced_and_the_real_one_is_registered(tmp_path: Path):
+async def test_a_port_in_use_is_replaced_and_the_actual_one_is_registered(tmp_path: Path):
     server = StandIn()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -160,10 +160,12 @@ async def test_a_port_that_is_taken_is_replaced_and_the_real_one_is_registered(t
             where = (await server.until("/workers/register"))["url"]
             assert where != f"http://127.0.0.1:{port}"
             assert await called(where, "sum", [1, 2]) == {"result": 3, "error": ""}
-            assert await worker.logged("is taken") == f"port {port} is taken: another one is used"
+            assert (
+                await worker.logged("already in use") == f"port {port} is already in use; using another port"
+            )
 
 
-async def test_with_queue_it_fetches_its_work(tmp_path: Path):
+async def test_with_queue_it_polls_for_work(tmp_path: Path):
     server = StandIn()
     server.put("q1", "upper", input="abc")
     async with (
@@ -177,7 +179,7 @@ async def test_with_queue_it_fetches_its_work(tmp_path: Path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_the_first_signal_lets_what_is_called_finish_and_ends_with_0(
+async def test_the_first_signal_lets_calls_finish_and_exits_with_code_0(
     tmp_path: Path, number: signal.Signals
 ):
     server = StandIn()
@@ -204,7 +206,7 @@ async def test_the_first_signal_lets_what_is_called_finish_and_ends_with_0(
     assert answers == [{"result": "waited", "error": ""}]
 
 
-async def test_what_was_fetched_is_handed_in_before_it_ends(tmp_path: Path):
+async def test_results_of_taken_items_are_reported_before_it_exits(tmp_path: Path):
     server = StandIn()
     server.put("q1", "wait", input="go")
     async with (
@@ -213,7 +215,7 @@ async def test_what_was_fetched_is_handed_in_before_it_ends(tmp_path: Path):
     ):
         assert await worker.said() == "waiting"
         server.put("q2", "upper", input="abc")
-        await server.until("/queue/poll", 3)  # that one has been taken, too
+        await server.until("/queue/poll", 3)  # that item has been taken, too
         worker.signal(signal.SIGTERM)
         await worker.logged("draining")
         (tmp_path / "go").touch()
@@ -222,7 +224,7 @@ async def test_what_was_fetched_is_handed_in_before_it_ends(tmp_path: Path):
 
 
 @pytest.mark.parametrize("service", ["wait", "stuck"])
-async def test_the_second_signal_ends_it_at_once(tmp_path: Path, service: str):
+async def test_the_second_signal_ends_it_immediately(tmp_path: Path, service: str):
     server = StandIn()
     server.put("q1", service, input="never")
     async with (
@@ -238,7 +240,7 @@ async def test_the_second_signal_ends_it_at_once(tmp_path: Path, service: str):
         assert (left in [line["message"] for line in worker.log]) == (service == "stuck")
 
 
-async def test_it_waits_for_its_server_and_can_be_ended_meanwhile(tmp_path: Path):
+async def test_it_waits_for_its_server_and_can_be_stopped_during_the_wait(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     async with working(tmp_path, "--server", f"http://127.0.0.1:{port}") as worker:
@@ -248,7 +250,7 @@ async def test_it_waits_for_its_server_and_can_be_ended_meanwhile(tmp_path: Path
 
 
 @pytest.mark.parametrize("variable", ["GREENROOM_URL", "REGISTRY_URL"])
-async def test_a_server_that_does_not_let_it_in_ends_it_with_4(variable: str, tmp_path: Path):
+async def test_a_server_that_refuses_it_makes_it_exit_with_code_4(variable: str, tmp_path: Path):
     server = StandIn()
     server.instead = lambda *_: (401, {"code": "unauthorized", "message": "a token is needed", "details": {}})
     async with server.listening() as url:
@@ -262,13 +264,15 @@ async def test_a_server_that_does_not_let_it_in_ends_it_with_4(variable: str, tm
             check=False,
         )
     assert ended.returncode == 4
-    assert f"Error: {url}/api/workers/register answers 401: a token is needed" in ended.stderr.decode()
+    assert (
+        f"Error: {url}/api/workers/register returned status 401: a token is needed" in ended.stderr.decode()
+    )
     assert server.headers[0]["authorization"] == "Bearer secret"
 
 
-def test_at_a_terminal_one_line_says_where_it_listens_and_what_it_serves(tmp_path: Path):
+def test_at_a_terminal_one_line_shows_its_url_and_its_services(tmp_path: Path):
     ours, theirs = pty.openpty()
-    with socket.create_server(("127.0.0.1", 0)) as server:  # which accepts, and says nothing
+    with socket.create_server(("127.0.0.1", 0)) as server:  # it accepts connections and never responds
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         process = subprocess.Popen(
             [sys.executable, "-m", "greenroom", "worker", "--id", "w1", "--server", url],
@@ -301,7 +305,7 @@ def test_at_a_terminal_one_line_says_where_it_listens_and_what_it_serves(tmp_pat
         (["--token-file", "nowhere"], 1, "the token can't be read"),
     ],
 )
-def test_what_can_not_be_meant_is_refused(
+def test_invalid_arguments_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, said: str
 ):
     (tmp_path / "worker_app.py").write_text(APP)
@@ -312,7 +316,7 @@ def test_what_can_not_be_meant_is_refused(
     assert (ended.exit_code, said in ended.stderr) == (code, True), ended.stderr
 
 
-def test_its_help_names_what_it_needs_to_be_told():
+def test_its_help_names_the_required_options():
     help = runner().invoke(main, ["worker", "--help"]).stdout
     assert all(word in help for word in ("GREENROOM_URL", "REGISTRY_URL", "GREENROOM_WORKER_URL", "SIGTERM"))
 
@@ -329,7 +333,7 @@ def test_its_help_names_what_it_needs_to_be_told():
         ),
     ],
 )
-def test_its_own_url_stands_in_a_variable_that_has_an_older_name(
+def test_its_own_url_can_be_set_by_a_variable_with_an_older_name(
     variables: dict[str, str], url: str, monkeypatch: pytest.MonkeyPatch
 ):
     for name in ("GREENROOM_WORKER_URL", "WORKER_URL"):

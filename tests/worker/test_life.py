@@ -1,4 +1,4 @@
-"""How a worker ends, on mock time: the signals are real ones, to the process of the tests."""
+"""How a worker shuts down, on mock time. The signals are real: they are sent to the test process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def sleep(seconds: float) -> str:
 
 
 class Lived:
-    """A worker that is told to end a second after it began."""
+    """A worker that receives a signal one second after its start."""
 
     def __init__(self) -> None:
         self.server = StandIn()
@@ -57,7 +57,7 @@ class Lived:
             await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_it_ends_with_0_when_what_was_in_progress_is_done(autojump_clock: Any):
+async def test_it_exits_with_code_0_when_all_calls_are_done(autojump_clock: Any):
     life = Lived()
     life.server.put("q1", "sleep", input=20)
     await life.live()
@@ -66,14 +66,14 @@ async def test_it_ends_with_0_when_what_was_in_progress_is_done(autojump_clock: 
     assert [body["result"] for body in life.server.bodies("/queue/complete")] == ["slept"]
 
 
-async def test_it_is_present_until_then(autojump_clock: Any):
+async def test_it_sends_heartbeats_until_then(autojump_clock: Any):
     life = Lived()
     life.server.put("q1", "sleep", input=20)
     await life.live()
     assert [body["load"] for body in life.server.bodies("/workers/heartbeat")] == [1, 1, 1, 1]
 
 
-async def test_what_takes_too_long_is_cancelled_and_left_to_others(autojump_clock: Any):
+async def test_a_call_that_takes_too_long_is_cancelled_and_left_to_other_workers(autojump_clock: Any):
     life = Lived()
     life.server.put("q1", "sleep", input=600)
     await life.live()
@@ -91,7 +91,7 @@ async def test_a_second_signal_does_not_wait(autojump_clock: Any):
     assert life.seconds == pytest.approx(0)
 
 
-async def test_what_the_server_refuses_comes_out_as_it_is(autojump_clock: Any):
+async def test_a_refusal_of_the_server_is_raised(autojump_clock: Any):
     life = Lived()
     life.server.instead = lambda *_: (401, {"error": "who are you?"})
     with pytest.RaisesGroup(Unauthorized):  # the group is the test's own

@@ -22,7 +22,7 @@ POLL, HEARTBEAT, COMPLETE = "/queue/poll", "/queue/heartbeat", "/queue/complete"
 
 
 class Puller:
-    """A worker at a stand-in's queue, with services that a test steers."""
+    """A worker at a fake server's queue, with services that the test controls."""
 
     def __init__(self, limit: int) -> None:
         self.server = StandIn()
@@ -54,7 +54,7 @@ class Puller:
 
     async def completed(self, count: int = 1) -> dict[str, Any]:
         done = await self.server.until(COMPLETE, count)
-        await trio.testing.wait_all_tasks_blocked()  # the worker has heard the answer
+        await trio.testing.wait_all_tasks_blocked()  # the worker has received the response
         return done
 
 
@@ -73,7 +73,7 @@ async def pulling(limit: int = 10) -> AsyncIterator[Puller]:
         nursery.cancel_scope.cancel()
 
 
-async def test_it_takes_an_item_calls_the_service_and_hands_in_the_result(autojump_clock: Any):
+async def test_it_takes_an_item_calls_the_service_and_reports_the_result(autojump_clock: Any):
     async with pulling() as one:
         one.server.put("q1", "echo", input=1, params={"a": 2})
         assert await one.completed() == {
@@ -91,12 +91,12 @@ async def test_it_takes_an_item_calls_the_service_and_hands_in_the_result(autoju
     ("service", "input_json", "error"),
     [
         ("fail", "{}", "ZeroDivisionError: "),
-        ("nope", "{}", "no service is named 'nope'; this worker serves echo, fail, wait, sleep"),
-        ("echo", "{", "input_json can't be read: "),
-        ("echo", "[]", "input_json can't be read: "),
+        ("nope", "{}", "service 'nope' not found; this worker serves echo, fail, wait, sleep"),
+        ("echo", "{", "input_json is not valid: "),
+        ("echo", "[]", "input_json is not valid: "),
     ],
 )
-async def test_what_goes_wrong_is_handed_in_as_an_error(
+async def test_a_failure_is_reported_as_an_error(
     autojump_clock: Any, service: str, input_json: str, error: str
 ):
     async with pulling() as one:
@@ -116,13 +116,13 @@ async def test_it_polls_only_when_it_is_registered(autojump_clock: Any):
         presence = Presence(registry, one.calls, one.services.names, "queue")
         nursery.start_soon(Pull(registry, one.calls, one.services, presence).run)
         await trio.sleep(100)
-        assert one.server.told == []
+        assert one.server.received == []
         nursery.start_soon(presence.run)
         await one.server.until(POLL)
         nursery.cancel_scope.cancel()
 
 
-async def test_it_takes_as_many_items_at_once_as_are_allowed_and_more_when_one_is_done(autojump_clock: Any):
+async def test_it_takes_items_up_to_the_limit_and_the_next_when_one_is_done(autojump_clock: Any):
     async with pulling(limit=2) as one:
         for number in range(3):
             one.server.put(f"q{number}", "wait", input=number)
@@ -143,7 +143,7 @@ async def test_the_load_in_heartbeats_is_the_items_in_progress(autojump_clock: A
         assert (await one.server.until("/workers/heartbeat"))["load"] == 2
 
 
-async def test_a_server_that_lets_nobody_wait_is_asked_once_a_second(autojump_clock: Any):
+async def test_a_server_that_answers_polls_immediately_is_polled_once_a_second(autojump_clock: Any):
     async with pulling() as one:
         one.server.instead = lambda path, body: (204, None) if path == POLL else None
         await one.server.until(POLL, 5)
@@ -152,7 +152,7 @@ async def test_a_server_that_lets_nobody_wait_is_asked_once_a_second(autojump_cl
 
 
 @pytest.mark.parametrize("answer", [(503, None), (429, None), (401, {"error": "no"}), (200, {"id": 5})])
-async def test_polls_that_fail_are_tried_again_with_growing_delay(autojump_clock: Any, answer: Answer):
+async def test_failed_polls_are_retried_with_growing_delay(autojump_clock: Any, answer: Answer):
     async with pulling() as one:
         one.server.instead = lambda path, body: answer if path == POLL else None
         await one.server.until(POLL, 5)
@@ -162,7 +162,7 @@ async def test_polls_that_fail_are_tried_again_with_growing_delay(autojump_clock
         await one.completed()
 
 
-async def test_what_takes_long_is_held_every_twenty_seconds(autojump_clock: Any):
+async def test_a_long_call_sends_a_heartbeat_for_its_item_every_twenty_seconds(autojump_clock: Any):
     async with pulling() as one:
         one.server.put("q1", "sleep", input=110)
         assert (await one.completed())["queue_id"] == "q1"
@@ -173,9 +173,7 @@ async def test_what_takes_long_is_held_every_twenty_seconds(autojump_clock: Any)
 
 
 @pytest.mark.parametrize("status", [404, 409])
-async def test_what_is_given_to_somebody_else_or_not_wanted_any_more_is_cancelled(
-    autojump_clock: Any, status: int
-):
+async def test_a_call_whose_item_is_no_longer_assigned_is_cancelled(autojump_clock: Any, status: int):
     async with pulling() as one:
         one.server.instead = lambda path, body: (status, None) if path == HEARTBEAT else None
         one.server.put("q1", "wait", input="x")
@@ -187,7 +185,7 @@ async def test_what_is_given_to_somebody_else_or_not_wanted_any_more_is_cancelle
         assert one.server.bodies(COMPLETE) == []
 
 
-async def test_what_can_not_be_held_for_a_minute_is_cancelled(autojump_clock: Any):
+async def test_a_call_whose_item_had_no_heartbeat_for_a_minute_is_cancelled(autojump_clock: Any):
     async with pulling() as one:
         one.server.put("q1", "wait", input="x")
         await one.server.until(HEARTBEAT)
@@ -199,7 +197,7 @@ async def test_what_can_not_be_held_for_a_minute_is_cancelled(autojump_clock: An
         assert one.calls.load == 0
 
 
-async def test_a_heartbeat_that_fails_is_tried_again_soon(autojump_clock: Any):
+async def test_a_failed_heartbeat_is_retried_soon(autojump_clock: Any):
     async with pulling() as one:
         one.server.put("q1", "wait")
         await trio.sleep(1)
@@ -214,7 +212,7 @@ def unreachable(path: str, body: dict[str, Any]) -> Answer:
     raise httpx.ConnectError("nobody listens")
 
 
-async def test_a_result_is_handed_in_again_until_it_has_arrived(autojump_clock: Any):
+async def test_reporting_a_result_is_retried_until_it_succeeds(autojump_clock: Any):
     async with pulling() as one:
         one.server.instead = lambda path, body: unreachable(path, body) if path == COMPLETE else None
         one.server.put("q1", "echo", input=1)
@@ -225,7 +223,7 @@ async def test_a_result_is_handed_in_again_until_it_has_arrived(autojump_clock: 
         assert len(one.server.bodies(COMPLETE)) == 5
 
 
-async def test_a_result_that_can_not_be_handed_in_within_a_minute_is_dropped(
+async def test_a_result_that_cannot_be_reported_within_a_minute_is_dropped(
     autojump_clock: Any, caplog: pytest.LogCaptureFixture
 ):
     async with pulling() as one:
@@ -235,11 +233,11 @@ async def test_a_result_that_can_not_be_handed_in_within_a_minute_is_dropped(
         began, *_, last = one.server.times(COMPLETE)
         assert 50 < last - began < 60
         assert one.calls.load == 0
-    assert "the result of item q1 could not be handed in while it was wanted" in caplog.text
+    assert "the result of queue item q1 could not be reported before the item expired" in caplog.text
 
 
 @pytest.mark.parametrize("status", [404, 409])
-async def test_a_result_that_nobody_waits_for_is_dropped(
+async def test_a_result_that_is_no_longer_needed_is_dropped(
     autojump_clock: Any, status: int, caplog: pytest.LogCaptureFixture
 ):
     async with pulling() as one:
@@ -248,10 +246,10 @@ async def test_a_result_that_nobody_waits_for_is_dropped(
         await trio.sleep(100)
         assert len(one.server.bodies(COMPLETE)) == 1
         assert one.calls.load == 0
-    assert "nobody waits for the result of item q1" in caplog.text
+    assert "the result of queue item q1 is no longer needed" in caplog.text
 
 
-async def test_a_result_that_the_server_refuses_is_handed_in_as_an_error_that_says_so(autojump_clock: Any):
+async def test_a_result_that_the_server_refuses_is_reported_as_an_error(autojump_clock: Any):
     async with pulling() as one:
         one.server.instead = lambda path, body: (
             (413, {"error": "too much"}) if path == COMPLETE and body["result"] else None
@@ -260,10 +258,10 @@ async def test_a_result_that_the_server_refuses_is_handed_in_as_an_error_that_sa
         done = await one.completed(2)
         assert done["result"] is None
         assert done["error"].startswith("the server refused the result: ")
-        assert done["error"].endswith("answers 413: too much")
+        assert done["error"].endswith("returned status 413: too much")
 
 
-async def test_once_told_to_stop_it_takes_nothing_more_and_hands_in_what_it_has(autojump_clock: Any):
+async def test_after_stop_it_takes_no_items_and_reports_the_remaining_results(autojump_clock: Any):
     async with pulling() as one:
         one.server.put("q1", "wait", input=1)
         await trio.sleep(1)

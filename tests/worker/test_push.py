@@ -1,4 +1,4 @@
-"""Being called: `POST /exec/<service>` on real sockets; what takes long, in memory and on mock time."""
+"""Push calls: `POST /exec/<service>` on real sockets; long waits in memory and on mock time."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from greenroom.worker.listening import listen
 from greenroom.worker.push import LIMITS, Push
 
 PATIENCE = 20.0
-"""Seconds that a test on real sockets waits for what should come at once."""
+"""Seconds that a test on real sockets waits for what should arrive immediately."""
 
 
 class Shop:
-    """Services that a test steers, behind a listener."""
+    """Services that the test controls, behind a listener."""
 
     def __init__(self, limit: int) -> None:
         self.calls = Calls(limit)
@@ -69,7 +69,7 @@ class Shop:
         self._begins = trio.Event()
 
     async def begun(self, count: int = 1) -> None:
-        """Wait until so many calls of `wait` and `thread` have begun."""
+        """Wait until this number of calls of `wait` and `thread` has started."""
         while self._begun < count:
             await self._begins.wait()
 
@@ -105,7 +105,7 @@ def request(service: str, body: Any = None, *headers: str) -> bytes:
 
 
 async def answered(stream: trio.abc.Stream) -> tuple[int, dict[str, str], Any]:
-    """The next answer on a connection."""
+    """The next response on a connection."""
     data = b""
     while b"\r\n\r\n" not in data:
         more = await stream.receive_some()
@@ -126,7 +126,7 @@ async def ended(stream: trio.abc.Stream) -> bool:
         return True
 
 
-async def test_a_service_answers_with_its_result():
+async def test_a_service_responds_with_its_result():
     async with shop() as one, httpx.AsyncClient() as client:
         answer = await client.post(f"{one.url}/exec/echo", json={"input": [1], "params": {"a": 2}})
         assert answer.status_code == 200
@@ -134,7 +134,7 @@ async def test_a_service_answers_with_its_result():
         assert answer.json() == {"result": [[1], {"a": 2}], "error": ""}
 
 
-async def test_a_service_that_raises_answers_with_the_error_in_the_body():
+async def test_a_service_that_raises_responds_with_the_error_in_the_body():
     async with shop() as one, httpx.AsyncClient() as client:
         answer = await client.post(f"{one.url}/exec/fail", json={"input": 1})
         assert answer.status_code == 200
@@ -142,7 +142,7 @@ async def test_a_service_that_raises_answers_with_the_error_in_the_body():
         assert answer.json()["error"].startswith("ZeroDivisionError: ")
 
 
-async def test_a_name_may_need_to_be_quoted():
+async def test_a_service_name_can_be_percent_encoded():
     async with shop() as one, httpx.AsyncClient() as client:
         one.services.service("größe/1")(len)
         answer = await client.post(f"{one.url}/exec/gr%C3%B6%C3%9Fe%2F1", json={"input": "abc"})
@@ -152,29 +152,29 @@ async def test_a_name_may_need_to_be_quoted():
 @pytest.mark.parametrize(
     ("method", "path", "content", "headers", "status", "error"),
     [
-        ("POST", "/exec/nope", b"{}", {}, 404, "no service is named 'nope'; this worker serves echo, fail"),
-        ("POST", "/other", b"{}", {}, 404, "there is no /other"),
-        ("GET", "/exec/echo", b"", {}, 405, "calls are made with POST"),
-        ("POST", "/exec/echo", b"{", {}, 400, "the body is not as it should be"),
-        ("POST", "/exec/echo", b"", {}, 400, "the body is not as it should be"),
-        ("POST", "/exec/echo", b"[]", {}, 400, "the body is not as it should be: message: expected object"),
+        ("POST", "/exec/nope", b"{}", {}, 404, "service 'nope' not found; this worker serves echo, fail"),
+        ("POST", "/other", b"{}", {}, 404, "/other not found"),
+        ("GET", "/exec/echo", b"", {}, 405, "the method of a call must be POST"),
+        ("POST", "/exec/echo", b"{", {}, 400, "the body is not valid"),
+        ("POST", "/exec/echo", b"", {}, 400, "the body is not valid"),
+        ("POST", "/exec/echo", b"[]", {}, 400, "the body is not valid: message: expected object"),
         (
             "POST",
             "/exec/echo",
             b'{"params": 1}',
             {},
             400,
-            "the body is not as it should be: params: expected",
+            "the body is not valid: params: expected",
         ),
-        ("POST", "/exec/echo", b'{"input": NaN}', {}, 400, "the body is not as it should be"),
-        ("POST", "/exec/echo", b"\xff", {}, 400, "the body is not as it should be"),
-        ("POST", "/exec/echo", b'{"input":' + b"[" * 100_000, {}, 400, "the body is not as it should be"),
-        ("POST", "/exec/echo", b"{}", {"Origin": "http://x.example"}, 403, "web pages may not use this"),
+        ("POST", "/exec/echo", b'{"input": NaN}', {}, 400, "the body is not valid"),
+        ("POST", "/exec/echo", b"\xff", {}, 400, "the body is not valid"),
+        ("POST", "/exec/echo", b'{"input":' + b"[" * 100_000, {}, 400, "the body is not valid"),
+        ("POST", "/exec/echo", b"{}", {"Origin": "http://x.example"}, 403, "requests of web pages are not"),
         ("POST", "/exec/echo", b"{}", {"Content-Encoding": "gzip"}, 415, "the body must not be compressed"),
         ("POST", "/exec/echo", b" " * (MAX_BYTES + 1), {}, 413, f"the body has {MAX_BYTES + 1} bytes"),
     ],
 )
-async def test_what_is_no_call_is_refused_with_an_error_in_json(
+async def test_an_invalid_request_is_refused_with_an_error_in_json(
     method: str, path: str, content: bytes, headers: dict[str, str], status: int, error: str
 ):
     async with shop() as one, httpx.AsyncClient() as client:
@@ -185,7 +185,7 @@ async def test_what_is_no_call_is_refused_with_an_error_in_json(
         assert one.calls.load == 0
 
 
-async def test_a_body_without_a_length_is_cut_where_it_is_too_large():
+async def test_reading_a_body_without_a_length_stops_at_the_limit():
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(2 * MAX_BYTES // 65_536):
             yield b" " * 65_536
@@ -194,11 +194,11 @@ async def test_a_body_without_a_length_is_cut_where_it_is_too_large():
         try:
             answer = await client.post(f"{one.url}/exec/echo", content=endless())
         except httpx.WriteError:
-            return  # the worker had enough before all was sent
+            return  # the worker stopped reading before all was sent
         assert answer.status_code == 413
 
 
-async def test_the_largest_body_is_taken_and_the_largest_result_is_sent():
+async def test_the_largest_body_is_accepted_and_the_largest_result_is_sent():
     async with shop() as one, httpx.AsyncClient(timeout=PATIENCE) as client:
         body = b'{"input": "' + b"x" * (MAX_BYTES - 13) + b'"}'
         assert len(body) == MAX_BYTES
@@ -207,7 +207,7 @@ async def test_the_largest_body_is_taken_and_the_largest_result_is_sent():
         assert len(answer.json()["result"]) == MAX_BYTES - 13
 
 
-async def test_what_is_no_http_gets_400_and_disturbs_nobody():
+async def test_invalid_http_gets_400_and_disturbs_no_other_client():
     async with shop() as one, httpx.AsyncClient() as client:
         stream = await one.connect()
         await stream.send_all(b"\x16\x03\x01 what?\r\n\r\n")
@@ -224,7 +224,7 @@ async def test_a_connection_is_kept_for_further_calls_also_after_an_error():
             assert "connection" not in headers
 
 
-async def test_calls_that_are_sent_ahead_are_answered_in_turn():
+async def test_pipelined_calls_are_answered_in_order():
     async with shop() as one:
         stream = await one.connect()
         await stream.send_all(request("wait", {"input": 1}))
@@ -248,7 +248,7 @@ async def test_a_client_that_closes_its_connection_cancels_its_call():
         assert one.calls.load == 0
 
 
-async def test_a_thread_that_nobody_waits_for_goes_on_counting_until_it_ends():
+async def test_a_thread_counts_as_a_call_until_it_ends_although_the_client_left():
     async with shop(limit=1) as one:
         stream = await one.connect()
         await stream.send_all(request("thread"))
@@ -261,7 +261,7 @@ async def test_a_thread_that_nobody_waits_for_goes_on_counting_until_it_ends():
         assert one.calls.load == 0
 
 
-async def test_more_calls_than_are_allowed_at_once_get_503():
+async def test_calls_over_the_limit_get_503():
     async with shop(limit=2) as one, httpx.AsyncClient() as client:
         for _ in range(2):
             await (await one.connect()).send_all(request("wait"))
@@ -269,13 +269,13 @@ async def test_more_calls_than_are_allowed_at_once_get_503():
         answer = await client.post(f"{one.url}/exec/echo", json={})
         assert answer.status_code == 503
         assert answer.headers["retry-after"] == "5"
-        assert answer.json()["error"].startswith("2 calls are in progress")
+        assert answer.json()["error"].startswith("the limit of 2 concurrent calls")
         one.go_on.set()
         await one.calls.room()
         assert (await client.post(f"{one.url}/exec/echo", json={})).status_code == 200
 
 
-async def test_once_told_to_stop_it_answers_what_has_begun_and_takes_nothing_more():
+async def test_after_stop_it_answers_calls_in_progress_and_refuses_new_ones():
     async with shop() as one:
         busy, idle = await one.connect(), await one.connect()
         await idle.send_all(request("echo"))
@@ -311,7 +311,9 @@ async def in_memory() -> AsyncIterator[tuple[Shop, trio.abc.Stream]]:
         (b"POST /exec/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{", LIMITS.body_timeout),
     ],
 )
-async def test_who_sends_too_slowly_is_told_so_and_left(autojump_clock: Any, sent: bytes, seconds: float):
+async def test_a_client_that_sends_too_slowly_gets_an_error_and_is_disconnected(
+    autojump_clock: Any, sent: bytes, seconds: float
+):
     async with in_memory() as (one, stream):
         began = trio.current_time()
         await stream.send_all(sent)
@@ -330,7 +332,7 @@ async def test_a_connection_without_calls_is_closed_after_a_while(autojump_clock
         assert trio.current_time() == pytest.approx(began + LIMITS.keep_alive)
 
 
-async def test_a_client_that_takes_nothing_of_its_answer_is_left(autojump_clock: Any):
+async def test_a_client_that_does_not_read_its_response_is_disconnected(autojump_clock: Any):
     one = Shop(1)
     push = Push([], one.calls, one.services)
     ours, theirs = trio.testing.lockstep_stream_pair()
@@ -341,17 +343,17 @@ async def test_a_client_that_takes_nothing_of_its_answer_is_left(autojump_clock:
     assert trio.current_time() == pytest.approx(began + LIMITS.stall_timeout)
 
 
-async def test_a_port_that_is_taken_is_replaced_by_a_free_one(caplog: pytest.LogCaptureFixture):
+async def test_a_port_in_use_is_replaced_by_a_free_one(caplog: pytest.LogCaptureFixture):
     async with shop() as first:
         listeners, url = await listen(first.url)
         for listener in listeners:
             await listener.aclose()
     assert url.startswith("http://127.0.0.1:")
     assert url != first.url
-    assert f"port {first.port} is taken" in caplog.text
+    assert f"port {first.port} is already in use" in caplog.text
 
 
-async def test_a_name_is_told_as_it_was_given():
+async def test_a_host_name_is_kept_in_the_url():
     listeners, url = await listen("http://localhost:0")
     ports = {listener.socket.getsockname()[1] for listener in listeners}
     for listener in listeners:
@@ -366,8 +368,8 @@ async def test_a_name_is_told_as_it_was_given():
         ("http://127.0.0.1:8080/base", "must be a host and a port"),
         ("http://:8080", "must be like"),
         ("127.0.0.1:8080", "must be like"),
-        ("http://127.0.0.1:99999", "can't be read"),
-        ("http://me:secret@127.0.0.1:8080", "must not hold a name or a password"),
+        ("http://127.0.0.1:99999", "is not valid"),
+        ("http://me:secret@127.0.0.1:8080", "must not contain a user name or a password"),
     ],
 )
 async def test_a_url_that_no_worker_can_have_is_refused(url: str, mistake: str):
@@ -375,6 +377,6 @@ async def test_a_url_that_no_worker_can_have_is_refused(url: str, mistake: str):
         await listen(url)
 
 
-async def test_an_address_of_another_machine_is_refused_with_what_to_look_at():
-    with pytest.raises(OSError, match=r"nothing can listen at http://192\.0\.2\.1:8080, the worker's URL"):
+async def test_an_address_of_another_machine_is_refused_with_the_url():
+    with pytest.raises(OSError, match=r"can't listen at the worker's URL http://192\.0\.2\.1:8080"):
         await listen("http://192.0.2.1:8080")

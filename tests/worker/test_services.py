@@ -1,4 +1,4 @@
-"""Services: how they are registered, and what becomes of what they return and raise."""
+"""Services: their registration, and the handling of their results and exceptions."""
 
 import math
 import threading
@@ -10,17 +10,17 @@ import trio.testing
 
 from greenroom import Services
 from greenroom.errors import Invalid
-from greenroom.worker.calls import MAX_BYTES, Asked, Calls, Outcome
+from greenroom.worker.calls import MAX_BYTES, Calls, Outcome, ServiceRequest
 from greenroom.worker.examples import services as examples
 
 
 async def called(services: Services, name: str, input: Any = None, **params: Any) -> Outcome:
     service = services.get(name)
     assert service is not None
-    return await Calls(1).execute(service, Asked(input, params))
+    return await Calls(1).execute(service, ServiceRequest(input, params))
 
 
-async def test_a_service_is_given_the_parameters_only_if_it_takes_them():
+async def test_a_service_receives_the_parameters_only_if_it_takes_them():
     services = Services()
 
     @services.service("one")
@@ -35,12 +35,12 @@ async def test_a_service_is_given_the_parameters_only_if_it_takes_them():
     assert await called(services, "two", 1, a=2) == Outcome([1, {"a": 2}])
 
 
-async def test_no_parameters_are_empty_ones():
+async def test_missing_parameters_are_an_empty_dict():
     services = Services()
     services.service("two")(lambda input, params: params)
     service = services.get("two")
     assert service is not None
-    assert await Calls(1).execute(service, Asked(1)) == Outcome({})
+    assert await Calls(1).execute(service, ServiceRequest(1)) == Outcome({})
 
 
 async def test_a_plain_function_runs_in_a_thread():
@@ -49,8 +49,8 @@ async def test_a_plain_function_runs_in_a_thread():
     assert (await called(services, "where")).result != threading.get_ident()
 
 
-async def test_as_many_plain_functions_run_at_once_as_calls_are_allowed():
-    calls = Calls(60)  # more than trio gives threads to by itself
+async def test_plain_functions_run_concurrently_up_to_the_limit_of_calls():
+    calls = Calls(60)  # more than trio's default limit of threads
     together = threading.Barrier(60, timeout=60)
     services = Services()
     services.service("meet")(lambda input: together.wait())
@@ -59,7 +59,7 @@ async def test_as_many_plain_functions_run_at_once_as_calls_are_allowed():
     outcomes = []
 
     async def call() -> None:
-        outcomes.append(await calls.execute(service, Asked()))
+        outcomes.append(await calls.execute(service, ServiceRequest()))
 
     async with trio.open_nursery() as nursery:
         for _ in range(60):
@@ -67,7 +67,7 @@ async def test_as_many_plain_functions_run_at_once_as_calls_are_allowed():
     assert sorted(outcome.result for outcome in outcomes) == [*range(60)]
 
 
-async def test_what_a_service_raises_is_the_error_of_its_call(caplog: pytest.LogCaptureFixture):
+async def test_an_exception_of_a_service_is_the_error_of_its_call(caplog: pytest.LogCaptureFixture):
     services = Services()
 
     @services.service("async")
@@ -81,12 +81,12 @@ async def test_what_a_service_raises_is_the_error_of_its_call(caplog: pytest.Log
 
 
 @pytest.mark.parametrize("result", [math.nan, object(), {1: 2}, "x" * MAX_BYTES])
-async def test_a_result_that_can_not_be_sent_is_an_error(result: Any):
+async def test_a_result_that_cannot_be_sent_is_an_error(result: Any):
     services = Services()
     services.service("odd")(lambda input: result)
     outcome = await called(services, "odd")
     assert outcome.result is None
-    assert outcome.error.startswith("service 'odd' has no result that can be sent: result")
+    assert outcome.error.startswith("the result of service 'odd' can't be sent: result")
 
 
 async def test_a_service_that_fails_while_it_is_cancelled_is_cancelled_and_logged(
@@ -100,7 +100,7 @@ async def test_a_service_that_fails_while_it_is_cancelled_is_cancelled_and_logge
             try:
                 await trio.sleep_forever()
             finally:
-                raise ValueError("on the way out")
+                raise ValueError("during the cancel")
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fail_late)
@@ -112,24 +112,24 @@ async def test_a_service_that_fails_while_it_is_cancelled_is_cancelled_and_logge
             await trio.testing.wait_all_tasks_blocked()
             scope.cancel()
     assert scope.cancelled_caught
-    assert "on the way out" in caplog.text
+    assert "during the cancel" in caplog.text
 
 
-def test_a_name_is_given_once():
+def test_a_duplicate_name_is_refused():
     services = Services()
     services.service("a")(lambda input: None)
-    with pytest.raises(Invalid, match="service 'a' is registered already"):
+    with pytest.raises(Invalid, match="service 'a' already exists"):
         services.service("a")(lambda input: None)
 
 
 @pytest.mark.parametrize("function", [lambda: None, lambda a, b, c, d: None, lambda a, *, key: None])
-def test_a_function_that_can_not_be_called_so_is_refused(function: Any):
-    with pytest.raises(Invalid, match="its function takes the input, and the parameters and the key"):
+def test_a_function_with_a_wrong_signature_is_refused(function: Any):
+    with pytest.raises(Invalid, match="its function must take the input, and optionally"):
         Services().service("a")(function)
 
 
-def test_a_name_that_can_not_be_one_is_refused():
-    with pytest.raises(Invalid, match="service must not be empty"):
+def test_an_invalid_name_is_refused():
+    with pytest.raises(Invalid, match='service must not be empty'):
         Services().service("")(lambda input: None)
 
 
@@ -155,18 +155,20 @@ async def test_the_examples(name: str, input: Any, params: dict[str, Any], resul
 @pytest.mark.parametrize(
     ("name", "input", "params", "error"),
     [
-        ("transform", "Abc", {"op": "swap"}, "ValueError: params.op must be upper or lower for a text"),
-        ("transform", None, {}, "ValueError: the input, where it is no text, must be a number, not None"),
-        ("transform", True, {}, "ValueError: the input, where it is no text, must be a number, not True"),
-        ("transform", 1, {"mul": "2"}, "ValueError: params.mul must be a number, not '2'"),
-        ("transform", 1e300, {"mul": 1e300}, "service 'transform' has no result that can be sent"),
-        ("sum", "123", {}, "ValueError: the input must be an array of numbers, not '123'"),
+        ("transform", "Abc", {"op": "swap"}, "ValueError: params.op must be upper or lower for a string"),
+        ("transform", None, {}, "ValueError: the input, unless it is a string, must be a number (got None)"),
+        ("transform", True, {}, "ValueError: the input, unless it is a string, must be a number (got True)"),
+        ("transform", 1, {"mul": "2"}, "ValueError: params.mul must be a number (got '2')"),
+        ("transform", 1e300, {"mul": 1e300}, "the result of service 'transform' can't be sent"),
+        ("sum", "123", {}, "ValueError: the input must be an array of numbers (got '123')"),
         ("sum", [1, "x"], {}, "ValueError: could not convert string to float: 'x'"),
-        ("sum", [1, None], {}, "ValueError: item 1 must be a number, not None"),
-        ("route", None, {"action": 3}, "ValueError: params.action must be a text, not 3"),
+        ("sum", [1, None], {}, "ValueError: item 1 must be a number (got None)"),
+        ("route", None, {"action": 3}, "ValueError: params.action must be a string (got 3)"),
     ],
 )
-async def test_what_the_examples_refuse(name: str, input: Any, params: dict[str, Any], error: str):
+async def test_invalid_inputs_of_the_examples_are_refused(
+    name: str, input: Any, params: dict[str, Any], error: str
+):
     outcome = await called(examples, name, input, **params)
     assert outcome.result is None
     assert outcome.error.startswith(error)
@@ -181,5 +183,5 @@ async def test_a_service_that_takes_a_third_argument_gets_the_idempotency_key():
 
     service = services.get("pay")
     assert service is not None
-    outcome = await Calls(1).execute(service, Asked(7, {}, "run:pay:1:"))
+    outcome = await Calls(1).execute(service, ServiceRequest(7, {}, "run:pay:1:"))
     assert outcome == Outcome("7 for run:pay:1:")

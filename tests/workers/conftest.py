@@ -1,4 +1,4 @@
-"""A test here that waits for what never comes fails, and doesn't hang."""
+"""Makes a test in this folder fail instead of hanging when it waits for an event that never occurs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the tests of workers share: a push that answers as the test says, servers that misbehave, and stores
-that wait."""
+"""Shared by the tests of workers: a push with configurable responses, misbehaving servers, and stores that
+wait."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from greenroom.persistence.store import Batch
 _PATIENCE = 1e5
 
 
-def crew_of(engine: Engine, push: Push) -> Dispatch:
-    """What the bodies of flows are given, for a test that has none."""
+def dispatch_of(engine: Engine, push: Push) -> Dispatch:
+    """The dispatch that bodies of flows use, for a test without flows."""
     workers = engine.workers
     return Dispatch(workers._entry, workers._registry, workers._queue, push)
 
@@ -32,8 +32,8 @@ def work(service: str = "sum", **about: Any) -> Work:
 
 
 class Answers:
-    """A push without a network: answers with `status` and `body`, and remembers the calls. `hold` keeps them
-    waiting."""
+    """A push without a network: responds with `status` and `body`, and records the calls. `hold` makes them
+    wait."""
 
     def __init__(self, status: int = 200, body: bytes = b'{"result": 1}') -> None:
         self.status = status
@@ -63,7 +63,7 @@ class Answers:
 
 
 class SlowStore(MemoryStore):
-    """A store whose commits wait while `gate` is closed; not forever."""
+    """A store whose commits wait while `gate` is closed, up to a limit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,14 +81,14 @@ Handler = Callable[[trio.SocketStream], Awaitable[object]]
 
 @asynccontextmanager
 async def serving(handler: Handler) -> AsyncIterator[str]:
-    """A server on a free port of this machine, which does with each connection what the handler does. Its
-    connections break when the block ends."""
+    """A server on a free loopback port, which runs the handler for each connection. Connections are closed at
+    the end of the block."""
 
     async def handle(stream: trio.SocketStream) -> None:
         try:
             await handler(stream)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # the caller has gone
+            pass  # the caller closed its connection
         finally:
             with trio.CancelScope(shield=True):
                 await stream.aclose()
@@ -102,7 +102,7 @@ async def serving(handler: Handler) -> AsyncIterator[str]:
 
 
 async def read_request(stream: trio.SocketStream) -> tuple[str, bytes]:
-    """The head and the body of a request; an empty head where the caller has gone."""
+    """The head and the body of a request; an empty head if the caller closed its connection."""
     received = b""
     while b"\r\n\r\n" not in received:
         data = await stream.receive_some()

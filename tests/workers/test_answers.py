@@ -1,4 +1,4 @@
-"""What a worker is told, and what becomes of its answer."""
+"""The request to a push worker, and the handling of its response."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import trio
 from greenroom import Jobs
 from greenroom.actors.workers.states import WorkFailed
 from tests.support import open_engine
-from tests.workers.support import Answers, crew_of, work
+from tests.workers.support import Answers, dispatch_of, work
 
 
 async def answer(push: Answers, max_value_bytes: int = 1 << 20, **about: Any) -> Any:
     async with open_engine(Jobs(), max_value_bytes=max_value_bytes) as engine:
         await engine.workers.register("w", "http://w:1/base", ["sum", "a b/ü"])
-        worked = await crew_of(engine, push).push(work(**about))
+        worked = await dispatch_of(engine, push).push(work(**about))
         assert (worked.worker, worked.worker_url) == ("w", "http://w:1/base")
         return worked.result
 
@@ -30,7 +30,7 @@ async def failure(push: Answers, **options: Any) -> WorkFailed:
     return failed.value
 
 
-async def test_a_worker_is_told_the_input_and_the_params_and_under_which_key(autojump_clock):
+async def test_a_request_contains_the_input_the_params_and_the_idempotency_key(autojump_clock):
     push = Answers()
     await answer(push, service="a b/ü", input={"x": [1]}, params={"op": "upper"}, key="r:nöde 1:1:0")
     [(url, body, headers)] = push.calls
@@ -49,11 +49,11 @@ async def test_a_worker_is_told_the_input_and_the_params_and_under_which_key(aut
         (b' {"result" : "x"} \r\n', "x"),
     ],
 )
-async def test_a_result_is_taken(autojump_clock, body, result):
+async def test_a_result_is_accepted(autojump_clock, body, result):
     assert await answer(Answers(body=body)) == result
 
 
-async def test_an_error_in_the_answer_is_the_services(autojump_clock):
+async def test_an_error_in_the_response_is_an_error_of_the_service(autojump_clock):
     failed = await failure(Answers(body=b'{"result": null, "error": "division by zero"}'))
     assert (failed.code, failed.workers_fault) == ("service_error", False)
     assert failed.message.endswith(": division by zero")
@@ -62,17 +62,17 @@ async def test_an_error_in_the_answer_is_the_services(autojump_clock):
 @pytest.mark.parametrize(
     ("body", "code", "said"),
     [
-        (b"", "bad_json", "no JSON"),
+        (b"", "bad_json", "is not valid JSON"),
         (b"<html>Welcome</html>", "bad_json", '"<html>Welcome</html>"'),
-        (b'{"result": 1', "bad_json", "no JSON"),
-        (b'{"result": 1} {"result": 2}', "bad_json", "no JSON"),
-        (b'{"result": NaN}', "bad_json", "no JSON"),
-        (b'{"result": [Infinity]}', "bad_json", "no JSON"),
-        (b'{"result": "\xff\xfe"}', "bad_json", "no JSON"),
+        (b'{"result": 1', "bad_json", "is not valid JSON"),
+        (b'{"result": 1} {"result": 2}', "bad_json", "is not valid JSON"),
+        (b'{"result": NaN}', "bad_json", "is not valid JSON"),
+        (b'{"result": [Infinity]}', "bad_json", "is not valid JSON"),
+        (b'{"result": "\xff\xfe"}', "bad_json", "is not valid JSON"),
         (b'{"result": ' + b"[" * 200 + b"]" * 200 + b"}", "bad_answer", "nested more than 100 levels deep"),
-        (b'{"result": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "bad_json", "no JSON"),
-        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "bad_json", "no JSON"),
-        (b'{"result": 1e999}', "bad_json", "no JSON"),
+        (b'{"result": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "bad_json", "is not valid JSON"),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "bad_json", "is not valid JSON"),
+        (b'{"result": 1e999}', "bad_json", "is not valid JSON"),
         (b'{"result": 123456789012345678901234567890}', "bad_answer", "outside"),
         (b"[1, 2]", "bad_answer", '{"result", "error"}'),
         (b'"ok"', "bad_answer", '{"result", "error"}'),
@@ -84,7 +84,7 @@ async def test_an_error_in_the_answer_is_the_services(autojump_clock):
         (b'{"result": 1, "error": {"message": "x"}}', "bad_answer", "expected string"),
     ],
 )
-async def test_an_answer_of_another_form_is_named(autojump_clock, body, code, said):
+async def test_an_invalid_response_is_a_named_failure(autojump_clock, body, code, said):
     failed = await failure(Answers(body=body))
     assert (failed.code, failed.workers_fault) == (code, True)
     assert said in failed.message
@@ -94,13 +94,13 @@ async def test_an_answer_of_another_form_is_named(autojump_clock, body, code, sa
 async def test_a_result_over_the_limit_is_too_large(autojump_clock):
     failed = await failure(Answers(body=b'{"result": "' + b"x" * 1000 + b'"}'), max_value_bytes=1000)
     assert (failed.code, failed.workers_fault) == ("too_large", False)
-    assert "the result has 1,002 bytes, where 1,000 are allowed" in failed.message
+    assert "the result has 1,002 bytes, more than the 1,000 allowed" in failed.message
     assert await answer(Answers(body=b'{"result": "' + b"x" * 998 + b'"}'), max_value_bytes=1000) == "x" * 998
 
 
-async def test_a_work_over_the_limit_isnt_sent(autojump_clock):
+async def test_work_over_the_limit_is_not_sent(autojump_clock):
     push = Answers()
-    with pytest.raises(WorkFailed, match="are sent: send less, or where it can be found") as failed:
+    with pytest.raises(WorkFailed, match="allowed: send less, or a reference to the data") as failed:
         await answer(push, max_value_bytes=1000, input="x" * 1000)
     assert (failed.value.code, failed.value.worker, push.calls) == ("too_large", None, [])
 
@@ -111,25 +111,25 @@ async def test_a_work_over_the_limit_isnt_sent(autojump_clock):
         (500, b'{"result": 1, "error": ""}', "status 500: "),
         (404, b'{"error": "no service here"}', "no service here"),
         (503, b"", "status 503"),
-        (302, b"", "status 302, which is not followed"),
+        (302, b"", "status 302; redirects are not followed"),
         (201, b'{"result": 1}', "status 201"),
         (500, b"\x00\xff" * 5000, "status 500"),
     ],
 )
-async def test_another_status_than_200_is_named_with_what_was_said(autojump_clock, status, body, said):
+async def test_a_status_other_than_200_is_named_with_the_body(autojump_clock, status, body, said):
     failed = await failure(Answers(status, body))
     assert (failed.code, failed.workers_fault) == ("bad_status", True)
     assert said in failed.message
     assert len(failed.message) < 1000
 
 
-async def test_no_answer_in_time_is_a_timeout_and_the_call_is_given_up(autojump_clock):
+async def test_a_call_without_a_response_in_time_is_cancelled_as_a_timeout(autojump_clock):
     push = Answers()
     push.hold = trio.Event()
     began = trio.current_time()
     failed = await failure(push, timeout=7)
     assert (failed.code, failed.workers_fault, push.cancelled) == ("timeout", True, 1)
-    assert "no answer within 7 s" in failed.message
+    assert "no response within 7 s" in failed.message
     assert trio.current_time() == began + 7
 
 

@@ -12,7 +12,7 @@ from greenroom.actors.workers.dispatch import Dispatch
 from greenroom.actors.workers.push import PushFailed
 from greenroom.actors.workers.states import WorkFailed
 from tests.support import open_engine
-from tests.workers.support import Answers, crew_of, work
+from tests.workers.support import Answers, dispatch_of, work
 
 
 async def register(engine: Engine, *ids: str, **loads: float) -> None:
@@ -27,14 +27,14 @@ async def callees(dispatch: Dispatch, count: int, **options: object) -> list[str
 async def test_workers_are_called_in_turn(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a", "b", "c", a=9)
-        dispatch = crew_of(engine, Answers())
+        dispatch = dispatch_of(engine, Answers())
         assert await callees(dispatch, 6) == ["a", "b", "c", "a", "b", "c"]
 
 
-async def test_by_load_the_least_busy_is_called(autojump_clock):
+async def test_with_weighted_by_load_the_least_busy_worker_is_called(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a", "b", a=2, b=1)
-        dispatch = crew_of(engine, Answers())
+        dispatch = dispatch_of(engine, Answers())
         assert await callees(dispatch, 3, weighted_by_load=True) == ["b", "b", "b"]
         await engine.workers.heartbeat("b", 7)
         assert await callees(dispatch, 1, weighted_by_load=True) == ["a"]
@@ -45,7 +45,7 @@ async def test_calls_that_began_since_a_heartbeat_count_as_load(autojump_clock):
         await register(engine, "a", "b", a=0, b=4)
         push = Answers()
         push.hold = trio.Event()
-        dispatch = crew_of(engine, push)
+        dispatch = dispatch_of(engine, push)
 
         async def call() -> None:
             await dispatch.push(work(), weighted_by_load=True)
@@ -66,15 +66,15 @@ async def test_calls_that_began_since_a_heartbeat_count_as_load(autojump_clock):
             push.hold.set()
         await engine.workers.heartbeat("a", 0)
         await engine.workers.heartbeat("b", 4)
-        assert await callees(dispatch, 9, weighted_by_load=True) == ["a"] * 9  # each is over before the next
+        assert await callees(dispatch, 9, weighted_by_load=True) == ["a"] * 9  # one call at a time
 
 
-async def test_what_has_failed_is_called_last_for_a_while(autojump_clock):
+async def test_a_worker_that_has_failed_is_called_last_for_a_while(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a", "b")
         push = Answers()
-        push.failing["http://a"] = PushFailed("reset", "gone")
-        dispatch = crew_of(engine, push)
+        push.failing["http://a"] = PushFailed("reset", "ended")
+        dispatch = dispatch_of(engine, push)
 
         async def stay_online() -> None:
             while True:
@@ -84,7 +84,7 @@ async def test_what_has_failed_is_called_last_for_a_while(autojump_clock):
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stay_online)
-            with pytest.raises(WorkFailed, match="gone"):
+            with pytest.raises(WorkFailed, match="ended"):
                 await dispatch.push(work())
             assert await callees(dispatch, 5) == ["b"] * 5
             push.failing.clear()
@@ -93,14 +93,14 @@ async def test_what_has_failed_is_called_last_for_a_while(autojump_clock):
             nursery.cancel_scope.cancel()
 
 
-async def test_one_that_has_failed_is_called_if_there_is_no_other_and_is_trusted_again_when_it_answers(
+async def test_a_worker_that_has_failed_is_called_if_there_is_no_other_and_a_success_ends_its_penalty(
     autojump_clock,
 ):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a")
         push = Answers()
-        push.failing["http://a"] = PushFailed("unreachable", "gone")
-        dispatch = crew_of(engine, push)
+        push.failing["http://a"] = PushFailed("unreachable", "ended")
+        dispatch = dispatch_of(engine, push)
         with pytest.raises(WorkFailed):
             await dispatch.push(work())
         push.failing.clear()
@@ -109,11 +109,11 @@ async def test_one_that_has_failed_is_called_if_there_is_no_other_and_is_trusted
         assert set(await callees(dispatch, 2)) == {"a", "b"}
 
 
-async def test_what_a_service_says_about_its_input_is_not_held_against_the_worker(autojump_clock):
+async def test_an_error_of_the_service_is_not_a_fault_of_the_worker(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a")
         push = Answers(body=b'{"error": "no such thing"}')
-        dispatch = crew_of(engine, push)
+        dispatch = dispatch_of(engine, push)
         with pytest.raises(WorkFailed) as failed:
             await dispatch.push(work())
         assert not failed.value.workers_fault
@@ -125,7 +125,7 @@ async def test_what_a_service_says_about_its_input_is_not_held_against_the_worke
 async def test_a_named_worker_is_called_while_it_is_online(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a", "b")
-        dispatch = crew_of(engine, Answers())
+        dispatch = dispatch_of(engine, Answers())
         assert await callees(dispatch, 3, worker="b") == ["b", "b", "b"]
         await trio.sleep(10)
         await engine.workers.heartbeat("a")
@@ -136,21 +136,21 @@ async def test_a_named_worker_is_called_while_it_is_online(autojump_clock):
         assert await callees(dispatch, 1, worker="c") == ["a"]
 
 
-async def test_those_to_be_avoided_are_called_if_there_is_no_other(autojump_clock):
+async def test_workers_to_avoid_are_called_if_there_is_no_other(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a", "b")
-        dispatch = crew_of(engine, Answers())
+        dispatch = dispatch_of(engine, Answers())
         assert await callees(dispatch, 2, avoid={"a"}) == ["b", "b"]
         assert set(await callees(dispatch, 2, avoid={"a", "b"})) == {"a", "b"}
 
 
-async def test_whether_there_is_another_to_call_counts_those_that_are_online_only(autojump_clock):
+async def test_only_online_workers_count_as_another_worker_to_call(autojump_clock):
     async with open_engine(Jobs()) as engine:
-        await register(engine, "gone")
+        await register(engine, "ended")
         await trio.sleep(20)
         await register(engine, "a")
         await engine.workers.register("polls", "", ["sum"], kind="queue")
-        dispatch = crew_of(engine, Answers())
+        dispatch = dispatch_of(engine, Answers())
         assert await dispatch.has_other("sum", [])
         assert not await dispatch.has_other("sum", ["a"])
         assert not await dispatch.has_other("else", [])
@@ -158,21 +158,21 @@ async def test_whether_there_is_another_to_call_counts_those_that_are_online_onl
         assert await dispatch.has_other("sum", ["a"])
 
 
-async def test_without_a_worker_the_failure_says_what_is_missing(autojump_clock):
+async def test_without_a_worker_the_failure_names_the_service(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await engine.workers.register("polls", "", ["sum"], kind="queue")
         with pytest.raises(WorkFailed) as failed:
-            await crew_of(engine, Answers()).push(work())
+            await dispatch_of(engine, Answers()).push(work())
         assert failed.value.code == "no_worker"
         assert '"sum": start one that registers here' in str(failed.value)
 
 
-async def test_a_call_that_is_given_up_says_nothing_about_the_worker(autojump_clock):
+async def test_a_cancelled_call_is_neither_a_success_nor_a_failure_of_the_worker(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "good", "bad")
         push = Answers()
-        push.failing["http://bad"] = PushFailed("reset", "gone")
-        dispatch = crew_of(engine, push)
+        push.failing["http://bad"] = PushFailed("reset", "ended")
+        dispatch = dispatch_of(engine, push)
         with pytest.raises(WorkFailed):
             await dispatch.push(work(), worker="bad")
         for id in ("good", "bad"):
@@ -184,12 +184,12 @@ async def test_a_call_that_is_given_up_says_nothing_about_the_worker(autojump_cl
         assert await callees(dispatch, 3) == ["good", "good", "good"]
 
 
-async def test_who_is_called_is_said_before_the_answer_is_there(autojump_clock):
+async def test_the_called_worker_is_reported_before_the_response(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await register(engine, "a")
         push = Answers()
         push.hold = trio.Event()
-        told: list[tuple[str, str]] = []
+        reported: list[tuple[str, str]] = []
         with trio.move_on_after(1):
-            await crew_of(engine, push).push(work(), given=lambda *who: told.append(who))
-        assert told == [("a", "http://a")]
+            await dispatch_of(engine, push).push(work(), on_assigned=lambda *who: reported.append(who))
+        assert reported == [("a", "http://a")]

@@ -1,5 +1,5 @@
-"""Where workers may be called: which addresses are refused always, which unless the operator lists them, and
-that the address which was checked is the one that is connected to."""
+"""Where workers can be called: addresses that are always refused, addresses that must be listed, and that the
+checked address is the one that is connected to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from greenroom.config.reading import Flag, read_config
 from greenroom.errors import Invalid
 from tests.servers import make_certificate
 from tests.support import open_engine
-from tests.workers.support import crew_of, read_request, response, serving, work
+from tests.workers.support import dispatch_of, read_request, response, serving, work
 
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 
@@ -38,7 +38,7 @@ async def pushing(*networks: str) -> AsyncIterator[HttpPush]:
 
 
 class Names(trio.abc.HostnameResolver):
-    """A name server that the test writes: each name has the addresses of its next answer."""
+    """A fake name server: each lookup of a name returns its next list of addresses."""
 
     def __init__(self, **answers: list[list[str]]) -> None:
         self.answers = answers
@@ -109,7 +109,7 @@ async def answering(stream: trio.SocketStream) -> None:
         "2001:0:4136:e378:8000:63bf:5601:5601",  # Teredo, whose client is 169.254.169.254
     ],
 )
-def test_some_addresses_are_refused_whatever_is_listed(address):
+def test_some_addresses_are_always_refused(address):
     assert "which is never called" in (Networks(EVERYWHERE).refusal(address) or "")
 
 
@@ -133,7 +133,7 @@ def test_some_addresses_are_refused_whatever_is_listed(address):
         ("127.0.0.1", (), False),
     ],
 )
-def test_other_addresses_are_called_where_the_operator_says_so(address, networks, allowed):
+def test_other_addresses_are_called_if_the_operator_lists_them(address, networks, allowed):
     refusal = Networks(networks).refusal(address)
     assert (refusal is None) == allowed
     assert refusal is None or "worker_networks" in refusal
@@ -148,7 +148,7 @@ def test_other_addresses_are_called_where_the_operator_says_so(address, networks
         ("fe80::/10", "never called"),
     ],
 )
-def test_a_setting_that_can_not_hold_is_refused(network, said):
+def test_an_invalid_setting_is_refused(network, said):
     with pytest.raises(Invalid, match=said):
         Networks([network])
     with pytest.raises(ConfigMistakes, match=said):
@@ -163,14 +163,14 @@ def test_the_setting_is_read_from_a_variable_too():
 # Registering.
 
 
-async def test_what_is_never_called_can_not_be_registered():
+async def test_an_address_that_is_always_refused_cannot_be_registered():
     async with open_engine(Jobs(), worker_networks=EVERYWHERE) as engine:
         for url in ("http://169.254.169.254", "http://[fe80::1]:80", "http://0.0.0.0:8080"):
             with pytest.raises(Invalid, match="never called"):
                 await engine.workers.register("w", url, ["sum"])
 
 
-async def test_callers_of_the_gateway_hear_at_once_that_an_address_is_not_listed():
+async def test_a_registration_over_the_gateway_with_an_unlisted_address_is_refused():
     async with open_engine(Jobs(), worker_networks=["10.0.0.0/8"]) as engine:
         for url in ("http://127.0.0.1:80", "http://192.168.0.1", "http://[::1]:80"):
             with pytest.raises(Invalid, match="worker_networks"):
@@ -185,14 +185,14 @@ async def test_callers_of_the_gateway_hear_at_once_that_an_address_is_not_listed
 @pytest.mark.parametrize(
     "host", ["169.254.169.254", "[::ffff:a9fe:a9fe]", "0.0.0.0", "2852039166", "0xa9fea9fe"]
 )
-async def test_no_connection_is_opened_to_what_is_refused(host):
+async def test_no_connection_is_opened_to_a_refused_address(host):
     async with pushing(*EVERYWHERE) as push:
         with pytest.raises(PushFailed, match="never called") as failed:
             await push.post(f"http://{host}:80/exec/sum", b"{}", {})
         assert failed.value.code == "unreachable"
 
 
-async def test_a_name_is_judged_by_its_addresses():
+async def test_a_name_is_checked_by_its_addresses():
     async with serving(answering) as url, pushing(*LOOPBACK) as push:
         port = urlsplit(url).port
         with names(inside_example=[["10.0.0.7"]], here_example=[["127.0.0.1"]]):
@@ -201,14 +201,14 @@ async def test_a_name_is_judged_by_its_addresses():
             assert (await push.post(f"http://here.example:{port}/exec/sum", b"{}", {}))[0] == 200
 
 
-async def test_of_several_addresses_only_those_that_passed_are_connected_to():
+async def test_only_allowed_addresses_of_a_name_are_connected_to():
     async with serving(answering) as url, pushing(*LOOPBACK) as push:
         port = urlsplit(url).port
         with names(both_example=[["169.254.169.254", "10.0.0.7", "127.0.0.1"]]), trio.fail_after(2):
             assert (await push.post(f"http://both.example:{port}/exec/sum", b"{}", {}))[0] == 200
 
 
-async def test_a_name_whose_addresses_change_is_judged_at_each_connection_and_never_resolved_twice():
+async def test_a_name_is_resolved_and_checked_once_for_each_connection():
     heads: list[str] = []
 
     async def worker(stream: trio.SocketStream) -> None:
@@ -227,7 +227,7 @@ async def test_a_name_whose_addresses_change_is_judged_at_each_connection_and_ne
         assert all(f"Host: rebinding.example:{port}" in head for head in heads)
 
 
-async def test_an_address_that_does_not_answer_holds_up_no_other(monkeypatch):
+async def test_an_unreachable_address_does_not_delay_another_one(monkeypatch):
     connect = trio.open_tcp_stream
 
     async def slowly(host: Any, port: int, **kwargs: Any) -> trio.SocketStream:
@@ -242,10 +242,10 @@ async def test_an_address_that_does_not_answer_holds_up_no_other(monkeypatch):
             assert (await push.post(f"http://slow.example:{port}/exec/sum", b"{}", {}))[0] == 200
 
 
-# How many at once.
+# Concurrent calls.
 
 
-async def test_no_healthy_call_fails_however_many_are_made_at_once():
+async def test_no_healthy_call_fails_with_many_concurrent_calls():
     count = 300
     arrived = 0
     everybody = trio.Event()
@@ -262,7 +262,7 @@ async def test_no_healthy_call_fails_however_many_are_made_at_once():
     results: list[Any] = []
     async with serving(worker) as url, pushing(*LOOPBACK) as push, open_engine(Jobs()) as engine:
         await engine.workers.register("w", url, ["sum"])
-        dispatch = crew_of(engine, push)
+        dispatch = dispatch_of(engine, push)
 
         async def call() -> None:
             results.append((await dispatch.push(work(timeout=20))).result)
@@ -276,19 +276,19 @@ async def test_no_healthy_call_fails_however_many_are_made_at_once():
     assert results == [1] * count
 
 
-async def test_that_this_machine_has_no_connection_left_is_not_the_workers_fault(monkeypatch):
+async def test_a_shortage_of_connections_is_not_a_fault_of_the_worker(monkeypatch):
     async def none_left(*args: Any, **kwargs: Any) -> trio.SocketStream:
         raise OSError("all attempts failed") from OSError(24, "Too many open files")
 
     monkeypatch.setattr(trio, "open_tcp_stream", none_left)
     async with pushing(*LOOPBACK) as push, open_engine(Jobs()) as engine:
         await engine.workers.register("w", "http://127.0.0.1:9", ["sum"])
-        with pytest.raises(WorkFailed, match="no connection left") as failed:
-            await crew_of(engine, push).push(work())
+        with pytest.raises(WorkFailed, match="open another connection") as failed:
+            await dispatch_of(engine, push).push(work())
         assert (failed.value.code, failed.value.workers_fault) == ("overloaded", False)
 
 
-async def test_over_tls_the_name_is_checked_though_an_address_is_connected_to(tmp_path, monkeypatch):
+async def test_tls_checks_the_name_although_the_connection_uses_an_address(tmp_path, monkeypatch):
     certificate, key = make_certificate(tmp_path, "worker.example")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

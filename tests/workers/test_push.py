@@ -1,4 +1,4 @@
-"""Calls over real connections: whatever a worker does, it becomes a named failure, and nothing is left."""
+"""Calls over real connections: each misbehaviour of a worker is a named failure and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from greenroom.actors.workers.dispatch import Dispatch
 from greenroom.actors.workers.push import HttpPush, PushFailed
 from greenroom.actors.workers.states import WorkFailed
 from tests.support import open_engine
-from tests.workers.support import Handler, crew_of, read_request, response, serving, work
+from tests.workers.support import Handler, dispatch_of, read_request, response, serving, work
 
 PATIENCE = 20.0
 
@@ -35,10 +35,10 @@ async def pushing() -> AsyncIterator[HttpPush]:
 
 @asynccontextmanager
 async def called(handler: Handler) -> AsyncIterator[tuple[Dispatch, str]]:
-    """A crew, and a worker for it who serves `sum` in this way."""
+    """A dispatch, and a worker that serves `sum` with this handler."""
     async with serving(handler) as url, pushing() as push, open_engine(Jobs()) as engine:
         await engine.workers.register("w", url, ["sum"])
-        yield crew_of(engine, push), url
+        yield dispatch_of(engine, push), url
 
 
 async def failure(handler: Handler, **about: Any) -> WorkFailed:
@@ -49,7 +49,7 @@ async def failure(handler: Handler, **about: Any) -> WorkFailed:
         return failed.value
 
 
-async def test_a_worker_is_called_with_json_and_answers_with_it():
+async def test_a_worker_is_called_with_json_and_responds_with_json():
     requests: list[tuple[str, bytes]] = []
 
     async def worker(stream: trio.SocketStream) -> None:
@@ -70,7 +70,7 @@ async def test_a_worker_is_called_with_json_and_answers_with_it():
     assert body == b'{"input":[1,2],"params":{"op":"add"}}'
 
 
-async def test_a_late_answer_is_waited_for():
+async def test_a_call_waits_for_a_late_response():
     answered = trio.Event()
 
     async def worker(stream: trio.SocketStream) -> None:
@@ -90,7 +90,7 @@ async def _set(event: trio.Event) -> None:
     event.set()
 
 
-async def test_one_who_never_answers_is_a_timeout_and_hears_of_it():
+async def test_a_worker_that_never_responds_is_a_timeout_and_its_connection_is_closed():
     hung_up = trio.Event()
 
     async def worker(stream: trio.SocketStream) -> None:
@@ -99,13 +99,13 @@ async def test_one_who_never_answers_is_a_timeout_and_hears_of_it():
         hung_up.set()
 
     async with called(worker) as (dispatch, _):
-        with pytest.raises(WorkFailed, match=r"no answer within 0\.1 s") as failed:
+        with pytest.raises(WorkFailed, match=r"no response within 0\.1 s") as failed:
             await dispatch.push(work(timeout=0.1))
         assert failed.value.code == "timeout"
         await hung_up.wait()
 
 
-async def test_one_who_never_takes_the_request_is_a_timeout():
+async def test_a_worker_that_never_reads_the_request_is_a_timeout():
     async def worker(stream: trio.SocketStream) -> None:
         await trio.sleep_forever()
 
@@ -113,7 +113,7 @@ async def test_one_who_never_takes_the_request_is_a_timeout():
     assert failed.code == "timeout"
 
 
-async def test_one_who_answers_drop_by_drop_is_a_timeout():
+async def test_a_worker_that_responds_too_slowly_is_a_timeout():
     async def worker(stream: trio.SocketStream) -> None:
         await read_request(stream)
         await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
@@ -124,7 +124,7 @@ async def test_one_who_answers_drop_by_drop_is_a_timeout():
     assert (await failure(worker, timeout=0.2)).code == "timeout"
 
 
-async def test_a_cancelled_call_closes_its_connection_at_once():
+async def test_a_cancelled_call_closes_its_connection_immediately():
     began, hung_up = trio.Event(), trio.Event()
 
     async def worker(stream: trio.SocketStream) -> None:
@@ -141,17 +141,17 @@ async def test_a_cancelled_call_closes_its_connection_at_once():
             await hung_up.wait()
 
 
-async def test_nobody_there_is_unreachable():
+async def test_a_closed_port_is_unreachable():
     async with serving(lambda stream: stream.aclose()) as url:
         pass  # the port is free again
     async with pushing() as push, open_engine(Jobs()) as engine:
         await engine.workers.register("w", url, ["sum"])
-        with pytest.raises(WorkFailed, match="no connection: ") as failed:
-            await crew_of(engine, push).push(work())
+        with pytest.raises(WorkFailed, match="connection failed: ") as failed:
+            await dispatch_of(engine, push).push(work())
         assert (failed.value.code, failed.value.workers_fault) == ("unreachable", True)
 
 
-async def test_a_name_that_nobody_knows_is_unreachable():
+async def test_an_unknown_host_name_is_unreachable():
     async with pushing() as push:
         with pytest.raises(PushFailed) as failed:
             await push.post("http://nobody.invalid/exec/sum", b"{}", {})
@@ -161,31 +161,31 @@ async def test_a_name_that_nobody_knows_is_unreachable():
 @pytest.mark.parametrize(
     ("sent", "code", "said"),
     [
-        (b"", "reset", "the connection ended before the answer did"),
-        (b"HTTP/1.1 200 OK\r\nContent-Le", "reset", "ended before"),
-        (b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"result":', "reset", "ended before"),
+        (b"", "reset", "connection lost before the response was complete"),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", "reset", "connection lost before"),
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"result":', "reset", "connection lost before"),
         (
             b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"res',
             "reset",
-            "ended before",
+            "connection lost before",
         ),
-        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "bad_http", "no HTTP"),
-        (bytes(range(256)) * 10, "bad_http", "no HTTP"),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000, "bad_http", "no HTTP"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "bad_http", "no HTTP"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n", "bad_http", "no HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "bad_http", "is not valid HTTP"),
+        (bytes(range(256)) * 10, "bad_http", "is not valid HTTP"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1_000_000, "bad_http", "is not valid HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "bad_http", "is not valid HTTP"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n", "bad_http", "is not valid HTTP"),
         (response(b"\x1f\x8b", "200 OK", "Content-Encoding: gzip"), "bad_http", 'encoded as "gzip"'),
         (response(b"oops", "500 Internal Server Error"), "bad_status", 'status 500: "oops"'),
         (
             response(b"", "307 Temporary Redirect", "Location: http://127.0.0.1:1/"),
             "bad_status",
-            "status 307, which is not followed",
+            "status 307; redirects are not followed",
         ),
         (response(b"hello"), "bad_json", '"hello"'),
         (response(b'{"error": "no"}'), "service_error", "no"),
     ],
 )
-async def test_whatever_else_comes_back_is_named(sent, code, said):
+async def test_any_other_response_is_a_named_failure(sent, code, said):
     async def worker(stream: trio.SocketStream) -> None:
         await read_request(stream)
         await stream.send_all(sent)
@@ -196,7 +196,7 @@ async def test_whatever_else_comes_back_is_named(sent, code, said):
     assert len(failed.message) < 1000
 
 
-async def test_a_connection_that_is_reset_in_the_middle_is_named():
+async def test_a_connection_reset_is_a_named_failure():
     async def worker(stream: trio.SocketStream) -> None:
         await read_request(stream)
         await stream.send_all(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"result":')
@@ -206,7 +206,7 @@ async def test_a_connection_that_is_reset_in_the_middle_is_named():
 
 
 @pytest.mark.parametrize("announced", [True, False])
-async def test_a_huge_answer_is_cut_and_its_connection_closed(announced):
+async def test_reading_a_huge_response_stops_and_closes_the_connection(announced):
     size = 100_000_000
     sent = 0
     hung_up = trio.Event()
@@ -228,10 +228,10 @@ async def test_a_huge_answer_is_cut_and_its_connection_closed(announced):
             await dispatch.push(work())
         assert failed.value.code == "too_large"
         await hung_up.wait()
-    assert sent < MAX_ANSWER + 20_000_000  # what lies in the buffers of both ends comes on top
+    assert sent < MAX_ANSWER + 20_000_000  # plus the buffers of both ends
 
 
-async def test_a_huge_refusal_is_not_read_to_its_end():
+async def test_a_huge_error_response_is_not_read_completely():
     sent = 0
 
     async def worker(stream: trio.SocketStream) -> None:
@@ -246,7 +246,7 @@ async def test_a_huge_refusal_is_not_read_to_its_end():
     assert sent < 20_000_000
 
 
-async def test_connections_are_used_again():
+async def test_connections_are_reused():
     connections = 0
 
     async def worker(stream: trio.SocketStream) -> None:
@@ -261,14 +261,14 @@ async def test_connections_are_used_again():
     assert connections == 1
 
 
-async def test_a_connection_that_the_worker_closed_meanwhile_is_replaced():
+async def test_an_idle_connection_that_the_worker_closed_is_replaced():
     requests = 0
 
     async def worker(stream: trio.SocketStream) -> None:
         nonlocal requests
         await read_request(stream)
         await stream.send_all(response(b'{"result": 1}'))
-        if (await read_request(stream))[0]:  # it comes in the moment that the connection is being closed
+        if (await read_request(stream))[0]:  # it arrives while the connection is being closed
             requests += 1
 
     async with called(worker) as (dispatch, _):
@@ -277,7 +277,7 @@ async def test_a_connection_that_the_worker_closed_meanwhile_is_replaced():
     assert requests == 2
 
 
-async def test_a_request_that_an_old_connection_loses_is_not_sent_again_once_it_is_being_answered():
+async def test_a_request_is_not_repeated_once_its_response_has_begun():
     requests = 0
 
     async def worker(stream: trio.SocketStream) -> None:
@@ -290,12 +290,12 @@ async def test_a_request_that_an_old_connection_loses_is_not_sent_again_once_it_
 
     async with called(worker) as (dispatch, _):
         await dispatch.push(work())
-        with pytest.raises(WorkFailed, match="ended before") as failed:
+        with pytest.raises(WorkFailed, match="connection lost before") as failed:
             await dispatch.push(work())
         assert (failed.value.code, requests) == ("reset", 1)
 
 
-async def test_a_request_that_a_new_connection_loses_is_not_sent_again():
+async def test_a_request_that_a_new_connection_loses_is_not_repeated():
     requests = 0
 
     async def worker(stream: trio.SocketStream) -> None:
@@ -323,7 +323,7 @@ async def test_calls_that_fail_or_are_cancelled_leave_the_pool_as_it_was():
                 await dispatch.push(work(input=what, timeout=0.3))
 
         async with trio.open_nursery() as nursery:
-            for number in range(300):  # three times as many as there may be connections
+            for number in range(300):  # three times the limit of connections
                 nursery.start_soon(call, "hang" if number % 2 else "drop")
         for _ in range(5):
             assert (await dispatch.push(work(timeout=5))).result == 1
@@ -343,7 +343,7 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch):
         assert (await dispatch.push(work())).result == 1
 
 
-async def test_nothing_that_a_worker_sets_is_sent_to_it_again():
+async def test_cookies_of_a_worker_are_ignored():
     heads: list[str] = []
 
     async def worker(stream: trio.SocketStream) -> None:
@@ -357,7 +357,7 @@ async def test_nothing_that_a_worker_sets_is_sent_to_it_again():
     assert not any("cookie" in head.lower() for head in heads)
 
 
-async def test_an_engine_closes_its_connections_when_it_is_left():
+async def test_an_engine_closes_its_connections_at_its_end():
     hung_up = trio.Event()
 
     async def worker(stream: trio.SocketStream) -> None:
@@ -374,7 +374,7 @@ async def test_an_engine_closes_its_connections_when_it_is_left():
             await hung_up.wait()
 
 
-async def test_an_engine_that_calls_no_workers_doesnt_load_the_http_client():
+async def test_an_engine_without_calls_does_not_load_the_http_client():
     program = "import sys, greenroom.actors.engine.open; print('httpx' in sys.modules)"
     done = await trio.run_process([sys.executable, "-c", program], capture_stdout=True)
     assert done.stdout.strip() == b"False"
@@ -395,14 +395,14 @@ class _Worker(BaseHTTPRequestHandler):
         pass
 
 
-async def test_a_server_that_is_not_ours_is_called_too():
+async def test_a_worker_with_another_http_server_is_called():
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Worker)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
         async with pushing() as push, open_engine(Jobs()) as engine:
             await engine.workers.register("w", f"http://127.0.0.1:{server.server_port}", ["sum"])
-            dispatch = crew_of(engine, push)
+            dispatch = dispatch_of(engine, push)
             for _ in range(3):
                 assert (await dispatch.push(work())).result == "from another server"
     finally:

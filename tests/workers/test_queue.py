@@ -1,4 +1,4 @@
-"""Work that waits until a worker comes and takes it."""
+"""Work that waits in the queue until a worker polls for it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from greenroom.actors.workers.states import Worked, WorkFailed, acknowledge, ref
 from greenroom.protocol.errors import Conflict, Invalid, TooLarge, Unavailable
 from greenroom.protocol.flow.records import QueueItem
 from tests.support import open_engine
-from tests.workers.support import Answers, crew_of, work
+from tests.workers.support import Answers, dispatch_of, work
 
 Outcome = Worked | WorkFailed
 
 
 class Offers:
-    """Offers work in tasks of their own, and keeps what comes of it, in the order in which it comes. What is
-    `kept` is acknowledged."""
+    """Offers work in separate tasks, and records the outcomes in the order of their arrival. `kept` outcomes
+    are acknowledged."""
 
     def __init__(self, dispatch: Dispatch, nursery: trio.Nursery, *, acknowledge: bool = True) -> None:
         self._dispatch = dispatch
@@ -34,7 +34,7 @@ class Offers:
         self._came = trio.Event()
 
     async def offer(self, service: str = "sum", **about: Any) -> trio.CancelScope:
-        """Returns when it has been offered; cancel the scope to take it back."""
+        """Offer work; returns when it is offered. Cancel the returned scope to withdraw it."""
         scope = await self._nursery.start(self._wait, work(service, **about))
         await trio.testing.wait_all_tasks_blocked()
         return scope
@@ -53,7 +53,7 @@ class Offers:
             self._came.set()
 
     async def outcome(self) -> Outcome:
-        """The first that comes."""
+        """The first outcome that arrives."""
         while not self.outcomes:
             await self._came.wait()
             self._came = trio.Event()
@@ -70,9 +70,9 @@ async def has_none(engine: Engine, worker: str = "w", *services: str) -> bool:
     return await engine.workers.poll(worker, services or ("sum",), wait=0) is None
 
 
-async def test_work_goes_to_who_polls_and_its_result_to_who_offered_it(autojump_clock):
+async def test_work_goes_to_the_worker_that_polls_and_its_result_to_the_caller(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer("sum", input=[1, 2], params={"a": 1}, run="r1", node="add", key="r1:add:1:0")
         item = await take(engine)
         assert (item.service, item.input, item.params) == ("sum", [1, 2], {"a": 1})
@@ -84,14 +84,14 @@ async def test_work_goes_to_who_polls_and_its_result_to_who_offered_it(autojump_
         assert await has_none(engine)
 
 
-async def test_a_poll_waits_for_work_as_long_as_it_was_told_to(autojump_clock):
+async def test_a_poll_waits_for_work_as_long_as_requested(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
         began = trio.current_time()
         assert await engine.workers.poll("w", ["sum"]) is None
         assert trio.current_time() == began + 25
         assert await engine.workers.poll("w", ["sum"], wait=3) is None
         assert trio.current_time() == began + 28
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
 
         async def later() -> None:
             await trio.sleep(2)
@@ -103,9 +103,9 @@ async def test_a_poll_waits_for_work_as_long_as_it_was_told_to(autojump_clock):
         nursery.cancel_scope.cancel()
 
 
-async def test_work_is_given_in_the_order_of_the_offers_whatever_the_service(autojump_clock):
+async def test_work_is_assigned_in_the_order_of_the_offers_across_services(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         for number, service in enumerate(["a", "b", "c", "a", "b"]):
             await offers.offer(service, input=number)
         assert (await take(engine, "w", "c")).input == 2
@@ -114,7 +114,7 @@ async def test_work_is_given_in_the_order_of_the_offers_whatever_the_service(aut
         nursery.cancel_scope.cancel()
 
 
-async def test_work_goes_to_who_has_waited_longest_and_serves_it(autojump_clock):
+async def test_work_goes_to_the_longest_waiting_worker_that_serves_it(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
         got: list[tuple[str, Any]] = []
 
@@ -125,7 +125,7 @@ async def test_work_goes_to_who_has_waited_longest_and_serves_it(autojump_clock)
         for worker, service in (("a", "other"), ("b", "sum"), ("c", "sum")):
             nursery.start_soon(poll, worker, service)
             await trio.testing.wait_all_tasks_blocked()
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         for number in range(3):
             await offers.offer(input=number)
         assert got == [("b", 0), ("c", 1)]
@@ -133,7 +133,7 @@ async def test_work_goes_to_who_has_waited_longest_and_serves_it(autojump_clock)
         nursery.cancel_scope.cancel()
 
 
-async def test_a_newer_poll_of_the_same_worker_answers_the_older_with_nothing(autojump_clock):
+async def test_a_second_poll_of_the_same_worker_ends_the_first_without_work(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
         got: list[QueueItem | None] = []
 
@@ -145,18 +145,18 @@ async def test_a_newer_poll_of_the_same_worker_answers_the_older_with_nothing(au
         nursery.start_soon(poll)
         await trio.testing.wait_all_tasks_blocked()
         assert got == [None]
-        await Offers(crew_of(engine, Answers()), nursery).offer()
+        await Offers(dispatch_of(engine, Answers()), nursery).offer()
         assert [item is None for item in got] == [True, False]
         nursery.cancel_scope.cancel()
 
 
 async def test_a_second_completion_is_refused(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer()
         item = await take(engine)
         await engine.workers.complete(item.id, "first")
-        with pytest.raises(Conflict, match="is not to be worked on: it was completed"):
+        with pytest.raises(Conflict, match="is not assigned: it was completed"):
             await engine.workers.complete(item.id, "second")
         outcome = await offers.outcome()
         assert isinstance(outcome, Worked)
@@ -165,12 +165,12 @@ async def test_a_second_completion_is_refused(autojump_clock):
 
 async def test_a_completion_or_a_heartbeat_by_another_worker_is_refused_and_changes_nothing(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer()
         item = await take(engine)
-        with pytest.raises(Conflict, match='by another worker, not by "thief"'):
+        with pytest.raises(Conflict, match='to another worker, not to "thief"'):
             await engine.workers.complete(item.id, "stolen", worker_id="thief")
-        with pytest.raises(Conflict, match="by another worker"):
+        with pytest.raises(Conflict, match="to another worker"):
             await engine.workers.extend(item.id, "thief")
         await engine.workers.complete(item.id, "mine", worker_id="w")
         outcome = await offers.outcome()
@@ -178,24 +178,24 @@ async def test_a_completion_or_a_heartbeat_by_another_worker_is_refused_and_chan
         assert outcome.result == "mine"
 
 
-async def test_what_nobody_was_given_can_not_be_completed(autojump_clock):
+async def test_an_item_that_was_never_assigned_cannot_be_completed(autojump_clock):
     async with open_engine(Jobs()) as engine:
-        with pytest.raises(Conflict, match='"made up" is not to be worked on'):
+        with pytest.raises(Conflict, match='"made up" is not assigned'):
             await engine.workers.complete("made up", 1)
         with pytest.raises(Conflict):
             await engine.workers.extend("made up", "w")
 
 
-async def test_a_worker_that_isnt_heard_of_for_a_minute_loses_the_item_and_comes_too_late(autojump_clock):
+async def test_a_worker_without_contact_for_a_minute_loses_the_item_and_its_result_is_refused(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer(input="once")
         first = await take(engine)
         began = trio.current_time()
         outcome = await offers.outcome()
         assert isinstance(outcome, WorkFailed)
         assert (outcome.code, outcome.worker, outcome.workers_fault) == ("expired", "w", False)
-        assert '"w" took it from the queue and was not heard of for 60 s' in outcome.message
+        assert '"w" took it from the queue and sent no heartbeat for 60 s' in outcome.message
         assert trio.current_time() == began + 60
         await offers.offer(input="twice")
         second = await take(engine, "v")
@@ -212,7 +212,7 @@ async def test_a_worker_that_isnt_heard_of_for_a_minute_loses_the_item_and_comes
 
 async def test_heartbeats_keep_the_item_for_another_minute_each(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer(input="long")
         await offers.offer(input="short")
         long, short = await take(engine, "w"), await take(engine, "v")
@@ -231,9 +231,9 @@ async def test_heartbeats_keep_the_item_for_another_minute_each(autojump_clock):
         assert isinstance(await offers.outcome(), Worked)
 
 
-async def test_a_cancelled_run_takes_its_work_back_whether_it_was_taken_or_not(autojump_clock):
+async def test_a_cancelled_run_withdraws_its_work_assigned_or_not(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         taken, waiting = await offers.offer(input="taken"), await offers.offer(input="waiting")
         item = await take(engine)
         taken.cancel()
@@ -254,33 +254,33 @@ async def test_a_cancelled_run_takes_its_work_back_whether_it_was_taken_or_not(a
         }
 
 
-async def test_a_cancelled_run_hears_who_had_taken_its_work(autojump_clock):
+async def test_a_cancelled_run_receives_the_worker_that_had_taken_its_work(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        dispatch = crew_of(engine, Answers())
-        told: list[tuple[str, str]] = []
-        nursery.start_soon(partial(dispatch.offer, work(), given=lambda *who: told.append(who)))
+        dispatch = dispatch_of(engine, Answers())
+        reported: list[tuple[str, str]] = []
+        nursery.start_soon(partial(dispatch.offer, work(), on_assigned=lambda *who: reported.append(who)))
         await trio.testing.wait_all_tasks_blocked()
         await take(engine)
         nursery.cancel_scope.cancel()
-    assert told == [("w", "")]
+    assert reported == [("w", "")]
 
 
-async def test_a_poll_that_is_over_or_given_up_takes_nothing(autojump_clock):
+async def test_a_poll_that_timed_out_or_was_cancelled_takes_no_work(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
         with trio.move_on_after(1):
             await engine.workers.poll("w", ["sum"])
         assert await engine.workers.poll("u", ["sum"], wait=2) is None
-        await Offers(crew_of(engine, Answers()), nursery).offer()
+        await Offers(dispatch_of(engine, Answers()), nursery).offer()
         assert await take(engine, "v") is not None
         nursery.cancel_scope.cancel()
 
 
-async def test_work_that_comes_in_the_moment_that_a_poll_is_given_up_is_there_for_others_in_its_order(
+async def test_work_that_is_assigned_to_a_poll_being_cancelled_is_requeued_in_its_order(
     autojump_clock,
 ):
     async with open_engine(Jobs()) as engine:
         async with trio.open_nursery() as polls:
-            polls.start_soon(engine.workers.poll, "gone", ["sum"])
+            polls.start_soon(engine.workers.poll, "ended", ["sum"])
             await trio.testing.wait_all_tasks_blocked()
             for number in range(3):
                 engine.workers._queue.tell(Offer(work(input=number), Reply()))
@@ -288,9 +288,9 @@ async def test_work_that_comes_in_the_moment_that_a_poll_is_given_up_is_there_fo
         assert [(await take(engine, "v")).input for _ in range(3)] == [0, 1, 2]
 
 
-async def test_an_error_of_the_service_reaches_who_offered_the_work(autojump_clock):
+async def test_an_error_of_the_service_is_raised_by_the_offer(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer()
         item = await take(engine)
         await engine.workers.complete(item.id, None, "division by zero")
@@ -308,9 +308,9 @@ async def test_an_error_of_the_service_reaches_who_offered_the_work(autojump_clo
         ("\ud800", Invalid, "bad_answer"),
     ],
 )
-async def test_a_result_that_cant_be_taken_is_refused_and_fails_the_work(autojump_clock, result, error, code):
+async def test_an_invalid_result_is_refused_and_fails_the_work(autojump_clock, result, error, code):
     async with open_engine(Jobs(), max_value_bytes=1000) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer()
         item = await take(engine)
         with pytest.raises(error, match="result"):
@@ -322,7 +322,7 @@ async def test_a_result_that_cant_be_taken_is_refused_and_fails_the_work(autojum
 
 async def test_a_long_error_is_cut(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await offers.offer()
         await engine.workers.complete((await take(engine)).id, None, "x" * 1_000_000 + "\ud800")
         outcome = await offers.outcome()
@@ -330,17 +330,17 @@ async def test_a_long_error_is_cut(autojump_clock):
         assert outcome.message == "x" * 2000 + "…"
 
 
-async def test_what_is_too_large_is_not_offered(autojump_clock):
+async def test_work_that_is_too_large_is_not_offered(autojump_clock):
     async with open_engine(Jobs(), max_value_bytes=1000) as engine:
-        dispatch = crew_of(engine, Answers())
-        with pytest.raises(WorkFailed, match=r"have 1,0\d\d bytes as JSON, where 1,000 are sent") as failed:
+        dispatch = dispatch_of(engine, Answers())
+        with pytest.raises(WorkFailed, match=r"have 1,0\d\d bytes as JSON, more than the 1,000") as failed:
             await dispatch.offer(work(input="x" * 1000))
         assert (failed.value.code, failed.value.worker) == ("too_large", None)
 
 
 async def test_a_completion_is_answered_when_it_has_been_acknowledged(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery, acknowledge=False)
+        offers = Offers(dispatch_of(engine, Answers()), nursery, acknowledge=False)
         answered = trio.Event()
         await offers.offer()
         item = await take(engine)
@@ -360,7 +360,7 @@ async def test_a_completion_is_answered_when_it_has_been_acknowledged(autojump_c
 
 async def test_a_completion_that_is_refused_is_a_conflict(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery, acknowledge=False)
+        offers = Offers(dispatch_of(engine, Answers()), nursery, acknowledge=False)
         await offers.offer()
         item = await take(engine)
 
@@ -368,25 +368,25 @@ async def test_a_completion_that_is_refused_is_a_conflict(autojump_clock):
             refuse(await offers.outcome())
 
         nursery.start_soon(refuse_it)
-        with pytest.raises(Conflict, match="goes on without it"):
+        with pytest.raises(Conflict, match="no longer needs this work"):
             await engine.workers.complete(item.id, None, "failed")
 
 
-async def test_a_completion_that_isnt_committed_for_30_seconds_is_unavailable(autojump_clock):
+async def test_a_completion_that_is_not_committed_within_30_seconds_is_unavailable(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery, acknowledge=False)
+        offers = Offers(dispatch_of(engine, Answers()), nursery, acknowledge=False)
         await offers.offer()
         item = await take(engine)
         began = trio.current_time()
-        with pytest.raises(Unavailable, match="isn't committed yet"):
+        with pytest.raises(Unavailable, match="is not committed yet"):
             await engine.workers.complete(item.id, 1)
         assert trio.current_time() == began + 30
         acknowledge(await offers.outcome())
 
 
-async def test_work_that_isnt_done_in_time_is_taken_back(autojump_clock):
+async def test_work_that_is_not_done_in_time_is_withdrawn(autojump_clock):
     async with open_engine(Jobs()) as engine:
-        dispatch = crew_of(engine, Answers())
+        dispatch = dispatch_of(engine, Answers())
         with pytest.raises(WorkFailed, match="no worker took it from the queue within 5 s") as failed:
             await dispatch.offer(work(timeout=5))
         assert (failed.value.code, failed.value.worker) == ("timeout", None)
@@ -398,21 +398,21 @@ async def test_work_that_isnt_done_in_time_is_taken_back(autojump_clock):
             outcome = await offers.outcome()
             assert isinstance(outcome, WorkFailed)
             assert (outcome.code, outcome.worker) == ("timeout", "w")
-            assert '"w" has not completed it within 5 s' in outcome.message
+            assert '"w" did not complete it within 5 s' in outcome.message
             with pytest.raises(Conflict):
                 await engine.workers.complete(item.id, 1)
 
 
 @pytest.mark.parametrize("wait", [-1, 25.1, math.inf, math.nan, "1", True])
-async def test_a_poll_waits_25_seconds_at_most(autojump_clock, wait):
+async def test_a_poll_waits_at_most_25_seconds(autojump_clock, wait):
     async with open_engine(Jobs()) as engine:
         with pytest.raises(Invalid, match="wait must be"):
             await engine.workers.poll("w", ["sum"], wait)
 
 
-async def test_who_asks_for_work_is_heard_of(autojump_clock):
+async def test_a_poll_counts_as_contact(autojump_clock):
     async with open_engine(Jobs()) as engine, trio.open_nursery() as nursery:
-        offers = Offers(crew_of(engine, Answers()), nursery)
+        offers = Offers(dispatch_of(engine, Answers()), nursery)
         await engine.workers.register("w", "", ["sum"], kind="queue")
         await trio.sleep(20)
         assert (await engine.workers.list())[0].status == "offline"
@@ -430,7 +430,7 @@ async def test_who_asks_for_work_is_heard_of(autojump_clock):
         assert (await engine.workers.list())[0].status == "online"
 
 
-async def test_when_the_engine_is_left_polls_are_answered_and_the_last_work_is_still_taken_and_done(
+async def test_at_shutdown_polls_are_answered_and_the_last_work_is_still_assigned_and_done(
     autojump_clock,
 ):
     jobs = Jobs()
@@ -447,7 +447,7 @@ async def test_when_the_engine_is_left_polls_are_answered_and_the_last_work_is_s
     answers: list[Any] = []
     results: list[Any] = []
     async with trio.open_nursery() as nursery, open_engine(jobs) as engine:
-        dispatch = crew_of(engine, Answers())
+        dispatch = dispatch_of(engine, Answers())
 
         async def worker() -> None:
             while (item := await engine.workers.poll("w", ["sum"])) is not None:
@@ -467,10 +467,10 @@ async def test_when_the_engine_is_left_polls_are_answered_and_the_last_work_is_s
     assert answers == [None]
 
 
-async def test_after_the_end_offers_and_calls_fail_and_polls_are_unavailable(autojump_clock):
+async def test_after_shutdown_offers_and_calls_fail_and_polls_are_unavailable(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await engine.workers.register("w", "http://w", ["sum"])
-        dispatch = crew_of(engine, Answers())
+        dispatch = dispatch_of(engine, Answers())
     for call in (dispatch.offer, dispatch.push):
         with pytest.raises(WorkFailed) as failed:
             await call(work())
@@ -479,11 +479,11 @@ async def test_after_the_end_offers_and_calls_fail_and_polls_are_unavailable(aut
         await engine.workers.poll("w", ["sum"])
 
 
-async def test_an_offer_that_still_waits_at_the_end_fails(autojump_clock):
+async def test_an_offer_that_still_waits_at_shutdown_fails(autojump_clock):
     async with trio.open_nursery() as nursery:
         async with open_engine(Jobs()) as engine:
-            offers = Offers(crew_of(engine, Answers()), nursery)
+            offers = Offers(dispatch_of(engine, Answers()), nursery)
             await offers.offer()
         outcome = await offers.outcome()
         assert isinstance(outcome, WorkFailed)
-        assert str(outcome) == "stopped: the engine has been left"
+        assert str(outcome) == "stopped: engine is shutting down"

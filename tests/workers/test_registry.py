@@ -1,4 +1,4 @@
-"""Which workers there are, and which of them live."""
+"""The registered workers, and which of them are online."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.errors import Invalid, NotFound, QueueFull, Unavailable
 from greenroom.protocol.events import NodeWorkerChanged
 from tests.support import open_engine
-from tests.workers.support import Answers, SlowStore, crew_of, work
+from tests.workers.support import Answers, SlowStore, dispatch_of, work
 
 URL = "http://10.0.0.1:8080"
 
 
 class Changes:
-    """The changes of workers that an engine tells of, from now on."""
+    """The events about workers, from now on."""
 
     def __init__(self, engine: Engine) -> None:
         self._events = engine.events()
 
     async def next(self) -> tuple[str, str]:
-        """The next one, waited for as long as it takes."""
+        """Wait for the next event."""
         while True:
             event = await anext(self._events)
             if isinstance(event, NodeWorkerChanged):
@@ -48,7 +48,7 @@ async def ids(engine: Engine, **filters: Any) -> list[str]:
     return [worker.id for worker in await engine.workers.list(**filters)]
 
 
-async def test_a_worker_that_registers_is_online_and_everyone_is_told(autojump_clock):
+async def test_a_worker_that_registers_is_online_and_that_is_an_event(autojump_clock):
     async with open_engine(Jobs()) as engine:
         events = engine.events()
         state = await engine.workers.register("w", URL, ["sum", "route"], load=2, by="ops")
@@ -68,12 +68,12 @@ async def test_a_worker_that_registers_again_replaces_itself_and_is_called_where
         await engine.workers.register("w", "http://10.0.0.1:9999", ["sum"], load=1)
         assert await ids(engine) == ["w", "other"]
         push = Answers()
-        await crew_of(engine, push).push(work("sum"))
+        await dispatch_of(engine, push).push(work("sum"))
         assert push.urls == ["http://10.0.0.1:9999/exec/sum"]
         assert await engine.workers.allocate("old") is None
 
 
-async def test_one_that_was_offline_and_registers_again_is_called(autojump_clock):
+async def test_a_worker_that_was_offline_and_registers_again_is_called(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await engine.workers.register("w", URL, ["sum"])
         await trio.sleep(20)
@@ -83,7 +83,7 @@ async def test_one_that_was_offline_and_registers_again_is_called(autojump_clock
         assert found.url == "http://new"
 
 
-async def test_a_worker_that_isnt_heard_of_for_15_seconds_is_offline_and_gets_nothing(autojump_clock):
+async def test_a_worker_without_contact_for_15_seconds_is_offline_and_is_not_called(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await engine.workers.register("w", URL, ["sum"])
         changes = Changes(engine)
@@ -95,12 +95,12 @@ async def test_a_worker_that_isnt_heard_of_for_15_seconds_is_offline_and_gets_no
         assert await status(engine, "w") == "offline"
         assert await engine.workers.allocate("sum") is None
         with pytest.raises(
-            WorkFailed, match='no worker that is online serves "sum"; 1 that would are offline'
+            WorkFailed, match='no online worker serves "sum"; offline workers that serve it: 1'
         ):
-            await crew_of(engine, Answers()).push(work("sum"))
+            await dispatch_of(engine, Answers()).push(work("sum"))
 
 
-async def test_heartbeats_keep_a_worker_online_without_an_event_and_say_how_busy_it_is(autojump_clock):
+async def test_heartbeats_keep_a_worker_online_without_an_event_and_report_its_load(autojump_clock):
     async with open_engine(Jobs()) as engine:
         registered = await engine.workers.register("w", URL, ["sum"])
         changes = Changes(engine)
@@ -145,13 +145,13 @@ async def test_each_worker_goes_offline_in_its_own_time(autojump_clock):
         assert trio.current_time() == pytest.approx(began + 15)
 
 
-async def test_a_heartbeat_of_one_that_isnt_registered_is_not_found(autojump_clock):
+async def test_a_heartbeat_of_an_unregistered_worker_is_not_found(autojump_clock):
     async with open_engine(Jobs()) as engine:
-        with pytest.raises(NotFound, match=r'no worker "w" is registered: register it'):
+        with pytest.raises(NotFound, match=r'worker "w" is not registered: register it first'):
             await engine.workers.heartbeat("w")
 
 
-async def test_workers_are_listed_by_service_and_by_when_they_were_heard_of(autojump_clock):
+async def test_workers_are_listed_by_service_and_by_their_last_contact(autojump_clock):
     async with open_engine(Jobs()) as engine:
         await engine.workers.register("a", URL, ["sum", "route"])
         await engine.workers.register("b", URL, ["sum"], kind="queue")
@@ -167,7 +167,7 @@ async def test_workers_are_listed_by_service_and_by_when_they_were_heard_of(auto
 
 async def test_the_online_worker_with_the_least_load_is_allocated(autojump_clock):
     async with open_engine(Jobs()) as engine:
-        await engine.workers.register("gone", URL, ["sum"], load=0)
+        await engine.workers.register("ended", URL, ["sum"], load=0)
         await trio.sleep(20)
         await engine.workers.register("busy", URL, ["sum"], load=5)
         await engine.workers.register("idle", URL, ["sum"], load=1)
@@ -189,21 +189,21 @@ async def test_the_online_worker_with_the_least_load_is_allocated(autojump_clock
         ({"id": ""}, r'id must not be empty \(got ""\)'),
         ({"id": 7}, r"id must be a string \(got 7\)"),
         ({"id": "x" * 257}, r"has 257 characters"),
-        ({"url": "ftp://host"}, r""""ftp://host" doesn't begin with http:// or https://"""),
-        ({"url": ""}, r"""url "" doesn't begin with http"""),
-        ({"url": "http://"}, r"names no host: write it like http://10.0.0.7:8080"),
-        ({"url": "http://a..b"}, r"names no host"),
-        ({"url": f"http://{'a' * 64}.org"}, r"names no host"),
+        ({"url": "ftp://host"}, r""""ftp://host" does not begin with http:// or https://"""),
+        ({"url": ""}, r"""url "" does not begin with http"""),
+        ({"url": "http://"}, r"has no valid host: write it like http://10.0.0.7:8080"),
+        ({"url": "http://a..b"}, r"has no valid host"),
+        ({"url": f"http://{'a' * 64}.org"}, r"has no valid host"),
         ({"url": "http://host:0"}, r"port 0"),
         ({"url": "http://host:99999"}, r"Port out of range"),
-        ({"url": "http://[::1"}, r"is no URL \(Invalid IPv6 URL\)"),
-        ({"url": "http://user:secret@host"}, r"holds a name or a password"),
+        ({"url": "http://[::1"}, r"is not a URL \(Invalid IPv6 URL\)"),
+        ({"url": "http://user:secret@host"}, r"contains a user name or a password"),
         ({"url": "http://host/?a=1"}, r"has a query or a fragment"),
-        ({"url": "http://host/a b"}, r"has characters that no URL has"),
-        ({"url": "http://h\u00f6st"}, r"has characters that no URL has"),
-        ({"url": "http://host\r\nX: y"}, r"has characters that no URL has"),
-        ({"url": "http://host/" + "x" * 3000}, r"has 3,012 characters, where 2,048 are allowed"),
-        ({"url": None}, r"url must be a string\b"),
+        ({"url": "http://host/a b"}, r"contains characters that are not allowed in a URL"),
+        ({"url": "http://h\u00f6st"}, r"contains characters that are not allowed in a URL"),
+        ({"url": "http://host\r\nX: y"}, r"contains characters that are not allowed in a URL"),
+        ({"url": "http://host/" + "x" * 3000}, r"has 3,012 characters, more than the 2,048 allowed"),
+        ({"url": None}, r"url must be a string \(got null\)"),
         ({"services": "sum"}, r'services must be a list of names \(got "sum"\): write \["transform"\]'),
         ({"services": []}, r"between 1 and 1,000 names \(got 0\)"),
         ({"services": ["x"] * 1001}, r"between 1 and 1,000 names \(got 1,001\)"),
@@ -218,7 +218,7 @@ async def test_the_online_worker_with_the_least_load_is_allocated(autojump_clock
         ({"load": True}, r"load must be a number"),
     ],
 )
-async def test_what_doesnt_fit_is_refused_with_its_value_and_what_would_fit(autojump_clock, wrong, named):
+async def test_an_invalid_value_is_refused_with_the_value_and_the_remedy(autojump_clock, wrong, named):
     async with open_engine(Jobs()) as engine:
         given = {"id": "w", "url": URL, "services": ["sum"]} | wrong
         with pytest.raises(Invalid, match=named):
@@ -226,7 +226,7 @@ async def test_what_doesnt_fit_is_refused_with_its_value_and_what_would_fit(auto
         assert await ids(engine) == []
 
 
-async def test_a_worker_that_polls_needs_no_url_and_a_service_named_twice_counts_once(autojump_clock):
+async def test_a_polling_worker_needs_no_url_and_duplicate_services_count_once(autojump_clock):
     async with open_engine(Jobs()) as engine:
         state = await engine.workers.register("w", "", ["b", "a", "b"], kind="queue")
         assert (state.url, state.services) == ("", ("b", "a"))
@@ -235,15 +235,13 @@ async def test_a_worker_that_polls_needs_no_url_and_a_service_named_twice_counts
 
 @pytest.fixture(params=["memory", "sqlite"])
 def reopened(request: pytest.FixtureRequest, tmp_path):
-    """A store that is there again when it is opened again."""
+    """A store that keeps its content when it is opened again."""
     memory = MemoryStore()
     url = f"sqlite:///{tmp_path}/w.db"
     return (lambda: memory) if request.param == "memory" else (lambda: SqlStore(url, in_threads=False))
 
 
-async def test_after_a_restart_the_workers_are_there_and_offline_until_they_are_heard_of(
-    autojump_clock, reopened
-):
+async def test_after_a_restart_workers_are_offline_until_their_first_contact(autojump_clock, reopened):
     async with open_engine(Jobs(), reopened()) as engine:
         before = await engine.workers.register("a", URL, ["sum", "route"], load=3)
         await engine.workers.register("b", "", ["sum"], kind="queue")
@@ -254,7 +252,7 @@ async def test_after_a_restart_the_workers_are_there_and_offline_until_they_are_
         assert (a.status, a.last_heartbeat) == ("offline", before.last_heartbeat)
         assert (b.id, b.kind, b.status) == ("b", "queue", "offline")
         assert await engine.workers.allocate("sum") is None
-        assert (await engine.snapshot()).seq == seq + 2  # that they are offline has been told
+        assert (await engine.snapshot()).seq == seq + 2  # the events that they are offline
         changes = Changes(engine)
         await engine.workers.heartbeat("a", 0)
         assert await changes.next() == ("a", "online")
@@ -276,7 +274,7 @@ async def test_a_worker_that_is_offline_for_a_day_is_forgotten(autojump_clock, r
         assert await ids(engine) == []
 
 
-async def test_one_that_isnt_heard_of_after_a_restart_is_forgotten_too(autojump_clock, reopened):
+async def test_a_worker_without_contact_after_a_restart_is_forgotten_too(autojump_clock, reopened):
     async with open_engine(Jobs(), reopened()) as engine:
         await engine.workers.register("w", URL, ["sum"])
     async with open_engine(Jobs(), reopened()) as engine:
@@ -284,14 +282,14 @@ async def test_one_that_isnt_heard_of_after_a_restart_is_forgotten_too(autojump_
         assert await ids(engine) == []
 
 
-async def test_there_is_room_for_ten_thousand_and_who_is_silent_longest_makes_room(autojump_clock):
+async def test_beyond_ten_thousand_workers_the_longest_offline_is_forgotten(autojump_clock):
     store = MemoryStore()
     async with open_engine(Jobs(), store) as engine:
         async with trio.open_nursery() as nursery:
             for number in range(10_000):
                 nursery.start_soon(engine.workers.register, f"w{number}", URL, ["sum"])
         with pytest.raises(
-            QueueFull, match=r""""more" can't be registered: 10,000 are, .* all of them are online"""
+            QueueFull, match=r""""more" can't be registered: the limit of 10,000 workers is reached"""
         ):
             await engine.workers.register("more", URL, ["sum"])
         await engine.workers.register("w7", "http://again", ["sum"])
@@ -313,7 +311,7 @@ async def test_there_is_room_for_ten_thousand_and_who_is_silent_longest_makes_ro
         assert len(await ids(engine)) == 10_000
 
 
-async def test_what_isnt_committed_yet_is_not_shown(autojump_clock):
+async def test_uncommitted_registrations_are_not_shown(autojump_clock):
     store = SlowStore()
     async with open_engine(Jobs(), store) as engine, trio.open_nursery() as nursery:
         store.gate = trio.Event()
@@ -328,7 +326,7 @@ async def test_what_isnt_committed_yet_is_not_shown(autojump_clock):
         assert await ids(engine) == ["w"]
 
 
-async def test_one_that_comes_back_gets_nothing_before_that_is_committed(autojump_clock):
+async def test_a_worker_that_returns_is_not_called_before_that_is_committed(autojump_clock):
     store = SlowStore()
     async with open_engine(Jobs(), store) as engine, trio.open_nursery() as nursery:
         await engine.workers.register("w", URL, ["sum"])
@@ -357,7 +355,7 @@ async def test_registrations_that_wait_for_a_store_are_bounded(autojump_clock):
         await engine.workers.register("w", URL, ["sum"])
 
 
-async def test_one_that_falls_silent_while_the_store_hangs_gets_nothing_although_it_still_shows_online(
+async def test_a_worker_that_loses_contact_while_the_store_hangs_is_not_called_although_it_is_shown_online(
     autojump_clock,
 ):
     store = SlowStore()
@@ -369,7 +367,7 @@ async def test_one_that_falls_silent_while_the_store_hangs_gets_nothing_although
         assert await status(engine, "w") == "online"
         assert await engine.workers.allocate("sum") is None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(engine.workers.heartbeat, "w")  # answered when it is known to be online again
+            nursery.start_soon(engine.workers.heartbeat, "w")  # returns when the worker is online again
             await trio.testing.wait_all_tasks_blocked()
             assert await engine.workers.allocate("sum") is not None
             store.gate.set()
@@ -378,7 +376,7 @@ async def test_one_that_falls_silent_while_the_store_hangs_gets_nothing_although
         assert await status(engine, "w") == "online"
 
 
-async def test_one_that_registers_anew_and_falls_silent_while_the_store_hangs_comes_back_with_a_heartbeat(
+async def test_a_worker_that_registers_again_and_loses_contact_while_the_store_hangs_returns_with_a_heartbeat(
     autojump_clock,
 ):
     store = SlowStore()
@@ -397,7 +395,7 @@ async def test_one_that_registers_anew_and_falls_silent_while_the_store_hangs_co
         assert (worker.url, worker.status) == ("http://new", "online")
 
 
-async def test_one_that_registers_in_the_moment_that_it_is_forgotten_stays(autojump_clock):
+async def test_a_worker_that_registers_while_it_is_being_forgotten_stays(autojump_clock):
     store = SlowStore()
     async with open_engine(Jobs(), store) as engine, trio.open_nursery() as nursery:
         await engine.workers.register("w", URL, ["sum"])
@@ -415,7 +413,7 @@ async def test_one_that_registers_in_the_moment_that_it_is_forgotten_stays(autoj
         assert [worker.url for worker in await engine.workers.list()] == ["http://new"]
 
 
-async def test_one_that_registers_after_it_was_forgotten_may_wait_long_for_its_store(autojump_clock):
+async def test_a_forgotten_worker_that_registers_may_wait_long_for_the_store(autojump_clock):
     store = SlowStore()
     async with open_engine(Jobs(), store) as engine, trio.open_nursery() as nursery:
         await engine.workers.register("w", URL, ["sum"])

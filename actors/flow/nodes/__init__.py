@@ -1,4 +1,4 @@
-"""A module per kind of node: its function carries out a visit and says how it ended, or pauses."""
+"""One module per kind of node. Its function executes a visit and returns the outcome or a pause."""
 
 from __future__ import annotations
 

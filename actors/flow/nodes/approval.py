@@ -1,7 +1,7 @@
-"""`approval`: waits for people. Whoever answers the open interrupt or signals `params.approval_key` decides.
+"""`approval`: waits for a decision: an answer to the open interrupt, or a signal for `params.approval_key`.
 
-The decision is the output. `true` and `false` become the actions `approved` and `rejected`; a text is the
-action itself. Whoever answers with null has not agreed.
+The decision is the output. `true` and `false` become the actions `approved` and `rejected`; a string is the
+action itself. The answer null counts as `false`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..node_context import Done, NodeContext, text
 
 
 async def approval(context: NodeContext[Approval]) -> Done | Pause:
-    """Be done, wait on, or time out."""
+    """Finish, continue to wait, or time out."""
     try:
         path = parse_path(text(context, "approval_key"))
     except (Invalid, ValueError) as error:
@@ -26,7 +26,7 @@ async def approval(context: NodeContext[Approval]) -> Done | Pause:
     since = context.waited_since("ap")
     try:
         decision = _decision(context, path, interrupt)
-    except Invalid as error:  # there is no place for the answer
+    except Invalid as error:  # the answer can't be stored at the path
         return context.failed("bad_params", error.message)
     if decision is not None:
         context.walk.body.withdraw(interrupt)
@@ -34,23 +34,23 @@ async def approval(context: NodeContext[Approval]) -> Done | Pause:
         return context.ok(copied(decision), action=action)
     timeout_ms = context.node.timeout_ms
     until = None if timeout_ms is None else since + timeout_ms / 1000
-    if until is not None and context.is_over(until):
+    if until is not None and context.is_due(until):
         context.walk.body.withdraw(interrupt)
-        return context.failed("timeout", f"nobody decided in {until - since:g} s")
+        return context.failed("timeout", f"no decision within {until - since:g} s")
     asked = {
         "node": context.path,
         "approval_key": path.text,
         "input": context.input,
         "params": context.params,
     }
-    key = path.text if path.root == "shared" else None  # a part of the input may come from anywhere
+    key = path.text if path.root == "shared" else None  # `$input` may be derived from any part of shared
     return context.pause(
         "answer", since=since, until=until, key=key, interrupt=AwaitedInterrupt(interrupt, asked)
     )
 
 
 def _decision(context: NodeContext[Approval], path: Path, interrupt: str) -> Any:
-    """What was decided. An answer to the interrupt is put where a signal would have put it."""
+    """The decision, if there is one. An answer to the interrupt is stored where a signal would be."""
     decision = path.get(context.scope)
     answers = context.walk.body.answers
     if decision is None and interrupt in answers:

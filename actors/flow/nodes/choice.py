@@ -1,4 +1,4 @@
-"""`choice`: the first case that holds gives the action."""
+"""`choice`: the first case whose expression is true determines the action."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from ..node_context import Done, NodeContext
 
 
 async def choice(context: NodeContext[Choice]) -> Done:
-    """Its output is its input."""
+    """The output is the input."""
     return context.ok(context.input, action=context.node.choose(context.scope))

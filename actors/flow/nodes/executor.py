@@ -1,17 +1,17 @@
-"""`executor`: has a service executed by a worker, or what stands for one: a function or a script."""
+"""`executor`: calls a service of a worker, or instead a function or a script."""
 
 from __future__ import annotations
 
 from ....protocol.flow.model import Executor, Script
 from ..calls import Call, FunctionCall, ScriptCall, ServiceCall
 from ..node_context import Done, NodeContext
-from ..retries import carry_out
+from ..retries import execute_with_retries
 
 
 async def executor(context: NodeContext[Executor]) -> Done:
-    """Have it executed, and try again as the node says."""
-    context.walk.mention_start(context)
-    return await carry_out(context, _call(context))
+    """Make the call, with the node's retries."""
+    context.walk.announce_start(context)
+    return await execute_with_retries(context, _call(context))
 
 
 def _call(context: NodeContext[Executor]) -> Call:

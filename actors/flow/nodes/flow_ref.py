@@ -1,6 +1,6 @@
 """`flow_ref`: another published flow, walked like a subflow.
 
-The version is looked up when the walk comes here, and stays the same until the node is done.
+The version is resolved when the walk arrives, and stays the same until the node is done.
 """
 
 from __future__ import annotations
@@ -27,5 +27,5 @@ async def flow_ref(context: NodeContext[FlowRef]) -> Done | Pause:
     new = frame is None
     frame = enter(context, graph, version)
     if new and not node.version:
-        await context.walk.save()  # or after a crash it might be another version
+        await context.walk.save()  # after a crash, another version could be the latest
     return await walk_within(context, graph, frame, context.level.within(context.path))

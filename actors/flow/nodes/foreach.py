@@ -1,11 +1,11 @@
-"""`foreach`: one service for each item of the input array, one after the other or several at once."""
+"""`foreach`: calls one service for each item of the input array, sequentially or concurrently."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ....protocol.flow.model import Foreach, ItemExec
-from ..branches import carry_out_all
+from ..branches import execute_branches
 from ..calls import Call, service_or_function
 from ..node_context import Done, NodeContext
 
@@ -14,10 +14,10 @@ async def foreach(context: NodeContext[Foreach]) -> Done:
     """The output is an array of the results, in the order of the items."""
     node, items = context.node, context.input
     if not isinstance(items, list):
-        return context.failed("bad_input", f"the input must be an array, not {items!r:.100}")
+        return context.failed("bad_input", f"the input must be an array (got {items!r:.100})")
     own = {exec.index: exec for exec in node.foreach_execs}
     calls = [_call(context, item, own.get(index)) for index, item in enumerate(items)]
-    return await carry_out_all(context, calls)
+    return await execute_branches(context, calls)
 
 
 def _call(context: NodeContext[Foreach], item: Any, own: ItemExec | None) -> Call:

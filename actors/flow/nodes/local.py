@@ -5,9 +5,11 @@ from __future__ import annotations
 from ....protocol.flow.model import Local
 from ..calls import FunctionCall
 from ..node_context import Done, NodeContext
-from ..retries import carry_out
+from ..retries import execute_with_retries
 
 
 async def local(context: NodeContext[Local]) -> Done:
-    """Call it, and try again as the node says."""
-    return await carry_out(context, FunctionCall(context.node.target, context.input, context.params))
+    """Call the function, with the node's retries."""
+    return await execute_with_retries(
+        context, FunctionCall(context.node.target, context.input, context.params)
+    )

@@ -1,11 +1,11 @@
-"""`parallel`: one input for several services, one after the other or at once."""
+"""`parallel`: calls several services with one input, sequentially or concurrently."""
 
 from __future__ import annotations
 
 from ....protocol.flow.model import BranchExec, Parallel
 from ....protocol.flow.paths import Scope
 from ....protocol.values import copied
-from ..branches import carry_out_all
+from ..branches import execute_branches
 from ..calls import Call, service_or_function
 from ..node_context import Done, NodeContext
 
@@ -15,9 +15,11 @@ async def parallel(context: NodeContext[Parallel]) -> Done:
     node = context.node
     services = node.parallel_services or (() if node.parallel_execs else context.params.get("services"))
     if not isinstance(services, list | tuple) or not all(isinstance(name, str) for name in services):
-        return context.failed("bad_params", f"params.services must be a list of names, not {services!r:.100}")
+        return context.failed(
+            "bad_params", f"params.services must be a list of names (got {services!r:.100})"
+        )
     branches = node.branches(services)
-    return await carry_out_all(
+    return await execute_branches(
         context,
         [_call(context, branch) for branch in branches],
         [branch.post for branch in branches],

@@ -1,7 +1,7 @@
 """`subflow`: an embedded graph with its own shared, which becomes the output.
 
-Its shared begins as the node's input, if that is an object. The walk of it is kept in the shared around it,
-so a restart goes on within it.
+Its shared starts as the node's input, if that is an object. The frame of its walk is stored in the enclosing
+shared, so after a restart the walk continues in the subflow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..node_context import Done, Level, NodeContext
 from ..state import Frame, result_of
 
 MAX_DEPTH = 20
-"""How many flows may stand in each other."""
+"""Maximum nesting depth of flows."""
 
 
 async def subflow(context: NodeContext[Subflow]) -> Done | Pause:
@@ -26,22 +26,22 @@ async def subflow(context: NodeContext[Subflow]) -> Done | Pause:
 
 
 def enter(context: NodeContext[Any], graph: Graph, version: str | None) -> Frame:
-    """The frame that the walk is in already, or a new one."""
+    """The frame of this node's subflow; creates it on the first call."""
     frame = context.nested()
     if frame is None:
-        context.walk.mention_start(context)
+        context.walk.announce_start(context)
         shared = result_of(copied(context.input)) if isinstance(context.input, dict) else {}
         frame = Frame(graph.start, shared, version=version, since=context.began_at)
         context.keep("sf", frame)
     elif frame.since is not None:
-        context.began_at = frame.since  # the node has been at it for longer than this body
+        context.began_at = frame.since  # the visit began before this body
     return frame
 
 
 async def walk_within(context: NodeContext[Any], graph: Graph, frame: Frame, level: Level) -> Done | Pause:
     """Walk a graph within another."""
     if level.depth > MAX_DEPTH:
-        return context.failed("too_deep", f"flows may stand in each other {MAX_DEPTH} deep")
+        return context.failed("too_deep", f"flows can be nested at most {MAX_DEPTH} deep")
     pause = await context.walk.walk(graph, frame, context.params, level)
     if pause is not None:
         return pause

@@ -8,12 +8,12 @@ from ..node_context import Done, NodeContext, milliseconds
 
 
 async def timer(context: NodeContext[Timer]) -> Done | Pause:
-    """Be done, or wait until it is time."""
+    """Finish, or continue to wait."""
     try:
         delay = milliseconds(context, "delay_ms") or 0.0
     except ValueError as error:
         return context.failed("bad_params", str(error))
     since = context.waited_since("tm")
-    if context.is_over(since + delay):
+    if context.is_due(since + delay):
         return context.ok(context.input)
     return context.pause("time", since=since, until=since + delay)

@@ -1,4 +1,4 @@
-"""`wait_event`: waits until `params.signal_key` leads to something. Its output is what that is."""
+"""`wait_event`: waits until `params.signal_key` resolves to a value, which is the output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..node_context import Done, NodeContext, milliseconds, text
 
 
 async def wait_event(context: NodeContext[WaitEvent]) -> Done | Pause:
-    """Be done, wait on, or time out."""
+    """Finish, continue to wait, or time out."""
     try:
         path = parse_path(text(context, "signal_key"))
         timeout = milliseconds(context, "timeout_ms")
@@ -25,7 +25,7 @@ async def wait_event(context: NodeContext[WaitEvent]) -> Done | Pause:
     if timeout is None and context.node.timeout_ms is not None:
         timeout = context.node.timeout_ms / 1000
     until = None if timeout is None else since + timeout
-    if context.is_over(until):
-        return context.failed("timeout", f"no signal {shown(path.text)} came in {timeout:g} s")
-    key = path.text if path.root == "shared" else None  # a part of the input may come from anywhere
+    if context.is_due(until):
+        return context.failed("timeout", f"signal {shown(path.text)} not received within {timeout:g} s")
+    key = path.text if path.root == "shared" else None  # `$input` may be derived from any part of shared
     return context.pause("signal", since=since, until=until, key=key)
