@@ -1,7 +1,7 @@
-"""`GET /greenroom.js`: the JavaScript client, as it comes with this gateway, for pages to import.
+"""`GET /greenroom.js`: the JavaScript client of this gateway's version, for pages to import.
 
-Everyone may have it, since it is the same everywhere. A browser keeps it, and asks each time whether it is
-still this one, so that after an upgrade no page goes on with the client of before.
+It needs no token. A browser caches it and revalidates it each time, so that pages use the new client after an
+upgrade.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TYPE = "text/javascript; charset=utf-8"
 
 
 def module(request: Request) -> Response:
-    """The module, or 304 for whoever has it already."""
+    """The module, or 304 if the client has it already."""
     source = _source()
     tag = f'"{hashlib.sha256(source).hexdigest()[:32]}"'
     headers = (("Cache-Control", "no-cache"), ("ETag", tag))
