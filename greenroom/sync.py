@@ -177,7 +177,7 @@ class _Call(Generic[T]):
 
 
 def _left() -> Unavailable:
-    return Unavailable("the client has been left")
+    return Unavailable("the client is closed")
 
 
 class _Blocking:
