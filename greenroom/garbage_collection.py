@@ -1,7 +1,7 @@
-"""Python's garbage collector in a process that is the server's own.
+"""Settings of Python's garbage collector for the server process.
 
-An engine may hold very many tasks and records that live long, and a collector with its usual settings looks
-through them again and again. A library must leave it as it is, but the server is the whole process.
+An engine can have very many long-lived tasks and records, and a collector with its default settings scans
+them again and again. A library must not change these settings, but the server owns its process.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _THRESHOLD = 10_000
-"""New objects from one collection of the youngest to the next; Python's own number is 700."""
+"""New objects between two collections of the youngest generation; Python's default is 700."""
 
 
 @contextmanager
 def tuned_collector() -> Iterator[Callable[[], None]]:
-    """No collections while the server starts, as all that is made then stays. When it has started, it calls
-    what is yielded: what exists then is not looked through again, and collections are rarer than usual."""
+    """Disable collections while the server starts, because the objects of the start are long-lived.
+
+    The server calls the yielded function when it has started: then the existing objects are excluded from
+    collections, and collections are rarer than usual.
+    """
     before, collects = gc.get_threshold(), gc.isenabled()
 
     def started() -> None:
