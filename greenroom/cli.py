@@ -34,7 +34,7 @@ _COMMANDS = {
     "flow.group": {"flow": "Manage and run flows, graphs of nodes that workers execute."},
     "workers": {"workers": "List the workers, which execute nodes of flows."},
     "engine": {
-        "state": "Show the state of the engine, its pending runs and its open interrupts.",
+        "state": "Show the state of the engine, its active runs and its open interrupts.",
         "drain": "Refuse and start no new runs until `greenroom resume`; executing runs continue.",
         "resume": "Accept and start runs again after `greenroom drain`.",
     },

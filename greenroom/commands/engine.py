@@ -18,7 +18,7 @@ from .output import STYLES, brief, console, echo, echo_json, fields, span, statu
 @click.command()
 @for_server
 def state(server: Server) -> None:
-    """Show the state of the engine, its pending runs and its open interrupts.
+    """Show the state of the engine, its active runs and its open interrupts.
 
     With --json it prints the whole snapshot, as clients receive it.
 

@@ -1,6 +1,6 @@
-"""The picture in the README: the screen of a real `greenroom demo`, at the moment when an interrupt is open.
+"""The picture in the README: the screen of a real `greenroom demo` while an interrupt is open.
 
-`python -m tests.cli.picture` draws `docs/pictures/demo.svg` anew.
+`python -m tests.cli.picture` draws `docs/pictures/demo.svg` again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import trio
 from rich.console import Console
 
-from greenroom.demo import story
-from greenroom.demo.stage import Stage
+from greenroom.demo import scenario
+from greenroom.demo.display import Display
 from greenroom.protocol.records import Snapshot
 
 PICTURE = Path(__file__).resolve().parent.parent.parent / "docs" / "pictures" / "demo.svg"
@@ -24,8 +24,8 @@ _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 """They would be fetched from elsewhere; the reader's own do as well."""
 
 
-class Photographed(Stage):
-    """A stage of which a picture is taken, once erin asks and dave has got a good way."""
+class Photographed(Display):
+    """A display that is saved when erin has opened an interrupt and dave has made some progress."""
 
     taken = False
 
@@ -42,9 +42,9 @@ class Photographed(Stage):
 
 
 def main() -> None:
-    story.Stage = Photographed  # type: ignore[misc]
+    scenario.Display = Photographed  # type: ignore[misc]
     with TemporaryDirectory(prefix="greenroom-demo-") as folder:
-        trio.run(lambda: story.play(Path(folder), once=True))
+        trio.run(lambda: scenario.play(Path(folder), once=True))
 
 
 if __name__ == "__main__":

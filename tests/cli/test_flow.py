@@ -111,10 +111,10 @@ def test_a_flow_is_published_under_its_files_name_version_after_version():
     assert greenroom("flow", "publish", "-", "--name", "second", stdin=WAIT).stdout == "second, version 2\n"
 
 
-def test_what_only_the_server_can_refuse_is_told_like_other_mistakes():
+def test_errors_that_only_the_server_detects_look_like_other_errors():
     Path("script.yaml").write_text(SCRIPT, encoding="utf-8")
     refused = greenroom("flow", "publish", "script.yaml", code=2).stderr.splitlines()
-    assert refused[0] == "Error: 1 mistake in the definition:"
+    assert refused[0] == "Error: 1 error in the definition:"
     assert refused[1].startswith("script.yaml: nodes.cat.exec_type: scripts are not allowed here")
 
 
@@ -182,7 +182,7 @@ def test_a_run_that_is_watched_and_fails_ends_the_command_with_5():
 def test_a_run_is_shown_with_what_is_shared_and_a_signal_ends_its_wait():
     published("waits", WAIT)
     run = said("flow", "run", "waits", "--handle", "alice", "-p", "{}")
-    assert said("flow", "signal", "alice", "$shared.paid", '{"amount": 3}') == f"{run} is told."
+    assert said("flow", "signal", "alice", "$shared.paid", '{"amount": 3}') == f"Signal sent to {run}."
     assert said("watch", run).splitlines()[-1] == '{"paid": {"amount": 3}, "received": {"amount": 3}}'
     task, *rows = all_json("flow", "show", run)
     assert (task["run"]["id"], task["flow"]["name"], task["version"]["version"]) == (run, "waits", 1)
@@ -197,7 +197,7 @@ def test_a_run_is_shown_with_what_is_shared_and_a_signal_ends_its_wait():
     assert shown[-1].split()[:2] == ["paid", "ok"]
 
 
-def test_a_handle_with_an_active_run_refuses_a_second_one_unless_it_is_told_otherwise():
+def test_a_handle_with_an_active_run_refuses_a_second_one_unless_on_conflict_permits_it():
     published("held", WAIT)
     [first] = all_json("flow", "run", "held", "--handle", "bob")
     assert first["joined"] is False
@@ -227,7 +227,7 @@ def test_an_approval_is_answered_like_any_interrupt():
     assert said("watch", run).splitlines()[-1] == '{"ok": true}'
 
 
-def test_the_version_and_the_parameters_can_be_given_in_other_ways():
+def test_the_version_and_the_parameters_have_other_forms():
     published("versions", WAIT)
     published("versions", ORDER)
     old = said("flow", "run", "versions", "--version", "1")
@@ -269,7 +269,7 @@ def test_on_a_terminal_the_tree_of_nodes_is_live():
     assert "✔".encode() in shown
 
 
-def test_a_server_that_is_started_anew_is_followed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_following_continues_after_a_restart_of_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with Served(tmp_path, app=APP) as other:
         monkeypatch.setenv("GREENROOM_URL", other.url)
         published("lives", WAIT)

@@ -37,7 +37,7 @@ def test_the_demo_takes_both_branches_shows_the_node_runs_and_ends_by_itself_wit
     assert workers_of(story) == []
 
 
-def test_whoever_ends_the_demo_ends_its_workers_too(tmp_path: Path):
+def test_ending_the_demo_ends_its_workers(tmp_path: Path):
     with subprocess.Popen(
         [sys.executable, "-m", "greenroom", "flow", "demo", "--once"],
         env=os.environ | {"TMPDIR": str(tmp_path)},
@@ -55,7 +55,7 @@ def test_whoever_ends_the_demo_ends_its_workers_too(tmp_path: Path):
 
 
 def workers_of(story: str) -> list[str]:
-    """The processes that still work for the server that the demo has told of."""
+    """The processes that still work for the server of the demo."""
     [url] = re.findall(r"^server  (\S+)", story)
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):

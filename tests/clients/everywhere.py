@@ -148,11 +148,11 @@ async def _current_time() -> float:
 _sleepers: dict[asyncio.AbstractEventLoop, Portal] = {}
 
 _TURNS = 5
-"""At most so many turns of asyncio lie between the end of one call and the next call of a task."""
+"""The highest number of turns of asyncio between the end of one call and the next call of a task."""
 
 
 class _Jumps(trio.abc.Instrument):
-    """Has the clock jump when neither loop has anything to do: trio asks asyncio, and looks once more."""
+    """Makes the clock jump when neither loop has anything to do: trio checks asyncio, then itself again."""
 
     def __init__(self, clock: MockClock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock

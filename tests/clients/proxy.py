@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a gateway; it cuts connections wherever they happen to be, within frames too."""
+"""A TCP proxy in front of a gateway; it cuts connections anywhere, also within frames."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import trio
 
 
 class Proxy:
-    """Passes on what comes to `port`; `cut` breaks all connections."""
+    """Forwards the data of connections to `port`; `cut` breaks all connections."""
 
     def __init__(self, target: int, lots: random.Random) -> None:
         self.port = 0
@@ -62,7 +62,7 @@ class Proxy:
 
 @asynccontextmanager
 async def proxy(target: int, seed: int = 1) -> AsyncIterator[Proxy]:
-    """A proxy for as long as the block lasts."""
+    """A proxy during the block."""
     async with trio.open_nursery() as nursery:
         it = Proxy(target, random.Random(seed))
         await nursery.start(it.run)

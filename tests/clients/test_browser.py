@@ -51,7 +51,7 @@ async def test_a_page_follows_and_gives_commands(tmp_path: Path):
             }
 
 
-async def test_a_page_comes_back_when_its_connection_is_cut(tmp_path: Path):
+async def test_a_page_reconnects_when_its_connection_is_cut(tmp_path: Path):
     program = (
         IMPORT
         + """

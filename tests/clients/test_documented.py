@@ -1,4 +1,4 @@
-"""The programs in JavaScript that README and documentation show do what they say."""
+"""The JavaScript programs in the README and the documentation work as documented."""
 
 from __future__ import annotations
 

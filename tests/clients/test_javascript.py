@@ -275,7 +275,7 @@ async def test_events_are_had_from_before_the_connection_and_by_filter():
 
 
 async def test_an_attempt_that_only_fails_is_followed_by_the_next_one():
-    """Node's own WebSocket tells an error of an attempt that was refused, and never that it is closed."""
+    """Node's own WebSocket reports an error for a refused attempt, and never a close."""
     program = """
         const real = setTimeout;
         globalThis.setTimeout = (call, delay, ...rest) => real(call, delay < 5000 ? delay : 1e9, ...rest);
@@ -326,7 +326,7 @@ async def test_tokens_go_in_the_first_message(tmp_path: Path):
         assert told == ["admin", None] * 3
 
 
-async def test_the_limits_of_a_token_may_leave_events_out_without_a_filter(tmp_path: Path):
+async def test_the_limits_of_a_token_can_exclude_events_without_a_filter(tmp_path: Path):
     program = """
         const client = await connect(argument.url, { token: argument.token });
         const heard = [];
@@ -352,7 +352,7 @@ async def test_the_limits_of_a_token_may_leave_events_out_without_a_filter(tmp_p
     assert told == {"heard": ["ready", 1, 3, 5, 7], "handles": ["b"]}
 
 
-async def test_what_the_gateway_has_no_more_comes_as_a_snapshot():
+async def test_events_that_the_gateway_no_longer_has_are_replaced_by_a_snapshot():
     program = """
         const client = await connect(argument);
         const events = client.events();

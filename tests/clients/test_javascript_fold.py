@@ -1,4 +1,4 @@
-"""The fold in JavaScript is that in Python: the same events give the same snapshots, whatever they were."""
+"""The folds in JavaScript and Python are equal: the same events give the same snapshots."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def make_jobs(lots: random.Random) -> Jobs:
 
 
 async def many_quick(engine: Engine, count: int) -> None:
-    """So many ended runs that the older ones leave the snapshot, and their handles and lanes with them."""
+    """Enough ended runs that the older ones leave the snapshot, and their handles and lanes with them."""
     await engine.resume()
     await engine.set_max_concurrent(100)
     async with trio.open_nursery() as nursery:
@@ -95,7 +95,7 @@ async def many_quick(engine: Engine, count: int) -> None:
 
 
 async def disturb(engine: Engine, lots: random.Random, steps: int) -> None:
-    """Give commands at random, and take no refusal ill."""
+    """Give commands at random, and ignore errors."""
     for step in range(steps):
         handle, lane = lots.choice(HANDLES), lots.choice(LANES)
         runs = list((await engine.snapshot()).runs)
@@ -167,7 +167,7 @@ async def story(seed: int, steps: int, quick: int) -> tuple[Snapshot, list[Event
 
 
 def of_flows(events: list[Event]) -> list[Event]:
-    """The events that a story without flows and workers has not."""
+    """The events of flows and workers."""
     last = events[-1]
     some = next(event for event in reversed(events) if isinstance(event, RunStateChanged))
     base = {"at": last.at + 1, "by": "test"}

@@ -184,7 +184,7 @@ async def test_a_worker_is_listed_with_the_type_and_the_url_that_it_sent():
         assert await listed(home) == expected
 
 
-async def test_a_foreach_over_nothing_and_an_approval_by_truth_values():
+async def test_an_empty_foreach_and_an_approval_by_truth_values():
     definition = {
         "start": "each",
         "nodes": {
@@ -247,7 +247,7 @@ async def test_a_worker_that_polls_works_unchanged():
         assert (await said(home, "POST", "/api/queue/update_run", {"run_id": "x"})).status == 404
 
 
-async def test_one_that_never_registered_may_poll():
+async def test_an_unregistered_worker_can_poll():
     async with flow_house() as home:
         await home.engine.flows.publish("f", QUEUED)
         await home.engine.flows.start("f", params={"n": 1})

@@ -1,4 +1,4 @@
-"""Tokens that are limited to handles, lanes and jobs: what their holders may do, what they see, and what they
+"""Tokens that are limited to handles, lanes and jobs: what their callers can do, what they see, and what they
 can't find out."""
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def test_a_workers_token_is_never_limited(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o602])
-async def test_a_file_that_others_may_read_or_change_is_refused_and_the_old_tokens_stay(tmp_path, mode):
+async def test_a_file_that_others_can_access_is_refused_and_the_old_tokens_stay_valid(tmp_path, mode):
     file = tmp_path / "tokens"
     token = add_token(file, "me", Role.ADMIN)
     async with house(token_file=str(file)) as home:
@@ -141,8 +141,7 @@ async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens)
                     await refusal(talk, type, run_id=id) == f'not_found: no run of a flow has the id "{id}"'
                 )
             said = await refusal(talk, "inject", run_or_handle=id, message=1)
-            assert said.startswith("forbidden: this token is limited to the handles alice, alice/*, and ")
-            assert said.endswith(f'"{id}" is none of them')
+            assert said == f'forbidden: this token is limited to the handles alice, alice/* (got "{id}")'
         for id in (interrupt, f"{'0' * 32}.x"):
             assert (await talk.call("answer", interrupt_id=id, data=1))["outcome"] == "not_found"
     run = await home.engine.get_run(theirs.id)
@@ -167,7 +166,7 @@ async def test_runs_of_other_handles_are_not_found_by_their_handles_either(home,
     assert (await home.engine.get_run(theirs.id)).status == "running"
 
 
-async def test_own_runs_may_be_given_by_their_handles(home, tokens):
+async def test_permitted_runs_can_be_named_by_their_handles(home, tokens):
     ours = await home.engine.submit("ask", handle="alice/1", params={})
     [key] = [one.key for one in (await until(home.engine, lambda now: now.interrupts)).interrupts.values()]
     async with home.socket(headers=header(tokens, "alice")) as talk:
@@ -180,7 +179,7 @@ async def test_own_runs_may_be_given_by_their_handles(home, tokens):
 
 async def test_what_the_caller_names_himself_is_forbidden_with_what_the_token_lacks(home, tokens):
     async with home.socket(headers=header(tokens, "alice")) as talk:
-        lacks = 'forbidden: this token is limited to the handles alice, alice/*, and "bob/1" is none of them'
+        lacks = 'forbidden: this token is limited to the handles alice, alice/* (got "bob/1")'
         for type, fields in (
             ("submit", {"job": "wait", "handle": "bob/1"}),
             ("start_flow", {"flow": "f", "handle": "bob/1"}),
@@ -194,14 +193,14 @@ async def test_what_the_caller_names_himself_is_forbidden_with_what_the_token_la
             assert await refusal(talk, type, **fields) == lacks, type
         assert '"task:" is none' in await refusal(talk, "start_flow", flow="f")
     async with home.socket(headers=header(tokens, "images")) as talk:
-        lacks = 'forbidden: this token is limited to the lanes images, and "main" is none of them'
+        lacks = 'forbidden: this token is limited to the lanes images (got "main")'
         assert await refusal(talk, "submit", job="wait", handle="h") == lacks
         assert await refusal(talk, "submit", job="wait", handle="h", lane=" ") == lacks
         assert await refusal(talk, "clear_lane", lane="main") == lacks
         assert await refusal(talk, "list_runs", lane="main") == lacks
         assert (await talk.call("clear_lane", lane="images"))["count"] == 0
     async with home.socket(headers=header(tokens, "mirror")) as talk:
-        lacks = 'forbidden: this token is limited to the jobs quick, and "wait" is none of them'
+        lacks = 'forbidden: this token is limited to the jobs quick (got "wait")'
         assert await refusal(talk, "submit", job="wait", handle="h") == lacks
         assert 'jobs quick, and "flow"' in await refusal(talk, "list_flows")
 
@@ -232,7 +231,7 @@ async def test_what_concerns_everybody_needs_a_token_without_limits(home, tokens
     assert (await home.engine.snapshot()).engine.draining is False
 
 
-async def test_every_command_over_http_keeps_to_the_limits(home, tokens):
+async def test_every_command_over_http_respects_the_limits(home, tokens):
     ticket = await home.engine.submit("wait", handle="bob/1", params={})
     allowed = {("GET", "/api/runs"), ("GET", "/api/state"), ("POST", "/api/flows/check")}
     for entry in TABLE:
@@ -264,7 +263,7 @@ async def test_every_command_over_http_keeps_to_the_limits(home, tokens):
     assert (await home.engine.get_run(ticket.id)).status == "running"
 
 
-async def test_the_calls_of_tasks_keep_to_the_limits(tokens):
+async def test_the_compatible_api_respects_the_limits(tokens):
     async with flow_house(token_file=tokens["file"]) as home:
         await home.engine.flows.publish("f", WAITS)
         theirs = await home.engine.flows.start("f", handle="bob/1")
@@ -310,7 +309,7 @@ async def test_own_runs_are_started_and_steered_as_without_limits(home, tokens):
 
 
 async def test_a_pattern_that_fits_the_ids_of_runs_opens_no_way_to_runs_of_others(home, tokens):
-    """A message goes to a run or to a handle; an id that fits a token's handles is still an id."""
+    """A message goes to a run or to a handle; an id that matches a token's handles is still an id."""
     token = add_token(tokens["file"], "digits", Role.OPERATOR, handles=["0*"])
     home.gateway.reconfigure(home.gateway._shared.config)
     theirs = await home.engine.submit("wait", handle="bob/1", params={})
@@ -327,7 +326,7 @@ async def test_a_pattern_that_fits_the_ids_of_runs_opens_no_way_to_runs_of_other
     assert "run_message" not in {event.type for event in await home.engine.history(theirs.id)}
 
 
-async def test_a_conflict_tells_nothing_of_a_run_of_another_job(home, tokens):
+async def test_a_conflict_does_not_reveal_a_run_of_another_job(home, tokens):
     first = await home.engine.submit("wait", handle="h", params={"secret": 1}, request_id="r")
     async with home.socket(headers=header(tokens, "mirror")) as talk:
         with pytest.raises(Refused) as refused:
@@ -366,7 +365,7 @@ FITS: dict[str, Callable[[dict[str, Any]], bool]] = {
 
 
 @pytest.mark.parametrize("name", list(MAKE))
-async def test_state_snapshots_and_lists_hold_the_own_runs_and_no_others(home, tokens, name):
+async def test_state_snapshots_and_lists_contain_only_permitted_runs(home, tokens, name):
     await populate(home)
     everything = msgspec.to_builtins(await home.engine.snapshot())
     expected = {id: run for id, run in everything["runs"].items() if FITS[name](run)}
@@ -415,7 +414,7 @@ async def test_folding_the_events_gives_the_snapshot_and_nothing_of_others_comes
             assert FITS[name](runs[event["run"]]), event
 
 
-async def test_server_sent_events_hold_the_own_runs_only(home, tokens):
+async def test_server_sent_events_contain_only_permitted_runs(home, tokens):
     await populate(home)
     raw = await home.raw()
     async with raw.stream:
@@ -446,7 +445,9 @@ async def test_limits_that_change_end_the_connections(home, tokens):
         assert await talk.close_code() == 4401
 
 
-async def test_one_who_is_too_far_behind_to_know_the_jobs_of_runs_gets_a_snapshot(home, tokens, monkeypatch):
+async def test_a_subscriber_too_far_behind_to_know_the_jobs_of_runs_receives_a_snapshot(
+    home, tokens, monkeypatch
+):
     async with home.socket(headers=header(tokens, "mirror")) as talk:
         monkeypatch.setattr(type(home.engine), "job_of", lambda engine, run: None)
         await talk.call("subscribe")
@@ -456,7 +457,7 @@ async def test_one_who_is_too_far_behind_to_know_the_jobs_of_runs_gets_a_snapsho
         assert {run["job"] for run in resync["snapshot"]["runs"].values()} == {"quick"}
 
 
-async def test_a_filter_for_no_runs_is_not_taken_for_one_that_was_not_given(home, tokens):
+async def test_a_filter_for_no_runs_differs_from_no_filter(home, tokens):
     async with (
         home.socket(headers=header(tokens, "alice")) as all_of_mine,
         home.socket(headers=header(tokens, "alice")) as none,
@@ -470,7 +471,7 @@ async def test_a_filter_for_no_runs_is_not_taken_for_one_that_was_not_given(home
         assert none.events() == []
 
 
-async def test_server_sent_events_end_when_the_token_is_taken_back_or_limited(home, tokens):
+async def test_server_sent_events_end_when_the_token_is_revoked_or_limited(home, tokens):
     raw = await home.raw()
     async with raw.stream:
         head = f"Host: localhost\r\nAuthorization: Bearer {tokens['alice']}\r\n"
@@ -488,8 +489,8 @@ async def test_server_sent_events_end_when_the_token_is_taken_back_or_limited(ho
         assert b"alice/9" not in rest
 
 
-async def test_server_sent_events_end_at_once_also_for_a_client_that_is_behind(home, tokens):
-    """It has hundreds of events still to come when its token is taken back, and gets none of them."""
+async def test_server_sent_events_end_immediately_also_for_a_slow_client(home, tokens):
+    """Hundreds of events are pending when its token is revoked, and it receives none of them."""
     raw = await home.raw()
     async with raw.stream:
         raw.stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_RCVBUF, 4096)

@@ -292,13 +292,13 @@ def test_at_a_terminal_one_line_says_where_it_listens_and_what_it_serves(tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["app"], 2, "'app' must be a module and a name in it, as in app.services:services"),
+        (["app"], 2, "MODULE:SERVICES must be like app.services:services (got 'app')"),
         (["worker_app:nothing"], 2, "worker_app:nothing has no services: register one with"),
         (["nowhere:services"], 1, "there is no module 'nowhere'"),
         (["worker_app:wait"], 1, "worker_app:wait is no greenroom.Services, but function"),
         (["--id", ""], 1, 'id "" is empty: give it a name'),
         (["--concurrency", "0"], 2, "0 is not in the range"),
-        (["--token-file", "nowhere"], 1, "the token can't be read"),
+        (["--token-file", "nowhere"], 1, "cannot read the token file"),
     ],
 )
 def test_what_can_not_be_meant_is_refused(
