@@ -75,7 +75,7 @@ def params(server: Server, handle: str, params: str | None) -> None:
     try:
         value = msgspec.json.decode(params)
     except msgspec.DecodeError as error:
-        raise click.UsageError(f"JSON is not valid: {error}") from error
+        raise click.UsageError(f"parameters are not valid JSON: {error}") from error
     server.ask(lambda client: client.set_params(handle, value))
     echo(server.as_json, {"handle": handle, "params": value}, f"{handle}: {brief(value)}")
 

@@ -99,7 +99,7 @@ class Served:
         )
         self._last_resort = threading.Timer(PATIENCE, self._process.kill)
         self._last_resort.start()
-        self.url = self.logged("listens on").rpartition(" ")[2]
+        self.url = self.logged("listening on").rpartition(" ")[2]
 
     def __enter__(self) -> Served:
         return self

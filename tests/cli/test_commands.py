@@ -91,7 +91,7 @@ def test_parameters_can_be_single_json_or_on_standard_input(handle: str):
     assert json.loads(said("submit", "quick", "-H", handle, "--params", json.dumps(given), "--wait")) == given
     result = greenroom("submit", "quick", "-H", handle, "--params", "-", "--wait", stdin=json.dumps(given))
     assert json.loads(result.stdout) == given
-    assert "no JSON" in refusal("submit", "quick", "-H", handle, "--params", "{", code=2)
+    assert "--params is not valid JSON" in refusal("submit", "quick", "-H", handle, "--params", "{", code=2)
     assert "NAME=VALUE" in refusal("submit", "quick", "-H", handle, "-p", "n", code=2)
     assert "not with both" in refusal("submit", "quick", "-H", handle, "-p", "n=1", "--params", "{}", code=2)
 
@@ -139,20 +139,22 @@ def test_runs_are_listed_newest_first_and_by_status(handle: str):
 
 def test_an_interrupt_is_shown_and_answered_by_its_id_its_run_or_its_handle(handle: str):
     run = said("submit", "asks", "-H", handle)
-    [asked] = [line for line in _until_asked(run) if line.startswith("asks ")]
+    [asked] = [line for line in _until_asked(run) if line.startswith("interrupt ")]
     interrupt = re.search(r"greenroom answer (\S+) …", asked)
     assert interrupt is not None
     assert interrupt[1] in said("state")
     assert as_json("answer", handle, '{"approved": true}') == {"outcome": "resolved"}
     assert json.loads(said("watch", run)) == {"approved": True}
-    assert "not open any more" in refusal("answer", interrupt[1], "yes")
-    assert "no interrupt has this id" in refusal("answer", "nothing.1", "yes")
+    assert "already closed" in refusal("answer", interrupt[1], "yes")
+    assert "nothing.1 not found" in refusal("answer", "nothing.1", "yes")
 
 
 def test_an_interrupt_is_answered_by_its_key(handle: str):
     run = said("submit", "asks", "-H", handle)
     _until_asked(run)
-    assert "no run or handle of this name has one open" in refusal("answer", handle, "1", "--key", "another")
+    assert "not found: it is neither an interrupt nor a run or handle with an open one" in refusal(
+        "answer", handle, "1", "--key", "another"
+    )
     assert as_json("answer", handle, "true", "--key", "1") == {"outcome": "resolved"}
     assert said("watch", run) == "true"
     assert "nor a handle that has one" in refusal("answer", handle, "1", "--key", "1")
@@ -245,7 +247,7 @@ def test_limits_are_set_and_listed():
     assert (rows["all"], rows["images"], rows["main"]) == ("99", "4", "none")
     greenroom("lanes", "set", "images", "none")
     assert {lane["lane"]: lane["limit"] for lane in all_json("lanes", "list")}["images"] is None
-    assert "write a whole number, or none" in refusal("lanes", "set", "images", "many", code=2)
+    assert "use an integer, or none" in refusal("lanes", "set", "images", "many", code=2)
 
 
 def test_a_lane_is_cleared_and_reset(handle: str):
@@ -256,7 +258,7 @@ def test_a_lane_is_cleared_and_reset(handle: str):
     assert as_json("lanes", "reset") == {}
 
 
-def test_a_handle_keeps_parameters_until_they_are_taken_away(handle: str):
+def test_a_handle_keeps_parameters_until_they_are_removed(handle: str):
     assert said("handles", "params", handle) == "No draft parameters."
     greenroom("handles", "params", handle, '{"n": 3}')
     assert as_json("handles", "params", handle) == {"n": 3}
@@ -265,11 +267,11 @@ def test_a_handle_keeps_parameters_until_they_are_taken_away(handle: str):
     assert any(line.startswith(handle) for line in said("handles", "list").splitlines())
     greenroom("handles", "params", handle, "null")
     assert as_json("handles", "params", handle) is None
-    assert "no JSON" in refusal("handles", "params", handle, "{n}", code=2)
+    assert "parameters are not valid JSON" in refusal("handles", "params", handle, "{n}", code=2)
 
 
 def test_a_handle_is_released_from_an_abandoned_body(handle: str, server: Served):
-    assert "not held by an abandoned body" in refusal("handles", "release", handle)
+    assert "not locked by an abandoned body" in refusal("handles", "release", handle)
     run = said("submit", "stuck", "-H", handle)
     assert server.said() == f"stuck {handle}"
     greenroom("cancel", run)
@@ -338,7 +340,7 @@ def test_draining_refuses_runs_until_resume(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setenv("GREENROOM_URL", other.url)
         run = said("submit", "waits", "-H", "a")
         assert other.said() == "waits a"
-        assert "something still executes" in refusal("drain", "--wait", "--timeout", "0.01")
+        assert "runs still execute" in refusal("drain", "--wait", "--timeout", "0.01")
         assert "draining" in refusal("submit", "quick", "-H", "b", "-p", "n=1")
         said("inject", run, "go on")
         assert as_json("drain", "--wait") == {"draining": True, "drained": True}

@@ -182,9 +182,9 @@ def test_a_store_of_a_newer_version_is_refused_by_every_command(store: str, tmp_
     )
 
 
-def test_a_sqlite_store_is_sound_after_an_engine_had_it(store: str, tmp_path: Path):
+def test_a_sqlite_store_is_sound_after_use_by_an_engine(store: str, tmp_path: Path):
     run_some(store, tmp_path, 3)
-    assert greenroom("db", "upgrade", "--store", store).stdout.endswith("it has schema 4 already.\n")
+    assert greenroom("db", "upgrade", "--store", store).stdout.endswith("nothing to do (schema 4).\n")
     assert greenroom("db", "check", "--store", store).stdout.endswith("no errors (schema 4).\n")
     assert "schema 4;" in greenroom("db", "current", "--store", store).stdout
 
@@ -204,13 +204,13 @@ async def test_what_needs_the_store_alone_is_refused_while_an_engine_has_it(stor
         assert (await in_thread("db", "current", "--store", store)).exit_code == 0
 
 
-def test_prune_forgets_the_runs_that_ended_first(store: str, tmp_path: Path):
+def test_prune_deletes_the_runs_that_ended_first(store: str, tmp_path: Path):
     runs = run_some(store, tmp_path, 8)
-    assert "forgotten" in greenroom("db", "prune", "--keep-runs", 3, "--store", store).stdout
+    assert "deleted" in greenroom("db", "prune", "--keep-runs", 3, "--store", store).stdout
     assert ids_in(tmp_path / "store.db") == runs[-3:]
 
 
-def test_prune_forgets_what_is_older_than_a_time(store: str, tmp_path: Path):
+def test_prune_deletes_what_is_older_than_a_time(store: str, tmp_path: Path):
     runs = run_some(store, tmp_path, 4)
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
         connection.execute("UPDATE runs SET ended_at = ended_at - 7200 WHERE id <= ?", [runs[1]])
@@ -300,13 +300,13 @@ def test_an_empty_database_on_a_server_is_refused_with_what_to_run(server: Serve
 
 def test_upgrade_creates_the_tables_of_a_server_and_can_be_repeated(server: Server, tmp_path: Path):
     url = server.fresh_database()
-    assert "have been made (schema 4)" in greenroom("db", "upgrade", "--store", url).stdout
+    assert "created the tables (schema 4)" in greenroom("db", "upgrade", "--store", url).stdout
     assert "schema 4;" in greenroom("db", "current", "--store", url).stdout
     assert "nothing to do" in greenroom("db", "upgrade", "--store", url).stdout
     assert greenroom("db", "check", "--store", url).exit_code == 0
     assert len(run_some(url, tmp_path, 3)) == 3
     assert "nothing to do" in greenroom("db", "upgrade", "--store", url).stdout
-    assert "forgotten" in greenroom("db", "prune", "--keep-runs", 1, "--store", url).stdout
+    assert "deleted" in greenroom("db", "prune", "--keep-runs", 1, "--store", url).stdout
     assert server.password not in greenroom("db", "current", "--store", url).stdout
 
 

@@ -144,7 +144,7 @@ def test_a_run_is_watched_line_by_line_and_then_its_node_runs_and_its_result_are
     lines = said("flow", "run", "watched", "-p", '{"n": 5, "text": "hi"}', "--watch").splitlines()
     table = next(number for number, line in enumerate(lines) if line.startswith("node "))
     told = [re.sub(r"^\S+ \S+  \S+  ", "", line) for line in lines[:table]]
-    assert [line for line in told if not line.endswith(" begins")] == [
+    assert [line for line in told if not line.endswith(" started")] == [
         "queued",
         "running",
         "node size: ok → large",
@@ -221,7 +221,7 @@ def test_an_approval_is_answered_like_any_interrupt():
             if event.get("type") == "interrupt_opened" or run in [one["run"] for one in open_ones]:
                 break
         watching.terminate()
-    asks = [line for line in said("flow", "show", run).splitlines() if line.startswith("asks ")]
+    asks = [line for line in said("flow", "show", run).splitlines() if line.startswith("interrupt ")]
     assert "greenroom answer" in asks[0]
     greenroom("answer", "carol", "true")
     assert said("watch", run).splitlines()[-1] == '{"ok": true}'
@@ -234,18 +234,18 @@ def test_the_version_and_the_parameters_have_other_forms():
     assert all_json("flow", "show", old)[0]["version"]["version"] == 1
     result = greenroom("flow", "run", "versions", "-p", "-", "--watch", stdin='{"n": 1}')
     assert result.stdout.splitlines()[-1] == "{}"
-    assert "no JSON" in greenroom("flow", "run", "versions", "-p", "{", code=2).stderr
+    assert "not valid JSON" in greenroom("flow", "run", "versions", "-p", "{", code=2).stderr
     assert "no flow" in greenroom("flow", "run", "nothing", code=1).stderr
     greenroom("cancel", old)
 
 
-def test_workers_are_listed_with_what_they_serve():
+def test_workers_are_listed_with_their_services():
     found = {worker["id"]: worker for worker in all_json("workers")}
     assert found["push"]["services"] == ["transform", "sum", "route"]
     assert (found["push"]["kind"], found["pull"]["kind"]) == ("http", "queue")
     assert found["push"]["url"].startswith("http://127.0.0.1:")
     header, *rows = said("workers", "--service", "sum").splitlines()
-    assert header.split() == ["worker", "url", "kind", "services", "status", "load", "heard"]
+    assert header.split() == ["worker", "url", "kind", "services", "status", "load", "heartbeat"]
     assert sorted(row.split()[0] for row in rows) == ["pull", "push"]
     assert {"online"} == {cell for row in rows for cell in row.split() if cell.endswith("line")}
     assert said("workers", "--service", "nothing") == ""

@@ -88,7 +88,7 @@ def test_a_definition_can_be_on_standard_input_and_json():
     assert greenroom("check", "-", stdin=GOOD).stdout == "The definition is valid.\n"
     broken = greenroom("check", "-", stdin='{"start": ', code=2).stderr
     assert "definition: can't be read as JSON" in broken
-    assert "say under which name" in greenroom("publish", "-", stdin=GOOD, code=2).stderr
+    assert "--name is required" in greenroom("publish", "-", stdin=GOOD, code=2).stderr
 
 
 def test_scripts_are_a_mistake_unless_they_are_allowed(monkeypatch: pytest.MonkeyPatch):

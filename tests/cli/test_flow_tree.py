@@ -76,7 +76,7 @@ def test_every_node_of_the_definition_is_there_in_its_order_before_anything_happ
 
 def test_an_executing_node_shows_its_duration_and_an_ended_one_its_outcome(shown: ShownTree):
     shown.starts("price", "executor")
-    assert shown.drawn()[1] == "├─ ▶ price  executor sum  at work, 2.0 s"
+    assert shown.drawn()[1] == "├─ ▶ price  executor sum  executing, 2.0 s"
     shown.ran("price", worker="w1", action="default")
     assert shown.drawn()[1] == "├─ ✔ price  executor sum  2.0 s  on w1  → default"
 
@@ -85,13 +85,13 @@ def test_a_failed_node_shows_its_error_and_its_earlier_attempts(shown: ShownTree
     shown.starts("price", "executor")
     shown.ran("price", status="timeout", error="timeout: not done within 1 s", worker="w1")
     assert shown.drawn()[1:3] == [
-        "├─ ▶ price  executor sum  at work, 2.0 s",
-        "│  └─ ✘ try 1  on w1  timeout: not done within 1 s",
+        "├─ ▶ price  executor sum  executing, 2.0 s",
+        "│  └─ ✘ attempt 1  on w1  timeout: not done within 1 s",
     ]
     shown.ran("price", attempt=2, status="error", error="reset: gone", worker="w2", action="default")
     assert shown.drawn()[1:3] == [
         "├─ ✘ price  executor sum  2.0 s  on w2  → default  reset: gone",
-        "│  └─ ✘ try 1  on w1  timeout: not done within 1 s",
+        "│  └─ ✘ attempt 1  on w1  timeout: not done within 1 s",
     ]
 
 
@@ -106,7 +106,7 @@ def test_of_many_branches_those_that_ended_last_are_shown_and_the_others_counted
         "│  ├─ ✔ branch 4  on w1",
         "│  ├─ ✔ branch 5  on w1",
         "│  ├─ ✔ branch 6  on w1",
-        "│  └─ ✘ branch 0, try 2  service_error: no",
+        "│  └─ ✘ branch 0, attempt 2  service_error: no",
     ]
 
 
@@ -115,7 +115,7 @@ def test_a_waiting_node_shows_what_it_waits_for(shown: ShownTree):
     shown.starts("paid", "wait_event")
     shown.starts("release", "approval")
     assert shown.drawn()[5:] == [
-        "├─ ‖ pause  timer  waits, 3.0 s more",
+        "├─ ‖ pause  timer  waits, 3.0 s remaining",
         "├─ ‖ paid  wait_event  waits for a signal: $shared.paid",
         "└─ ‖ release  approval  waits for approval: $shared.ok",
     ]
@@ -129,7 +129,7 @@ def test_parameters_of_the_run_override_those_of_the_node():
     shown = ShownTree(delay_ms=9000, signal_key="$shared.else")
     shown.starts("pause", "timer")
     shown.starts("paid", "wait_event")
-    assert shown.drawn()[5].endswith("waits, 7.0 s more")
+    assert shown.drawn()[5].endswith("waits, 7.0 s remaining")
     assert shown.drawn()[6].endswith("waits for a signal: $shared.else")
 
 
@@ -140,10 +140,10 @@ def test_nodes_within_others_stand_below_them_also_those_of_another_flow(shown: 
     shown.starts("other/deep", "subflow")
     shown.ran("other/deep/b", "choice", action="left")
     assert shown.drawn()[3:8] == [
-        "├─ ▶ inner  subflow  at work, 2.0 s",
+        "├─ ▶ inner  subflow  executing, 2.0 s",
         "│  └─ ✔ a  local f  2.0 s  → default",
-        "├─ ▶ other  flow_ref elsewhere  at work, 2.0 s",
-        "│  └─ ▶ deep  subflow  at work, 2.0 s",
+        "├─ ▶ other  flow_ref elsewhere  executing, 2.0 s",
+        "│  └─ ▶ deep  subflow  executing, 2.0 s",
         "│     └─ ✔ b  choice  2.0 s  → left",
     ]
 
@@ -154,7 +154,7 @@ def test_another_visit_of_a_node_resets_it_and_its_inner_nodes(shown: ShownTree)
     shown.ran("inner", "subflow", action="default")
     shown.starts("inner", "subflow", visit=2)
     assert shown.drawn()[3:5] == [
-        "├─ ▶ inner  subflow  visit 2  at work, 2.0 s",
+        "├─ ▶ inner  subflow  visit 2  executing, 2.0 s",
         "│  └─ · a  local f",
     ]
 

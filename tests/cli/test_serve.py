@@ -73,7 +73,10 @@ def test_a_body_that_can_not_be_ended_is_named_and_the_server_ends_with_0_all_th
         assert server.said() == "stuck a"
         server.signal(SIGTERM)
         assert server.ends() == 0
-        assert f"the body of run {run} can't be ended; the server ends without it" in server.messages("error")
+        assert (
+            f"body of run {run} did not end within its grace period; exiting without it"
+            in server.messages("error")
+        )
     assert statuses(tmp_path) == {"a": "cancelled"}  # that much is committed
 
 
@@ -85,7 +88,7 @@ def test_the_second_signal_stops_immediately_with_its_exit_code(tmp_path: Path):
         server.logged("draining")
         server.signal(SIGTERM)
         assert server.ends() == 128 + SIGTERM
-        assert f"the body of run {run} has not ended; the server ends without it" in server.messages("error")
+        assert f"body of run {run} has not ended; exiting without it" in server.messages("error")
 
 
 @pytest.mark.parametrize("beside", [None, "stuck"])
@@ -109,7 +112,7 @@ def test_a_hangup_reloads_what_can_be_changed_live_and_names_what_can_not(tmp_pa
             "[gateway]\ntoken_file = 'tokens'\n[logs]\nlevel = 'warning'"
         )
         server.signal(SIGHUP)
-        server.logged("engine.max_pending has changed, which takes effect at the next start only")
+        server.logged("engine.max_pending has changed: restart the server to apply it")
         assert server.request("GET", "/api/state") == 401
         state = server.request("GET", "/api/state", token=add.stdout.strip())
         assert state["engine"]["max_concurrent"] == 5
@@ -133,7 +136,7 @@ def test_a_hangup_with_a_token_file_that_others_can_read_keeps_the_old_tokens(tm
         add_token(file, "you", Role.ADMIN)
         file.chmod(0o644)
         server.signal(SIGHUP)
-        assert "run `chmod 600 tokens`" in server.logged("can be read or changed by others")
+        assert "run `chmod 600 tokens`" in server.logged("is accessible to other users")
         assert server.request("GET", "/api/state", token=token)["engine"]["draining"] is False
 
 

@@ -81,11 +81,11 @@ def test_the_seed_in_the_documentation_gives_the_documented_trace():
     assert "\n".join(story) in page
 
 
-def test_a_single_seed_is_made_small_as_well():
+def test_the_failure_of_a_single_seed_is_shrunk_too():
     seed = next(s for s in range(1, 100) if simulate("--seed", s, "--scenario", CARELESS).exit_code)
     lines = found("--seed", seed, "--scenario", CARELESS)
     assert lines[0].startswith(f"Seed {seed} fails: ")
-    assert lines[1].startswith("Of the ")
+    assert lines[1].startswith("The failure needs ")
 
 
 def test_a_hunt_without_a_violation_exits_with_0():
@@ -106,18 +106,18 @@ def test_a_seed_that_never_ends_is_reported(monkeypatch: pytest.MonkeyPatch):
     ("arguments", "why"),
     [
         ((), "--seed N"),
-        (("--hunt", "5", "--keep", "3"), "--keep is for one seed"),
+        (("--hunt", "5", "--keep", "3"), "--keep can't be combined with --hunt"),
         (("--hunt", "0"), "0"),
         (("--hunt", "soon"), "soon"),
         (("--seed", "x"), "x"),
-        (("--seed", "1", "--keep", "3-7"), "'3-7' are no numbers of steps"),
+        (("--seed", "1", "--keep", "3-7"), "'3-7' is not a list of step numbers"),
         (("--seed", "1", "--steps", "-1"), "-1"),
         (("--seed", "1", "--store", "postgresql"), "postgresql"),
         (("--seed", "1", "--scenario", "shop"), "write module:function"),
         (("--seed", "1", "--scenario", "no_such_module:shop"), "there is no module 'no_such_module'"),
     ],
 )
-def test_what_is_not_understood_ends_with_2(arguments: tuple[str, ...], why: str):
+def test_invalid_arguments_exit_with_2(arguments: tuple[str, ...], why: str):
     result = simulate(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert why in result.stderr.replace("\n", " ")

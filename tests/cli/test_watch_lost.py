@@ -140,9 +140,9 @@ def test_a_table_without_a_connection_is_frozen_and_dim():
     heights: list[int] = []
     picture = WithConnection(lambda height: heights.append(height) or Text(f"picture {len(heights)}"))
     assert drawn() == "picture 1\n"
-    picture.tell("no route")
+    picture.report("no route")
     assert ["\x1b[2mpicture 2" in drawn() for _ in range(3)] == [True] * 3
     assert "connection lost" in drawn()
-    picture.tell(None)
+    picture.report(None)
     assert drawn() == "picture 3\n"
     assert heights == [10, 9, 10]

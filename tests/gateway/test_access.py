@@ -78,7 +78,7 @@ def test_a_token_that_is_not_there_is_not_removed(tmp_path):
     add_token(file, "alice", Role.VIEWER)
     before = file.read_bytes()
     for name in ("bob", "ali", "", "viewer"):
-        with pytest.raises(NotFound, match=f"no token of '{name}'"):
+        with pytest.raises(NotFound, match=f"token '{name}' not found"):
             remove_token(file, name)
     assert file.read_bytes() == before
     with pytest.raises(Invalid, match="cannot read token file"):

@@ -114,9 +114,9 @@ def test_workers_without_a_token_are_refused_where_others_than_this_machine_can_
         Access(GatewayConfig(host=host, token_file=tokens["file"], workers_without_token="loopback"))
 
 
-async def test_that_workers_need_no_token_is_warned_of(tokens, caplog):
+async def test_workers_without_token_is_logged_as_a_warning(tokens, caplog):
     async with flow_house(token_file=tokens["file"], workers_without_token="loopback") as home:
-        assert "behind a proxy on this machine, everyone who reaches the proxy may" in caplog.text
+        assert "behind a proxy on this machine, so can every client of the proxy" in caplog.text
         home.gateway.reconfigure(GatewayConfig(token_file=tokens["file"]))
         assert (await home.http("POST", "/queue/poll", {})).status == 401
 

@@ -154,17 +154,17 @@ def test_while_there_is_no_way_through_commands_wait_for_it():
 def skip_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
     prepare = feeds.Feed._prepare
 
-    def skipping(self: feeds.Feed, told: int, read: int) -> feeds.Chunk:
-        return prepare(self, told, min(read + 1, self._stream.last_seq - 1))
+    def skipping(self: feeds.Feed, announced: int, read: int) -> feeds.Chunk:
+        return prepare(self, announced, min(read + 1, self._stream.last_seq - 1))
 
     monkeypatch.setattr(feeds.Feed, "_prepare", skipping)
 
 
 def answer_too_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def say(self: writer.Writer, message: writer.Said) -> None:
+    async def send_reply(self: writer.Writer, message: writer.QueuedReply) -> None:
         await self._put(message.payloads, message.cost)
 
-    monkeypatch.setitem(writer._HANDLERS, writer.Said, say)
+    monkeypatch.setitem(writer._HANDLERS, writer.QueuedReply, send_reply)
 
 
 def drop_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
