@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 60.0
-"""Seconds for what should happen at once; a slow machine may take longer than a quick one."""
+"""Seconds for what should happen immediately, with a reserve for slow machines."""
 
 APP = """
 import time

@@ -59,6 +59,6 @@ def workers_of(output: str) -> list[str]:
     [url] = re.findall(r"^server  (\S+)", output)
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended
             found.append(file.read_bytes().decode(errors="replace"))
     return [command for command in found if url in command.split("\0")]

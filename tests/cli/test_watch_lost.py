@@ -75,7 +75,7 @@ def test_lines_are_followed_by_one_on_standard_error(twice: Twice):
     with watching(twice) as watch:
         assert watch.stdout is not None
         assert watch.stderr is not None
-        while not select.select([watch.stdout], [], [], 0.5)[0]:  # it tells only what comes after it
+        while not select.select([watch.stdout], [], [], 0.5)[0]:  # only later events are shown
             submit(twice)
         twice.dies()
         lost = watch.stderr.readline()

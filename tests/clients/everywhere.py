@@ -180,7 +180,7 @@ class _Jumps(trio.abc.Instrument):
         self._asking = False
         statistics = trio.lowlevel.current_statistics()
         # This is the first step since it asked. Tasks that were made runnable in an earlier one may go after
-        # this one, and `tasks_runnable` doesn't count them any more.
+        # this one, and `tasks_runnable` no longer counts them.
         first = self._steps == steps + 1
         if first and not statistics.tasks_runnable and not statistics.run_sync_soon_queue_size:
             seconds = statistics.seconds_to_next_deadline

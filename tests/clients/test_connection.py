@@ -248,7 +248,7 @@ async def test_an_end_that_was_missed_is_looked_up(bodies: Bodies, autojump_cloc
             await trio.sleep(1)
             net.cut()
             bodies.end(ticket)
-            for number in range(1001):  # so many that the run is in no snapshot any more
+            for number in range(1001):  # enough to evict the run from snapshots
                 await (await engine.submit("count", handle=f"h{number % 10}", params={"to": 8})).result()
         assert ticket.id not in client.state.runs
 

@@ -56,7 +56,7 @@ async def test_the_program_of_this_page_prints_the_result_of_its_run(page: str, 
             with trio.fail_after(PATIENCE):
                 while b"\n" not in told:
                     more = await process.stdout.receive_some()
-                    assert more, f"it has ended, and has said only {told!r}"
+                    assert more, f"it has ended, and has printed only {told!r}"
                     told += more
                 if "client.close()" in program:
                     assert await process.wait() == 0

@@ -329,7 +329,7 @@ class Client:
             self._take(message)
 
     async def _hear(self) -> Any:
-        """The next message. Raises one of `Gone`."""
+        """The next message. Raises an error of `Gone`."""
         while True:
             parsed = parse_frame(self._buffer)
             if parsed is None:

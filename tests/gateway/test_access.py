@@ -60,7 +60,7 @@ def test_a_token_is_removed_and_everything_else_stays_in_the_file(tmp_path):
     third = add_token(file, "alice2", Role.OPERATOR)
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(["# alice may look\n", "\n", lines[0], "#admin alice\n", *lines[1:]]))
-    old = file.open()  # whoever is reading it meanwhile has the old one, whole
+    old = file.open()  # a concurrent reader has the complete old file
     remove_token(file, "alice")
     assert file.read_text() == "".join(["# alice may look\n", "\n", "#admin alice\n", *lines[1:]])
     assert file.stat().st_mode & 0o777 == 0o600

@@ -705,7 +705,7 @@ async def test_a_poll_waits_until_there_is_work(home, prefix):
         await raw.send(POLLING.replace(b"/api", prefix.encode()))
         task = await make_task(home, QUEUED, n=1)
         assert (await raw.answer()).json["task_id"] == task
-        assert (await raw.http("GET", "/healthz")).status == 200  # the connection goes on
+        assert (await raw.http("GET", "/healthz")).status == 200  # the connection stays open
 
 
 async def test_a_poll_without_work_is_answered_with_204_after_25_seconds(autojump_clock):

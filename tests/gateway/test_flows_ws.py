@@ -123,7 +123,7 @@ async def test_workers_are_listed(both):
     assert (await command("list_workers", service="route"))["workers"] == []
 
 
-# What is said over a WebSocket only; HTTP has calls of its own for it.
+# Commands that only a WebSocket has; HTTP has other calls for them.
 
 
 async def test_flows_and_runs_of_them_are_listed_by_pages(home):

@@ -34,7 +34,7 @@ async def raw(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Raw]:
     async with house(limits=Limits(max_message_bytes=10_000, close_timeout=1)) as home:
         async with connected(home) as raw:
             yield raw
-        async with connected(home) as other:  # whatever happened, others are served
+        async with connected(home) as other:  # other clients are always served
             await answered(other)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
@@ -149,7 +149,7 @@ async def test_frames_right_behind_the_handshake_are_not_lost():
         await trio.aclose_forcefully(ours)
 
 
-# Malformed messages: an error, and the connection goes on.
+# Malformed messages: an error, and the connection stays open.
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,11 @@ from .support import BINARY, CLOSE, PING, PONG, TEXT, House, Raw, client_frame, 
 
 CONTINUATION = 0
 RUN = "0" * 32
-"""Stands for the id of a run that there is."""
+"""A placeholder for the id of an existing run."""
 FLOW = "1" * 32
-"""Stands for the id of a flow that there is."""
+"""A placeholder for the id of an existing flow."""
 TASK = "2" * 32
-"""Stands for the id of a run of that flow, which waits for work that is in the queue."""
+"""A placeholder for the id of a run of that flow, which waits for work in the queue."""
 GRAPH = {
     "start": "q",
     "nodes": {"q": {"kind": "executor", "exec_type": "queue", "service": "s", "on_error": "e"}},

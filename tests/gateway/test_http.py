@@ -26,7 +26,7 @@ LIMITS = Limits(max_message_bytes=10_000, max_head_bytes=4_000, close_timeout=1)
 async def home(caplog: pytest.LogCaptureFixture) -> AsyncIterator[House]:
     async with house(limits=LIMITS) as home:
         yield home
-        assert (await home.http("GET", "/healthz")).status == 200  # whatever happened, others are served
+        assert (await home.http("GET", "/healthz")).status == 200  # other clients are always served
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
@@ -164,7 +164,7 @@ async def test_http_1_0_is_answered_and_closed(home):
 
 async def test_http_1_0_needs_no_host(home):
     assert await status_of(home, b"GET /healthz HTTP/1.0\r\n\r\n") == 200
-    assert await status_of(home, b"OPTIONS / HTTP/1.0\r\n\r\n") == 204  # what HAProxy asks by itself
+    assert await status_of(home, b"OPTIONS / HTTP/1.0\r\n\r\n") == 204  # HAProxy's default health check
     assert await status_of(home, b"GET /healthz HTTP/1.0\r\nHost: evil.example\r\n\r\n") == 403
     assert await status_of(home, b"GET /healthz HTTP/1.0\r\nOrigin: http://localhost\r\n\r\n") == 403
 
@@ -552,7 +552,7 @@ async def test_a_client_that_goes_in_the_middle_of_anything_leaves_nothing_behin
 
 
 async def after(raw: Raw, seconds: float) -> bytes:
-    """What the server has said when it closes, which it does after so many seconds."""
+    """What the server has sent when it closes, which happens after this number of seconds."""
     begun = trio.current_time()
     data = b""
     while more := await raw.stream.receive_some(65_536):

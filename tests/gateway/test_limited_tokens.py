@@ -344,7 +344,7 @@ async def test_a_conflict_does_not_reveal_a_run_of_another_job(home, tokens):
 
 
 async def populate(home: House) -> None:
-    """Runs of several handles, lanes and jobs, some of which have ended."""
+    """Create runs of several handles, lanes and jobs; some have ended."""
     for handle in ("alice/1", "alice/2", "bob/1", "carol"):
         await home.engine.set_params(handle, {"of": handle})
     for handle in ("alice/1", "bob/1"):
@@ -406,7 +406,7 @@ async def test_folding_the_events_gives_the_snapshot_and_nothing_of_others_comes
         events = talk.events()
     projection = Projection.from_snapshot(before)
     for event in msgspec.convert(events, list[Event]):
-        projection.seq = event.seq - 1  # those of others are left out
+        projection.seq = event.seq - 1  # other runs are excluded
         projection.apply(event)
     projection.seq = after["seq"]
     folded = projection.snapshot()

@@ -83,7 +83,7 @@ async def test_each_event_has_its_id_its_type_and_its_data(autojump_clock):
         source = await Source.open(home)
         assert "content-type: text/event-stream" in source.head.lower()
         assert "cache-control: no-store" in source.head.lower()
-        assert "connection: close" in source.head.lower()  # what a client sends meanwhile is no request
+        assert "connection: close" in source.head.lower()  # data of a client during a stream is not a request
         await home.engine.set_params("alice", {"text": "one\ntwo\r\nthree"})
         type, event = await source.next()
         assert (type, event["type"]) == ("handle_changed", "handle_changed")

@@ -225,7 +225,7 @@ async def a_poll_waits(home: House) -> None:
 
 
 async def test_a_waiting_poll_is_refused_when_its_token_is_revoked(home, tokens):
-    """The work goes to a worker whose token is in force."""
+    """The work goes to a worker with a valid token."""
     await home.engine.flows.publish("f", QUEUED)
     raw = await home.raw()
     async with raw.stream:

@@ -18,7 +18,7 @@ from greenroom.protocol.records import Snapshot
 from ..support import Bodies
 
 RING = 8192
-"""How many of the latest events can be had without a snapshot."""
+"""How many of the latest events are available without a snapshot."""
 
 
 @pytest.fixture
