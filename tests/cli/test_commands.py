@@ -93,7 +93,9 @@ def test_parameters_can_be_single_json_or_on_standard_input(handle: str):
     assert json.loads(result.stdout) == given
     assert "--params is not valid JSON" in refusal("submit", "quick", "-H", handle, "--params", "{", code=2)
     assert "NAME=VALUE" in refusal("submit", "quick", "-H", handle, "-p", "n", code=2)
-    assert "can't be combined with" in refusal("submit", "quick", "-H", handle, "-p", "n=1", "--params", "{}", code=2)
+    assert "can't be combined with" in refusal(
+        "submit", "quick", "-H", handle, "-p", "n=1", "--params", "{}", code=2
+    )
 
 
 def test_a_run_that_is_waited_for_and_fails_ends_the_command_with_5(handle: str):
