@@ -1,9 +1,9 @@
-"""How the outside talks to the engine: WebSocket and HTTP on one port.
+"""Network access to the engine: WebSocket and HTTP on one port, and the clients.
 
-What is said stands in `protocol/`; here is how it gets in and out. A connection is read and written by
-actors of its own, which know the engine by the same methods that an embedding application calls.
+The messages are defined in `protocol/`; this package transports them. Each connection has its own tasks,
+which call the same methods of the engine as an embedding application.
 
-The server is imported when it is asked for: the clients are in this package, too, and need nothing of it.
+The server is imported on first use, because the clients are in this package, too, and do not need it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Accepting connections, also where the system refuses for a while to give any.
+"""Accept connections, and retry when the system refuses them.
 
-A process that has as many files open as it may can't accept: each attempt fails until others are closed.
-That is waited out, and logged once a second at most, however many attempts fail.
+A process that has reached its limit of open files can't accept: each attempt fails until a file is closed.
+The gateway retries, and logs at most one line a second.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ async def accept_all(
     connections: trio.Nursery,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Accept connections until cancelled, and have each served by a task of `connections`, which closes it.
-    Closes the listeners in the end."""
+    """Accept connections until cancelled, then close the listeners. Each connection is served, and closed, by
+    its own task in `connections`."""
     failures = _Failures()
     async with trio.open_nursery() as nursery:
         for listener in listeners:
@@ -61,21 +61,21 @@ async def _serve(handler: Handler, stream: trio.SocketStream) -> None:
 
 
 class _Failures:
-    """Attempts that have failed and aren't logged yet."""
+    """Failed attempts that are not logged yet."""
 
     def __init__(self) -> None:
         self._count = 0
         self._logged_at = -_LOG_EVERY
 
     def add(self, error: OSError) -> None:
-        """One more attempt has failed."""
+        """Count a failed attempt, and log the count if no line was logged in the last second."""
         self._count += 1
         now = trio.current_time()
         if now - self._logged_at < _LOG_EVERY:
             return
         name = errno.errorcode.get(error.errno or 0, "OSError")
         reason = os.strerror(error.errno) if error.errno else str(error)
-        times = "" if self._count == 1 else f" (failed {self._count} times since the last such line)"
+        times = "" if self._count == 1 else f" ({self._count} failed attempts since the last such line)"
         logger.error("cannot accept connections: %s, %s%s; retrying%s", name, reason, times, _remedy(error))
         self._count = 0
         self._logged_at = now
@@ -83,5 +83,5 @@ class _Failures:
 
 def _remedy(error: OSError) -> str:
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return ". Raise the limit of open files (ulimit -n, LimitNOFILE), or lower max_connections"
+        return "; raise the limit of open files (ulimit -n, LimitNOFILE), or lower max_connections"
     return ""

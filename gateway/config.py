@@ -1,4 +1,4 @@
-"""The gateway's settings, as people write them, with the defaults that hold where they say nothing.
+"""The gateway's settings and their defaults.
 
 Times are in seconds, sizes in bytes.
 """
@@ -12,74 +12,77 @@ import attrs
 
 @attrs.frozen
 class Limits:
-    """What one client, and all of them together, may ask for. They can be changed while the gateway runs."""
+    """Limits per connection and for all connections together; they can change while the gateway runs."""
 
     max_connections: int = 10_000
-    """Beyond it a connection is answered with 503."""
+    """Open connections. Further connections are answered with 503."""
     max_subscriptions: int = 10_000
     """WebSocket subscriptions and `GET /api/events` together."""
     max_filter_names: int = 1_000
-    """How many handles, lanes, runs and types one filter may name."""
+    """Handles, lanes, runs and types in one filter."""
     max_head_bytes: int = 16_384
     """The head of a request."""
     max_message_bytes: int = 2 << 20
     """A WebSocket message, or the body of a request."""
     max_commands: int = 256
-    """How many commands of one connection may be on their way; beyond it, the next ones wait unread."""
+    """Commands of one connection in flight. Further commands stay unread until one is answered."""
     max_waits: int = 1_000
-    """How many `wait` of one connection may be on their way; beyond it, the next is refused."""
+    """`wait` commands of one connection in flight. A further `wait` is refused."""
     rate: float = 5_000.0
-    """Messages or requests per second of one connection; beyond it, they are refused."""
+    """Messages or requests per second of one connection. Messages above the rate are refused."""
     burst: int = 10_000
-    """How many may come at once before the rate holds."""
+    """Messages or requests that are accepted in a burst before `rate` applies."""
     frame_rate: float = 10_000.0
-    """WebSocket frames and chunks of bodies per second of one connection; beyond it, the next wait unread."""
+    """WebSocket frames and chunks of request bodies per second of one connection. Frames above the rate stay
+    unread for a while."""
     stranger_frames: int = 100
-    """How many frames, chunks and requests a connection may send without a token where one is needed; a tenth
-    as many more each second. Beyond it the connection is closed."""
+    """Frames, chunks and requests that a connection can send before it authenticates, if tokens are
+    required. A tenth of the limit is added each second. A connection that exceeds the limit is closed."""
     stranger_bytes: int = 65_536
-    """How many bytes, likewise."""
+    """Bytes that a connection can send before it authenticates; as for `stranger_frames`."""
     stranger_time: float = 0.05
-    """How much processor time reading them may take, likewise."""
+    """Seconds of processor time for reading what a connection sends before it authenticates; as for
+    `stranger_frames`."""
     strangers_per_address: int = 20
-    """All connections of one address together may use so many times what one may without a token."""
+    """All connections from one address together can use this many times the three limits above."""
     max_batch: int = 256
-    """How many events one `events` message may hold."""
+    """Events in one `events` message."""
     head_timeout: float = 10.0
-    """For the head of a request, from its first byte (of the first one: from the connection)."""
+    """Seconds for a request head, from its first byte; for the first request, from the connection."""
     body_timeout: float = 30.0
-    """For the body of a request."""
+    """Seconds for the body of a request."""
     keep_alive: float = 60.0
-    """For the next request on a connection."""
+    """Seconds until the next request on a connection."""
     auth_timeout: float = 10.0
-    """For the `auth` message where a token is needed."""
+    """Seconds until the `auth` message, if tokens are required."""
     ping_interval: float = 20.0
-    """After so long without a word from a client it is pinged."""
+    """Seconds without data from a client before the server sends a ping."""
     idle_timeout: float = 60.0
-    """After so long without a word, not even a pong, its connection is closed, unless it takes what waits for
-    it."""
+    """Seconds without data from a client, pongs included, before its connection is closed. The connection
+    stays open while the client reads pending data."""
     stall_timeout: float = 20.0
-    """A client that takes less than 64 KiB in so long while more waits for it is dropped."""
+    """A connection is closed if the client reads less than 64 KiB in this many seconds while more data is
+    pending."""
     close_timeout: float = 5.0
-    """For the other side's part in closing a connection."""
+    """Seconds for the other side to complete the closing of a connection."""
 
 
 @attrs.frozen
 class GatewayConfig:
-    """Where the gateway listens, and whom it lets in."""
+    """The gateway's address and its access rules."""
 
     host: str = "127.0.0.1"
     port: int = 8440
-    """0 takes any free port."""
+    """0 selects a free port."""
     tls_certificate: str | None = None
     tls_key: str | None = None
-    """The key's file, where it is not in that of the certificate."""
+    """The file of the private key, if the certificate's file does not contain it."""
     token_file: str | None = None
-    """Without one, everyone who can reach the gateway may do everything; so it has to be on loopback."""
+    """Without a token file, every client has the role `admin`, so the gateway must listen on loopback."""
     workers_without_token: Literal["never", "loopback"] = "never"
-    """With `loopback`, the calls of workers need no token from this machine. Never behind a proxy."""
+    """With `loopback`, workers on this machine need no token. Do not use it behind a proxy."""
     allowed_origins: tuple[str, ...] = ()
-    """Origins of web pages that may use the gateway, besides those that it serves itself."""
+    """Origins of web pages that can use the gateway, in addition to the pages that it serves."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names under which the gateway is reached, besides `localhost` and addresses in numbers."""
+    """Host names of the gateway, in addition to `localhost` and numeric addresses."""
     limits: Limits = attrs.field(factory=Limits)

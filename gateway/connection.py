@@ -1,5 +1,7 @@
-"""One connection, from its first byte to its last, on any trio stream: an HTTP one, until a request turns it
-into a WebSocket. Nothing that happens on it gets out of here, but being cancelled."""
+"""One connection on any trio stream: HTTP, until a request upgrades it to a WebSocket.
+
+Failures of a connection stay in this module; only cancellation propagates.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,13 @@ _EXPECTED = (
     trio.BrokenResourceError,
     trio.ClosedResourceError,
     trio.TooSlowError,
-    ProtocolError,  # what trio-websocket lets out where more comes after a message that was too large
+    ProtocolError,  # trio-websocket raises it for data that follows a message that was too large
     Unavailable,  # the engine has stopped
 )
 
 
 class Connection:
-    """See the module's text."""
+    """One connection of a client."""
 
     def __init__(
         self, shared: Shared, stream: trio.abc.Stream, *, secure: bool, local: bool, address: str | None
@@ -46,11 +48,11 @@ class Connection:
         self._requests = Requests(stream, lambda: shared.limits, self._stranger)
         self._http = Http(shared, stream, self._requests, self._stranger, secure=secure, local=local)
         self._session: Session | None = None
-        self._idle = trio.CancelScope()  # what may be broken off when the gateway closes
+        self._idle = trio.CancelScope()  # cancelled when the gateway closes
         self._lingers = False
 
     async def run(self) -> None:
-        """Serve the client, and close the stream."""
+        """Serve the client, then close the stream."""
         try:
             try:
                 await self._serve()
@@ -68,15 +70,16 @@ class Connection:
             await trio.aclose_forcefully(self._stream)
 
     def finish(self) -> None:
-        """The gateway is being closed: finish what has begun, and begin nothing more."""
+        """End the connection because the gateway is closing: complete the current request, and accept no
+        other."""
         self._http.finish()
         if self._session is not None:
-            self._session.end(GOING_AWAY, "the gateway is being closed")
+            self._session.end(GOING_AWAY, "the gateway is shutting down")
         else:
             self._idle.cancel()
 
     def recheck(self) -> None:
-        """The tokens have changed: end what goes on for a caller whose token has been revoked."""
+        """End what runs for a caller whose token has been revoked; called when the tokens have changed."""
         self._http.recheck()
         if self._session is not None:
             self._session.recheck()
@@ -132,19 +135,19 @@ class Connection:
         await self._http.send(response)
 
     def _contain(self, error: BaseException) -> None:
-        """A failure ends the connection; one that no client should be able to cause is logged as what it
-        is."""
+        """Log a failure, which ends the connection. One that a client can cause is logged as debug, any other
+        as an error."""
         if isinstance(error, BaseExceptionGroup):
             for inner in error.exceptions:
                 self._contain(inner)
         elif isinstance(error, _EXPECTED):
-            logger.debug("a connection ended: %r", error)
+            logger.debug("connection closed: %r", error)
         else:
-            logger.error("a connection failed", exc_info=error)
+            logger.error("connection failed", exc_info=error)
 
 
 class _Refused(Exception):
-    """The request can't become a WebSocket."""
+    """The request can't be upgraded to a WebSocket."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.status)
@@ -152,13 +155,13 @@ class _Refused(Exception):
 
 
 def _check_upgrade(request: Request) -> str:
-    """The key of a handshake that trio-websocket will accept."""
+    """Return the key of the handshake. Raises `_Refused` where trio-websocket would refuse the handshake."""
     if request.method != "GET":
-        raise _Refused(fault(400, "a WebSocket begins with GET"))
+        raise _Refused(fault(400, "a WebSocket upgrade requires the method GET"))
     if request.header("sec-websocket-version") != "13":
-        raise _Refused(fault(426, "the version of WebSocket must be 13", _VERSION))
+        raise _Refused(fault(426, "Sec-WebSocket-Version must be 13", _VERSION))
     if "transfer-encoding" in request.headers or request.header("content-length") not in (None, "0"):
-        raise _Refused(fault(400, "a request for a WebSocket has no body"))
+        raise _Refused(fault(400, "a WebSocket upgrade must not have a body"))
     key = request.header("sec-websocket-key") or ""
     try:
         size = len(base64.b64decode(key, validate=True))
@@ -170,18 +173,18 @@ def _check_upgrade(request: Request) -> str:
 
 
 def _choose(request: Request) -> tuple[Codec, str | None]:
-    """The codec, by the first of the offered subprotocols that we know; JSON for whoever offers none."""
+    """The codec of the first offered subprotocol that the gateway supports; JSON if none is offered."""
     offered = request.tokens("sec-websocket-protocol")
     for name in offered:
         if name in CODECS:
             return CODECS[name], name
     if offered:
-        raise _Refused(fault(400, f"the subprotocol must be one of {', '.join(CODECS)}"))
+        raise _Refused(fault(400, f"Sec-WebSocket-Protocol must contain one of {', '.join(CODECS)}"))
     return JSON, None
 
 
 def _head(key: str, subprotocol: str | None) -> bytes:
-    """The request as trio-websocket is to read it."""
+    """The request in the form that trio-websocket reads."""
     lines = [
         "GET / HTTP/1.1",
         "Host: greenroom",

@@ -1,4 +1,4 @@
-"""Limits that need to count: how fast a connection may ask, and how much of it may be on its way."""
+"""Limits that count: the request rate of a connection, and what it has in flight."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import trio
 
 
 class Rate:
-    """So many per second, and so many at once: a bucket that fills at a steady pace."""
+    """A token bucket: a rate per second and a burst size."""
 
     __slots__ = ("_at", "_left")
 
@@ -15,7 +15,7 @@ class Rate:
         self._at = trio.current_time()
 
     def take(self, rate: float, burst: int) -> float:
-        """Take one. Returns 0, or after how many seconds there will be one."""
+        """Take one. Returns 0, or the number of seconds until one is available."""
         now = trio.current_time()
         self._left = min(float(burst), self._left + (now - self._at) * rate)
         self._at = now
@@ -25,8 +25,10 @@ class Rate:
         return (1.0 - self._left) / rate if rate > 0 else 1.0
 
     def spend(self, rate: float, count: int) -> float:
-        """Take so many, also more than there are; at most as many as fill a second gather. Returns after how
-        many seconds there would have been enough."""
+        """Take `count`, even if fewer are available. The bucket gathers at most what one second adds.
+
+        Returns 0, or the number of seconds until `count` would have been available.
+        """
         now = trio.current_time()
         self._left = min(rate, self._left + (now - self._at) * rate) - count
         self._at = now
@@ -34,7 +36,7 @@ class Rate:
 
 
 class Credit:
-    """What may be on its way at a time. Whoever wants more than is left waits until something has arrived."""
+    """A budget for what is in flight. A caller that needs more than remains waits for a release."""
 
     __slots__ = ("_enough", "left", "total")
 
@@ -44,7 +46,8 @@ class Credit:
         self._enough: trio.Event | None = None
 
     async def spend(self, cost: int) -> int:
-        """Wait until there is enough left, for one waiter at a time. Returns the cost, to be given back."""
+        """Wait until enough remains, and take it. One caller at a time can wait. Returns the cost, to be
+        released with `give_back`."""
         while self.left < cost:
             self._enough = trio.Event()
             await self._enough.wait()

@@ -1,8 +1,7 @@
-"""Opening a gateway and closing it: the listener, the connections that it accepts, and their end.
+"""The gateway: its listeners, the connections that it accepts, and its shutdown.
 
-An embedding application writes `async with open_gateway(engine) as gateway:` inside its engine's block, and
-so the gateway is closed before the engine. Connections can also be given to it (`serve_stream`) that no
-socket has brought.
+An embedding application writes `async with open_gateway(engine) as gateway:` inside its engine's block, so
+that the gateway closes before the engine. `serve_stream` serves a connection on any trio stream.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ async def open_gateway(
     *,
     listeners: Sequence[trio.SocketListener] | None = None,
 ) -> AsyncIterator[Gateway]:
-    """Run a gateway to the engine for as long as the block lasts.
+    """Run a gateway to the engine for the duration of the block.
 
-    It listens where `config` says; or on `listeners`, if given, which it closes in the end (none at all are
-    fine, for connections that come by `serve_stream`). What the block raises comes out as itself.
+    The gateway listens at the address in `config`; or on `listeners`, which it closes at the end (an empty
+    list if all connections arrive by `serve_stream`). An exception of the block propagates as it is.
 
-    Leaving the block closes it: it accepts nothing more, tells WebSockets that it goes away, finishes
-    requests that have begun, and waits for all that `close_timeout` seconds.
+    Leaving the block closes the gateway: it stops accepting, closes WebSockets with code 1001 (going away),
+    completes requests that have started, and waits for all that at most `close_timeout` seconds.
     """
     config = config or GatewayConfig()
     snapshot = await engine.snapshot()
@@ -64,7 +63,7 @@ async def open_gateway(
 
 
 class Gateway:
-    """A running gateway; `open_gateway` makes one."""
+    """A running gateway; `open_gateway` creates it."""
 
     def __init__(
         self, shared: Shared, listeners: Sequence[trio.SocketListener], tls: ssl.SSLContext | None
@@ -78,20 +77,20 @@ class Gateway:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The port on which the gateway listens."""
         port: int = self._listeners[0].socket.getsockname()[1]
         return port
 
     @property
     def url(self) -> str:
-        """Where it is, for HTTP; for WebSocket, with `ws` in place of `http`."""
+        """The URL for HTTP; for WebSocket, replace `http` with `ws`."""
         host = self._listeners[0].socket.getsockname()[0]
         shown = f"[{host}]" if ":" in host else host
         return f"{'https' if self._tls else 'http'}://{shown}:{self.port}"
 
     @property
     def connections(self) -> int:
-        """How many there are."""
+        """The number of open connections."""
         return len(self._connections)
 
     async def serve_stream(
@@ -102,16 +101,18 @@ class Gateway:
         local: bool = False,
         address: str | None = None,
     ) -> None:
-        """Serve a client that is at the other end of a stream, until it goes away, and close the stream.
-        `local` says that it is on this machine, where workers may need no token. Connections of one `address`
-        share what they may use without a token."""
+        """Serve the client of a stream until it disconnects, then close the stream.
+
+        `secure`: the stream is encrypted. `local`: the client is on this machine (`workers_without_token`).
+        `address`: connections of one address share the limits of unauthenticated clients.
+        """
         limits = self._shared.limits
         if self._shared.closing or len(self._connections) >= limits.max_connections:
             try:
                 with trio.move_on_after(limits.close_timeout):
                     await stream.send_all(_FULL)
             except trio.BrokenResourceError:
-                logger.debug("a client that there was no room for is gone")
+                logger.debug("client disconnected before it received 503")
             finally:
                 await trio.aclose_forcefully(stream)
             return
@@ -125,9 +126,11 @@ class Gateway:
                 self._empty.set()
 
     def reconfigure(self, config: GatewayConfig) -> None:
-        """Take a new configuration: limits, tokens, hosts and origins hold from now on, also for connections
-        that are open. Where it listens, and the certificate, stay. Raises `Invalid` and changes nothing if it
-        can't be used."""
+        """Apply a new configuration. Raises `Invalid`, and changes nothing, if it is not valid.
+
+        Limits, tokens, hosts and origins are effective immediately, also for open connections. The address
+        and the certificate do not change.
+        """
         shared = self._shared
         access = Access(config)
         shared.config = config
@@ -144,7 +147,7 @@ class Gateway:
         nursery.start_soon(self._follow, seq)
         if self._listeners:
             await nursery.start(self._accept)
-            logger.info("the gateway listens on %s", self.url)
+            logger.info("gateway listening on %s", self.url)
 
     async def _accept(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as connections:
@@ -155,7 +158,7 @@ class Gateway:
         try:
             peer = stream.socket.getpeername()
         except OSError:
-            return  # the client reset the connection; in a storm most do before they are accepted
+            return  # the client reset the connection before it was accepted
         address, local = _address(peer), _is_local(peer)
         if self._tls is None:
             await self.serve_stream(stream, local=local, address=address)
@@ -197,18 +200,18 @@ async def _listen(config: GatewayConfig) -> list[trio.SocketListener]:
         return await trio.open_tcp_listeners(config.port, host=config.host)
     except OSError as error:
         where = f"{config.host} port {config.port}"
-        text = f"nothing can listen at {where}: {error.strerror or error}; choose another host or port"
+        text = f"cannot listen on {where}: {error.strerror or error}; choose another host or port"
         raise OSError(error.errno, text) from error
 
 
 def _is_local(peer: object) -> bool:
-    """Whether the other end is on this machine, by its address."""
+    """Whether the peer's address is a loopback address."""
     address = _address(peer)
     return address is not None and is_loopback(address)
 
 
 def _address(peer: object) -> str | None:
-    """The address of the other end, where it has one."""
+    """The address of the peer, if it has one."""
     return str(peer[0]) if isinstance(peer, tuple) else None
 
 

@@ -1,4 +1,4 @@
-"""What all connections of a gateway share."""
+"""The state that all connections of a gateway share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Shared:
         self.strangers = Strangers(lambda: self.limits, lambda: self.access.asks_for_tokens)
         self.tickets = Tickets()
         self.metrics = Metrics(engine)
-        self.endings = Endings(engine, self.metrics.heard)
+        self.endings = Endings(engine, self.metrics.observe)
         self.snapshots = Snapshots(engine)
         self.states = States(self.snapshots)
         self.feeds = Feeds(engine.stream, lambda: self.limits.max_batch)
@@ -52,16 +52,16 @@ class Shared:
 
     @property
     def limits(self) -> Limits:
-        """As they are now."""
+        """The current limits."""
         return self.config.limits
 
     @property
     def lag(self) -> int:
-        """How many events the subscriber that is furthest behind has not been sent."""
+        """The number of committed events not yet sent to the slowest subscriber."""
         return max((session.writer.behind or 0 for session in self.sessions), default=0)
 
     def changed(self) -> None:
-        """Events have been committed; the stream calls this."""
+        """Update what depends on the events; the stream calls this after each commit."""
         self.metrics.committed()
         self.snapshots.forget()
         self.states.forget()
@@ -85,12 +85,12 @@ class Shared:
         )
 
     def narrowed(self, filter: Filter | None, caller: Caller | None) -> Filter | None:
-        """What a caller gets of the events who asks for this. Raises `Forbidden`."""
+        """The filter that a caller requested, narrowed to what its token permits. Raises `Forbidden`."""
         return narrowed(filter, None if caller is None else caller.scope, self.engine.job_of)
 
     def context(self, caller: Caller) -> Context:
-        """For a command of this caller."""
+        """The context of a command of this caller."""
         if caller.scope is None:
             return Context(self.engine, self.endings, self.snapshots, caller.name)
-        limited = LimitedEngine(self.engine, caller.scope)  # it refuses every method that it hasn't
+        limited = LimitedEngine(self.engine, caller.scope)  # it refuses each method that it lacks
         return Context(cast(Engine, limited), self.endings, self.snapshots, caller.name, limited)

@@ -1,4 +1,4 @@
-"""What the gateway calls itself."""
+"""The server's name and version, for `welcome` and HTTP."""
 
 from importlib.metadata import version
 

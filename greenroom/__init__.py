@@ -1,11 +1,10 @@
 """Greenroom: an actor-model run engine on trio.
 
-To begin, `Jobs`, `Run`, `open_engine` and `connect` are enough. Programs for asyncio take those of `aio`,
-programs whose calls block `sync.connect`.
-The errors are those of `greenroom.errors`.
+Start with `Jobs`, `Run`, `open_engine` and `connect`. asyncio programs use `aio`, and programs with blocking
+calls use `sync.connect`. The errors are in `greenroom.errors`.
 
-Each name is imported when it is first asked for, so that a command that only talks to a server starts without
-the engine and its store.
+Each name is imported on first use, so that a command that only connects to a server starts without the engine
+and its store.
 """
 
 from __future__ import annotations
@@ -120,12 +119,12 @@ _HOMES = {
     "open_engine": ".actors.engine.open",
     "session_handle": ".protocol.names",
 }
-"""Where the names are that are no errors."""
+"""The modules of the public names; all other names are errors, in `errors`."""
 
 
 def _add_siblings() -> None:
-    """In a checkout the sub-packages lie beside this folder, where programs in the checkout find it first,
-    even if another Greenroom is installed."""
+    """Find the sub-packages of a checkout, which are next to this folder. In a checkout, programs import this
+    folder even if another Greenroom is installed."""
     here = os.path.dirname(os.path.abspath(__file__))
     beside = os.path.dirname(here)
     if not os.path.isdir(os.path.join(here, "actors")) and os.path.isdir(os.path.join(beside, "actors")):

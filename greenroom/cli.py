@@ -1,7 +1,7 @@
-"""The command line: `greenroom`, or `python -m greenroom`. The commands stand in `greenroom/commands/`.
+"""The command line: `greenroom`, or `python -m greenroom`. The commands are in `greenroom/commands/`.
 
-A command's module is imported when the command is called for, and not before: what `greenroom runs` needs is
-soon there, what `greenroom serve` needs is not.
+A command's module is imported only when the command is called, so that a command such as `greenroom runs`
+starts without the slow imports of `greenroom serve`.
 """
 
 from __future__ import annotations
@@ -11,42 +11,38 @@ import click
 from .commands.lazy import LazyCommand
 
 _COMMANDS = {
-    "demo": {
-        "demo": "Watch an engine at work: accounts are mirrored from a small site, and people interfere."
-    },
-    "serve": {"serve": "Run an engine with these jobs, and the gateway to it."},
-    "worker": {"worker": "Do the work of flows' nodes for a server, with these services."},
-    "config": {"config": "The configuration: greenroom.toml, GREENROOM_… variables and flags."},
-    "tokens": {"token": "Tokens: who may use the server, and for what."},
-    "db": {"db": "The store: its tables, what it keeps, its backup."},
-    "simulate": {
-        "simulate": "Play an engine in a simulated world, from a seed: the same seed gives the same story."
-    },
+    "demo": {"demo": "Run a demo: mirror accounts from a small site, with conflicts and cancels."},
+    "serve": {"serve": "Run a server: an engine with your jobs, and its gateway."},
+    "worker": {"worker": "Run a worker, which executes nodes of flows for a server."},
+    "config": {"config": "Check the configuration: greenroom.toml, GREENROOM_… variables and flags."},
+    "tokens": {"token": "Manage tokens, their roles and their limits."},
+    "db": {"db": "Manage the store: upgrade, check, prune and back up."},
+    "simulate": {"simulate": "Run a deterministic simulation of an engine from a seed."},
     "submit": {"submit": "Submit a run of JOB, and print its id."},
     "runs": {
-        "watch": "Watch everything, or one run until it ends.",
-        "runs": "List runs, the newest first, also those that ended long ago.",
-        "show": "Show a run: its state, its open interrupt, and with --history all that happened to it.",
+        "watch": "Follow all runs, or one run until it ends.",
+        "runs": "List runs, newest first.",
+        "show": "Show a run: its state, its open interrupts, and with --history its events.",
     },
     "control": {
-        "cancel": "Cancel a run: a queued one ends at once, an executing one when its body has ended.",
-        "inject": "Give a message to the body of a run.",
-        "answer": "Answer the interrupt of a body.",
+        "cancel": "Cancel a run.",
+        "inject": "Send a message to the body of a run.",
+        "answer": "Answer an open interrupt.",
     },
-    "lanes": {"lanes": "Lanes: how many runs of a class of work execute at once."},
-    "handles": {"handles": "Handles: the accounts, sessions or devices whose runs never overlap."},
-    "flow.group": {"flow": "Flows: graphs of nodes that runs walk, and whose work workers do."},
-    "workers": {"workers": "List the workers, which do the work of flows' nodes."},
+    "lanes": {"lanes": "Manage lanes and their concurrency limits."},
+    "handles": {"handles": "Manage handles: the accounts, sessions or devices whose runs never overlap."},
+    "flow.group": {"flow": "Manage and run flows, graphs of nodes that workers execute."},
+    "workers": {"workers": "List the workers, which execute nodes of flows."},
     "engine": {
-        "state": "Show how the engine is: what executes and waits, and what is asked.",
-        "drain": "Take no new runs and start none, until `greenroom resume`; what executes goes on.",
-        "resume": "Take and start runs again after `greenroom drain`.",
+        "state": "Show the state of the engine, its active runs and its open interrupts.",
+        "drain": "Refuse and start no new runs until `greenroom resume`; executing runs continue.",
+        "resume": "Accept and start runs again after `greenroom drain`.",
     },
     "completion": {
         "completion": "Print the script with which SHELL completes commands, options and choices."
     },
 }
-"""What is in each module of `greenroom/commands/`: the commands, and the first sentence of their help."""
+"""The commands in each module of `greenroom/commands/`, with the first sentence of their help."""
 
 
 @click.group(

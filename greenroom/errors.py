@@ -1,4 +1,4 @@
-"""Every error that Greenroom raises; see `greenroom.protocol.errors`."""
+"""All errors that Greenroom raises; see `greenroom.protocol.errors`."""
 
 from .gateway.client.errors import OutcomeUnknown
 from .protocol.errors import (

@@ -1,4 +1,4 @@
-"""The server's logs: one line per record on standard error, for people or as JSON for programs."""
+"""The server's logs: one line per record on standard error, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per record; what was given as `extra` stands beside the message."""
+    """One JSON object per record; values of `extra` are fields next to the message."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -31,7 +31,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Time, level, logger and message; a traceback follows on lines of its own."""
+    """Time, level, logger and message; a traceback is on the following lines."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
@@ -41,7 +41,7 @@ class TextLines(logging.Formatter):
 
 
 def begin_logs(config: LogsConfig) -> None:
-    """Log as configured, from now on; may be called again with another configuration."""
+    """Configure logging. It can be called again with another configuration."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if config.format == "json" else TextLines())
     root = logging.getLogger()
@@ -50,6 +50,6 @@ def begin_logs(config: LogsConfig) -> None:
 
 
 def end_process(code: int) -> NoReturn:
-    """End although tasks and threads still run; everything that matters is on the disk."""
+    """Exit immediately although tasks and threads still run. All committed data is on disk."""
     logging.shutdown()
     os._exit(code)

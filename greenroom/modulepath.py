@@ -1,6 +1,6 @@
-"""Where commands find the modules that people name, such as `app` in `greenroom serve app:jobs`.
+"""The import path of modules in arguments, such as `app` in `greenroom serve app:jobs`.
 
-The current folder is searched last. A file there called `queue.py`, `types.py` or `greenroom.py` then never
+The current folder is searched last. So a file such as `queue.py`, `types.py` or `greenroom.py` in it never
 replaces a module of Python, of Greenroom or of an installed package.
 """
 
@@ -17,5 +17,5 @@ def search_current_folder() -> None:
 
 
 def search_also(folders: Iterable[str]) -> None:
-    """Make the modules in these folders importable, after everything that is importable already."""
+    """Make the modules in these folders importable, after all folders of the current import path."""
     sys.path.extend(folder for folder in folders if folder not in sys.path)

@@ -1,8 +1,8 @@
-"""The server: an engine, a gateway to it, and the signals that tell them to end, to reload, to reset.
+"""The server: an engine, its gateway, and signals for shutdown, reload and reset.
 
-The first SIGTERM (or Ctrl-C) drains: nothing new is taken, what executes gets `shutdown_timeout` seconds, and
-people can watch through the gateway until the engine has ended. A body that can't be ended is named in the
-log and left behind with the process: everything else is committed by then. The second one stops at once.
+The first SIGTERM (or Ctrl-C) drains: new runs are refused, executing runs get `shutdown_timeout` seconds, and
+the gateway stays open until the engine has ended. If a body does not end, the server logs its run and exits
+without it, after everything else is committed. The second signal stops the server immediately.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ import trio
 from .actors.engine.api import Engine
 from .actors.engine.open import open_engine
 from .actors.jobs import Jobs
-from .collecting import tuned_collector
 from .commands.exits import Exit
 from .config.mistakes import ConfigMistakes
 from .config.reading import Read
 from .config.settings import Config, EngineConfig
+from .garbage_collection import tuned_collector
 from .gateway.server import Gateway, open_gateway
 from .logs import begin_logs, end_process
 from .protocol.errors import GreenroomError
 
 logger = logging.getLogger("greenroom.serve")
 
-_LAST_WORDS = 1.0
-"""Seconds from the engine's last commit to the end of the process, for bodies that end only now."""
-_NEVER_ABANDONED = 60.0
-"""Seconds for bodies with an endless `grace`, after `shutdown_timeout` and what the others have."""
-_AT_ONCE = 2.0
-"""Seconds from the second signal to the end of the process, whatever is still going on then."""
-_TELLING = 1.0
-"""Seconds for telling everybody that the engine drains; it can't be told while the store is down."""
+_LINGER = 1.0
+"""Seconds from the engine's last commit to the exit of the process, for bodies that end in the meantime."""
+_INFINITE_GRACE = 60.0
+"""Seconds for bodies with an infinite `grace`, after `shutdown_timeout` and the longest finite `grace`."""
+_STOP_TIMEOUT = 2.0
+"""Seconds from the second signal to the exit of the process."""
+_DRAIN_TIMEOUT = 1.0
+"""Seconds to commit that the engine drains; while the store is down, that is not possible."""
 
 _LIVE = frozenset({"max_concurrent", "lanes"})
 _AT_START = {
     "engine": [field.name for field in attrs.fields(EngineConfig) if field.name not in _LIVE],
     "gateway": ["host", "port", "tls_certificate", "tls_key"],
 }
-"""The settings that hold from the start to the end."""
+"""The settings that require a restart."""
 
 
 class Server:
-    """One life of the server. `reread` reads the configuration anew, for SIGHUP."""
+    """The server process. `reread` reads the configuration again, for SIGHUP."""
 
     def __init__(
         self, jobs: Jobs, read: Read, reread: Callable[[], Read], *, accept_store: bool = False
@@ -58,19 +58,19 @@ class Server:
         self._reread = reread
         self._stop = trio.Event()
         self._patience = trio.CancelScope()
-        self._signal: int | None = None  # the second one, which ends the patience
+        self._signal: int | None = None  # the second one, which stops the server immediately
         self._engine_ended = trio.Event()
         self._gateway_closed = trio.Event()
         self._engine: Engine | None = None
         self._gateway: Gateway | None = None
 
     async def run(self) -> int:
-        """Serve until told to stop; returns the exit code. Raises what keeps it from beginning; a failure
-        after that is logged."""
+        """Serve until a signal stops the server. Returns the exit code. Raises errors of the start; a later
+        failure is logged."""
         failure: BaseException | None = None
-        with trio.open_signal_receiver(*_obeyed()) as signals:
+        with trio.open_signal_receiver(*_handled_signals()) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._obey, signals, nursery)
+                nursery.start_soon(self._handle_signals, signals, nursery)
                 try:
                     with self._patience, tuned_collector() as started:
                         await self._serve(nursery, started)
@@ -84,7 +84,7 @@ class Server:
             return self._code()
         if self._gateway is None:
             raise failure
-        known = isinstance(failure, GreenroomError)  # it says everything in its one sentence
+        known = isinstance(failure, GreenroomError)  # its message is sufficient
         logger.critical("the engine has failed: %s", failure, exc_info=None if known else failure)
         return Exit.FAILED
 
@@ -112,17 +112,17 @@ class Server:
             started()
             try:
                 await self._stop.wait()
-            finally:  # told to stop, or the engine has failed
-                nursery.start_soon(self._leave_behind, engine)
-            with trio.move_on_after(_TELLING):
+            finally:  # a signal was received, or the engine has failed
+                nursery.start_soon(self._exit_without_bodies, engine)
+            with trio.move_on_after(_DRAIN_TIMEOUT):
                 await engine.drain(by="serve")
-            logger.info("draining: what executes has %g s to finish", settings.shutdown_timeout)
-        logger.info("the engine has ended")
+            logger.info("draining: executing runs have %g s to finish", settings.shutdown_timeout)
+        logger.info("engine stopped")
 
     async def _open_gateway(
         self, engine: Engine, task_status: trio.TaskStatus[Gateway] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """In a task of its own, so that it can be there until the engine has ended."""
+        """Run the gateway in its own task, so that it stays open until the engine has ended."""
         try:
             async with open_gateway(engine, self._config.gateway) as gateway:
                 task_status.started(gateway)
@@ -132,12 +132,12 @@ class Server:
 
     # Signals.
 
-    async def _obey(self, signals: AsyncIterator[int], nursery: trio.Nursery) -> None:
+    async def _handle_signals(self, signals: AsyncIterator[int], nursery: trio.Nursery) -> None:
         async for number in signals:
             if number in (signal.SIGTERM, signal.SIGINT):
                 if self._stop.is_set():
                     self._signal = number
-                    logger.warning("told to stop a second time: stopping at once")
+                    logger.warning("received a second signal: stopping immediately")
                     self._patience.cancel()
                     nursery.start_soon(self._stop_at_once)
                 else:
@@ -149,7 +149,7 @@ class Server:
                     nursery.start_soon(self._reset, self._engine)
 
     async def _reload(self, engine: Engine, gateway: Gateway) -> None:
-        """Take the configuration anew, as far as that can be done while everything runs."""
+        """Apply the configuration again, except settings that require a restart."""
         try:
             config = self._reread().config
             gateway.reconfigure(config.gateway)
@@ -160,59 +160,59 @@ class Server:
                 await engine.set_concurrency(lane, limit, by="SIGHUP")
         except ConfigMistakes as error:
             for mistake in error.mistakes:
-                logger.error("the configuration stays as it is: %s", mistake)
+                logger.error("configuration not reloaded: %s", mistake)
         except GreenroomError as error:
-            logger.error("the configuration could not be taken: %s", error.message)
+            logger.error("configuration not reloaded: %s", error.message)
         else:
             for setting in needs_restart(self._config, config):
-                logger.warning("%s has changed, which takes effect at the next start only", setting)
-            logger.info("the configuration has been reloaded")
+                logger.warning("%s has changed: restart the server to apply it", setting)
+            logger.info("configuration reloaded")
 
     async def _reset(self, engine: Engine) -> None:
         try:
             await engine.reset_lanes(by="SIGUSR1")
         except GreenroomError as error:
-            logger.error("the lanes could not be reset: %s", error.message)
+            logger.error("lanes not reset: %s", error.message)
         else:
-            logger.warning("the lanes have been reset")
+            logger.warning("lanes reset")
 
-    # The end of a process with bodies that don't end.
+    # Exit with bodies that do not end.
 
-    async def _leave_behind(self, engine: Engine) -> None:
-        """End the process when only bodies are left that can't be ended."""
+    async def _exit_without_bodies(self, engine: Engine) -> None:
+        """Exit the process when only bodies remain that do not end."""
         with trio.move_on_after(self._config.engine.shutdown_timeout):
             await engine.settled()
         graces = [body.patience for body in engine.bodies() if body.patience != math.inf]
-        with trio.move_on_after(max(graces, default=0.0) + _NEVER_ABANDONED):
+        with trio.move_on_after(max(graces, default=0.0) + _INFINITE_GRACE):
             await engine.settled()
-        await trio.sleep(_LAST_WORDS)
+        await trio.sleep(_LINGER)
         if self._engine_ended.is_set():
             return
         for body in engine.bodies():
-            logger.error("the body of run %s can't be ended; the server ends without it", body.run)
+            logger.error("body of run %s did not end within its grace period; exiting without it", body.run)
         self._engine_ended.set()
         await self._gateway_closed.wait()  # bounded by its `close_timeout`
         end_process(self._code() if self._stop.is_set() else Exit.FAILED)
 
     async def _stop_at_once(self) -> None:
-        await trio.sleep(_AT_ONCE)
+        await trio.sleep(_STOP_TIMEOUT)
         for body in self._engine.bodies() if self._engine is not None else ():
-            logger.error("the body of run %s has not ended; the server ends without it", body.run)
+            logger.error("body of run %s has not ended; exiting without it", body.run)
         end_process(self._code())
 
     def _code(self) -> int:
-        """0 for an end in order; that of the signal, as shells have it, for one that was hurried."""
+        """The exit code: 0 after a drain; 128 and the signal's number after a second signal."""
         return 0 if self._signal is None else 128 + self._signal
 
 
-def _obeyed() -> list[signal.Signals]:
-    """The signals that the server obeys: Windows has only the first two."""
+def _handled_signals() -> list[signal.Signals]:
+    """The signals that the server handles. Windows has only the first two."""
     names = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1")
     return [signal.Signals[name] for name in names if hasattr(signal, name)]
 
 
 def needs_restart(before: Config, after: Config) -> list[str]:
-    """The settings that differ and are not live."""
+    """The changed settings that require a restart."""
     return [
         f"{section}.{name}"
         for section, names in _AT_START.items()

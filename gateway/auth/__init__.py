@@ -1,1 +1,1 @@
-"""Who may use the gateway: tokens and what they are limited to, origins, and what strangers may use."""
+"""Authentication and authorization: tokens and their limits, origins, limits before authentication."""

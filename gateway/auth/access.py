@@ -1,5 +1,4 @@
-"""Who is let in: the token that a request brings, the `Host` that it names, the `Origin` of the page behind
-it."""
+"""Checks of a request: its token, its `Host` and its `Origin`."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ logger = logging.getLogger("greenroom.gateway")
 
 
 class Access:
-    """The rules of one configuration."""
+    """The access rules of one configuration."""
 
     def __init__(self, config: GatewayConfig) -> None:
         self._tokens = None if config.token_file is None else Tokens.load(config.token_file)
@@ -25,54 +24,58 @@ class Access:
         """Whether workers on this machine need no token."""
         if self._tokens is None and not origins.is_loopback(config.host):
             raise Invalid(
-                f"host {shown(config.host)} can be reached from elsewhere, so a token_file is needed: "
-                "make one with `greenroom token add`, or listen on 127.0.0.1",
+                f"host {shown(config.host)} is not a loopback address, so a token_file is required: "
+                "create one with `greenroom token add`, or listen on 127.0.0.1",
                 value=config.host,
             )
         if self.admits_local_workers and not origins.is_loopback(config.host):
             raise Invalid(
-                f"workers_without_token is 'loopback', and host {shown(config.host)} can be reached from "
-                "elsewhere: give the workers tokens (`greenroom token add NAME --role worker`), or listen "
-                "on 127.0.0.1",
+                f"workers_without_token = 'loopback' requires a loopback address (got host "
+                f"{shown(config.host)}): create tokens for the workers (`greenroom token add NAME --role "
+                "worker`), or listen on 127.0.0.1",
                 value=config.workers_without_token,
             )
 
     def warn(self) -> None:
-        """Log what is permitted and dangerous."""
+        """Log settings that are permitted but dangerous."""
         if self.admits_local_workers and self._tokens is not None:
             logger.warning(
-                "workers_without_token: every program on this machine may take and complete work without a "
-                "token; behind a proxy on this machine, everyone who reaches the proxy may"
+                "workers_without_token is 'loopback': every program on this machine can take and complete "
+                "work without a token; behind a proxy on this machine, so can every client of the proxy"
             )
 
     @property
     def asks_for_tokens(self) -> bool:
-        """Whether a token is needed at all."""
+        """Whether clients must have a token."""
         return self._tokens is not None
 
     def check_page(self, host: str | None, origin: str | None, *, secure: bool) -> None:
-        """Refuse a request that a foreign web page may have made. Raises `Forbidden`. `host` is `None` in
-        HTTP/1.0 only, which no browser speaks."""
+        """Refuse a request that a foreign web page may have made. Raises `Forbidden`.
+
+        `host` is `None` only in HTTP/1.0, which browsers do not use.
+        """
         if host is not None and not origins.is_known_host(host, self._hosts):
             raise Forbidden(
-                f"the Host {shown(host)} is not one of this gateway's: add it to allowed_hosts if it is",
+                f"unknown Host {shown(host)}: add it to allowed_hosts if it is a name of this gateway",
                 host=host,
             )
         if origin is not None and not self.is_allowed_origin(origin, host, secure=secure):
             raise Forbidden(
-                f"pages of {shown(origin)} may not use this gateway: add it to allowed_origins if they may",
+                f"origin {shown(origin)} is not allowed: add it to allowed_origins to allow its pages",
                 origin=origin,
             )
 
     def is_allowed_origin(self, origin: str, host: str | None, *, secure: bool) -> bool:
-        """Whether a page of this origin may use the gateway, in a request to a host that is known."""
+        """Whether a page of this origin can use the gateway, given the request's `Host`."""
         if origin.lower() in self._origins:
             return True
         return host is not None and origins.names(origin, host, secure=secure)
 
     def caller(self, authorization: str | None) -> Caller | None:
-        """Who makes a request with this `Authorization` header; `None` if a token is needed and none is
-        there. Raises `Unauthorized` for a token that isn't in force."""
+        """The caller of a request with this `Authorization` header; `None` if a required token is missing.
+
+        Raises `Unauthorized` for an invalid or revoked token.
+        """
         if self._tokens is None:
             return EVERYONE
         if authorization is None:
@@ -83,16 +86,16 @@ class Access:
         return self.holder(token.strip())
 
     def holder(self, token: str) -> Caller:
-        """Whose token it is. Raises `Unauthorized` if nobody's."""
+        """The caller to whom a token belongs. Raises `Unauthorized` for an invalid or revoked token."""
         if self._tokens is None:
             return EVERYONE
         caller = self._tokens.find(token)
         if caller is None:
-            raise Unauthorized("this token is not in force")
+            raise Unauthorized("invalid or revoked token")
         return caller
 
-    def still_lets_in(self, caller: Caller) -> bool:
-        """Whether someone who was let in under other rules would be let in now."""
+    def still_admits(self, caller: Caller) -> bool:
+        """Whether a caller that was authenticated under earlier rules would be accepted now."""
         if caller == LOCAL_WORKER:
             return self.admits_local_workers
         if self._tokens is None:

@@ -1,7 +1,7 @@
-"""The engine as the holder of a limited token sees it.
+"""The engine for the caller of a limited token.
 
-The commands call it as they call the engine itself. What is not written here is refused, so a command that
-is added to the table is out of reach of limited tokens until somebody decides what it means for them.
+Commands call it like the engine itself. It refuses each method that it does not define. So a new command is
+refused for limited tokens until this module defines what it does for them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...protocol.records import RunRecord
 from ...protocol.values import shown
 from ..stream.filters import narrowed
 from ..stream.snapshots import filtered_in_slices
-from .scopes import Scope, without_strangers
+from .scopes import Scope, without_foreign_runs
 
 if TYPE_CHECKING:
     from ...actors.engine.api import Engine
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class _Denied:
-    """Refuses whatever it doesn't have."""
+    """Refuses each method that it does not define."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -39,7 +39,7 @@ class _Denied:
 
 
 class LimitedEngine(_Denied):
-    """The methods of `Engine` that a limited token may use, each within its limits."""
+    """The methods of `Engine` that a limited token can use, each within the token's limits."""
 
     def __init__(self, engine: Engine, scope: Scope) -> None:
         super().__init__(scope)
@@ -49,11 +49,11 @@ class LimitedEngine(_Denied):
     # Runs that the caller names.
 
     async def get_run(self, run_id: str) -> RunRecord:
-        """One run; `NotFound` also where it is somebody else's."""
+        """One run. Raises `NotFound` also for a run that the token does not permit."""
         unknown = NotFound(f"no run has the id {shown(run_id)}", value=run_id)
         try:
             run = await self._engine.get_run(run_id)
-        except NoActiveRun:  # of a handle that is perhaps somebody else's
+        except NoActiveRun:  # a handle, which the token may not permit
             if self._scope.handles is None or run_id not in self._scope.handles:
                 raise unknown from None
             raise
@@ -80,7 +80,7 @@ class LimitedEngine(_Denied):
             self._scope.check_whole_handle(run_or_handle)
         else:
             if run.id != run_or_handle:
-                self._scope.check_whole_handle(run_or_handle)  # it goes to whichever run is there then
+                self._scope.check_whole_handle(run_or_handle)  # any run that is active then receives it
             elif not self._scope.sees(run):
                 self._scope.check_whole_handle(run_or_handle)
                 raise NoActiveRun(f"{shown(run_or_handle)} is not a pending run or a handle with one")
@@ -104,7 +104,7 @@ class LimitedEngine(_Denied):
     async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket[Any]:
         self._scope.check_handle("task:" if options.handle is None else options.handle)
         self._check_new(options)
-        async with told_within(self._scope):
+        async with hiding_foreign_runs(self._scope):
             return await self._engine.submit_options(options, by=by)
 
     def _check_new(self, options: SubmitOptions) -> None:
@@ -113,9 +113,9 @@ class LimitedEngine(_Denied):
         if scope.lanes is not None:
             scope.check_lane(self._engine.lane_of(options.job) if options.lane is None else options.lane)
         if options.on_conflict == "replace" and not (scope.lanes is None and scope.jobs is None):
-            raise scope.lacks("a token that is limited to handles only, as it cancels whichever run is there")
+            raise scope.lacks("a token limited to handles only, as `replace` cancels any run of a handle")
 
-    # What there is.
+    # Lists and snapshots.
 
     async def list_runs(
         self,
@@ -150,8 +150,8 @@ class LimitedEngine(_Denied):
     async def set_params(self, handle: str, params: Any, *, by: str = "app") -> None:
         self._scope.check_handle(handle)
         if self._scope.handles is None:
-            raise self._scope.lacks("a token that is limited to handles, or not limited")
-        async with told_within(self._scope):
+            raise self._scope.lacks("a token that is limited to handles, or has no limits")
+        async with hiding_foreign_runs(self._scope):
             await self._engine.set_params(handle, params, by=by)
 
     async def clear_handle(self, handle: str, *, by: str = "app") -> int:
@@ -165,13 +165,13 @@ class LimitedEngine(_Denied):
     async def clear_lane(self, lane: str, *, by: str = "app") -> int:
         self._scope.check_lane(lane)
         if self._scope.handles is not None or self._scope.jobs is not None:
-            raise self._scope.lacks("a token that is limited to lanes only, or not limited")
+            raise self._scope.lacks("a token that is limited to lanes only, or has no limits")
         return await self._engine.clear_lane(lane, by=by)
 
 
 class _LimitedFlows(_Denied):
-    """The same of `Flows`. Runs of flows are runs of the job `flow`; the flows themselves belong to nobody,
-    so whoever may start them may read them, and nobody with a limited token may change them."""
+    """The methods of `Flows` that a limited token can use. Runs of flows are runs of the job `flow`. A caller
+    that can start flows can read all of them; a limited token can't change flows."""
 
     def __init__(self, engine: Engine, scope: Scope, limited: LimitedEngine) -> None:
         super().__init__(scope)
@@ -208,7 +208,7 @@ class _LimitedFlows(_Denied):
         return await self._engine.flows.tasks(**query, within=self._scope)
 
     async def _seen(self, run_id: str) -> str:
-        """The id of a run that the caller may see."""
+        """The id of a run that the caller can see. Raises `NotFound`."""
         try:
             return (await self._limited.get_run(run_id)).id
         except (NotFound, NoActiveRun):
@@ -216,12 +216,12 @@ class _LimitedFlows(_Denied):
 
 
 @asynccontextmanager
-async def told_within(scope: Scope) -> AsyncIterator[None]:
-    """Leave runs that the caller may not see out of what a refusal tells."""
+async def hiding_foreign_runs(scope: Scope) -> AsyncIterator[None]:
+    """Remove runs that the caller can't see from the details of an error."""
     try:
         yield
     except GreenroomError as error:
-        kept = without_strangers(error.details, scope)
+        kept = without_foreign_runs(error.details, scope)
         if len(kept) == len(error.details):
             raise
         raise type(error)(error.message, **kept) from None

@@ -1,8 +1,8 @@
-"""Judging `Host` and `Origin`: pure functions over the text of the two headers.
+"""Checks of `Host` and `Origin`: pure functions of the text of the two headers.
 
-A page anywhere on the web may send requests to a gateway on the reader's own machine. Its browser says so in
-`Origin`. And a page may have its own name point to 127.0.0.1, so that requests to us look like its own; then
-`Host` says that name. An address in numbers can't be made to point elsewhere, so it is always accepted.
+Any web page can send requests to a gateway on the user's own machine; the browser names the page in
+`Origin`. With DNS rebinding, a page's host name resolves to 127.0.0.1, so that its requests to the gateway
+look same-origin; then `Host` contains that name. A numeric address can't be rebound, so it is accepted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host to listen on can be reached from this machine only."""
+    """Whether a host is a loopback address or `localhost`."""
     name = host.lower()
     if name == "localhost":
         return True
@@ -25,7 +25,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_known_host(host: str, allowed: frozenset[str]) -> bool:
-    """Whether a `Host` header names this machine, as far as we know."""
+    """Whether a `Host` header contains an allowed name, `localhost` or a numeric address."""
     if host.lower() in allowed:
         return True
     name = _split(f"http://{host}")
@@ -41,12 +41,12 @@ def is_known_host(host: str, allowed: frozenset[str]) -> bool:
 
 
 def names(origin: str, host: str, *, secure: bool) -> bool:
-    """Whether an origin is of the host that a request names.
+    """Whether an origin has the host that the request names.
 
-    Schemes don't count, nor do ports: a proxy that ends TLS changes the one, and one that passes on the name
-    alone loses the other. Two exceptions. Under this machine's loopback names many programs serve pages, so a
-    port that the request names must be that of the page. And where we end TLS ourselves (`secure`), a page
-    without it is refused: it may have been changed on its way.
+    Schemes and ports are ignored: a proxy that terminates TLS changes the scheme, and a proxy that forwards
+    only the name loses the port. There are two exceptions. Many programs serve pages under loopback names, so
+    a port in `Host` must be the port of the page. And if the gateway terminates TLS (`secure`), a page
+    without TLS is refused: it could have been modified in transit.
     """
     page, ours = _split(origin), _split(f"http://{host}")
     schemes = ("https",) if secure else ("http", "https")
@@ -59,7 +59,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def _split(origin: str) -> tuple[str, str, int | None] | None:
-    """Scheme, name, and the port if it is named, if the text is nothing more than an origin."""
+    """Scheme, name, and port (if present) of an origin; `None` if the text is not an origin."""
     try:
         parts = urlsplit(origin)
         port = parts.port

@@ -1,8 +1,8 @@
-"""What a limited token is limited to: handles, lanes and jobs, by patterns.
+"""The limits of a token: patterns of handles, lanes and jobs.
 
-Its holder sees and touches the runs that fit all of them, and nothing else. A run that doesn't fit is as one
-that doesn't exist (`not_found`), so that ids can't be probed; a handle, lane or job that the caller names
-himself is `forbidden`, with what the token lacks.
+Its caller can see and change only runs that match all of them. A run that does not match is `not_found`, so
+that ids can't be probed. A handle, lane or job in a command that does not match is `forbidden`, and the error
+contains what the token lacks.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ...protocol.values import shown
 
 
 class Scope(Within, frozen=True):
-    """The limits of one token; `None` where it has none."""
+    """The limits of one token; a field is `None` if it is not limited."""
 
     def __str__(self) -> str:
         return ", ".join(f"{what} {', '.join(texts)}" for what, texts in self.texts().items())
 
     def texts(self) -> dict[str, list[str]]:
-        """The patterns as they were written, by what they are of."""
+        """The patterns as they were written, by what they match."""
         given = (("handles", self.handles), ("lanes", self.lanes), ("jobs", self.jobs))
         return {what: patterns.texts() for what, patterns in given if patterns is not None}
 
     def sees(self, run: RunRecord) -> bool:
-        """Whether the token's holder may know of this run."""
+        """Whether the token's caller can see this run."""
         return self.holds(run.handle, run.lane, run.job)
 
     def check_handle(self, handle: str) -> None:
@@ -45,23 +45,23 @@ class Scope(Within, frozen=True):
         _check("jobs", self.jobs, job)
 
     def check_whole_handle(self, handle: str) -> None:
-        """Refuse what concerns all that is in a handle, whichever its lane and job. Raises `Forbidden`."""
+        """Refuse an operation on all runs of a handle, of any lane and job. Raises `Forbidden`."""
         self.check_handle(handle)
         if self.handles is None or self.lanes is not None or self.jobs is not None:
             raise self.lacks("a token that is limited to handles only")
 
     def lacks(self, needed: str = "a token without limits") -> Forbidden:
-        """The refusal of what no token with these limits may do."""
-        return Forbidden(f"this needs {needed}, and this token is limited to {self}", limits=str(self))
+        """The error for an operation that no token with these limits can perform."""
+        return Forbidden(f"requires {needed}; this token is limited to {self}", limits=str(self))
 
 
 def _check(what: str, allowed: Patterns | None, name: str) -> None:
     if allowed is not None and name not in allowed:
-        raise Forbidden(f"this token is limited to the {what} {allowed}, and {shown(name)} is none of them")
+        raise Forbidden(f"this token is limited to the {what} {allowed} (got {shown(name)})")
 
 
-def without_strangers(details: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
-    """The details of an error, without the runs that the caller may not see."""
+def without_foreign_runs(details: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+    """The details of an error, without runs that the caller can't see."""
     return {
         name: value
         for name, value in details.items()

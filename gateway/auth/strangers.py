@@ -1,12 +1,12 @@
-"""What those may use who have not said who they are: frames, bytes and processor time.
+"""Limits of strangers, the clients that have not authenticated: frames, bytes and processor time.
 
-Everything that a connection sends before it brings a token is counted: on its own account, and on one that
-all connections of its address share. What an account holds is forgotten bit by bit, a tenth of the limit each
-second. A request or a connection that brings a token in force takes back what it had been counted for. Where
-no token is needed nobody is a stranger, and nothing is counted.
+Everything that a connection sends before it sends a token is counted twice: in its own account, and in the
+account of its address. An account decreases by a tenth of the limit each second. A request or a connection
+with a valid token removes from the accounts what was counted for it. If no token is required, nothing is
+counted.
 
-A frame here is a frame of a WebSocket, a chunk of a body, a request, or a connection: whatever costs
-something however few bytes it has.
+A frame here is a WebSocket frame, a chunk of a body, a request, or a connection: each has a cost that does
+not depend on its size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Amounts = tuple[float, float, float]
 
 
 class _Account:
-    """What has been used lately, of all three."""
+    """The recent use of frames, bytes and processor time."""
 
     __slots__ = ("_at", "_used")
 
@@ -45,7 +45,7 @@ class _Account:
             self._used[index] = max(0.0, left + sign * amount)
 
     def over(self, most: _Amounts) -> int | None:
-        """Which of the three is more than it may be."""
+        """The index of the first amount above its limit."""
         for index, used in enumerate(self._used):
             if used > most[index]:
                 return index
@@ -53,7 +53,7 @@ class _Account:
 
 
 class Strangers:
-    """The accounts of a gateway. `counts` says whether tokens are needed at all."""
+    """The accounts of a gateway. `counts` returns whether tokens are required."""
 
     def __init__(self, limits: Callable[[], Limits], counts: Callable[[], bool]) -> None:
         self.limits = limits
@@ -61,11 +61,11 @@ class Strangers:
         self._accounts: dict[str, _Account] = {}
 
     def arrive(self, address: str | None) -> Stranger:
-        """A connection has come, from an address if that is known."""
+        """Start counting for a new connection, and for its address if that is known."""
         return Stranger(self, None if address is None else self._account(_group(address)))
 
     def _account(self, group: str) -> _Account:
-        """Of those that connect again and again, the account stays; the others are forgotten first."""
+        """The account of a group of addresses. Above the maximum, the least recently used one is dropped."""
         account = self._accounts.pop(group, None) or _Account()
         self._accounts[group] = account
         if len(self._accounts) > _MOST_ADDRESSES:
@@ -74,7 +74,7 @@ class Strangers:
 
 
 class Stranger:
-    """Who is at the other end of a connection, until it brings a token."""
+    """The client of a connection, until it sends a valid token."""
 
     __slots__ = ("_address", "_known", "_own", "_strangers", "_used")
 
@@ -88,11 +88,11 @@ class Stranger:
 
     @property
     def known(self) -> bool:
-        """Whether what comes now is counted for nobody."""
+        """Whether the client is authenticated, or needs no token; then nothing is counted."""
         return self._known or not self._strangers.counts()
 
     def use(self, *, frames: int = 0, bytes: int = 0, seconds: float = 0.0) -> None:
-        """Count what has come."""
+        """Count what was received."""
         if not self.known:
             amounts = (float(frames), float(bytes), seconds)
             before = self._used
@@ -100,19 +100,20 @@ class Stranger:
             self._count(amounts, 1)
 
     def recognise(self) -> None:
-        """A token in force has come: take back what was counted since the last time that nobody was known."""
+        """Stop counting, because a valid token was received, and remove what was counted since `forget`."""
         if not self.known:
             self._count(self._used, -1)
         self._used = (0.0, 0.0, 0.0)
         self._known = True
 
     def forget(self) -> None:
-        """What comes next, a request, has to bring its own token."""
+        """Count again: the next request must have its own token."""
         self._known = False
         self._used = (0.0, 0.0, 0.0)
 
     def excess(self, *, alone: bool = False) -> RateLimited | None:
-        """What to refuse a stranger with who has used too much; `alone` looks at this connection only."""
+        """The error for a client that has exceeded a limit; `alone` checks the account of this connection
+        only."""
         if self.known:
             return None
         limits = self._strangers.limits()
@@ -127,8 +128,8 @@ class Stranger:
         if index is None:
             return None
         return RateLimited(
-            f"without a token, {where} may use {most[index]:g} {_UNITS[index]}, a tenth of it each second: "
-            "send a token first, or wait",
+            f"limit exceeded: without a token, {where} can use at most {most[index]:g} {_UNITS[index]}, and "
+            "a tenth of it more each second; send a token first, or wait",
             limit=_NAMES[index],
             retry_after=1,
         )
@@ -145,7 +146,8 @@ def _amounts(limits: Limits, times: int = 1) -> _Amounts:
 
 
 def _group(address: str) -> str:
-    """What counts as one address: of IPv6 the first half, since the other is its holder's to choose."""
+    """The addresses that share an account: of IPv6, all with the same first 64 bits, since a client can
+    choose the other 64."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

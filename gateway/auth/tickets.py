@@ -1,5 +1,8 @@
-"""One-time tickets for `EventSource`, which can't send a header: whoever has a token gets one for half a
-minute, and puts it into the URL in place of the token, which must not stand there."""
+"""One-time tickets for `EventSource`, which can't send a header.
+
+A client with a token requests a ticket, which is valid for 30 seconds, and puts it into the URL. The token
+itself must not be in a URL.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +18,26 @@ _MOST = 10_000
 
 
 class Tickets:
-    """Those that have not been used. They expire in the order in which they are issued."""
+    """The unused tickets. They expire in the order in which they are issued."""
 
     def __init__(self) -> None:
         self._issued: dict[str, tuple[Caller, float]] = {}
 
     def issue(self, caller: Caller) -> str:
-        """A ticket for a caller."""
+        """Create a ticket for a caller."""
         self._expire()
         if len(self._issued) >= _MOST:
-            raise RateLimited("too many tickets are waiting to be used: try again in half a minute")
+            raise RateLimited(f"too many unused tickets (limit: {_MOST:,}): retry in 30 seconds")
         ticket = secrets.token_urlsafe(24)
         self._issued[ticket] = (caller, trio.current_time() + LIFETIME)
         return ticket
 
     def redeem(self, ticket: str) -> Caller:
-        """Whose ticket it is; it can't be used again."""
+        """Use a ticket. Returns the caller it was issued to. Raises `Unauthorized` if it is not valid."""
         self._expire()
         held = self._issued.pop(ticket, None)
         if held is None:
-            raise Unauthorized("this ticket was used already, or is older than 30 seconds: get a new one")
+            raise Unauthorized("invalid, used or expired ticket (valid for 30 seconds): request a new one")
         return held[0]
 
     def _expire(self) -> None:

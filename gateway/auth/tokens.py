@@ -1,9 +1,9 @@
-"""Who may do what: tokens, of which only hashes are kept, and the roles that they give.
+"""Tokens, stored as hashes, and their roles.
 
-The file has a line per token: a role, a name (it stands as `by` in the events that its holder causes), the
-SHA-256 of the token in hexadecimal digits, and what the token is limited to, as in `handle=alice/*` or
-`job=mirror` (a space or a `%` in a name is written as `%20` or `%25`); `#` begins a comment. The tokens have
-256 random bits, so a plain hash is enough: there is nothing to guess.
+The token file has one line per token: a role, a name (the `by` of the events that its caller causes), the
+SHA-256 of the token in hexadecimal digits, and the token's limits, as in `handle=alice/*` or `job=mirror`
+(a space or a `%` in a name is written as `%20` or `%25`). `#` starts a comment. A token has 256 random bits,
+so a plain hash is enough.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .scopes import Scope
 
 
 class Role(StrEnum):
-    """What a token permits. A viewer reads; an operator also starts, cancels, answers and clears runs; an
-    admin also changes limits, resets and drains. A worker only does work."""
+    """The role of a token. A viewer reads; an operator also starts, cancels, answers and clears runs; an
+    admin also changes limits, resets and drains. A worker can only take and complete work."""
 
     WORKER = "worker"
     VIEWER = "viewer"
@@ -36,7 +36,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
     def permits(self, needed: Role) -> bool:
-        """Whether this role may do what needs that one."""
+        """Whether this role includes the role `needed`."""
         return needed in _PERMITS[self]
 
 
@@ -50,20 +50,20 @@ _PERMITS: dict[Role, frozenset[Role]] = {
 
 @attrs.frozen
 class Caller:
-    """Whoever is on the other side; `digest` is of the token, where there are tokens."""
+    """The client of a request; `digest` is the hash of its token, if it has one."""
 
     name: str
     role: Role
     digest: str = ""
     scope: Scope | None = None
-    """What the token is limited to, if it is."""
+    """The limits of the token, if it has limits."""
 
 
 EVERYONE = Caller("local", Role.ADMIN)
-"""Who someone is where no token is needed."""
+"""The caller if tokens are not required."""
 
 LOCAL_WORKER = Caller("local", Role.WORKER)
-"""Who a worker on this machine is that needs no token."""
+"""A worker on this machine without a token, if `workers_without_token` permits it."""
 
 
 class Tokens:
@@ -74,14 +74,14 @@ class Tokens:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokens:
-        """Read a file; `Invalid` names the line that can't be read. A file that others than its owner may
-        read is `Invalid`, too."""
+        """Read a token file. Raises `Invalid` for a malformed line, which it names, and for a file that users
+        other than its owner can access."""
         callers, mode = _read(path)
         _check_mode(path, mode)
         return cls(callers)
 
     def find(self, token: str) -> Caller | None:
-        """Whose token this is. Takes the same time whichever it is, and however much of it is right."""
+        """The caller to whom this token belongs. The time it takes does not depend on the token."""
         digest = _digest(token)
         found = None
         for caller in self._callers:
@@ -90,11 +90,11 @@ class Tokens:
         return found
 
     def holds(self, caller: Caller) -> bool:
-        """Whether a caller's token is still in force, with the same role."""
+        """Whether a caller's token is still valid, with the same role and limits."""
         return caller in self._callers
 
     def __iter__(self) -> Iterator[Caller]:
-        """Whose tokens there are, in the order of the file."""
+        """The callers, in the order of the file."""
         return iter(self._callers)
 
 
@@ -107,17 +107,19 @@ def add_token(
     lanes: Iterable[str] = (),
     jobs: Iterable[str] = (),
 ) -> str:
-    """Make a token and add it to the file, which is made if need be, for its owner's eyes only. Returns the
-    token, which is nowhere else. It is limited to the handles, lanes and jobs that fit a pattern, where some
-    are given."""
+    """Create a token and add it to the file. Returns the token; it is stored nowhere else.
+
+    A file that does not exist is created with mode 0600. Patterns of `handles`, `lanes` and `jobs` limit the
+    token to matching names. Raises `Invalid` if the file contains the name already.
+    """
     scope = _scope(role, {"handle": [*handles], "lane": [*lanes], "job": [*jobs]})
     if len(check_name("name", name).split()) > 1:
-        raise Invalid(f"the name {name!r} of a token must not contain spaces", value=name)
+        raise Invalid(f"token name must not contain spaces (got {name!r})", value=name)
     file = Path(path)
     before = file.read_text(encoding="utf-8") if file.exists() else ""
     if before and any(caller.name == name for caller in _read(path)[0]):
         raise Invalid(
-            f"token file {os.fspath(path)!r} has a token of {name!r} already: remove its line first"
+            f"token {name!r} already exists in {os.fspath(path)!r}: remove it first, or choose another name"
         )
     if before and not before.endswith("\n"):
         before += "\n"
@@ -128,22 +130,22 @@ def add_token(
 
 
 def remove_token(path: str | os.PathLike[str], name: str) -> None:
-    """Take the token of this name out of the file, and leave everything else in it as it is. Raises
-    `NotFound`, and `Invalid` where the file can't be read."""
+    """Remove the token of this name from the file; all other lines stay as they are. Raises `NotFound`, and
+    `Invalid` if the file can't be read."""
     if all(caller.name != name for caller in _read(path)[0]):
-        raise NotFound(f"token file {os.fspath(path)!r} has no token of {name!r}", value=name)
+        raise NotFound(f"token {name!r} not found in {os.fspath(path)!r}", value=name)
     file = Path(path)
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     _replace(file, "".join(line for line in lines if line.startswith("#") or line.split()[1:2] != [name]))
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[tuple[Caller, ...], int]:
-    """Whose tokens there are, and the mode of the file."""
+    """The callers in the file, and the file's mode."""
     try:
         with Path(path).open(encoding="utf-8") as file:
             mode, text = os.fstat(file.fileno()).st_mode, file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"token file {os.fspath(path)!r} can't be read: {error}") from None
+        raise Invalid(f"cannot read token file {os.fspath(path)!r}: {error}") from None
     callers = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
@@ -152,7 +154,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[tuple[Caller, ...], int]:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Write the file anew, for its owner's eyes only: whoever reads it finds the old one or the new one."""
+    """Replace the file atomically, with mode 0600: a reader finds the old content or the new content."""
     fresh = file.with_name(file.name + ".new")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -170,17 +172,17 @@ def _digest(token: str) -> str:
 def _parse(line: str, where: str) -> Caller:
     words = line.split()
     if len(words) < 3:
-        raise Invalid(f"{where}: a line is a role, a name and a SHA-256, not {len(words)} words")
+        raise Invalid(f"{where}: a line must contain a role, a name and a SHA-256 (got {len(words)} words)")
     role, name, digest, *limits = words
     if role not in set(Role):
-        raise Invalid(f"{where}: {role!r} is no role; one is {', '.join(Role)}")
+        raise Invalid(f"{where}: role must be one of {', '.join(Role)} (got {role!r})")
     if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
-        raise Invalid(f"{where}: the third word must be a SHA-256 in 64 hexadecimal digits")
+        raise Invalid(f"{where}: the third word must be a SHA-256 of 64 hexadecimal digits")
     given: dict[str, list[str]] = {what: [] for what in _LIMITED}
     for limit in limits:
         what, equals, pattern = limit.partition("=")
         if what not in given or not equals:
-            raise Invalid(f"{where}: {limit!r} is no limit; one is handle=…, lane=… or job=…")
+            raise Invalid(f"{where}: limit must be handle=…, lane=… or job=… (got {limit!r})")
         given[what].append(unquote(pattern))
     try:
         scope = _scope(Role(role), given)
@@ -193,16 +195,16 @@ _LIMITED = ("handle", "lane", "job")
 
 
 def _scope(role: Role, given: Mapping[str, Sequence[str]]) -> Scope | None:
-    """The limits that these patterns make, if there are some."""
+    """The limits of these patterns; `None` if there are no patterns."""
     if not any(given.values()):
         return None
     if role is Role.WORKER:
-        raise Invalid("a worker's token can't be limited: a worker gets the work of all runs")
+        raise Invalid("a token of role worker can't be limited: a worker receives work of all runs")
     return Scope(*(patterns(what, given[what]) if given[what] else None for what in _LIMITED))
 
 
 def _limits(scope: Scope | None) -> Iterator[str]:
-    """The limits as words of a line."""
+    """The limits as words of a line in the token file."""
     if scope is not None:
         for what, allowed in zip(_LIMITED, (scope.handles, scope.lanes, scope.jobs), strict=True):
             for text in allowed.texts() if allowed is not None else ():
@@ -213,10 +215,10 @@ _SPACE = re.compile(r"[\s%]")
 
 
 def _check_mode(path: str | os.PathLike[str], mode: int) -> None:
-    """Refuse a file that others may read or write. Raises `Invalid`."""
+    """Refuse a file that other users can read or write. Raises `Invalid`."""
     if os.name == "posix" and mode & 0o066:
         raise Invalid(
-            f"token file {os.fspath(path)!r} can be read or changed by others (mode {mode & 0o777:04o}): "
+            f"token file {os.fspath(path)!r} is accessible to other users (mode {mode & 0o777:04o}): "
             f"run `chmod 600 {os.fspath(path)}`",
             value=os.fspath(path),
         )

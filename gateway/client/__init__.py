@@ -1,8 +1,7 @@
-"""The Python client: the engine's methods over a WebSocket, with a connection that mends itself.
+"""The Python client: the engine's methods over a WebSocket, with automatic reconnection.
 
-`connecting` is where to begin reading: it opens a connection and keeps it, on a `socket`. What is asked and
-not yet answered stands in `calls`, what is followed in `following`; `client` and `ticket` are what an
-application holds.
+Start reading at `connecting`. `link` keeps a connection open, on a `socket`. `calls` has the unanswered
+commands, `following` the subscription; an application uses `client` and `ticket`.
 """
 
 from .client import Client

@@ -1,8 +1,8 @@
-"""What a client has asked and not yet been answered.
+"""A client's unanswered calls.
 
-A call outlives the connection it was sent on where it may be sent again: if it only reads, means the same
-when it is said twice, or is a submit, whose `request_id` makes two of them one. Of any other nobody knows,
-when the connection is lost, whether it was carried out, and so its caller is told just that.
+A call is sent again after a reconnection if that is safe: if it only reads, is idempotent, or is a submit,
+which has a `request_id`. The outcome of any other call is unknown when the connection is lost; its caller
+receives `OutcomeUnknown`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Call(msgspec.Struct, eq=False):
-    """One command. `waits_since`: for a connection; `None` while it is with the gateway."""
+    """One command. `waits_since`: since when it waits for a connection; `None` after it is sent."""
 
     command: CommandBase
     repeatable: bool
@@ -36,18 +36,18 @@ class Call(msgspec.Struct, eq=False):
 
     @property
     def name(self) -> str:
-        """The command's name on the wire."""
+        """The command's `type` on the wire."""
         return str(self.command.__struct_config__.tag)
 
 
 def expected(value: T | None) -> T:
-    """What the `ok` of a command always has."""
-    assert value is not None, "it is what answers this command"
+    """Return the value of a field that the `ok` of this command always has."""
+    assert value is not None, "the field is required in this reply"
     return value
 
 
 class Calls:
-    """The calls in the order in which they were made."""
+    """The unanswered calls, in order."""
 
     def __init__(self) -> None:
         self._calls: dict[object, Call] = {}
@@ -61,38 +61,38 @@ class Calls:
         return next(self._numbers)
 
     def add(self, command: CommandBase, *, repeatable: bool) -> Call:
-        """A new call, which waits for a connection at first."""
+        """Add a call, which is not sent yet."""
         call = Call(command, repeatable, Reply(), waits_since=trio.current_time())
         self._calls[command.id] = call
         return call
 
     def forget(self, call: Call) -> None:
-        """Nobody waits for it any more."""
+        """Remove a call; an answer to it is ignored."""
         self._calls.pop(call.command.id, None)
 
     def answered(self, ok: Ok) -> None:
-        """Take an answer, or a part of one."""
+        """Handle an answer, or a part of one."""
         call = self._calls.get(ok.id)
         if call is None:
-            return  # whoever asked has gone
+            return  # the caller was cancelled
         call.parts.append(ok)
         if not ok.more:
             del self._calls[ok.id]
             call.reply.set(call.parts)
 
     def refused(self, error: Error) -> None:
-        """Take a refusal."""
+        """Handle an error reply."""
         call = self._calls.pop(error.id, None)
         if call is not None:
             call.reply.fail(raised(error))
 
     def fail(self, call: Call, error: GreenroomError) -> None:
-        """Answer a call here, without the gateway."""
+        """Fail a call without the gateway."""
         self.forget(call)
         call.reply.fail(error)
 
     def lost(self) -> None:
-        """The connection is lost: give up what may not be sent again."""
+        """Handle a lost connection: fail each call that can't be sent again."""
         now = trio.current_time()
         for call in self:
             call.parts = []
@@ -102,7 +102,7 @@ class Calls:
                 self.fail(call, _unknown(call, "the connection was lost"))
 
     def give_up(self, since: float, why: str) -> None:
-        """End those that have waited for a connection since then, or for longer."""
+        """Fail the calls that have waited for a connection since then, or for longer."""
         for call in self:
             if (
                 call.waits_since is not None
@@ -112,7 +112,7 @@ class Calls:
                 self.fail(call, _unanswered(call, why))
 
     def close(self, error: Callable[[], GreenroomError]) -> None:
-        """There will be no more connections."""
+        """Fail all calls, because there will be no other connection."""
         for call in self:
             if call.sent and isinstance(call.command, SubmitCommand):
                 self.fail(call, _unknown(call, str(error())))
@@ -128,5 +128,6 @@ def _unanswered(call: Call, why: str) -> GreenroomError:
 
 def _unknown(call: Call, why: str) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"{why} before {call.name} was answered: whether it was carried out is not known", command=call.name
+        f"{why} before the reply to {call.name} arrived; it may or may not have been carried out",
+        command=call.name,
     )

@@ -1,6 +1,6 @@
-"""The client that an application holds: the engine's methods, each one command over the connection.
+"""`Client`: the engine's methods, each as one command over the connection.
 
-Arguments are judged by the gateway, as the embedded engine judges them; here only what could not be sent.
+The gateway checks arguments like the embedded engine; the client checks only what can't be sent.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ logger = logging.getLogger("greenroom.client")
 
 
 class Client:
-    """See `connect`, which makes one.
+    """A client of a gateway; `connect` creates it.
 
-    Every method raises what the engine's raises. Beyond that: `Unavailable` if there is no connection and
-    none comes for `patience` seconds (nothing was changed), and its kind `OutcomeUnknown` if the connection
-    was lost before the answer came and the command can't be repeated without harm.
+    Every method raises the errors of the engine's method. In addition, it raises `Unavailable` if there is no
+    connection for `patience` seconds (the command was not executed), and its subclass `OutcomeUnknown` if the
+    connection was lost before the reply and the command is not safe to repeat.
     """
 
     def __init__(self, link: Link, nursery: trio.Nursery) -> None:
@@ -64,33 +64,33 @@ class Client:
 
     @property
     def state(self) -> Projection:
-        """The fold of everything that the gateway has told, equal to the engine's at the same `seq`.
+        """The fold of all received events, equal to the engine's state at the same `seq`.
 
-        It changes while the program waits for anything; `state.snapshot()` gives what stays. After the reply
-        to a command it holds what the command has done.
+        It changes at every checkpoint of the program; `state.snapshot()` returns a copy that does not. After
+        the reply to a command it includes the command's effects.
         """
         state = self._link.following.state if self._link.follows else None
         if state is None:
-            raise Invalid("this client doesn't follow the events: connect with follow=True")
+            raise Invalid("this client does not follow events: connect with follow=True")
         return state
 
     @property
     def url(self) -> str:
-        """Where the gateway is."""
+        """The gateway's URL."""
         return self._link.url.geturl()
 
     @property
     def role(self) -> str:
-        """What the token permits: `viewer`, `operator`, `admin` or `worker`."""
+        """The token's role: `viewer`, `operator`, `admin` or `worker`."""
         return self._link.welcome.role
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now; if not, one is being made."""
+        """Whether the client is connected; if not, it reconnects."""
         return self._link.connected
 
     async def wait_lost(self) -> str:
-        """Wait until the connection is lost; why it was. A new one is being made then."""
+        """Wait until the connection is lost. Returns the reason; the client then reconnects."""
         return await self._link.lost()
 
     async def wait_connected(self) -> None:
@@ -127,10 +127,10 @@ class Client:
         params: Any = None,
         **options: Unpack[SubmitKeywords],
     ) -> ClientTicket[Any]:
-        """Submit a run of a job, given by its name or its function; returns when it is committed.
+        """Submit a run of a job, given by its name or its function. Returns when the run is committed.
 
-        It is sent again if the connection is lost, and still happens once: without a `request_id`, one is
-        drawn. `on_wait` is called when the gateway tells that the run waits for long.
+        The submit is sent again if the connection is lost, and creates one run: without a `request_id`, the
+        client generates one. `on_wait` is called when the gateway reports that the run waits too long.
         """
         name = check_name("job", job_name(job))
         check_name("handle", handle)
@@ -147,21 +147,21 @@ class Client:
         command: Callable[..., SubmitCommand],
         job: AnyJob | None = None,
     ) -> ClientTicket[Any]:
-        """The same, as this command; for flows."""
+        """Submit a run with this command. Used by `submit` and by `flows.start`."""
         options.check()
         fields = to_wire(options)
         fields["request_id"] = options.request_id or self._link.draw_id()
         before = self._link.following.seq
         ok = await self._link.ask(command(id=self._link.number(), **fields), repeatable=True)
         run_id = expected(ok.run_id)
-        # A submit that was sent twice joins itself; under an id that nobody else has, that means nothing.
-        was_there = bool(ok.joined) and (options.request_id is not None or options.on_conflict == "join")
+        # With a generated request id, `joined` only means that the submit was sent twice.
+        existed = bool(ok.joined) and (options.request_id is not None or options.on_conflict == "join")
         if options.on_wait is not None and self._link.follows:
-            self._nursery.start_soon(self._tell_of_wait, run_id, before, options.on_wait)
-        return ClientTicket(run_id, was_there, self, job)
+            self._nursery.start_soon(self._report_wait, run_id, before, options.on_wait)
+        return ClientTicket(run_id, existed, self, job)
 
     async def rerun(self, run_id: str) -> ClientTicket[Any]:
-        """Submit a run anew, with the same job, handle, lane, kind and parameters."""
+        """Submit a new run with the job, handle, lane, kind and parameters of an earlier one."""
         run = await self.get_run(run_id)
         return await self.submit(run.job, handle=run.handle, params=run.params, kind=run.kind, lane=run.lane)
 
@@ -234,7 +234,7 @@ class Client:
         return [run for part in parts for run in part.runs or ()]
 
     async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
-        """See `Engine.history`. What is more than the gateway puts into one answer is asked for in pages."""
+        """See `Engine.history`. A long history is requested in pages."""
         check_text("run_id", run_id)
         check_seq("after", after)
         if limit is not None:
@@ -290,7 +290,7 @@ class Client:
         await self._link.ask(wire.ResetLanes(id=self._link.number()))
 
     async def wait_for_active(self, timeout: float | None = 15) -> bool:
-        """Wait for the runs that execute now, and no others: whether they were done in time."""
+        """Wait for the runs that execute at the call. Returns whether all ended within `timeout` seconds."""
         with trio.move_on_after(check_seconds("timeout", timeout, 15)):
             await self._link.catch_up()
             executing = {run for lane in self.state.snapshot().lanes.values() for run in lane.executing}
@@ -300,7 +300,7 @@ class Client:
                     if not executing:
                         break
                 else:
-                    raise Unavailable("the client has been left")
+                    raise Unavailable("the client is closed")
             return True
         return False
 
@@ -312,28 +312,28 @@ class Client:
         """See `Engine.resume`."""
         await self._link.ask(wire.Resume(id=self._link.number()))
 
-    # What is there to see.
+    # State and events.
 
     async def snapshot(self) -> Snapshot:
-        """Everything that clients follow, as of one seq, from the engine itself."""
+        """The current snapshot, requested from the engine."""
         parts = await self._link.ask_for_parts(wire.GetSnapshot(id=self._link.number()))
         return joined(part.snapshot for part in parts if part.snapshot is not None)
 
     def events(
         self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None
     ) -> AsyncIterator[Event | Snapshot]:
-        """The events from now on, or from the one after `after`.
+        """Iterate over the events from now on, or over those after seq `after`.
 
-        Where they are not at hand any more (the number is too old, the reader too slow, or the gateway had
-        moved on while there was no connection), a `Snapshot` comes instead, and then the events after it.
-        Ends when the client does, and raises what ends it, if the gateway refuses it.
+        If these events are no longer available (`after` is too old, the reader is too slow, or the connection
+        was lost for too long), the iterator returns a `Snapshot` instead, and then the events after it. The
+        iterator ends when the client is closed. If the gateway refuses the client, it raises that error.
         """
         wanted = converted(filter)
         start = self.state.seq if after is None else check_seq("after", after)
         return Iterating(self._link, start, wanted)
 
     async def ended(self, run_id: str) -> RunRecord:
-        """Wait for a run's end, however long; its last state."""
+        """Wait for a run's end, without a timeout. Returns its last state."""
         following = self._link.following
         while True:
             run = None if following.state is None else following.state.runs.get(run_id)
@@ -345,12 +345,12 @@ class Client:
             if run is not None and run.ended:
                 return run
 
-    async def _tell_of_wait(self, run_id: str, after: int, on_wait: OnWait) -> None:
-        """Call `on_wait` when the run is said to wait for long, unless it begins before that."""
+    async def _report_wait(self, run_id: str, after: int, on_wait: OnWait) -> None:
+        """Call `on_wait` when the gateway reports that the run waits too long, unless it starts before."""
         try:
-            waiting = await self._said_to_wait(run_id, after)
+            waiting = await self._long_wait(run_id, after)
         except GreenroomError as error:
-            logger.info("whether run %s waits is not told any more: %s", run_id, error)
+            logger.info("on_wait of run %s is no longer available: %s", run_id, error)
             return
         if waiting is None:
             return
@@ -361,8 +361,8 @@ class Client:
         except Exception:
             logger.exception("on_wait of run %s failed", run_id)
 
-    async def _said_to_wait(self, run_id: str, after: int) -> RunWaiting | None:
-        """The event that says so; `None` if the run waits no more."""
+    async def _long_wait(self, run_id: str, after: int) -> RunWaiting | None:
+        """The event that reports a long wait; `None` if the run is no longer queued."""
         wanted = Filter(runs=frozenset({run_id}), types=frozenset({"run_waiting", "run_state_changed"}))
         async for item in self.events(after, wanted):
             if isinstance(item, RunWaiting):

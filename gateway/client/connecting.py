@@ -1,4 +1,4 @@
-"""`connect`: where a client begins and ends."""
+"""`connect`: opens and closes a client."""
 
 from __future__ import annotations
 
@@ -35,22 +35,21 @@ async def connect(
     open_stream: OpenStream | None = None,
     random: random_module.Random | None = None,
 ) -> AsyncIterator[Client]:
-    """A client of the gateway at `url` (`ws://host:port` or `wss://`; `http` and `https` mean the same), for
-    as long as the block lasts.
+    """Connect to the gateway at `url` (`ws://host:port` or `wss://…`; `http` and `https` are equivalent).
 
-    The block begins when the client is connected and knows the state; what prevents that is raised
-    (`Unavailable`, `Unauthorized`, …). A connection that is lost later is made again. Meanwhile commands
-    wait, for `patience` seconds at most.
+    The block starts when the client is connected and has received the state. Errors before that are raised
+    (`Unavailable`, `Unauthorized`, …). If the connection is lost later, the client reconnects; commands wait
+    for a connection, at most `patience` seconds.
 
-    `follow=False` leaves the events out, for programs that only give commands: there is no `state` then, and
-    no `events()`. `filter` limits what is followed to some handles, lanes or runs. `ca_file` names the
-    certificates to trust, where they are not those of the system. `open_stream` is called for each connection
-    in place of connecting to the host, and `random` draws pauses and request ids.
+    `follow=False` disables events, for programs that only send commands: then there is no `state` and no
+    `events()`. `filter` limits the events to some handles, lanes or runs. `ca_file` contains the certificates
+    to trust instead of the system's. `open_stream` is called for each connection instead of connecting to the
+    host. `random` generates pauses and request ids.
     """
     parts = _parse(url)
     patience = check_seconds("patience", patience, 30)
     if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
-        raise Invalid("token: it must be printable ASCII, and not empty")
+        raise Invalid("token must be printable ASCII and must not be empty")
     link = Link(
         parts,
         token,
@@ -66,7 +65,7 @@ async def connect(
             with trio.move_on_after(patience) as waiting:
                 await link.ready()
             if waiting.cancelled_caught:
-                raise Unavailable(f"{url} has not told its state within {patience:g} seconds")
+                raise Unavailable(f"timed out: no state received from {url} within {patience:g} seconds")
             yield Client(link, nursery)
         finally:
             link.left = True
@@ -78,11 +77,11 @@ def _parse(url: str) -> SplitResult:
         parts = urlsplit(url)
         good = bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError as error:
-        raise Invalid(f"url {url!r} can't be read: {error}", value=url) from None
+        raise Invalid(f"url is not valid: {error} (got {url!r})", value=url) from None
     if parts.scheme not in _SCHEMES or not good or parts.fragment:
-        raise Invalid(f"url must be like ws://127.0.0.1:8440 or wss://example.org, not {url!r}", value=url)
+        raise Invalid(f"url must be like ws://127.0.0.1:8440 or wss://example.org (got {url!r})", value=url)
     if "@" in parts.netloc:
-        raise Invalid("url: give a token as `token`, not in the URL, which ends up in logs")
+        raise Invalid("url must not contain a token, because URLs appear in logs: use the argument `token`")
     return parts._replace(scheme=_SCHEMES[parts.scheme])
 
 
@@ -90,20 +89,20 @@ def _filter(filter: Filter | Mapping[str, Any] | None) -> Filter | None:
     filter = converted(filter)
     if filter is not None and filter.types is not None:
         raise Invalid(
-            "filter: without all types there would be no state to keep; give them to events() instead"
+            "filter must not contain types, because the state needs all types: use them in events()"
         )
     return filter
 
 
 def _opener(parts: SplitResult, ca_file: str | None) -> OpenStream:
-    """Connects to the host that the URL names."""
+    """A function that connects to the URL's host."""
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     context = None
     if parts.scheme == "wss":
         try:
             context = ssl.create_default_context(cafile=ca_file)
         except (OSError, ssl.SSLError) as error:
-            raise Invalid(f"ca_file {ca_file!r} can't be used: {error}", value=ca_file) from None
+            raise Invalid(f"cannot load ca_file {ca_file!r}: {error}", value=ca_file) from None
 
     async def open_stream() -> trio.abc.Stream:
         stream = await trio.open_tcp_stream(host, port)

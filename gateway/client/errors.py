@@ -1,4 +1,4 @@
-"""What can go wrong between a client and its gateway, beyond what the engine refuses."""
+"""Errors between a client and its gateway, in addition to the engine's errors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ...protocol.records import RunRecord
 
 
 class OutcomeUnknown(Unavailable):
-    """The connection was lost before the answer came: the command may have been carried out, or not.
+    """The connection was lost before the reply: it is unknown whether the command was executed.
 
-    Look at the state before you give it again; `details` names the `command`.
+    Check the state before you repeat it; `details` contains the `command`.
     """
 
 
 class ConnectionLost(Exception):
-    """This connection can't be used any more; another one may be. The text says why."""
+    """The connection failed; the client reconnects. The message is the reason."""
 
 
 class Refused(Exception):
-    """The gateway refuses this client, and would do so again. `make` gives the error to raise, a new one
-    for each who waits."""
+    """The gateway refuses this client, so a reconnection is useless. `make` creates the error to raise, a new
+    one for each waiting caller."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -34,22 +34,22 @@ class Refused(Exception):
 
 
 class NotHere(Refused):
-    """No gateway answers under this path; perhaps one does under the path with a slash at its end."""
+    """No gateway answers at this path. The client then tries the path with a trailing slash."""
 
 
 def refusal(error: Error) -> Exception:
-    """What it means for the connection that it can't follow the events."""
+    """The exception for an error reply to a subscription."""
     if error.code in ("invalid", "unauthorized", "forbidden"):
         return Refused(error.code, error.message)
     return ConnectionLost(error.message)
 
 
 def raised(error: Error) -> GreenroomError:
-    """The exception for an error that the gateway sent: the same as the embedded engine's."""
+    """The exception for an error reply: the same class as the embedded engine's."""
     details = dict(error.details)
     if isinstance(details.get("run"), dict):
         try:
             details["run"] = msgspec.convert(details["run"], RunRecord)
         except msgspec.ValidationError as reason:
-            return Invalid(f"{error.message} (with a run that can't be read: {reason})")
+            return Invalid(f"{error.message} (its run is malformed: {reason})")
     return from_code(error.code, error.message, details)

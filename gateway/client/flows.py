@@ -1,4 +1,4 @@
-"""The client's `flows`: the methods of `engine.flows`, each one command over the connection."""
+"""The client's `flows`: the methods of `engine.flows`, each as one command over the connection."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ClientFlows:
         self._link = link
         self._client = client
 
-    # What there is to run.
+    # Flows and versions.
 
     async def check(self, definition: Mapping[str, Any] | str) -> Checked:
-        """See `Flows.check`: the gateway knows what its engine allows."""
-        from ...protocol.flow.check import Checked, check  # with all that reads definitions: few need it
+        """See `Flows.check`. The gateway checks with the settings of its engine."""
+        from ...protocol.flow.check import Checked, check  # a large import that few programs need
         from ...protocol.flow.reading import read_graph
 
         plain = _sendable(definition)
@@ -112,7 +112,7 @@ class ClientFlows:
         command = wire.GetFlowVersion(id=self._link.number(), version_id=id)
         return expected((await self._link.ask(command, repeatable=True)).version)
 
-    # Runs of them.
+    # Runs of flows.
 
     async def start(
         self,
@@ -123,8 +123,8 @@ class ClientFlows:
         handle: str | None = None,
         **options: Unpack[SubmitKeywords],
     ) -> ClientTicket[Any]:
-        """See `Flows.start`. It is sent again if the connection is lost, and still happens once: without a
-        `request_id`, one is drawn."""
+        """See `Flows.start`. The start is sent again if the connection is lost, and creates one run: without
+        a `request_id`, the client generates one."""
         check_text("flow", flow)
         if handle is not None:
             check_name("handle", handle)
@@ -171,7 +171,7 @@ class ClientFlows:
 
 
 def _sendable(definition: Mapping[str, Any] | str) -> str | dict[str, Any] | None:
-    """A definition as it goes over the wire; `None` for one that can't, because it isn't JSON."""
+    """A definition as a JSON value; `None` if it is not one."""
     try:
         plain = json_value(definition, "definition", None)
     except Invalid:
@@ -185,5 +185,5 @@ def _definition(definition: Mapping[str, Any] | str) -> str | dict[str, Any]:
         from ...protocol.flow.check import check
 
         errors = check(definition).errors
-        raise Invalid("the definition has mistakes: " + "; ".join(errors), errors=errors)
+        raise Invalid("the definition is not valid: " + "; ".join(errors), errors=errors)
     return plain

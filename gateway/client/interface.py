@@ -1,6 +1,6 @@
-"""What the embedded engine and the client have in common, for programs that work with either.
+"""The common interface of the embedded engine and the client, for programs that work with either.
 
-The engine's methods also take `by`, who asks; a gateway knows that from the token.
+The engine's methods also accept `by`, the name of the caller; a gateway uses the name of the token.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class RunEngine(Protocol):
     ) -> AsyncIterator[Event | Snapshot]: ...
 
 
-if TYPE_CHECKING:  # the type checker proves that they are the same
+if TYPE_CHECKING:  # the type checker proves that both have this interface
 
     def _both(engine: Engine, client: Client) -> tuple[RunEngine, RunEngine]:
         return engine, client

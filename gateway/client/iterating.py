@@ -1,4 +1,4 @@
-"""Iterating over what a client follows."""
+"""Iteration over the events of a client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Iterating:
-    """The events after a number, from the client's ring; or a snapshot, and those after it."""
+    """Iterates over the events after a seq in the client's ring, or over a snapshot and later events."""
 
     def __init__(self, link: Link, after: int, filter: Filter | None) -> None:
         self._link = link
@@ -61,16 +61,16 @@ class Iterating:
             await self._ring.news()
 
     def at_hand(self) -> list[Event]:
-        """What would come next without waiting; for those who fetch several at once."""
+        """The next events that are available without waiting; for callers that fetch several at a time."""
         events, self._taken = self._taken[::-1], []
         if events:
             self._seq = events[-1].seq
         return [event for event in events if self._filter is None or self._filter.passes(event)]
 
     def _snapshot(self) -> Snapshot:
-        """Begin again from the state as it is."""
+        """Restart from the current state."""
         following = self._link.following
-        assert following.state is not None, "a client without a state gives out no iterator"
+        assert following.state is not None, "events() requires a state"
         self._ring = following.ring
         snapshot = following.state.snapshot()
         self._seq = snapshot.seq
@@ -78,18 +78,18 @@ class Iterating:
 
 
 def still_executing(executing: Iterable[str], item: Event | Snapshot) -> set[str]:
-    """Which of these runs have kept their slots all the time, after what an iterator gave."""
+    """The runs that still have their slots after this item of an iterator."""
     if isinstance(item, Snapshot):
         holding = {run for lane in item.lanes.values() for run in lane.executing}
         return holding.intersection(executing)
-    gone = (isinstance(item, RunChanged) and item.detached) or (
+    left = (isinstance(item, RunChanged) and item.detached) or (
         isinstance(item, RunStateChanged) and item.to not in (Status.RUNNING, Status.CANCELLING)
     )
-    return {run for run in executing if not (gone and run == item.run)}  # type: ignore[union-attr]
+    return {run for run in executing if not (left and run == item.run)}  # type: ignore[union-attr]
 
 
 def converted(filter: Filter | Mapping[str, Any] | None) -> Filter | None:
-    """A filter that may be given as a mapping."""
+    """Convert a filter from a mapping. Raises `Invalid`."""
     if filter is None or isinstance(filter, Filter):
         return filter
     try:

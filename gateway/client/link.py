@@ -1,8 +1,8 @@
-"""The connection of a client, mended whenever it is lost.
+"""A client's connection, with automatic reconnection.
 
-One task lives through connection after connection: it opens one, says where it wants to go on, sends again
-what has not been answered, and takes what comes, until the connection is lost. Then it tries again, after a
-time that doubles and is partly drawn at random, so that many clients don't come back at the same moment.
+One task opens a connection, resumes the subscription, sends the unanswered calls again, and handles messages
+until the connection is lost. Then it reconnects after an exponential backoff with random jitter, so that many
+clients do not reconnect at the same time.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ OpenStream = Callable[[], Awaitable[trio.abc.Stream]]
 
 CONNECT_WITHIN = 10.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_NOBODY = 0  # the id of a command whose answer nobody waits for
-_STABLE = 5.0  # after so long a connection is held to have been a good one
+_NOBODY = 0  # the id of a command whose reply is ignored
+_STABLE = 5.0  # seconds after which a connection resets the backoff
 
 
 class Link:
-    """See the module's text."""
+    """The connection of one client."""
 
     def __init__(
         self,
@@ -72,17 +72,17 @@ class Link:
         self._calls = Calls()
         self._socket: Socket | None = None
         self._failure: Callable[[], GreenroomError] | None = None
-        self._lost: str | None = None  # why there is no connection any more
+        self._lost: str | None = None  # why the connection was lost
         self._changed = trio.lowlevel.ParkingLot()
         self._ready: Reply[None] = Reply()
 
     @property
     def connected(self) -> bool:
-        """Whether the gateway has welcomed us, and the connection is not lost since."""
+        """Whether there is a connection that has received `welcome`."""
         return self._socket is not None
 
     async def lost(self) -> str:
-        """Wait until the connection is lost; why."""
+        """Wait until the connection is lost. Returns the reason."""
         while self._lost is None:
             await self._changed.park()
         return self._lost
@@ -92,35 +92,35 @@ class Link:
         while not self.connected:
             await self._changed.park()
 
-    # Asking.
+    # Commands.
 
     def number(self) -> int:
         """An id for a command."""
         return self._calls.number()
 
     def draw_id(self) -> str:
-        """A request id that nobody else has."""
+        """A unique request id."""
         return f"{self._random.getrandbits(128):032x}"
 
     async def ask(self, command: CommandBase, *, repeatable: bool = False) -> Ok:
-        """Give a command; returns the answer, or raises the refusal."""
+        """Send a command. Returns its `ok`, or raises its error."""
         return (await self._ask(command, repeatable))[-1]
 
     async def ask_for_parts(self, command: CommandBase) -> list[Ok]:
-        """The same for what only reads, and may be answered in parts."""
+        """Send a command that only reads. Returns all parts of its reply."""
         return await self._ask(command, True)
 
     async def catch_up(self) -> None:
-        """Have the state include all that the engine had committed at the call."""
+        """Wait until the state includes everything that the engine had committed at the call."""
         try:
             await self.ask_for_parts(ListRuns(id=self.number(), limit=1))
         except Unavailable:
             if not self.connected:
                 raise
-        # any answer comes behind the events, also that the store is down
+        # every reply arrives after the events, also an error
 
     async def reach(self, seq: int) -> None:
-        """Have the ring begin after `seq`, or later if the gateway has no older events any more."""
+        """Make the ring start after `seq`, or later if the gateway no longer has these events."""
         if seq > self.following.seq:
             await self.catch_up()
         if self.following.ring.behind(seq):
@@ -137,17 +137,17 @@ class Link:
         finally:
             self._calls.forget(call)
 
-    # Living.
+    # Connecting.
 
     async def run(self) -> None:
-        """Be connected until cancelled, or until the gateway refuses us for good."""
+        """Keep a connection open until cancelled, or until the gateway refuses the client."""
         failures = 0
         while True:
             began = trio.current_time()
             try:
                 await self._connect_and_serve()
             except ConnectionLost as error:
-                why = f"{self.url.geturl()} can't be reached: {error}"
+                why = f"connection to {self.url.geturl()} failed: {error}"
             except Refused as refused:
                 self.close(refused.make)
                 return
@@ -165,11 +165,11 @@ class Link:
             failures = min(failures + 1, 10)
 
     async def ready(self) -> None:
-        """Wait for the first connection, and for the state as it was then. Raises what prevents it."""
+        """Wait for the first connection and the first state. Raises the error that prevents it."""
         await self._ready.get()
 
     def close(self, error: Callable[[], GreenroomError]) -> None:
-        """There will be no connection any more; whoever waits gets the error."""
+        """End the connection without reconnecting; waiting callers receive the error."""
         self._failure = error
         if not self._ready.done:
             self._ready.fail(error())
@@ -177,26 +177,27 @@ class Link:
         self.following.close(error)
 
     async def _connect_and_serve(self) -> None:
-        """One connection, from its beginning to its end."""
+        """Open one connection, and serve it until it is lost."""
         socket = None
         try:
             with trio.move_on_after(CONNECT_WITHIN) as patience:
                 socket = await self._connect()
-                if (
-                    self._token is None
-                ):  # let the gateway say at once if it wants one, rather than wait for it
+                if self._token is None:
+                    # With a command before `auth`, a gateway that requires a token refuses immediately.
                     await socket.send(MSGPACK.encode(Unsubscribe(id=_NOBODY)))
                 welcome = MSGPACK.decode(await socket.receive(), ServerMessage)
             if patience.cancelled_caught or socket is None:
-                raise ConnectionLost(f"it didn't answer within {CONNECT_WITHIN:g} seconds")
+                raise ConnectionLost(f"timed out after {CONNECT_WITHIN:g} seconds")
             if isinstance(welcome, Error):
                 raise refusal(welcome)
             if not isinstance(welcome, Welcome):
-                raise ConnectionLost(f"it began with {welcome.__struct_config__.tag}, not with a welcome")
+                raise ConnectionLost(
+                    f"expected `welcome` from the gateway, got {welcome.__struct_config__.tag}"
+                )
             self.welcome = welcome
             await self._serve(socket)
         except Invalid as error:
-            raise ConnectionLost(f"it sent what can't be read: {error}") from None
+            raise ConnectionLost(f"malformed message from the gateway: {error}") from None
         finally:
             self._socket = None
             self.following.lost()
@@ -205,8 +206,8 @@ class Link:
                 await socket.aclose()
 
     async def _connect(self) -> Socket:
-        """Connect where the URL says; or with a slash at the end of its path, if a proxy passes on only that.
-        What has worked is the URL from then on."""
+        """Connect to the URL; or to its path with a trailing slash, if a proxy forwards only that. The URL
+        that worked is kept."""
         try:
             return await self._connect_to(self.url)
         except NotHere as refused:
@@ -232,7 +233,7 @@ class Link:
             raise
 
     async def _serve(self, socket: Socket) -> None:
-        """Take up the work on a new connection, and take what comes until it is lost."""
+        """Resume on a new connection, and handle messages until it is lost."""
         async with background() as nursery:
             nursery.start_soon(socket.write)
             if self.follows:
@@ -245,21 +246,21 @@ class Link:
                 if call.waits_since is not None:
                     self._send(socket, call)
             if self.following.filter is not None and not self._ready.done:
-                nursery.start_soon(self._tell_when_caught_up)
+                nursery.start_soon(self._set_ready_after_catch_up)
             while True:
                 self._take(MSGPACK.decode(await socket.receive(), ServerMessage))
-                self._tell_when_ready()
+                self._set_ready()
 
-    def _tell_when_ready(self) -> None:
-        """The first state is there when all is folded that there was at the welcome."""
+    def _set_ready(self) -> None:
+        """Report that the client is ready once the state includes the seq of `welcome`."""
         following = self.following
         if self._ready.done or following.state is None or following.filter is not None:
             return
         if following.seq >= self.welcome.seq:
             self._ready.set(None)
 
-    async def _tell_when_caught_up(self) -> None:
-        """The same under a filter, where the gateway tells how far we are when it answers something."""
+    async def _set_ready_after_catch_up(self) -> None:
+        """Report that a client with a filter is ready: any reply arrives after the state."""
         try:
             await self.catch_up()
         except GreenroomError as error:
@@ -268,14 +269,14 @@ class Link:
             self._ready.set(None)
 
     def _send(self, socket: Socket, call: Call) -> None:
-        """Send a call, unless it is too large for the gateway, which would close the connection for it."""
+        """Send a call. One that is too large fails here, because the gateway would close the connection."""
         payload = MSGPACK.encode(call.command)
         most = self.welcome.limits.get("max_message_bytes", len(payload))
         if len(payload) > most:
             self._calls.fail(
                 call,
                 TooLarge(
-                    f"{call.name}: {len(payload)} bytes; the gateway takes messages of at most {most:g}",
+                    f"{call.name} must be at most {most:g} bytes (got {len(payload)})",
                     size=len(payload),
                     limit=most,
                 ),

@@ -1,8 +1,7 @@
-"""The latest events that a client has heard of, for those who iterate over them.
+"""The latest events of a client, for its iterators.
 
-As on the server there is no queue per reader, only the number that each has come to. So a reader that is
-slow, or never reads, costs nothing and holds up nobody; when the ring has moved on past it, it is told so
-and begins again from a snapshot.
+As on the server there is no queue per reader, only its position. So a slow reader costs nothing and delays no
+other reader. When the ring has dropped events that a reader needs, the reader restarts from a snapshot.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ class Ring:
 
     @property
     def last(self) -> int:
-        """The number of the last event in it."""
+        """The seq of the last event."""
         return self._events[-1].seq if self._events else self.after
 
     def extend(self, events: Sequence[Event]) -> None:
-        """Add events, and wake who waits for them."""
+        """Add events, and wake the readers."""
         if not events:
             return
         self._events.extend(events)
@@ -44,26 +43,26 @@ class Ring:
         self._news.unpark_all()
 
     def restart(self, after: int) -> None:
-        """Begin again at another number: the events after it are going to be added."""
+        """Empty the ring; the events after `after` are added next."""
         self.after = after
         self._events.clear()
 
     def close(self) -> None:
-        """There will be no more."""
+        """Close the ring: no event will be added."""
         self.closed = True
         self._news.unpark_all()
 
     def behind(self, seq: int) -> bool:
-        """Whether events after `seq` have left the ring."""
+        """Whether the ring has dropped events after `seq`."""
         return seq < self.after
 
     def next(self, seq: int, most: int = 256) -> list[Event]:
-        """Up to `most` events that follow `seq`."""
+        """At most `most` events after `seq`."""
         if seq >= self.last:
             return []
         start = bisect_right(self._events, seq, key=_seq)
         return self._events[start : start + most]
 
     async def news(self) -> None:
-        """Wait until something changes."""
+        """Wait until events are added or the ring is closed."""
         await self._news.park()

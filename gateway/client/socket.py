@@ -1,8 +1,8 @@
-"""A WebSocket to a gateway, on any trio stream: whole messages in, whole messages out.
+"""A WebSocket to a gateway on any trio stream; it sends and receives whole messages.
 
-The protocol itself is wsproto's. Sending never waits: what is to go out gathers, and one task writes it,
-many messages at once. One other task receives, answers pings, and notices when the other side is gone:
-after a while without a word it pings, and after the same time again it gives up.
+wsproto implements the protocol. Sending never waits: messages are queued, and one task writes all queued
+messages together. Another task receives, and answers pings. After 20 seconds without data it sends a ping,
+and after another 20 seconds the connection counts as lost.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _QUIET = 20.0
 _CLOSE_WITHIN = 2.0
 _UNAUTHORIZED = 4401
 _CODES = {400: "invalid", 401: "unauthorized", 403: "forbidden", 404: "invalid"}
-"""How a gateway says that it would be of no use to try again."""
+"""HTTP statuses of a gateway for which a retry is useless."""
 _ELSEWHERE = (301, 302, 307, 308, 404)
-"""What a proxy says to a path that it doesn't pass on; a gateway takes WebSockets on each."""
+"""HTTP statuses of a proxy for a path that it does not forward; a gateway accepts every path."""
 
 
 async def open_socket(
     stream: trio.abc.Stream, url: SplitResult, subprotocol: str, token: str | None
 ) -> Socket:
-    """Shake hands on a stream. Raises `Refused` and `ConnectionLost`."""
+    """Perform the handshake on a stream. Raises `Refused` and `ConnectionLost`."""
     headers = [] if token is None else [(b"Authorization", b"Bearer " + token.encode())]
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     machine = WSConnection(ConnectionType.CLIENT)
@@ -55,24 +55,25 @@ async def open_socket(
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
         raise ConnectionLost(reason_of(error)) from None
     except (RemoteProtocolError, LocalProtocolError) as error:
-        raise Refused("invalid", f"{url.geturl()} is no gateway: {error}") from None
+        raise Refused("invalid", f"{url.geturl()} is not a gateway: {error}") from None
     return Socket(stream, machine)
 
 
 async def _accepted(stream: trio.abc.Stream, machine: WSConnection, subprotocol: str) -> None:
-    """Wait until the handshake has been answered."""
+    """Wait for the response to the handshake."""
     status = None
     body = b""
     while True:
         data = await stream.receive_some()
         if not data:
-            raise _refusal(status, body) if status is not None else ConnectionLost("it closed the connection")
+            raise _refusal(status, body) if status is not None else ConnectionLost("closed by the gateway")
         machine.receive_data(bytes(data))
         for event in machine.events():
             if isinstance(event, AcceptConnection):
                 if event.subprotocol != subprotocol:
-                    raise Refused("invalid", f"the server speaks {event.subprotocol}, and not {subprotocol}")
-                return  # what has come with it stays in the machine
+                    text = f"the server does not support the subprotocol {subprotocol}"
+                    raise Refused("invalid", f"{text} (got {event.subprotocol})")
+                return  # data after the response stays in the machine
             if isinstance(event, RejectConnection):
                 status = event.status_code
                 if not event.has_body:
@@ -85,10 +86,10 @@ async def _accepted(stream: trio.abc.Stream, machine: WSConnection, subprotocol:
 
 def _refusal(status: int, body: bytes) -> Exception:
     try:
-        said = json.loads(body)
-        code, message = str(said["code"]), str(said["message"])
+        error = json.loads(body)
+        code, message = str(error["code"]), str(error["message"])
     except (ValueError, TypeError, KeyError):
-        code, message = "invalid", f"the server answered with HTTP status {status}, and not as a gateway"
+        code, message = "invalid", f"the server is not a gateway: it answered with HTTP status {status}"
     if status in _ELSEWHERE:
         return NotHere("invalid", message)
     if status in _CODES:
@@ -97,7 +98,7 @@ def _refusal(status: int, body: bytes) -> Exception:
 
 
 class Socket:
-    """See the module's text. `write` and `receive` are for one task each."""
+    """A WebSocket connection. `write` and `receive` need one task each."""
 
     def __init__(self, stream: trio.abc.Stream, machine: WSConnection) -> None:
         self._stream = stream
@@ -109,18 +110,18 @@ class Socket:
         self._closed = False
 
     def put(self, payload: bytes) -> None:
-        """Send a message, as soon as the stream takes it."""
+        """Queue a message for `write`."""
         self._put(BytesMessage(data=payload))
 
     async def send(self, payload: bytes) -> None:
-        """Send a message and wait until it is written; only as long as there is no task that does `write`."""
+        """Send a message, and wait until it is written. Only for use before `write` runs."""
         try:
             await self._write([self._machine.send(BytesMessage(data=payload))])
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise ConnectionLost(reason_of(error)) from None
 
     async def write(self) -> None:
-        """Send what is put, until cancelled. Returns if the stream is broken; `receive` then says so."""
+        """Send queued messages until cancelled. Returns if the stream is broken; `receive` then raises."""
         try:
             while True:
                 await self._write(await self._outbox.receive_all())
@@ -128,8 +129,8 @@ class Socket:
             await trio.aclose_forcefully(self._stream)
 
     async def receive(self) -> bytes:
-        """The next message. Raises `ConnectionLost`, and `Refused` where the other side said so in
-        closing."""
+        """The next message. Raises `ConnectionLost`; and `Refused` if the gateway closed the connection
+        because of the token."""
         while True:
             for event in self._events:
                 message = self._handle(event)
@@ -138,7 +139,7 @@ class Socket:
             await self._read()
 
     async def aclose(self) -> None:
-        """Say goodbye, wait for the answer, but not for long, and close the stream."""
+        """Send a closing frame, wait briefly for the other side's, and close the stream."""
         with trio.move_on_after(_CLOSE_WITHIN, shield=True):
             try:
                 self._put(CloseConnection(code=1000))
@@ -153,37 +154,37 @@ class Socket:
         try:
             self._outbox.send_nowait(self._machine.send(event))
         except LocalProtocolError:
-            self._closed = True  # the other side has closed it; `receive` says so
+            self._closed = True  # the other side has closed it; `receive` then raises
 
     async def _write(self, pieces: Sequence[bytes]) -> None:
         await self._stream.send_all(b"".join(pieces))
 
     async def _read(self) -> None:
         if self._closed:
-            raise ConnectionLost("the connection is closed")
-        for patience in ("ping", "give up"):
+            raise ConnectionLost("closed")
+        for patience in ("ping", "lost"):
             with trio.move_on_after(_QUIET):
                 try:
                     data = bytes(await self._stream.receive_some())
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     raise ConnectionLost(reason_of(error)) from None
                 if not data:
-                    raise ConnectionLost("the other side is gone")
+                    raise ConnectionLost("closed by the gateway without a closing frame")
                 self._machine.receive_data(data)
                 self._events = self._machine.events()
                 return
             if patience == "ping":
                 self._put(Ping())
-        raise ConnectionLost(f"nothing was heard for {2 * _QUIET:g} seconds")
+        raise ConnectionLost(f"timed out: no data received for {2 * _QUIET:g} seconds")
 
     def _handle(self, event: object) -> bytes | None:
         if isinstance(event, BytesMessage | TextMessage):
             if isinstance(event, TextMessage):
-                raise ConnectionLost("it sent text, where binary messages were agreed on")
+                raise ConnectionLost("unexpected text message from the gateway")
             self._fragments.append(bytes(event.data))
             self._size += len(event.data)
             if self._size > _MAX_MESSAGE:
-                raise ConnectionLost(f"it sent a message of more than {_MAX_MESSAGE} bytes")
+                raise ConnectionLost(f"message from the gateway must have at most {_MAX_MESSAGE} bytes")
             if event.message_finished:
                 message = b"".join(self._fragments)
                 self._fragments.clear()
@@ -195,16 +196,16 @@ class Socket:
             self._put(event.response())
             self._closed = True
             if event.code == _UNAUTHORIZED:
-                raise Refused("unauthorized", event.reason or "the token is not in force")
-            raise ConnectionLost(f"it closed the connection: {event.reason or event.code}")
+                raise Refused("unauthorized", event.reason or "invalid or revoked token")
+            raise ConnectionLost(f"closed by the gateway: {event.reason or event.code}")
         return None
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a stream broke, or could not be opened, for people."""
+    """The reason why a stream broke or could not be opened, as text."""
     cause = error.__cause__
     while isinstance(cause, BaseExceptionGroup):  # one for each address of the host
         cause = cause.exceptions[0]
     if isinstance(cause, ssl.SSLError):
         return f"TLS: {cause}"
-    return str(cause or error) or "the connection broke"
+    return str(cause or error) or "connection lost"

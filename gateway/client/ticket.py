@@ -1,4 +1,4 @@
-"""The client's ticket: the same as the engine's, and good for as long as the client is."""
+"""The client's ticket: like the engine's, and valid until the client is closed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ClientTicket(Generic[Result_co]):
-    """`id` is the run's; `joined` says that the run was there before."""
+    """A submitted run. `id` is the run's id; `joined` is whether the run existed before."""
 
     def __init__(self, id: str, joined: bool, client: Client, job: AnyJob | None = None) -> None:
         self.id = id
@@ -26,13 +26,15 @@ class ClientTicket(Generic[Result_co]):
         self._job = job
 
     async def result(self) -> Result_co:
-        """Wait for the end, also while the gateway can't be reached; return the result, or raise `RunFailed`,
-        `RunCancelled`, `RunTimedOut` or `RunRejected`, each with the run's last state. It is converted as
-        `Ticket.result` says."""
+        """Wait for the run's end, also while the gateway is unreachable, and return its result.
+
+        Raises `RunFailed`, `RunCancelled`, `RunTimedOut` or `RunRejected`, each with the run's last state.
+        The result is converted like that of `Ticket.result`.
+        """
         return cast(Result_co, raise_unless_succeeded(await self._client.ended(self.id), self._job))
 
     async def wait(self, timeout: float | None = 15) -> bool:
-        """Whether the run ends within `timeout` seconds."""
+        """Wait at most `timeout` seconds for the run's end. Returns whether it has ended."""
         with trio.move_on_after(check_seconds("timeout", timeout, 15)):
             await self._client.ended(self.id)
             return True

@@ -1,5 +1,7 @@
-"""The client's `workers`: the methods of `engine.workers`, each one command over the connection. With it a
-worker that fetches its work can be written."""
+"""The client's `workers`: the methods of `engine.workers`, each as one command over the connection.
+
+They are sufficient to write a worker that polls for its work.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +71,8 @@ class ClientWorkers:
     async def poll(
         self, worker_id: str, services: Sequence[str], wait: float = LONGEST_POLL
     ) -> QueueItem | None:
-        """See `Workers.poll`. It is sent again if the connection is lost: what was on its way then goes to
-        somebody else a minute later."""
+        """See `Workers.poll`. The poll is sent again if the connection is lost: the lease of an item that was
+        lost in transit expires after a minute, and another poll receives the item."""
         check_wait(wait)
         command = wire.PollWork(
             id=self._link.number(),
@@ -88,14 +90,14 @@ class ClientWorkers:
         if worker_id is not None:
             check_text("worker_id", worker_id)
         if not isinstance(error, str | None):
-            raise Invalid(f"error must be a string, not {shown(error)}", value=shown(error))
+            raise Invalid(f"error must be a string (got {shown(error)})", value=shown(error))
         if error:
             await self._complete(queue_id, None, error, worker_id)
             return
         try:
             await self._complete(queue_id, json_value(result, "result", None), "", worker_id)
         except (Invalid, TooLarge) as unfit:
-            with suppress(Conflict):  # it was refused over there, and the work has failed with that
+            with suppress(Conflict):  # the gateway refused the result, and the work has failed already
                 await self._complete(queue_id, None, unfit.message, worker_id)
             raise
 

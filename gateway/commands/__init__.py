@@ -1,1 +1,1 @@
-"""The commands, one entry each, that WebSocket and HTTP both offer."""
+"""The commands of the gateway, for WebSocket and HTTP; one table entry for each command."""

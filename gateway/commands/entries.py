@@ -1,5 +1,5 @@
-"""What an entry of the table of commands says: how a command looks on the wire (`protocol.commands`), which
-role may give it, what it calls on the engine, and under which path HTTP has it."""
+"""The entries of the command table: the wire type (`protocol.commands`), the required role, the call on the
+engine, and the HTTP path."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from ..stream.endings import Endings
 from ..stream.snapshots import Snapshots
 
 Fields = dict[str, Any]
-"""What a reply says: fields of `protocol.commands.Ok`."""
+"""The fields of a reply, `protocol.commands.Ok`."""
 
 
 @attrs.frozen
 class Context:
-    """What a command works on, and in whose name."""
+    """What a command works on, and `by`, the name of its caller."""
 
     engine: Engine
     endings: Endings
     snapshots: Snapshots
     by: str
     limited: LimitedEngine | None = None
-    """What stands for the engine where the caller's token has limits: it refuses what these don't permit."""
+    """The engine for a caller whose token has limits; it refuses what the limits do not permit."""
 
 
 Call = Callable[[Context, Any], Awaitable[Fields | None]]
-"""What a command does. Where it has nothing to tell, its reply is empty."""
+"""Executes a command. With `None` the reply has no fields."""
 
 
 @attrs.frozen
 class Http:
-    """A command's place in HTTP. Names in the path are fields of the command; the others come in the body, a
-    JSON object, or for GET in the query."""
+    """The HTTP form of a command. Names in the path are fields of the command; the other fields are in the
+    body, a JSON object, or for GET in the query."""
 
     method: str
     path: str
     body: str | None = None
-    """The field of the reply that is the whole body of the answer, where it isn't all of them."""
+    """The field of the reply that is the whole body of the response; without it, the body has all fields."""
     status: int = 200
     also: dict[str, str] = attrs.field(factory=dict)
-    """Old names that fields of the request had in HTTP; still taken, unless the field has its name, too."""
+    """Former names of fields in HTTP; still accepted, unless the request also has the current name."""
 
 
 @attrs.frozen
 class Entry:
-    """One command. Those without a `call` are about the connection itself, which answers them."""
+    """One command. A command without a `call` concerns the connection itself, which answers it."""
 
     wire: type[CommandBase]
     role: Role
     call: Call | None = None
     http: Http | None = None
     heavy: bool = False
-    """Whether its reply may be large, so that a connection may not ask for many at once."""
+    """Whether its reply can be large; a connection can have only a few of these in flight."""
     waits: bool = False
-    """Whether it may take long, so that many of them hold up nothing else."""
+    """Whether it can take long; `max_waits` limits these, and they do not count for `max_commands`."""

@@ -1,6 +1,6 @@
-"""The table of commands: one entry each, of which WebSocket and HTTP are two skins.
+"""The table of commands. WebSocket and HTTP both use it.
 
-A new command is written here, once; those of flows and workers stand in `flows`.
+A new command is added here, once. Commands for flows and workers are in `flows`.
 """
 
 from __future__ import annotations

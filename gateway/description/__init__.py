@@ -1,1 +1,1 @@
-"""The protocol as OpenAPI and AsyncAPI documents."""
+"""The OpenAPI and AsyncAPI documents."""

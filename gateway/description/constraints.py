@@ -1,8 +1,8 @@
-"""What values of fields may be, as JSON schemas: the checks of the engine, for descriptions of the protocol.
+"""JSON schemas for the values that the engine accepts in each field.
 
-The types of messages say the form of a field only. How long a name may be or which words there are is checked
-where the embedded engine checks it, too, with errors in plain words; here it is written down for programs
-that read schemas. A test plays requests made from these schemas, right and wrong ones, against a server.
+The types of messages define only the type of a field. The engine checks the rest, such as the length of a
+name or the words of an enumeration; this module states these checks as schemas. A test sends valid and
+invalid requests, generated from these schemas, to a server.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ NAME: Json = {
     "pattern": f"^{_ANY}*{_VISIBLE}{_ANY}*$",
     "description": "Printable characters, at least one of them visible.",
 }
-TEXT: Json = {"type": "string", "pattern": r"^[^\u0000]*$", "description": "Without NUL."}
+TEXT: Json = {"type": "string", "pattern": r"^[^\u0000]*$", "description": "Text without NUL."}
 LANE: Json = {
     "type": "string",
     "pattern": rf"^\s*({_VISIBLE}({_ANY}{{0,{MAX_NAME - 2}}}{_VISIBLE})?)?\s*$",
-    "description": "A name; space around it is left out, and nothing at all is `main`.",
+    "description": "A name. Surrounding space is removed; an empty name means `main`.",
 }
 LIMIT: Json = {"type": "integer", "minimum": 0, "maximum": _HIGHEST}
 PAGE: Json = {"type": "integer", "minimum": 1, "maximum": 1000}
 VALUE: Json = {
-    "description": "Any JSON value, of at most 100 levels; integers from -2^63 to 2^64-1.",
+    "description": "Any JSON value with at most 100 levels of nesting; integers from -2^63 to 2^64-1.",
 }
 
 
@@ -79,7 +79,7 @@ _FIELDS: dict[str, Json] = {
         "type": "string",
         "minLength": 1,
         "maxLength": 1000,
-        "description": "A place in what the run shares: `approved`, `order.items[0]`, `$shared.approved`.",
+        "description": "A path in the run's shared data: `approved`, `order.items[0]`, `$shared.approved`.",
     },
     "kind": _words("start", "continue"),
     "lane": LANE,
@@ -120,13 +120,13 @@ _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
 
 
 def constrained(kind: type[msgspec.Struct], name: str, schema: Json) -> Json:
-    """The schema of a command's field, with all that is checked of it."""
+    """The schema of a command's field with all checks."""
     known = _OF_COMMANDS.get(kind, {}).get(name) if issubclass(kind, CommandBase) else None
     return _narrowed(schema, known or _FIELDS.get(name))
 
 
 def _narrowed(schema: Json, known: Json | None) -> Json:
-    """A schema with what else is known of it; whether it may be null, and its default, stay."""
+    """The schema `known`, with the default of `schema`, and null if `schema` allows it."""
     if known is None:
         return schema
     found = dict(known)
@@ -166,18 +166,18 @@ _OF_TASK_CALL: dict[type[msgspec.Struct], dict[str, Json]] = {
     PollQueue: {"worker_id": NAME},
     RegisterWorker: {"id": NAME, "type": _words("", "http", "queue", "async")},
 }
-"""Of the calls of existing clients of flows and of workers. Those also take what no schema here says: names
-in other spellings, and unknown ones."""
+"""Fields of single calls of the compatible API. These calls also accept fields in other spellings, and ignore
+unknown fields; the schemas do not describe that."""
 
 
 def of_task_calls(kind: type[msgspec.Struct], name: str, schema: Json) -> Json:
-    """The schema of a field of one of those calls."""
+    """The schema of a field of a call of the compatible API, with all checks."""
     known = _OF_TASK_CALL.get(kind, {}).get(name)
     return _narrowed(schema, known or _OF_TASK_CALLS.get(name))
 
 
 def arguments(kind: type[CommandBase]) -> dict[str, tuple[Json, bool]]:
-    """The fields of a command as requests have them, and whether they are required."""
+    """The fields of a command in HTTP requests, with their schemas and whether they are required."""
     return {
         name: (constrained(kind, name, schema), required)
         for name, (schema, required) in properties(kind).items()

@@ -1,7 +1,7 @@
-"""The protocol as AsyncAPI and OpenAPI documents, for tools that read such.
+"""The protocol as AsyncAPI and OpenAPI documents.
 
-They are made of what the gateway itself goes by: the types of `protocol.commands`, the table of commands, the
-errors. `python -m greenroom.gateway.description.documents docs/reference` writes them into a folder.
+They are generated from the types of `protocol.commands`, the command table and the errors.
+`python -m greenroom.gateway.description.documents docs/reference` writes them into a folder.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     flow_wire.RegisterWorker: ("worker",),
     flow_wire.PollWork: ("item",),
 }
-"""What the `ok` of a command has, besides `id` and `seq`."""
+"""The fields of the `ok` of a command, in addition to `id` and `seq`."""
 
 
 def asyncapi() -> Json:
-    """What goes over a WebSocket, as AsyncAPI 3."""
+    """The WebSocket protocol, as AsyncAPI 3."""
     commands = [entry.wire for entry in TABLE]
     sent = [wire.Auth, *commands]
     received = list(get_args(wire.ServerMessage))
@@ -123,10 +123,10 @@ def asyncapi() -> Json:
         "operations": {
             **{tag(kind): _operation(kind) for kind in commands},
             "auth": _operation(wire.Auth, ("welcome", "error")),
-            "told": {
+            "receive": {
                 "action": "receive",
                 "channel": {"$ref": "#/channels/gateway"},
-                "summary": "What the server sends without being asked.",
+                "summary": "Messages that the server sends without a command.",
                 "messages": [_channel_message(name) for name in ("welcome", "events", "resync")],
             },
         },
@@ -139,7 +139,7 @@ def asyncapi() -> Json:
 
 
 def openapi() -> Json:
-    """The same commands over HTTP, as OpenAPI 3.1."""
+    """The HTTP API, as OpenAPI 3.1."""
     described: dict[str, Json] = {}
     for entry in TABLE:
         if entry.http is not None:
@@ -149,7 +149,7 @@ def openapi() -> Json:
         described.setdefault(path, {})[method.lower()] = request
     missing = {(method.lower(), path) for method, path in paths() if (method, f"/api{path}") not in twins}
     missing -= {(method, path) for path, requests in described.items() for method in requests}
-    assert not missing, f"not described: {missing}"
+    assert not missing, f"routes without a description: {missing}"
     return {
         "openapi": "3.1.0",
         "info": {
@@ -166,7 +166,7 @@ def openapi() -> Json:
             "schemas": schemas([*_SHOWN, *TASK_SCHEMAS]) | {"Error": _ERROR},
             "responses": {
                 "error": {
-                    "description": "Refused. The status is that of the code: "
+                    "description": "An error. Each code has its status: "
                     + ", ".join(f"{code} {error.http_status}" for code, error in BY_CODE.items()),
                     "content": {JSON_TYPE: {"schema": ref("Error")}},
                 }
@@ -182,14 +182,17 @@ _ERROR: Json = {
         "code": {"type": "string", "enum": list(BY_CODE)},
         "message": {"type": "string"},
         "details": {"type": "object"},
-        "error": {"type": "string", "description": "The message, for calls of tasks and workers."},
+        "error": {
+            "type": "string",
+            "description": "The same text as `message`; only in the compatible API for tasks and workers.",
+        },
     },
     "required": ["code", "message", "details"],
 }
 
 _SENT: Json = {
     "type": "object",
-    "description": "One server-sent event, of which the answer is a sequence.",
+    "description": "One server-sent event; the response is a sequence of these.",
     "properties": {
         "id": {"type": "string"},
         "event": {"type": "string"},
@@ -203,11 +206,11 @@ _SENT: Json = {
 }
 
 
-# Of AsyncAPI.
+# AsyncAPI
 
 
 def _checked(found: Json, commands: list[type[CommandBase]]) -> Json:
-    """The schemas, those of commands with all that is checked of their fields."""
+    """The schemas; those of commands with all checks of their fields."""
     for kind in commands:
         own = found[kind.__name__]["properties"]
         own |= {name: constrained(kind, name, own[name]) for name in own if name not in ("id", "type")}
@@ -231,10 +234,10 @@ def _operation(kind: type[msgspec.Struct], replies: tuple[str, ...] = ("ok", "er
         },
     }
     if has:
-        operation["description"] = f"The `ok` has: {', '.join(has)}."
+        operation["description"] = f"Fields of the `ok`: {', '.join(has)}."
     roles = {entry.wire: entry.role for entry in TABLE}
     if kind in roles:
-        operation["summary"] = f"Needs the role {roles[kind]}."
+        operation["summary"] = f"Requires the role {roles[kind]}."
     return operation
 
 
@@ -243,7 +246,7 @@ def _channel_message(name: str) -> Json:
 
 
 def _named_discriminators(part: Any) -> Any:
-    """In AsyncAPI a discriminator is only the property's name; in OpenAPI it also maps its values."""
+    """Replace each discriminator by its property's name: AsyncAPI has no mapping of values."""
     if isinstance(part, list):
         return [_named_discriminators(inner) for inner in part]
     if not isinstance(part, dict):
@@ -254,18 +257,18 @@ def _named_discriminators(part: Any) -> Any:
     return named
 
 
-# Of OpenAPI.
+# OpenAPI
 
 
 def _request(entry: Entry, http: Http) -> Json:
-    """One command as a request."""
+    """The description of a command's request."""
     in_path = re.findall(r"{(\w+)}", http.path)
     own = arguments(entry.wire)
     parameters = [parameter(name, "path", in_text(own.pop(name)[0]), required=True) for name in in_path]
     request: Json = {
         "operationId": tag(entry.wire),
         "summary": cleandoc(entry.wire.__doc__ or "").replace("\n", " "),
-        "description": f"Needs the role {entry.role}.",
+        "description": f"Requires the role {entry.role}.",
     }
     if http.method == "GET":
         parameters += [parameter(name, "query", in_text(of), needed) for name, (of, needed) in own.items()]
@@ -289,17 +292,19 @@ def _request(entry: Entry, http: Http) -> Json:
         answer = {
             "type": "object",
             "properties": {name: without_null(answers[name][0]) for name in names},
-            "required": [name for name in names if name != "next"],  # it is there where there are more
+            "required": [name for name in names if name != "next"],  # only present if there are more pages
         }
-    responses = {str(http.status): answered("Carried out.", without_null(answer))}
+    responses = {str(http.status): answered("The command was executed.", without_null(answer))}
     if entry.wire in (wire.Submit, flow_wire.StartFlow):
-        responses["200"] = answered("It was there before: joined, or sent before.", without_null(answer))
+        responses["200"] = answered(
+            "An existing run: joined, or submitted before with the same `request_id`.", without_null(answer)
+        )
     request["responses"] = {**responses, **refusals("requestBody" in request)}
     return request
 
 
 def _own_requests() -> dict[tuple[str, str], Json]:
-    """What HTTP has for itself."""
+    """The requests that are not commands."""
     text: Json = {"type": "string"}
     status: Json = {"type": "object", "properties": {"status": text}, "required": ["status"]}
     ticket: Json = {"type": "object", "properties": {"ticket": text}, "required": ["ticket"]}
@@ -316,7 +321,7 @@ def _own_requests() -> dict[tuple[str, str], Json]:
     public = {name: refused[name] for name in ("429", "default")}
     lane = parameter("lane", "path", in_text(LANE), required=True)
     events = {"description": "Server-sent events.", "content": {"text/event-stream": {"schema": _SENT}}}
-    figures = {"description": "Figures for Prometheus.", "content": {"text/plain": {"schema": text}}}
+    figures = {"description": "Metrics for Prometheus.", "content": {"text/plain": {"schema": text}}}
     open_to_all: Json = {"security": []}
     described: Json = {"description": "The document.", "content": {JSON_TYPE: {"schema": {"type": "object"}}}}
     documents = {
@@ -328,7 +333,7 @@ def _own_requests() -> dict[tuple[str, str], Json]:
         }
         for name, summary in (
             ("openapi", "This document."),
-            ("asyncapi", "What goes over a WebSocket, as AsyncAPI."),
+            ("asyncapi", "The WebSocket protocol, as AsyncAPI."),
         )
     }
     documents |= {
@@ -356,53 +361,57 @@ def _own_requests() -> dict[tuple[str, str], Json]:
         ("GET", "/api/events"): {
             "operationId": "events",
             "summary": "Follow the events.",
-            "description": "Each event's data is one of Event, or of Resync for the event `resync`. "
-            "Needs the role viewer.",
+            "description": "The data of each event is an Event; of the event `resync` a Resync. "
+            "Requires the role viewer.",
             "parameters": follow,
             "responses": {"200": events, **refused},
         },
         ("POST", "/api/tickets"): {
             "operationId": "ticket",
-            "summary": "A ticket for `GET /api/events`, in place of a token: good once, and for 30 seconds.",
-            "description": "Needs the role viewer.",
+            "summary": "Create a ticket for `GET /api/events`: it replaces the token, once, for 30 seconds.",
+            "description": "Requires the role viewer.",
             "responses": {"201": answered("The ticket.", ticket), **refused},
         },
         ("GET", "/api/lanes"): {
             "operationId": "lanes",
-            "summary": "How many runs every lane has, and the engine.",
-            "description": "Needs the role viewer.",
-            "responses": {"200": answered("The numbers.", ref("Counts")), **refused},
+            "summary": "The number of runs of the engine and of each lane.",
+            "description": "Requires the role viewer.",
+            "responses": {"200": answered("The counts.", ref("Counts")), **refused},
         },
         ("GET", "/api/lanes/{lane}"): {
             "operationId": "lane",
-            "summary": "A lane as it is now.",
-            "description": "Needs the role viewer.",
+            "summary": "The current state of a lane.",
+            "description": "Requires the role viewer.",
             "parameters": [lane],
             "responses": {"200": answered("The lane.", ref("LaneState")), **refused},
         },
         ("GET", "/healthz"): {
             "operationId": "healthz",
-            "summary": "Whether the gateway answers.",
+            "summary": "Check that the gateway responds.",
             **open_to_all,
-            "responses": {"200": answered("It does.", status), **public},
+            "responses": {"200": answered("The gateway responds.", status), **public},
         },
         ("GET", "/readyz"): {
             "operationId": "readyz",
-            "summary": "Whether new runs are taken.",
+            "summary": "Check that the engine accepts new runs.",
             **open_to_all,
-            "responses": {"200": answered("They are.", status), **public, "503": refused["503"]},
+            "responses": {
+                "200": answered("The engine accepts new runs.", status),
+                **public,
+                "503": refused["503"],
+            },
         },
         ("GET", "/metrics"): {
             "operationId": "metrics",
-            "summary": "Figures for Prometheus.",
-            "description": "Needs the role viewer.",
+            "summary": "Metrics for Prometheus.",
+            "description": "Requires the role viewer.",
             "responses": {"200": figures, **refused},
         },
     }
 
 
 def documents() -> dict[str, str]:
-    """The documents by their files' names."""
+    """The documents by file name."""
     made = {"asyncapi.json": asyncapi(), "openapi.json": openapi()}
     return {name: json.dumps(made[name], indent=2, ensure_ascii=False) + "\n" for name in made}
 

@@ -1,4 +1,4 @@
-"""Parts of descriptions of the protocol: how types of the code look as JSON schemas."""
+"""Parts of the OpenAPI and AsyncAPI documents: JSON schemas of the types of messages."""
 
 from __future__ import annotations
 
@@ -18,37 +18,36 @@ _REF = "#/components/schemas/{name}"
 
 
 def answered(description: str, schema: Json) -> Json:
-    """An answer in JSON."""
+    """A JSON response."""
     return {"description": description, "content": {JSON_TYPE: {"schema": schema}}}
 
 
 def parameter(name: str, place: str, schema: Json, required: bool = False) -> Json:
-    """Something that a request names outside its body."""
+    """A parameter of a request in the path, the query or the headers."""
     found: Json = {"name": name, "in": place, "schema": schema}
     return {**found, "required": True} if required else found
 
 
 def fields(kind: type[msgspec.Struct]) -> dict[str, tuple[Json, bool]]:
-    """The fields of a message, with their schema and whether they are required."""
+    """The fields of a message, with their schemas and whether they are required."""
     schema = _components([kind])[1][kind.__name__]
     required = set(schema.get("required", ()))
     return {name: (of, name in required) for name, of in schema["properties"].items()}
 
 
 def properties(kind: type[msgspec.Struct]) -> dict[str, tuple[Json, bool]]:
-    """The same of a message on a WebSocket, without `id` and `type`, which HTTP doesn't need."""
+    """The fields of a message without `id` and `type`, which HTTP does not need."""
     return {name: of for name, of in fields(kind).items() if name not in ("id", "type")}
 
 
 def without_null(schema: Json) -> Json:
-    """A field of an answer that is only null in answers to other commands."""
+    """The schema of a field that is null only in replies to other commands."""
     several = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     return several[0] if len(several) == 1 else schema
 
 
 def in_text(schema: Json) -> Json:
-    """A field as it stands in a path or a query: what may be one of several stands as often as there are, and
-    null can't be written."""
+    """The schema of a field in a path or a query: a list is repeated parameters, and there is no null."""
     several = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     lists = [one for one in several if one.get("type") == "array"]
     found = dict((lists or several or [schema])[0])
@@ -59,35 +58,35 @@ def in_text(schema: Json) -> Json:
     return found
 
 
-def passed_over(schema: Json) -> Json:
-    """A number in a query where nothing is as good as leaving it out."""
+def or_empty(schema: Json) -> Json:
+    """The schema of a field in a query; an empty text for a number counts as absent."""
     if schema.get("type") not in ("integer", "number"):
         return schema
     return {"anyOf": [schema, {"type": "string", "maxLength": 0}]}
 
 
 def or_null(schema: Json) -> Json:
-    """A field of a body where null is as good as leaving it out."""
+    """The schema of a field in a body, where null counts as absent."""
     null: Json = {"type": "null"}
     kinds: list[Json] = schema.get("anyOf", [schema])
     return schema if null in kinds else {"anyOf": [*kinds, null]}
 
 
 def refusals(body: bool) -> Json:
-    """How a request may be refused; one with a body in two more ways."""
+    """The error responses of a request; 413 and 415 only if it has a body."""
     codes = ["400", "401", "403", "404", "409", "429", "500", "503", *(["413", "415"] if body else [])]
     error = {"$ref": "#/components/responses/error"}
     return dict.fromkeys(sorted(codes), error) | {"default": error}
 
 
 def schemas(kinds: Iterable[Any]) -> Json:
-    """The schemas of types and of all that they are made of, by their names."""
+    """The schemas of types and of all their parts, by name."""
     found = _components(kinds)[1]
     return {name: found[name] for name in sorted(found)}
 
 
 def schema_of(kind: Any) -> Json:
-    """The schema of one type; what it is made of stands among `schemas`."""
+    """The schema of one type, with references to `schemas` for its parts."""
     return _components([kind])[0][0]
 
 
@@ -97,13 +96,13 @@ def ref(name: str) -> Json:
 
 
 def tag(kind: type[msgspec.Struct]) -> str:
-    """What a message is called on the wire."""
+    """The `type` of a message."""
     return str(kind.__struct_config__.tag)
 
 
 def _components(kinds: Iterable[Any]) -> tuple[tuple[Json, ...], Json]:
     types, found = msgspec.json.schema_components(list(kinds), ref_template=_REF)
-    for command in LIMITING:  # they also take what no schema says: the names that fields had before
+    for command in LIMITING:  # they also accept former names of fields, which the schema does not show
         if (schema := found.get(command.__name__)) is not None:
             for old, name in OLD_NAMES.items():
                 del schema["properties"][old]

@@ -1,4 +1,4 @@
-"""The calls of existing clients and workers of flows, as OpenAPI describes them: each once, under `/api`."""
+"""The compatible API for tasks and workers in the OpenAPI document: each call once, under `/api`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .schemas import (
     answered,
     fields,
     in_text,
+    or_empty,
     or_null,
     parameter,
-    passed_over,
     refusals,
     schema_of,
 )
 
 TASK_SCHEMAS: tuple[Any, ...] = tuple(task.answers for task in TABLE)
-"""The types of the answers."""
+"""The types of the responses."""
 
 
 def task_requests() -> dict[tuple[str, str], Json]:
-    """Every call, by its method and path."""
+    """The description of each call, by method and path."""
     return {(task.method, f"/api{task.path}"): _request(task) for task in TABLE}
 
 
@@ -43,7 +43,7 @@ def _request(task: TaskCall) -> Json:
     }
     if task.in_query:
         request["parameters"] = [
-            parameter(name, "query", passed_over(in_text(schema)), required)
+            parameter(name, "query", or_empty(in_text(schema)), required)
             for name, (schema, required) in given.items()
         ]
     else:
@@ -53,17 +53,17 @@ def _request(task: TaskCall) -> Json:
         if required:
             schema["required"] = required
         request["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": schema}}}
-    responses: Json = {"200": answered("Carried out.", schema_of(task.answers))}
+    responses: Json = {"200": answered("The call was executed.", schema_of(task.answers))}
     if task.waits:
-        responses["204"] = {"description": "There was nothing for as long as the server waits."}
+        responses["204"] = {"description": "No work was available while the server waited."}
     request["responses"] = {**responses, **refusals("requestBody" in request)}
     return request
 
 
 def _description(task: TaskCall) -> Iterator[str]:
-    yield "Also without `/api`."
+    yield "The path without `/api` is the same call."
     if not task.workers:
-        yield f"Needs the role {task.role}."
+        yield f"Requires the role {task.role}."
         return
     role = task.role if task.role is Role.WORKER else f"{task.role} or {Role.WORKER}"
-    yield f"Needs the role {role}."
+    yield f"Requires the role {role}."

@@ -1,1 +1,1 @@
-"""HTTP: connections, requests and their answers, and what is served besides commands."""
+"""HTTP: connections, requests and responses, and what is served in addition to commands."""

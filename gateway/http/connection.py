@@ -1,7 +1,7 @@
-"""HTTP on one connection: requests and their answers in turn, until one side has had enough.
+"""HTTP on one connection: requests and their responses in turn, until one side closes it.
 
-What is refused before its body was read closes the connection, because the rest of it would be taken for the
-next request.
+A request that is refused before its body was read closes the connection, because the rest of the body would
+be parsed as the next request.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from ..limits import Rate
 from ..shared import Shared
 from .head import BadRequest, Request, Requests
 from .responses import Response, fault, header_list, refusal
-from .routes import Call, Route, find, says_error
+from .routes import Call, Route, find, has_error_field
 
 logger = logging.getLogger("greenroom.gateway")
 
 _FROM_ELSEWHERE = ("origin", "forwarded", "via", "x-real-ip")
-"""What pages and proxies send, besides what begins like `X-Forwarded-For`."""
+"""Headers of web pages and proxies, in addition to those that start with `X-Forwarded-`."""
 
 
-class _Gone(Exception):
-    """The client has gone away, and wants no answer."""
+class _Disconnected(Exception):
+    """The client has disconnected."""
 
 
 class Http:
-    """The requests of one connection that don't become a WebSocket."""
+    """The requests of one connection that are not upgraded to a WebSocket."""
 
     def __init__(
         self,
@@ -55,24 +55,24 @@ class Http:
         self._secure = secure
         self._local = local
         self._rate = Rate(shared.limits.burst)
-        self._endless = trio.CancelScope()
+        self._interruptible = trio.CancelScope()
         self._writing = False
-        self._says_error = False
+        self._has_error_field = False
 
     def finish(self) -> None:
-        """Answer what has been asked, and nothing more; an answer without end ends now, and so does the wait
-        for one."""
+        """Complete the current request, and accept no other. An endless response ends now, and so does a wait
+        for a response."""
         self.finishing = True
-        self._endless.cancel()
+        self._interruptible.cancel()
 
     def recheck(self) -> None:
-        """The tokens have changed: break off an answer that takes long if its caller's was revoked."""
-        if not self._in_force():
-            self._endless.cancel()
+        """End a long response if its caller's token has been revoked; called when the tokens have changed."""
+        if not self._is_valid():
+            self._interruptible.cancel()
 
     async def respond(self, request: Request) -> bool:
-        """Answer one request. Returns whether the connection can be used for another."""
-        self._says_error = says_error(request)
+        """Answer one request. Returns whether the connection can be used for another request."""
+        self._has_error_field = has_error_field(request)
         self._open_to_all = False
         self._served = None
         try:
@@ -81,13 +81,13 @@ class Http:
             response = self._fault(error.status, error.message)
         except GreenroomError as error:
             response = self._refusal(error)
-        except _Gone:
+        except _Disconnected:
             return False
-        except trio.BrokenResourceError:  # the client broke off in the middle of its request
+        except trio.BrokenResourceError:  # the connection was lost in the middle of the request
             raise
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
-            response = self._refusal(Internal("a fault of the gateway, which has been logged"))
+            response = self._refusal(Internal("internal error of the gateway; see the server's log"))
         excess = self._stranger.excess(alone=self._open_to_all)
         if excess is not None:
             self.finishing = True
@@ -104,7 +104,7 @@ class Http:
         return False
 
     async def send(self, response: Response, request: Request | None = None) -> None:
-        """Send an answer, to a request that could be read or to one that couldn't."""
+        """Send a response; `request` is `None` if the request could not be parsed."""
         machine = self._machine
         if machine.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
@@ -147,27 +147,27 @@ class Http:
         )
         body = b"" if has_body else await self._requests.body()
         shared.access.check_page(request.host, request.header("origin"), secure=self._secure)
-        if request.method == "OPTIONS" and request.path in ("*", "/"):  # a proxy that looks whether we are up
+        if request.method == "OPTIONS" and request.path in ("*", "/"):  # a proxy's health check
             return Response(204, headers=(("Allow", "GET, HEAD, OPTIONS, POST, PUT"),))
         try:
             segments = request.segments
         except UnicodeDecodeError:
-            raise BadRequest(400, "the path is not UTF-8") from None
+            raise BadRequest(400, "path must be UTF-8") from None
         methods, names = find(segments)
         allow = ("Allow", ", ".join(sorted({*methods, "OPTIONS"})))
         if request.method == "OPTIONS":
             return Response(204, headers=(allow,))
         route = methods.get(request.method)
         if route is None:
-            return self._fault(405, f"{request.path} has no {request.method}", (allow,))
+            return self._fault(405, f"method {request.method} not allowed for {request.path}", (allow,))
         limits = shared.limits
         if self._rate.take(limits.rate, limits.burst):
-            raise RateLimited(f"more than {limits.rate:g} requests per second: slow down")
+            raise RateLimited(f"rate limit exceeded: at most {limits.rate:g} requests per second")
         caller = self._caller(route, request)
         if has_body:
             self._check_body(request, route)
             body = await self._requests.body()
-            self._check_in_force()
+            self._check_token()
         call = Call(shared, caller, request, names, body)
         return await (self._wait_for(route, call) if route.waits else route.run(call))
 
@@ -180,99 +180,100 @@ class Http:
             caller: Caller | None = self._shared.tickets.redeem(tickets[0])
         else:
             caller = self._shared.access.caller(request.header("authorization"))
-        if caller is None and route.workers and self._is_here(request):
+        if caller is None and route.workers and self._is_local_program(request):
             caller = LOCAL_WORKER
         if caller is None:
-            raise Unauthorized("a token is needed: send it as `Authorization: Bearer <token>`")
+            raise Unauthorized("token required: send `Authorization: Bearer <token>`")
         self._served = caller
-        self._check_in_force()  # a ticket may be older than the tokens are
+        self._check_token()  # the token of a ticket may have been revoked
         self._stranger.recognise()
         if not route.permits(caller):
             raise Forbidden(
-                f"this needs the role {route.role}, and the token's is {caller.role}", role=caller.role
+                f"requires the role {route.role} (the token's role: {caller.role})", role=caller.role
             )
         if caller.scope is not None and not route.limited:
             raise caller.scope.lacks()
         return caller
 
-    def _in_force(self) -> bool:
-        """Whether the caller of the request, if it has one, would still be let in."""
-        return self._served is None or self._shared.access.still_lets_in(self._served)
+    def _is_valid(self) -> bool:
+        """Whether the caller's token has not been revoked. True also without a caller."""
+        return self._served is None or self._shared.access.still_admits(self._served)
 
-    def _check_in_force(self) -> None:
-        if not self._in_force():
-            raise Unauthorized("this token is not in force")
+    def _check_token(self) -> None:
+        if not self._is_valid():
+            raise Unauthorized("invalid or revoked token")
 
-    def _is_here(self, request: Request) -> bool:
-        """Whether workers on this machine need no token, and a request comes from a program there: from no
-        web page, and not passed on by a proxy. Headers can only say that it doesn't."""
+    def _is_local_program(self, request: Request) -> bool:
+        """Whether workers on this machine need no token, and the request is from a program on this machine:
+        not from a web page, and not forwarded by a proxy. Headers can only disprove it."""
         admitted = self._shared.access.admits_local_workers and self._local
         return admitted and not any(
             name in _FROM_ELSEWHERE or name.startswith("x-forwarded-") for name in request.headers
         )
 
     async def _wait_for(self, route: Route, call: Call) -> Response:
-        """An answer that may take long. It is given up when the client goes away, its token is revoked, or
-        the gateway closes."""
+        """Wait for a response that can take long. The wait ends when the client disconnects, its token is
+        revoked, or the gateway closes."""
         response: Response | None = None
         refused: GreenroomError | None = None
-        gone = trio.Event()
+        disconnected = trio.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._see_going, gone, nursery.cancel_scope)
+            nursery.start_soon(self._watch_client, disconnected, nursery.cancel_scope)
             with self._until_finish():
                 try:
                     response = await route.run(call)
                 except GreenroomError as error:  # raised below, not in a group
                     refused = error
             nursery.cancel_scope.cancel()
-        if gone.is_set():
+        if disconnected.is_set():
             if response is not None:
                 response.unsent()
-            raise _Gone
-        if response is not None and not self._in_force():
+            raise _Disconnected
+        if response is not None and not self._is_valid():
             response.unsent()
-        self._check_in_force()
+        self._check_token()
         if refused is not None:
             raise refused
         if response is None:
-            raise Unavailable("the gateway is being closed")
+            raise Unavailable("the gateway is shutting down")
         return response
 
-    async def _see_going(self, gone: trio.Event, scope: trio.CancelScope) -> None:
-        """See when the client goes away. What it sends before, if that isn't much, is its next request."""
-        if await self._requests.until_gone():
-            gone.set()
+    async def _watch_client(self, disconnected: trio.Event, scope: trio.CancelScope) -> None:
+        """Detect that the client has disconnected. Data that it sends before, up to a limit, is kept as its
+        next request."""
+        if await self._requests.until_disconnected():
+            disconnected.set()
             scope.cancel()
 
     def _check_body(self, request: Request, route: Route) -> None:
-        """See before it is read whether the body could be taken at all."""
+        """Check the headers of a body before it is read. Raises `BadRequest`."""
         length = request.header("content-length")
         most = self._shared.limits.max_message_bytes
         if length is not None and int(length) > most:
-            raise BadRequest(413, f"the body has {length} bytes; at most {most} are allowed")
+            raise BadRequest(413, f"body must have at most {most} bytes (got {length})")
         kind = (request.header("content-type") or "").partition(";")[0].strip().lower()
         if kind != "application/json" and not (route.any_type and _is_no_page(request)):
-            raise BadRequest(415, f"the body must be application/json, not {kind[:100] or 'of no type'}")
+            raise BadRequest(415, f"Content-Type must be application/json (got {kind[:100] or 'none'})")
         if request.tokens("content-encoding") not in ([], ["identity"]):
-            raise BadRequest(415, "the body must not be compressed")
+            raise BadRequest(415, "Content-Encoding must be identity: send the body uncompressed")
 
     def _until_finish(self) -> trio.CancelScope:
-        """A scope that ends with `finish`, or when the caller's token is revoked."""
-        self._endless = trio.CancelScope()
-        if self.finishing or not self._in_force():
-            self._endless.cancel()
-        return self._endless
+        """A scope that `finish` cancels, and `recheck` if the caller's token has been revoked."""
+        self._interruptible = trio.CancelScope()
+        if self.finishing or not self._is_valid():
+            self._interruptible.cancel()
+        return self._interruptible
 
     def _refusal(self, error: GreenroomError) -> Response:
-        return refusal(error, error=error.message) if self._says_error else refusal(error)
+        return refusal(error, error=error.message) if self._has_error_field else refusal(error)
 
     def _fault(self, status: int, message: str, headers: tuple[tuple[str, str], ...] = ()) -> Response:
-        if self._says_error:
+        if self._has_error_field:
             return fault(status, message, headers, error=message)
         return fault(status, message, headers)
 
     def _cross_origin(self, request: Request | None) -> list[tuple[str, str]]:
-        """What lets a page of an allowed origin read the answer."""
+        """The headers that allow a page of an allowed origin to read the response."""
         origin = None if request is None else request.header("origin")
         if request is None or origin is None:
             return []
@@ -292,19 +293,19 @@ class Http:
     # Sending.
 
     async def _stream_body(self, response: Response) -> None:
-        """Send what the stream writes, for as long as the client stays."""
-        assert response.stream is not None, "only called with one"
+        """Send what the stream writes, until the client disconnects."""
+        assert response.stream is not None, "called only for a stream"
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._until_gone, nursery.cancel_scope)
+            nursery.start_soon(self._until_disconnected, nursery.cancel_scope)
             with self._until_finish():
                 await response.stream(self._write)
             if not self._writing:
                 await self._send_all(self._machine.send(h11.EndOfMessage()) or b"")
             nursery.cancel_scope.cancel()
 
-    async def _until_gone(self, scope: trio.CancelScope) -> None:
+    async def _until_disconnected(self, scope: trio.CancelScope) -> None:
         while await self._stream.receive_some(4096):
-            pass  # whatever it says meanwhile: `Connection: close` has told it that this answer is the last
+            pass  # further requests are ignored: the response has `Connection: close`
         scope.cancel()
 
     async def _write(self, data: bytes) -> None:
@@ -319,14 +320,14 @@ class Http:
                 await self._stream.send_all(data[start : start + _PIECE])
             if patience.cancelled_caught:
                 self._shared.metrics.stalled.inc()
-                raise trio.BrokenResourceError("the client takes nothing of what is sent to it")
+                raise trio.BrokenResourceError("client stalled: it read less than 64 KiB in stall_timeout")
 
 
 def _is_no_page(request: Request) -> bool:
-    """Whether a request comes from no web page. Pages elsewhere may send bodies of a few types without asking
-    first; browsers say so in one of these headers."""
+    """Whether a request is not from a web page. Foreign pages can send bodies of a few types without a
+    preflight; browsers then send one of these headers."""
     return "origin" not in request.headers and request.header("sec-fetch-site") in (None, "none")
 
 
 _PIECE = 1 << 16
-"""A client that takes less than this in `stall_timeout` has stalled."""
+"""A client that reads less than this in `stall_timeout` has stalled."""

@@ -1,5 +1,4 @@
-"""Figures for Prometheus. Counters and histograms follow the stream; gauges are set when they are asked
-for."""
+"""Metrics for Prometheus. Counters and histograms follow the stream; gauges are set at each scrape."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class Metrics:
-    """The figures of one gateway and its engine."""
+    """The metrics of one gateway and its engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -35,39 +34,35 @@ class Metrics:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         histogram = partial(Histogram, registry=registry)
         self.resyncs = counter("greenroom_resyncs", "Snapshots sent to subscribers that had missed events")
-        self.stalled = counter("greenroom_stalled_clients", "Clients dropped because they took nothing")
+        self.stalled = counter("greenroom_stalled_clients", "Clients disconnected as they did not read")
         self.websockets = gauge("greenroom_websockets", "Open WebSocket connections")
         self.server_sent = gauge("greenroom_event_sources", "Clients that read server-sent events")
-        self._lag = gauge(
-            "greenroom_lag_events", "Events that the subscriber furthest behind has not been sent"
-        )
+        self._lag = gauge("greenroom_lag_events", "Events not yet sent to the slowest subscriber")
         self._events = counter("greenroom_events", "Events, by type", ["type"])
         self._ended = counter("greenroom_runs_ended", "Runs that ended, by status", ["status"])
         self._waiting = histogram(
-            "greenroom_run_waiting_seconds", "From a run's submission to its first start", buckets=_WAITS
+            "greenroom_run_waiting_seconds", "Time from a run's submission to its first start", buckets=_WAITS
         )
         self._commit_size = histogram("greenroom_commit_events", "Events in a commit", buckets=_SIZES)
-        self._commit_time = histogram("greenroom_commit_seconds", "Time that a commit took", buckets=_COMMITS)
+        self._commit_time = histogram("greenroom_commit_seconds", "Duration of a commit", buckets=_COMMITS)
         self._runs = gauge("greenroom_runs", "Pending runs, by status", ["status"])
         self._lane_queued = gauge("greenroom_lane_queued", "Runs queued in a lane", ["lane"])
-        self._lane_executing = gauge("greenroom_lane_executing", "Slots that a lane's runs hold", ["lane"])
+        self._lane_executing = gauge("greenroom_lane_executing", "Slots in use by a lane's runs", ["lane"])
         self._lane_limit = gauge("greenroom_lane_limit", "The limit of a lane that has one", ["lane"])
         self._max_concurrent = gauge("greenroom_max_concurrent", "The global limit")
-        self._draining = gauge("greenroom_draining", "1 while no new runs are taken")
+        self._draining = gauge("greenroom_draining", "1 while the engine drains and refuses new runs")
         self._store_down = gauge("greenroom_store_down", "1 while the store can't be written")
         self._blocked = counter(
-            "greenroom_loop_blocked", "Times that the event loop stood still for 1 s or longer"
+            "greenroom_loop_blocked", "Times that the event loop was blocked for 1 s or longer"
         )
-        self._blocked_time = counter(
-            "greenroom_loop_blocked_seconds", "How long the event loop stood still then"
-        )
+        self._blocked_time = counter("greenroom_loop_blocked_seconds", "Total seconds of these blockages")
         self._blocked_before = engine.blocked
-        self._last_seq = gauge("greenroom_seq", "The number of the last event")
-        self._node_runs = counter("greenroom_node_runs", "Tries of nodes of flows, by status", ["status"])
+        self._last_seq = gauge("greenroom_seq", "The seq of the last event")
+        self._node_runs = counter("greenroom_node_runs", "Attempts of nodes of flows, by status", ["status"])
         self._workers = gauge("greenroom_workers", "Workers, by status", ["status"])
         self._queue_items = gauge(
             "greenroom_queue_items",
-            "Work for workers that fetch it: waiting, or leased to one of them",
+            "Work items for polling workers: waiting, or leased to a worker",
             ["state"],
         )
         for status in ENDED:
@@ -76,21 +71,21 @@ class Metrics:
             self._node_runs.labels(name)
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Begin with what is queued already."""
+        """Start with the runs that are queued already."""
         for run in snapshot.runs.values():
             if run.status is Status.QUEUED:
                 self._queued_at[run.id] = run.created_at
 
     def committed(self) -> None:
-        """Take a commit into account; the stream calls this after each."""
+        """Record a commit; the stream calls this after each."""
         size = self._engine.stream.last_seq - self._seq
         if size:
             self._seq += size
             self._commit_size.observe(size)
             self._commit_time.observe(self._engine.commit_seconds)
 
-    def heard(self, event: Event) -> None:
-        """Take an event into account."""
+    def observe(self, event: Event) -> None:
+        """Record an event."""
         self._events.labels(event.type).inc()
         if type(event) is NodeRan:
             self._node_runs.labels(event.status).inc()
@@ -106,11 +101,11 @@ class Metrics:
             self._ended.labels(event.to).inc()
 
     def exposition(self, shown: Counts | Snapshot, workers: Sequence[WorkerState], *, lag: int) -> bytes:
-        """All figures as text. Counts are at hand; of a snapshot, the runs are counted."""
+        """All metrics as text. `shown` is the counts, or a snapshot to count."""
         counts = shown if isinstance(shown, Counts) else Projection.from_snapshot(shown).counts()
-        standing = Count(worker.status for worker in workers)
+        by_status = Count(worker.status for worker in workers)
         for name in get_args(WorkerStatus):
-            self._workers.labels(name).set(standing[name])
+            self._workers.labels(name).set(by_status[name])
         for place, count in zip(("waiting", "leased"), self._engine.workers.queued(), strict=True):
             self._queue_items.labels(place).set(count)
         for status, pending in counts.runs.items():

@@ -1,4 +1,4 @@
-"""What HTTP requests are answered with, and the headers that every answer has."""
+"""HTTP responses, and the headers that every response has."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ...protocol.errors import GreenroomError
 from ..version import SERVER
 
 Write = Callable[[bytes], Awaitable[None]]
-"""Sends a piece of a body that has no end of its own."""
+"""Sends a piece of an endless body."""
 
 
 @attrs.frozen
 class Response:
-    """An answer; with `stream`, its body is what that writes until the client goes away. A long body comes in
-    `pieces`; `held` exists until they are sent. `unsent` is called where the client has gone before all of it
-    was sent."""
+    """A response. With `stream`, the body is what that function writes until the client disconnects. A long
+    body is in `pieces`, and `held` is kept alive until they are sent. `unsent` is called if the client
+    disconnects before everything is sent."""
 
     status: int
     body: bytes = b""
@@ -32,7 +32,7 @@ class Response:
 
     @property
     def length(self) -> int:
-        """How many bytes the body has."""
+        """The size of the body in bytes."""
         return len(self.body) + sum(map(len, self.pieces))
 
 
@@ -55,7 +55,7 @@ _CODES = {404: "not_found", 413: "too_large", 429: "rate_limited", 431: "too_lar
 
 
 def header_list(response: Response) -> list[tuple[str, str]]:
-    """All headers of an answer, but those about how long it is."""
+    """All headers of a response except those about its length."""
     given = {name.lower() for name, _ in response.headers}
     common = [(name, value) for name, value in _ALWAYS if name.lower() not in given]
     has_body = response.body or response.pieces or response.stream
@@ -64,17 +64,17 @@ def header_list(response: Response) -> list[tuple[str, str]]:
 
 
 def answer(value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Response:
-    """A Struct or JSON value as the whole body."""
+    """A response with a Struct or a JSON value as its body."""
     return Response(status, JSON.encode(value), headers=headers)
 
 
 def refusal(refused: GreenroomError, **more: Any) -> Response:
-    """An error as HTTP has it, with `more` in its body."""
+    """The response for an error, with `more` in its body."""
     body = {"code": refused.code, "message": refused.message, "details": dict(refused.details)}
     return answer({**more, **body}, refused.http_status)
 
 
 def fault(status: int, message: str, headers: tuple[tuple[str, str], ...] = (), **more: Any) -> Response:
-    """An error that is about HTTP itself."""
+    """The response for an error in the use of HTTP."""
     body = {"code": _CODES.get(status, "invalid"), "message": message, "details": {}}
     return answer({**more, **body}, status, headers)

@@ -1,4 +1,4 @@
-"""Which request is what: the paths of the command table, and the few that HTTP has for itself."""
+"""The routes: the paths of the command table, and paths that only HTTP has."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .sse import events
 
 @attrs.frozen
 class Call:
-    """A request that may be carried out."""
+    """An authorized request."""
 
     shared: Shared
     caller: Caller
@@ -42,38 +42,38 @@ class Call:
 
 @attrs.frozen
 class Route:
-    """What answers a request. `role` is `None` where nobody is asked who they are."""
+    """The handler of a request. Without a `role`, it needs no token."""
 
     role: Role | None
     run: Callable[[Call], Awaitable[Response]]
     tickets: bool = False
-    """Whether a one-time ticket in the query is as good as a token."""
+    """Whether a one-time ticket in the query can replace the token."""
     workers: bool = False
-    """Whether workers may do it, too; by `workers_without_token`, those on this machine without a token."""
+    """Whether workers can call it, too; with `workers_without_token`, local workers without a token."""
     limited: bool = False
-    """Whether it keeps to the limits of a token; else it needs one that has none."""
+    """Whether it applies the limits of a token; otherwise it requires a token without limits."""
     any_type: bool = False
-    """Whether programs may leave out that the body is JSON."""
+    """Whether programs can omit the Content-Type of a JSON body."""
     waits: bool = False
-    """Whether the answer may take long: it is given up when the client goes away."""
+    """Whether the response can take long; it is abandoned when the client disconnects."""
 
     def permits(self, caller: Caller) -> bool:
-        """Whether this caller may do it."""
+        """Whether this caller has a sufficient role."""
         if self.workers and caller.role is Role.WORKER:
             return True
         return self.role is None or caller.role.permits(self.role)
 
 
 async def _command(entry: Entry, call: Call) -> Response:
-    """Carry out a command of the table."""
+    """Execute a command of the table."""
     http, act = entry.http, entry.call
-    assert http is not None, "it stands in the routes"
-    assert act is not None, "only what WebSocket connections do themselves has no call"
-    command, called = _command_in(entry, call)
+    assert http is not None, "an entry without `http` has no route"
+    assert act is not None, "only commands about a WebSocket connection have no call"
+    command, given_names = _command_in(entry, call)
     try:
         fields = await act(call.shared.context(call.caller), command) or {}
     except Invalid as error:
-        raise _as_called(error, called) from None
+        raise _with_given_name(error, given_names) from None
     if http.body is not None:
         return answer(fields[http.body])
     status = 200 if fields.get("joined") else http.status
@@ -81,49 +81,50 @@ async def _command(entry: Entry, call: Call) -> Response:
 
 
 def _command_in(entry: Entry, call: Call) -> tuple[Any, dict[str, str]]:
-    """The command, and under which other names its fields were given."""
+    """The command, and the former names under which fields were given, by current name."""
     http = entry.http
-    assert http is not None, "it stands in the routes"
+    assert http is not None, "an entry without `http` has no route"
     reads = http.method == "GET"
     given = _query(call.request, entry) if reads else _object(call.body)
-    called: dict[str, str] = {}
-    for name, meant in http.also.items():
+    given_names: dict[str, str] = {}
+    for name, current in http.also.items():
         if name in given:
             value = given.pop(name)
-            if given.setdefault(meant, value) is value:
-                called[meant] = name
+            if given.setdefault(current, value) is value:
+                given_names[current] = name
     if not reads:
-        _make_whole(given, entry)
+        _convert_integral_floats(given, entry)
+    where = "query" if reads else "body"
     for name, value in call.names.items():
         if given.setdefault(name, value) != value:
-            raise Invalid(f"{name}: {shown(value)} in the path, and something else beside it", path=name)
+            raise Invalid(f"{name} in the {where} must equal {name} in the path ({shown(value)})", path=name)
     whole = "query" if reads else "message"
     for name in ("id", "type"):
         if name in given:
             raise Invalid(f"{whole}: object contains unknown field {name}", path=name)
     try:
-        return msgspec.convert({"id": 0, **given}, entry.wire, strict=not reads), called
+        return msgspec.convert({"id": 0, **given}, entry.wire, strict=not reads), given_names
     except msgspec.ValidationError as error:
-        raise _as_called(misfit(error, whole), called) from None
+        raise _with_given_name(misfit(error, whole), given_names) from None
 
 
-def _as_called(error: Invalid, called: dict[str, str]) -> Invalid:
-    """The same error about a field, under the name that it was given."""
-    for meant, name in called.items():
-        if error.message.startswith((f"{meant} ", f"{meant}:")):
+def _with_given_name(error: Invalid, given_names: dict[str, str]) -> Invalid:
+    """The same error, with the name under which the field was given."""
+    for current, name in given_names.items():
+        if error.message.startswith((f"{current} ", f"{current}:")):
             details = {**error.details, **({"path": name} if "path" in error.details else {})}
-            return Invalid(name + error.message.removeprefix(meant), **details)
+            return Invalid(name + error.message.removeprefix(current), **details)
     return error
 
 
 async def _task_call(task: TaskCall, call: Call) -> Response:
-    """Carry out one of the calls of clients and workers of flows."""
+    """Execute a call of the compatible API for tasks and workers."""
     given = read(task.takes, call.request, call.body)
     return await task.act(call.shared.context(call.caller), given)
 
 
 async def _state(entry: Entry, call: Call) -> Response:
-    """The whole state, which is encoded once for all who ask for it."""
+    """The snapshot; the encoded bytes are shared by simultaneous requests."""
     _command_in(entry, call)
     limited = call.shared.context(call.caller).limited
     states = call.shared.states
@@ -134,12 +135,12 @@ async def _state(entry: Entry, call: Call) -> Response:
 def _query(request: Request, entry: Entry) -> dict[str, Any]:
     for field in msgspec.structs.fields(entry.wire):
         if "null" in request.query.get(field.name, ()) and not _takes_text(field.type):
-            raise Invalid(f"{field.name}: expected a number, got null", path=field.name)
+            raise Invalid(f"{field.name} must be a number (got null)", path=field.name)
     return {name: values[0] if len(values) == 1 else values for name, values in request.query.items()}
 
 
 def _takes_text(kind: Any) -> bool:
-    """Whether a text may stand in a field, which would be taken for null otherwise if it says so."""
+    """Whether a field can be a string; then the text `null` is that string, otherwise it is null."""
     return kind is str or any(_takes_text(part) for part in get_args(kind))
 
 
@@ -147,18 +148,18 @@ def _object(body: bytes) -> dict[str, Any]:
     return JSON.decode(body, dict[str, Any]) if body else {}
 
 
-def _make_whole(given: dict[str, Any], entry: Entry) -> None:
-    """Where only whole numbers may stand, 2.0 is one, as it is for JSON schemas."""
+def _convert_integral_floats(given: dict[str, Any], entry: Entry) -> None:
+    """Convert floats such as 2.0 to integers in integer fields, because JSON schemas accept them."""
     for field in msgspec.structs.fields(entry.wire):
         value = given.get(field.name)
-        if isinstance(value, float) and value.is_integer() and _is_whole(field.type):
+        if isinstance(value, float) and value.is_integer() and _is_integer(field.type):
             given[field.name] = int(value)
 
 
-def _is_whole(kind: Any) -> bool:
-    """Whether a whole number may stand in a field, and no other."""
+def _is_integer(kind: Any) -> bool:
+    """Whether a field is an integer."""
     parts = get_args(kind) or (kind,)
-    return int in parts or any(_is_whole(part) for part in parts if get_args(part))
+    return int in parts or any(_is_integer(part) for part in parts if get_args(part))
 
 
 async def _lane(call: Call) -> Response:
@@ -180,7 +181,7 @@ async def _healthz(call: Call) -> Response:
 
 async def _readyz(call: Call) -> Response:
     if call.shared.closing:
-        raise Unavailable("the gateway is being closed")
+        raise Unavailable("the gateway is shutting down")
     call.shared.engine.check_ready()
     return answer({"status": "ready"})
 
@@ -198,9 +199,8 @@ async def _events(call: Call) -> Response:
 
 async def _document(name: str, call: Call) -> Response:
     if name not in _DOCUMENTS:
-        from ..description.documents import documents  # which describes these routes, too
+        from ..description.documents import documents  # it imports this module
 
-        # Making them takes a while, once.
         made = await trio.to_thread.run_sync(documents)
         _DOCUMENTS.update((file, text.encode()) for file, text in made.items())
     return Response(200, _DOCUMENTS[name], headers=(("Cache-Control", "no-cache"),))
@@ -246,19 +246,19 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
 _TABLE = _table()
 
 _DOCUMENTS: dict[str, bytes] = {}
-"""What is described, once somebody has asked for it."""
+"""The generated documents, cached after the first request."""
 
 
-_SAYING_ERROR = frozenset(f"{api}{task.path}" for task in TASK_CALLS for api in ("", "/api"))
+_WITH_ERROR_FIELD = frozenset(f"{api}{task.path}" for task in TASK_CALLS for api in ("", "/api"))
 
 
-def says_error(request: Request) -> bool:
-    """Whether those who ask for this look for the text of a refusal under `error`."""
-    return request.path in _SAYING_ERROR
+def has_error_field(request: Request) -> bool:
+    """Whether clients of this path expect the text of an error in the field `error`."""
+    return request.path in _WITH_ERROR_FIELD
 
 
 def paths() -> Iterator[tuple[str, str]]:
-    """The method and the path of everything that is answered, for descriptions of it; without HEAD."""
+    """The method and the path of each route except HEAD, for the OpenAPI document."""
     for segments, methods in _TABLE.items():
         for method in methods:
             if method != "HEAD":
@@ -266,7 +266,7 @@ def paths() -> Iterator[tuple[str, str]]:
 
 
 def find(segments: tuple[str, ...]) -> tuple[dict[str, Route], dict[str, str]]:
-    """The methods that a path has, and the names in it. Raises `NotFound`."""
+    """The methods of a path, and the values of the names in it. Raises `NotFound`."""
     methods: dict[str, Route] = {}
     names: dict[str, str] = {}
     for template, offered in _TABLE.items():
@@ -275,7 +275,7 @@ def find(segments: tuple[str, ...]) -> tuple[dict[str, Route], dict[str, str]]:
             methods |= {method: route for method, route in offered.items() if method not in methods}
             names |= found
     if not methods:
-        raise NotFound(f"there is nothing at /{'/'.join(segments)}", value="/".join(segments)[:200])
+        raise NotFound(f"path /{'/'.join(segments)} not found", value="/".join(segments)[:200])
     return methods, names
 
 

@@ -1,7 +1,8 @@
-"""`GET /api/events`: the events as server-sent events, for browsers' EventSource and for curl.
+"""`GET /api/events`: server-sent events, for EventSource in browsers and for curl.
 
-Each has the id `<epoch>:<seq>`, which the browser sends back as `Last-Event-ID` when it has lost the
-connection, and goes on from there. Where that isn't possible, an event `resync` brings a snapshot.
+Each event has the id `<epoch>:<seq>`. After a lost connection the browser sends the last id as
+`Last-Event-ID`, and the stream resumes after it. If that is not possible, an event `resync` contains a
+snapshot.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ _RETRY = b"retry: 2000\n"
 
 
 def events(shared: Shared, request: Request, caller: Caller) -> Response:
-    """The answer to a request for events. Raises `Invalid`, `Forbidden` and `RateLimited`."""
+    """The response to a request for events. Raises `Invalid`, `Forbidden` and `RateLimited`."""
     unknown = sorted(set(request.query) - _KNOWN)
     if unknown:
-        raise Invalid(f"the query has {shown(unknown[0])}; it may have {', '.join(sorted(_KNOWN))}")
+        raise Invalid(
+            f"unexpected parameter {shown(unknown[0])} in the query; allowed: {', '.join(sorted(_KNOWN))}"
+        )
     wanted = {
         field: frozenset(request.query[name]) for name, field in _FIELDS.items() if name in request.query
     }
@@ -39,7 +42,8 @@ def events(shared: Shared, request: Request, caller: Caller) -> Response:
     filter = shared.narrowed(asked, caller)
     after = _after(shared, request)
     if shared.subscriptions >= shared.limits.max_subscriptions:
-        raise RateLimited("the gateway has as many subscriptions as it takes: try again later")
+        most = shared.limits.max_subscriptions
+        raise RateLimited(f"too many subscriptions (limit: {most}): retry later")
 
     async def stream(write: Write) -> None:
         await _Following(shared, filter, after, write).run()
@@ -48,10 +52,10 @@ def events(shared: Shared, request: Request, caller: Caller) -> Response:
 
 
 def _after(shared: Shared, request: Request) -> int:
-    """From where on; -1 where it isn't known."""
+    """The seq after which to start; -1 if it is unknown, so that the client needs a snapshot."""
     after = request.query.get("after", [None])[0]
     if after is not None and not after.isdecimal():
-        raise Invalid(f"after: {shown(after)} is no number of an event", path="after")
+        raise Invalid(f"after must be the seq of an event (got {shown(after)})", path="after")
     last = request.header("last-event-id")
     if last is None and "last_event_id" in request.query:
         last = request.query["last_event_id"][0]
@@ -67,22 +71,22 @@ def _after(shared: Shared, request: Request) -> int:
 
 
 class _Following:
-    """One client that follows."""
+    """A client of the event stream."""
 
     def __init__(self, shared: Shared, filter: Filter | None, after: int, write: Write) -> None:
         self._shared = shared
         self._filter = filter
-        self._told = after
+        self._announced = after
         self._read = after
         self._write = write
         self._woken = Channel()
 
-    def news(self) -> None:
-        """There may be more to send."""
+    def notify(self) -> None:
+        """Wake the task to send new events."""
         self._woken.wake()
 
     async def run(self) -> None:
-        """Send events until cancelled or until the engine ends."""
+        """Send events until cancelled or until the engine stops."""
         shared = self._shared
         stream = shared.engine.stream
         feed = shared.feeds.join(shared.server_sent, self._filter, self)
@@ -92,7 +96,7 @@ class _Following:
             if self._read < 0:
                 await self._resync(_RETRY)
             else:
-                await self._write(_RETRY + feed.rest(self._told, self._read))
+                await self._write(_RETRY + feed.rest(self._announced, self._read))
             while True:
                 await self._catch_up(feed)
                 if stream.closed:
@@ -102,8 +106,8 @@ class _Following:
                     await self._woken.receive_all()
                     quiet = False
                 if quiet:
-                    await self._write(b": ping\n" + feed.rest(self._told, self._read))
-                    self._told = self._read
+                    await self._write(b": ping\n" + feed.rest(self._announced, self._read))
+                    self._announced = self._read
         finally:
             shared.subscriptions -= 1
             shared.metrics.server_sent.dec()
@@ -112,13 +116,13 @@ class _Following:
     async def _catch_up(self, feed: Feed) -> None:
         while True:
             try:
-                chunk = feed.after(self._told, self._read)
+                chunk = feed.after(self._announced, self._read)
             except FellBehind:
                 await self._resync(b"")
                 continue
             if chunk is None:
                 return
-            self._read, self._told = chunk.read, chunk.told
+            self._read, self._announced = chunk.read, chunk.announced
             if chunk.data:
                 await self._write(chunk.data)
 
@@ -128,4 +132,4 @@ class _Following:
             for message in view.messages(self._shared.server_sent):
                 await self._write(before + message)
                 before = b""
-            self._told = self._read = taken.snapshot.seq
+            self._announced = self._read = taken.snapshot.seq

@@ -1,7 +1,7 @@
-"""The body of `GET /api/state`, encoded once for all who ask while nothing happens.
+"""The body of `GET /api/state`, encoded once for all requests until the next event.
 
-Its maker is one task, so that however many ask at once, one snapshot is being encoded at any time, in slices
-between which others get their turn. Who asks meanwhile gets the next one, together with all others who do.
+One task encodes, so at most one snapshot is being encoded at any time; it yields to other tasks between
+slices. Requests that arrive during the encoding share the next snapshot.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ..stream.snapshots import Snapshots
 logger = logging.getLogger("greenroom.gateway")
 
 PIECE = 1 << 16
-"""A slice ends with the entries that make it as long as this."""
+"""A slice ends when it has at least this many bytes."""
 _AT_ONCE = 16
-"""So many entries are encoded by one call, which takes half as long as a call for each."""
+"""The number of entries per call of the encoder; one call takes half the time of separate calls."""
 MOST_BYTES = 1 << 26
-"""Beyond this, what slow clients have not taken yet of older states leaves no room for another one."""
+"""The limit of memory for encoded states that slow clients have not read yet."""
 
 
 class Body:
-    """An encoded snapshot, in pieces. Exists for as long as it is being sent to anyone."""
+    """An encoded snapshot, in pieces. It exists while it is being sent to a client."""
 
     __slots__ = ("__weakref__", "pieces", "seq", "size")
 
@@ -42,7 +42,7 @@ class Body:
 
 
 class States:
-    """See the module's text."""
+    """Encodes snapshots of the engine, one at a time, and shares the bytes."""
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
@@ -51,17 +51,17 @@ class States:
         self._held: WeakSet[Body] = WeakSet()
 
     async def body(self) -> Body:
-        """The state as of now. Raises `RateLimited` where there is no room for it."""
+        """The current snapshot. Raises `RateLimited` if the memory for encoded states is used up."""
         reply: Reply[Body] = Reply()
         self._asked.send_nowait(reply)
         return await reply.get()
 
     def forget(self) -> None:
-        """Something has happened, so there will be another state."""
+        """Drop the cached body, because an event has made it out of date."""
         self._latest = None
 
     async def run(self) -> None:
-        """Make what is asked for, until cancelled."""
+        """Answer requests for the state until cancelled."""
         while True:
             await self._answer(await self._asked.receive_all())
 
@@ -72,9 +72,9 @@ class States:
             for reply in asked:
                 reply.fail(error)
         except Exception:
-            logger.exception("the state could not be encoded")
+            logger.exception("encoding of the state failed")
             for reply in asked:
-                reply.fail(Internal("a fault of the gateway, which has been logged"))
+                reply.fail(Internal("internal error of the gateway; see the server's log"))
         else:
             for reply in asked:
                 reply.set(body)
@@ -89,9 +89,12 @@ class States:
         return body
 
     async def encoded(self, snapshot: Snapshot) -> Body:
-        """A snapshot that one client is to get. Raises `RateLimited` where there is no room for it."""
+        """Encode a snapshot. Raises `RateLimited` if the memory for encoded states is used up."""
         if sum(held.size for held in self._held) > MOST_BYTES:
-            raise RateLimited("slow clients are being sent more copies of the state than there is room for")
+            raise RateLimited(
+                f"out of memory for snapshots (limit: {MOST_BYTES >> 20} MiB): slow clients have not read "
+                "theirs yet; retry later"
+            )
         pieces = []
         for piece in slices(snapshot):
             pieces.append(piece)
@@ -102,7 +105,7 @@ class States:
 
 
 def slices(snapshot: Snapshot) -> Generator[bytes, None, None]:
-    """The snapshot as JSON, byte for byte as the codec has it, in pieces."""
+    """The snapshot as JSON in pieces, byte for byte as the codec encodes it."""
     encode = JSON.encode
     yield b'{"epoch":%b,"seq":%d,"engine":%b' % (
         encode(snapshot.epoch),

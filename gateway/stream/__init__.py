@@ -1,1 +1,1 @@
-"""What subscribers are sent: snapshots and events, under their filters."""
+"""Snapshots and events for subscribers, under their filters."""

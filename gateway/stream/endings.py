@@ -1,5 +1,4 @@
-"""What the gateway itself hears of the stream: one follower of all events, for those who wait for the end
-of a run, and for the metrics."""
+"""The gateway's own subscriber: it follows all events, for the command `wait` and for the metrics."""
 
 from __future__ import annotations
 
@@ -16,15 +15,15 @@ from ...protocol.validation import check_seconds
 
 
 class Endings:
-    """Wakes whoever waits for a run. `heard` is given every event."""
+    """Wakes tasks that wait for the end of a run. `on_event` is called with every event."""
 
-    def __init__(self, engine: Engine, heard: Callable[[Event], None]) -> None:
+    def __init__(self, engine: Engine, on_event: Callable[[Event], None]) -> None:
         self._engine = engine
-        self._heard = heard
+        self._on_event = on_event
         self._waiting: dict[str, dict[trio.Event, None]] = {}
 
     async def wait(self, run_id: str, timeout: float | None) -> RunRecord:
-        """The run, once it has ended, or as it is after `timeout` seconds (15 unless told otherwise)."""
+        """Wait at most `timeout` seconds (default 15) for the end of a run. Returns the run as it is then."""
         with trio.move_on_after(check_seconds("timeout", timeout, 15)):
             return await self._end(run_id)
         return await self._engine.get_run(run_id)
@@ -33,7 +32,7 @@ class Endings:
         waiting = self._waiting.setdefault(run_id, {})
         while True:
             woken = trio.Event()
-            waiting[woken] = None  # before looking, so that no end is missed in between
+            waiting[woken] = None  # before `get_run`, so that no end is missed in between
             try:
                 run = await self._engine.get_run(run_id)
                 if run.ended:
@@ -46,7 +45,7 @@ class Endings:
             waiting = self._waiting.setdefault(run_id, waiting)
 
     async def follow(self, after: int) -> None:
-        """Follow the events until there are no more."""
+        """Follow the events until the engine has stopped."""
         cursor = self._engine.stream.cursor(after)
         while True:
             try:
@@ -54,13 +53,13 @@ class Endings:
             except FellBehind:
                 cursor.seq = self._engine.stream.last_seq
                 for run_id in list(self._waiting):
-                    self._wake(run_id)  # they look for themselves
+                    self._wake(run_id)  # each calls `get_run` again
                 continue
             if not published:
                 return
             for one in published:
                 event = one.event
-                self._heard(event)
+                self._on_event(event)
                 if type(event) is RunStateChanged and event.to in ENDED:
                     self._wake(event.run)
 

@@ -1,9 +1,9 @@
-"""What subscribers are sent, prepared once for all who want the same.
+"""Feeds: events encoded once for all subscribers with the same filter and form.
 
-A feed is one form (a codec's WebSocket frames, or server-sent events) of one filter's events. It has no
-subscribers' queues, only the stream's ring: each subscriber remembers how far it has come and asks for what
-is next, and those who stand at the same place get the same bytes. So under load many events share a frame
-and many subscribers a frame's bytes, while a single event at rest leaves at once.
+A feed is one form (WebSocket frames of a codec, or server-sent events) of the events of one filter. It has
+no queue per subscriber, only the stream's ring: each subscriber keeps its position and requests what comes
+next, and subscribers at the same position receive the same bytes. So under load many events share a frame
+and many subscribers share its bytes, and without load a single event is sent immediately.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from ..websocket.frames import message_frame
 _MOST_BYTES = 1 << 16
 _REMEMBERED = 8
 _REMEMBERED_BYTES = 1 << 25
-"""Of all feeds together."""
+"""For all feeds together."""
 _QUIET = 1024
 _AT_ONCE = 200
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
-    """What comes next: bytes (empty where nothing passed the filter), how far the events have been read, and
-    the `to` that the client has been told."""
+    """The next bytes of a feed (empty if no event passed the filter), the last seq that was read for them,
+    and the last `to` that they announce to the client."""
 
     data: bytes
     read: int
-    told: int
+    announced: int
 
 
 class Form(Protocol):
-    """How what subscribers are sent looks."""
+    """The format of what subscribers receive."""
 
     @property
     def codec(self) -> Codec:
-        """How events and snapshots are encoded in it."""
+        """The codec of events and snapshots."""
 
-    def batch(self, told: int, to: int, events: Sequence[Published]) -> bytes:
-        """A batch; `told` is the `to` of the one before."""
+    def batch(self, announced: int, to: int, events: Sequence[Published]) -> bytes:
+        """A batch; `announced` is the `to` of the previous batch."""
 
     def resync(self, seq: int, payload: bytes) -> bytes:
-        """A message `resync`, whole or in part, that has been encoded."""
+        """A message `resync`, or a part of one; `payload` is encoded already."""
 
 
 class _Events(msgspec.Struct, frozen=True, tag_field="type", tag="events", rename={"from_": "from"}):
-    """`protocol.commands.Events` with the events already encoded."""
+    """`protocol.commands.Events` with encoded events."""
 
     from_: int
     to: int
@@ -62,31 +62,31 @@ class _Events(msgspec.Struct, frozen=True, tag_field="type", tag="events", renam
 
 
 class Frames:
-    """A WebSocket frame per batch, in one codec."""
+    """One WebSocket frame per batch, in one codec."""
 
     def __init__(self, codec: Codec) -> None:
         self.codec = codec
 
-    def batch(self, told: int, to: int, events: Sequence[Published]) -> bytes:
+    def batch(self, announced: int, to: int, events: Sequence[Published]) -> bytes:
         codec = self.codec
         raw = [msgspec.Raw(event.encoded(codec)) for event in events]
-        return message_frame(codec.encode(_Events(told, to, raw)), binary=codec.binary)
+        return message_frame(codec.encode(_Events(announced, to, raw)), binary=codec.binary)
 
     def resync(self, seq: int, payload: bytes) -> bytes:
         return message_frame(payload, binary=self.codec.binary)
 
 
 class ServerSent:
-    """Each event as `text/event-stream` has it."""
+    """Each event in the format `text/event-stream`."""
 
     codec = JSON
 
     def __init__(self, epoch: str) -> None:
         self._epoch = epoch.encode()
 
-    def batch(self, told: int, to: int, events: Sequence[Published]) -> bytes:
+    def batch(self, announced: int, to: int, events: Sequence[Published]) -> bytes:
         if not events:
-            return b"id: %b:%d\n\n" % (self._epoch, to)  # for the client to resume from; no event for it
+            return b"id: %b:%d\n\n" % (self._epoch, to)  # no event: an id from which the client can resume
         return b"".join(self._event(event) for event in events)
 
     def resync(self, seq: int, payload: bytes) -> bytes:
@@ -99,35 +99,35 @@ class ServerSent:
 
 
 class Follower(Protocol):
-    """Someone who follows a feed."""
+    """A subscriber of a feed."""
 
-    def news(self) -> None:
-        """There may be more to take. Must not wait, and must not raise."""
+    def notify(self) -> None:
+        """The feed may have new bytes. Must not wait, and must not raise."""
 
 
 class _Memory:
-    """The chunks that are kept for the followers who come to them next: of all feeds, the latest first."""
+    """The cached chunks of all feeds, for followers that need them later; the oldest are dropped first."""
 
     def __init__(self, most_bytes: int) -> None:
         self.size = 0
         self._most_bytes = most_bytes
         self._chunks: OrderedDict[tuple[Feed, int, int], int] = OrderedDict()
 
-    def keep(self, feed: Feed, told: int, read: int, size: int) -> None:
-        """A feed keeps a chunk; the oldest ones that there is no more room for are dropped."""
-        self._chunks[feed, told, read] = size
+    def keep(self, feed: Feed, announced: int, read: int, size: int) -> None:
+        """Add a chunk of a feed, and drop the oldest chunks above the limit."""
+        self._chunks[feed, announced, read] = size
         self.size += size
         while self.size > self._most_bytes and len(self._chunks) > 1:
             (oldest, *place), _ = next(iter(self._chunks.items()))
             oldest.drop(*place)
 
-    def drop(self, feed: Feed, told: int, read: int) -> None:
-        """It keeps it no longer."""
-        self.size -= self._chunks.pop((feed, told, read))
+    def drop(self, feed: Feed, announced: int, read: int) -> None:
+        """Remove a chunk that its feed has dropped."""
+        self.size -= self._chunks.pop((feed, announced, read))
 
 
 class Feed:
-    """See the module's text."""
+    """The events of one filter in one form."""
 
     def __init__(
         self, stream: Stream, form: Form, filter: Filter | None, most_events: int, memory: _Memory
@@ -141,59 +141,59 @@ class Feed:
         self._memory = memory
         self._chunks: dict[tuple[int, int], Chunk] = {}
 
-    def after(self, told: int, read: int) -> Chunk | None:
-        """What comes after the event `read`, or `None` if that was the last. Raises `FellBehind`."""
-        chunk = self._chunks.get((told, read))
+    def after(self, announced: int, read: int) -> Chunk | None:
+        """The chunk after the event `read`, or `None` if that was the last event. Raises `FellBehind`."""
+        chunk = self._chunks.get((announced, read))
         if chunk is None:
             if read == self._stream.last_seq:
                 return None
-            chunk = self._prepare(told, read)
+            chunk = self._prepare(announced, read)
             if len(self._chunks) >= _REMEMBERED:
                 self.drop(*next(iter(self._chunks)))
-            self._chunks[told, read] = chunk
-            self._memory.keep(self, told, read, len(chunk.data))
+            self._chunks[announced, read] = chunk
+            self._memory.keep(self, announced, read, len(chunk.data))
         return chunk
 
-    def drop(self, told: int, read: int) -> None:
-        """Keep a chunk no longer."""
-        del self._chunks[told, read]
-        self._memory.drop(self, told, read)
+    def drop(self, announced: int, read: int) -> None:
+        """Drop a cached chunk."""
+        del self._chunks[announced, read]
+        self._memory.drop(self, announced, read)
 
     def end(self) -> None:
-        """Nobody follows it any more."""
+        """Drop all cached chunks, because the feed has no follower."""
         for place in list(self._chunks):
             self.drop(*place)
 
-    def rest(self, told: int, read: int) -> bytes:
-        """A batch without events that tells how far they have been read."""
-        return self._form.batch(told, read, ())
+    def rest(self, announced: int, read: int) -> bytes:
+        """A batch without events, which announces that all events up to `read` have been sent."""
+        return self._form.batch(announced, read, ())
 
-    def _prepare(self, told: int, read: int) -> Chunk:
-        come = self._stream.between(read, max(256, self._most))
+    def _prepare(self, announced: int, read: int) -> Chunk:
+        available = self._stream.between(read, max(256, self._most))
         form, passes, most = self._form, self._passes, self._most
         codec = form.codec
         data: list[bytes] = []
         batch: list[Published] = []
         size = total = 0
-        for published in come:
+        for published in available:
             if passes is None or passes(published.event):
                 piece = len(published.encoded(codec))
                 if batch and (len(batch) >= most or size + piece > _MOST_BYTES):
-                    data.append(form.batch(told, read, batch))
-                    told, batch, total, size = read, [], total + size, 0
+                    data.append(form.batch(announced, read, batch))
+                    announced, batch, total, size = read, [], total + size, 0
                     if total + piece > _MOST_BYTES:
                         break
                 batch.append(published)
                 size += piece
             read += 1
-        if batch or read - told >= _QUIET:
-            data.append(form.batch(told, read, batch))
-            told = read
-        return Chunk(b"".join(data), read, told)
+        if batch or read - announced >= _QUIET:
+            data.append(form.batch(announced, read, batch))
+            announced = read
+        return Chunk(b"".join(data), read, announced)
 
 
 class Feeds:
-    """The feeds that somebody wants, each once, and the task that tells their followers of news."""
+    """All feeds that have followers, and the task that notifies the followers."""
 
     def __init__(self, stream: Stream, most_events: Callable[[], int]) -> None:
         self._stream = stream
@@ -203,7 +203,7 @@ class Feeds:
         self._woken = Channel()
 
     def join(self, form: Form, filter: Filter | None, follower: Follower) -> Feed:
-        """The feed for a form and a filter; the follower hears of news from now on."""
+        """The feed for a form and a filter; the follower is notified from now on."""
         most = self._most_events()
         feed = self._feeds.get((form, filter, most))
         if feed is None:
@@ -213,24 +213,24 @@ class Feeds:
         return feed
 
     def leave(self, feed: Feed, follower: Follower) -> None:
-        """Hear of it no longer."""
+        """Stop notifying the follower; a feed without followers ends."""
         del feed.followers[follower]
         if not feed.followers:
             del self._feeds[feed.key]
             feed.end()
 
     async def run(self) -> None:
-        """Tell followers of news until cancelled."""
+        """Notify followers of new events until cancelled."""
         self._stream.listen(self._woken.wake)
         try:
             while True:
-                told = 0
+                notified = 0
                 for feed in list(self._feeds.values()):
                     for follower in list(feed.followers):
-                        if follower in feed.followers:  # it may have left in the pause
-                            follower.news()
-                        told += 1
-                        if told % _AT_ONCE == 0:
+                        if follower in feed.followers:  # it may have left during the checkpoint
+                            follower.notify()
+                        notified += 1
+                        if notified % _AT_ONCE == 0:
                             await trio.lowlevel.checkpoint()
                 await self._woken.receive_all()
         finally:
@@ -238,13 +238,13 @@ class Feeds:
 
 
 def predicate(filter: Filter) -> Callable[[Event], bool]:
-    """`filter.passes`, made quick: it is asked for every event by every filter."""
-    wanted = {
+    """A fast version of `filter.passes`, which is called for every event and every filter."""
+    fields = {
         "handle": filter.handles,
         "lane": filter.lanes,
         "run": filter.runs,
     }
-    given = [(name, names) for name, names in wanted.items() if names is not None]
+    given = [(name, names) for name, names in fields.items() if names is not None]
     if type(filter) is not Filter or filter.types is not None or len(given) != 1:
         return filter.passes
     [(name, names)] = given
@@ -254,6 +254,6 @@ def predicate(filter: Filter) -> Callable[[Event], bool]:
         try:
             return get(event) in names
         except AttributeError:
-            return True  # it has no such field
+            return True  # events without this field always pass
 
     return passes

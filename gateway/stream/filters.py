@@ -1,4 +1,4 @@
-"""What of the events a subscriber gets: the filter that he asks for, within the limits of his token."""
+"""The events that a subscriber receives: its filter, narrowed to the limits of its token."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ JobOf = Callable[[str], str | None]
 
 
 def check_filter(filter: Filter | None, most: int) -> None:
-    """Refuse a filter that names too much. Raises `Invalid`."""
+    """Refuse a filter with more than `most` names. Raises `Invalid`."""
     if filter is None:
         return
     given = (filter.handles, filter.lanes, filter.runs, filter.types)
     count = sum(len(names) for names in given if names is not None)
     if count > most:
-        raise Invalid(f"filter: it names {count} handles, lanes, runs and types; at most {most} are allowed")
+        raise Invalid(f"filter must contain at most {most} handles, lanes, runs and types (got {count})")
 
 
 class ScopedFilter(Filter, frozen=True):
-    """A subscriber's filter, narrowed to what the token permits. Handles and lanes may be patterns here."""
+    """A subscriber's filter, narrowed to the limits of its token. Handles and lanes can be patterns here."""
 
     jobs: Patterns | None = None
     job_of: JobOf | None = None
@@ -49,14 +49,16 @@ class ScopedFilter(Filter, frozen=True):
         job = event.job if type(event) is RunStateChanged else None
         if job is None and self.job_of is not None:
             job = self.job_of(run)
-        if job is None:  # the subscriber is so far behind that the run has left the engine's memory
-            raise FellBehind(f"the job of run {run} is not at hand any more")
+        if job is None:  # the subscriber is so far behind that the run was evicted from memory
+            raise FellBehind(f"the job of run {run} is no longer in memory")
         return job in self.jobs
 
 
 class _Everything(frozenset[str]):
-    """The names of a filter that narrows nothing, but holds for snapshots. Equal to itself alone: filters
-    that are equal share what is made for them."""
+    """Contains every name; a filter with it narrows nothing, but applies to snapshots.
+
+    It is equal only to itself, because equal filters share encoded bytes.
+    """
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -72,8 +74,8 @@ _EVERYTHING: Any = _Everything()
 
 
 def narrowed(filter: Filter | None, scope: Scope | None, job_of: JobOf) -> Filter | None:
-    """What a subscriber gets who asks for `filter` with a token of this scope. Raises `Forbidden` for handles
-    and lanes that he names and may not see."""
+    """The filter of a subscriber with a token of this scope. Raises `Forbidden` for handles and lanes in
+    `filter` that the token does not permit."""
     if scope is None:
         return filter
     filter = filter or Filter()

@@ -1,8 +1,8 @@
-"""Snapshots for clients: under their filter, and shared by all who need one at the same time.
+"""Snapshots for clients, filtered, and shared by all clients that need one at the same time.
 
-When a thousand clients come back at once, each needs a snapshot that the ring's events follow, but not each a
-fresh one, nor one that was encoded for it alone. And as long as nothing happens, whoever asks for a snapshot
-gets the one that was made for the last.
+When a thousand clients reconnect at the same time, each needs a snapshot that the ring's events follow. They
+share recent snapshots and their encoded bytes. While there is no new event, all requests receive the same
+snapshot.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 _FEW = 4
 _SLICE = 1000
-"""So many records are looked through before others get their turn."""
+"""The number of records to filter before a checkpoint."""
 
 
 class _Shared(Generic[T]):
-    """What is made one by one as the first of its readers comes to it, and kept for the others."""
+    """Items of an iterator, produced when the first reader needs them, and kept for the other readers."""
 
     def __init__(self, making: Iterator[T]) -> None:
         self._made: list[T] = []
@@ -52,7 +52,7 @@ class _Shared(Generic[T]):
 
 
 class View:
-    """A snapshot as those see it who have the same filter. What it is made into is made once."""
+    """A snapshot under one filter. Each encoding of it is made once."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -61,21 +61,21 @@ class View:
         self._parts: dict[str, _Shared[tuple[msgspec.Raw, bool]]] = {}
 
     def messages(self, form: Form) -> Iterator[bytes]:
-        """What tells a subscriber to begin again from here."""
+        """The `resync` messages for a subscriber."""
         if form not in self._messages:
             seq, payloads = self.snapshot.seq, resyncs(self.snapshot, form.codec)
             self._messages[form] = _Shared(form.resync(seq, payload) for payload in payloads)
         return iter(self._messages[form])
 
     def parts(self, codec: Codec) -> Iterator[tuple[msgspec.Raw, bool]]:
-        """The parts, and with each whether another one follows."""
+        """The encoded parts, each with whether another part follows."""
         if codec.name not in self._parts:
             self._parts[codec.name] = _Shared(encoded_parts(self.snapshot, codec))
         return iter(self._parts[codec.name])
 
 
 class Taken:
-    """A snapshot that is being sent."""
+    """A snapshot with its views under different filters."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -85,7 +85,7 @@ class Taken:
 
     @asynccontextmanager
     async def view(self, filter: Filter | None) -> AsyncIterator[View]:
-        """What someone with this filter sees; it is kept for as long as anyone with an equal one uses it."""
+        """The snapshot under a filter. It is kept while a client with an equal filter uses it."""
         if filter is None:
             yield self.whole
             return
@@ -100,9 +100,9 @@ class Taken:
 
     async def _view(self, filter: Filter) -> View:
         while (view := self._views.get(filter)) is None:
-            going_on = self._filtering.get(filter)
-            if going_on is not None:
-                await going_on.wait()
+            in_progress = self._filtering.get(filter)
+            if in_progress is not None:
+                await in_progress.wait()
                 continue
             done = self._filtering[filter] = trio.Event()
             try:
@@ -115,7 +115,7 @@ class Taken:
 
 
 class Snapshots:
-    """The engine's snapshots."""
+    """Takes snapshots of the engine, and shares them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -128,12 +128,12 @@ class Snapshots:
         return self._engine.stream.last_seq
 
     def forget(self) -> None:
-        """Something has happened, so there will be another snapshot: keep this one only while it is used."""
+        """Drop the snapshot unless it is in use, because an event has made it out of date."""
         if not self._in_use:
             self._latest = None
 
     async def now(self) -> Taken:
-        """The snapshot as of now; the same for all, until something happens."""
+        """The current snapshot; the same object for all callers until the next event."""
         return await self._engine.look(self._take)
 
     def _take(self, committed: Projection) -> Taken:
@@ -144,8 +144,8 @@ class Snapshots:
 
     @asynccontextmanager
     async def recent(self) -> AsyncIterator[Taken]:
-        """A snapshot that the events after it still follow: a fresh one, or while several are being sent, the
-        latest of those. So a crowd of slow clients holds a few snapshots in memory and not one for each."""
+        """A snapshot whose following events are still in the ring: a new one, or while several are being
+        sent, the latest of them. So many slow clients keep only a few snapshots in memory, not one each."""
         latest, stream = self._latest, self._engine.stream
         if latest is None or self._in_use < _FEW or not stream.holds_well(latest.snapshot.seq):
             latest = await self.now()
@@ -159,12 +159,12 @@ class Snapshots:
 
 
 def filtered(snapshot: Snapshot, filter: Filter | None) -> Snapshot:
-    """What of a snapshot someone sees who gets only the events that pass: as if those had been folded."""
+    """A snapshot under a filter: the same as folding only the events that pass the filter."""
     return next(step for step in filtering(snapshot, filter) if step is not None)
 
 
 async def filtered_in_slices(snapshot: Snapshot, filter: Filter | None) -> Snapshot:
-    """The same, with a turn for everyone else after each thousand records."""
+    """The same as `filtered`, with a checkpoint after every `_SLICE` records."""
     steps = filtering(snapshot, filter)
     while (seen := next(steps)) is None:
         await trio.lowlevel.checkpoint()
@@ -172,12 +172,12 @@ async def filtered_in_slices(snapshot: Snapshot, filter: Filter | None) -> Snaps
 
 
 def filtering(snapshot: Snapshot, filter: Filter | None) -> Generator[Snapshot | None, None, None]:
-    """The same in steps, the last of which is the result."""
+    """The same as `filtered`, in steps: yields `None` until the last step, which yields the result."""
     if filter is None or (filter.handles is None and filter.lanes is None and filter.runs is None):
         yield snapshot
         return
     runs: dict[str, RunRecord] = {}
-    partly: set[str] = set()  # the handles with runs that aren't seen
+    partly: set[str] = set()  # the handles with runs that the filter excludes
     for count, (id, run) in enumerate(snapshot.runs.items(), 1):
         if filter.sees(run):
             runs[id] = run
@@ -207,12 +207,12 @@ def filtering(snapshot: Snapshot, filter: Filter | None) -> Generator[Snapshot |
             yield None
     handles: dict[str, HandleState] = {}
     for count, (name, handle) in enumerate(snapshot.handles.items(), 1):
-        wanted = filter.handles is None or name in filter.handles
+        included = filter.handles is None or name in filter.handles
         taken = _taken_by_forgotten(handle, snapshot.runs, filter)
-        if wanted and (taken or name in used_handles or handle.params is not None):
+        if included and (taken or name in used_handles or handle.params is not None):
             seen = _seen(handle, runs, taken)
             if name in partly and seen.active_run is None:
-                status = shown.get(name, HandleStatus.IDLE)  # its own may come of a run that isn't seen
+                status = shown.get(name, HandleStatus.IDLE)  # the real status may come from an excluded run
                 seen = replace(seen, status=status)
             elif name not in used_handles and not taken:
                 seen = replace(seen, status=HandleStatus.IDLE)
@@ -241,14 +241,14 @@ def filtering(snapshot: Snapshot, filter: Filter | None) -> Generator[Snapshot |
 
 
 def _after(run: RunRecord) -> HandleStatus:
-    """What a handle shows after the end of this run."""
+    """The status of a handle after the end of this run."""
     before = Status.QUEUED if run.started_at is None else Status.RUNNING
     return handle_status(before, run.status)
 
 
 def _taken_by_forgotten(handle: HandleState, runs: Mapping[str, RunRecord], filter: Filter) -> bool:
-    """Whether the handle is taken by the body of a run that is seen, but that left `runs` because so many
-    have ended since. The lane of such a run is not known."""
+    """Whether the handle is taken by the body of a run that the filter includes, but that was evicted from
+    `runs`. The lane of such a run is unknown."""
     run = handle.active_run
     if run is None or run in runs or filter.lanes is not None:
         return False
@@ -256,7 +256,7 @@ def _taken_by_forgotten(handle: HandleState, runs: Mapping[str, RunRecord], filt
 
 
 def _seen(handle: HandleState, runs: Mapping[str, RunRecord], taken: bool) -> HandleState:
-    """A handle as someone sees it who sees only these runs, and, if so, the one that it is `taken` by."""
+    """A handle reduced to these runs, and, if `taken`, to the evicted run that takes it."""
     seen = taken or handle.active_run is None or handle.active_run in runs
     return HandleState(
         handle.status if seen else HandleStatus.IDLE,

@@ -1,1 +1,1 @@
-"""The calls of existing clients and workers of flows."""
+"""The compatible API for tasks and workers, for existing clients."""

@@ -1,8 +1,8 @@
-"""The calls of existing clients and workers of flows: one table, each entry under `/api` and also without it.
+"""The calls of the compatible API: one table; each entry has a path under `/api` and one without it.
 
-They know a run of a flow as a *task*, and the work that workers fetch as a *queue*. What they say is read by
-`input`, what they are answered has the forms of `forms`; here stands what is done. A refusal has its
-text under `error`, too.
+In this API a run of a flow is a *task*, and the work items for polling workers are a *queue*. `input` parses
+the requests, `forms` defines the responses, and this module executes the calls. An error response also has
+its text in the field `error`.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from .input import (
 
 
 async def _register(context: Context, given: RegisterWorker) -> Response:
-    """Be a worker that is called (`http`), or that takes its work from the queue (`queue`)."""
+    """Register a worker that the engine calls (`http`), or that polls the queue (`queue`)."""
     kind = _KINDS.get(given.type)
     if kind is None:
-        text = f'type: {shown(given.type)} is no kind of worker: it must be "http", "queue" or "async"'
+        text = f'type must be "http", "queue" or "async" (got {shown(given.type)})'
         raise Invalid(text, path="type")
     url = given.url
     if kind == "queue" and "://" not in url:
@@ -79,24 +79,24 @@ async def _register(context: Context, given: RegisterWorker) -> Response:
 
 
 async def _heartbeat(context: Context, given: WorkerHeartbeat) -> Response:
-    """Still be there. Who isn't known (any more) is 404, and registers again."""
+    """Report that a worker is alive. For an unknown worker the response is 404; it must register again."""
     await context.engine.workers.heartbeat(given.id, given.load, by=context.by)
     return _DONE
 
 
 async def _list_workers(context: Context, given: FindWorkers) -> Response:
-    """The workers."""
+    """List the workers."""
     if not given.ttl >= 0:
-        raise Invalid(f"ttl: must be a number of seconds, 0 or more (got {given.ttl:g})", path="ttl")
+        raise Invalid(f"ttl must be a number of seconds, 0 or more (got {given.ttl:g})", path="ttl")
     workers = await context.engine.workers.list(given.service, given.ttl or None)
     return answer([forms.Worker.of(worker) for worker in workers])
 
 
 async def _allocate(context: Context, given: AllocateWorker) -> Response:
-    """The worker with the least load of those that can be called."""
+    """Get the `http` worker with the least load."""
     worker = await context.engine.workers.allocate(given.service)
     if worker is None:
-        raise Unavailable(f"no worker that is online and can be called serves {shown(given.service)}")
+        raise Unavailable(f"no http worker is online for service {shown(given.service)}")
     return answer(forms.Worker.of(worker))
 
 
@@ -104,7 +104,7 @@ async def _allocate(context: Context, given: AllocateWorker) -> Response:
 
 
 async def _create_flow(context: Context, given: NewFlow) -> Response:
-    """Make a flow. If there is one of that name, it is 409 with its id."""
+    """Create a flow. If the name already exists, the response is 409 with the existing flow's id."""
     try:
         flow = await context.engine.flows.create(given.name, given.description, by=context.by)
     except Conflict as error:
@@ -113,7 +113,7 @@ async def _create_flow(context: Context, given: NewFlow) -> Response:
 
 
 async def _list_flows(context: Context, given: Paged) -> Response:
-    """The flows, the newest first."""
+    """List the flows, newest first."""
     page, size = max(given.page, 1), size_of(given, PAGE_SIZE)
     flows, skipped = context.engine.flows, offset_of(given, size)
     _, total = await flows.list(size, skipped)
@@ -124,11 +124,11 @@ async def _list_flows(context: Context, given: Paged) -> Response:
 
 
 async def _add_version(context: Context, given: NewVersion) -> Response:
-    """Make a version of a flow. A version that is there with another definition stays, and this becomes the
-    next one; the same definition again is the same version."""
+    """Create a version of a flow. If the version exists with the same definition, the response is its id; if
+    it exists with another definition, the next free version is created."""
     definition = given.definition_yaml or given.definition_json
     if definition == "":
-        raise Invalid("definition_json: there is none, nor a definition_yaml", path="definition_json")
+        raise Invalid("definition_json or definition_yaml is required", path="definition_json")
     written = "definition_yaml" if given.definition_yaml else "definition_json"
     with _named(**{"flow": "flow_id", "the definition": written}):
         row = await context.engine.flows.put_version(
@@ -142,19 +142,19 @@ async def _add_version(context: Context, given: NewVersion) -> Response:
 
 
 async def _versions(context: Context, given: OfFlow) -> Response:
-    """The versions of a flow, the newest first: the first 100, or a page. All of its definitions have at most
-    16 MiB together."""
+    """List the versions of a flow, newest first: the first 100, or a page. The definitions in a response have
+    at most 16 MiB in total."""
     flows, size = context.engine.flows, size_of(given, 100)
     with _named(flow="flow_id"):
         rows = await flows.definitions(given.flow_id, limit=size, offset=offset_of(given, size))
         if given.is_page and len(rows) < size:
             there = await flows.versions(given.flow_id, limit=size, offset=offset_of(given, size))
-            _check_whole(len(rows) >= len(there))
+            _check_complete(len(rows) >= len(there))
     return answer([forms.Version.of(row) for row in rows])
 
 
 async def _version(context: Context, given: ById) -> Response:
-    """A version of a flow."""
+    """Get a version of a flow."""
     return answer(forms.Version.of(await context.engine.flows.version(given.id)))
 
 
@@ -162,7 +162,7 @@ async def _version(context: Context, given: ById) -> Response:
 
 
 async def _create_task(context: Context, given: NewTask) -> Response:
-    """Start a run of a flow, or of the version that an id names."""
+    """Start a task of a flow, or of the flow version with an id."""
     flow, version = given.flow_id, given.version
     params = json_object("params_json", given.params_json)
     if given.flow_version_id:
@@ -170,7 +170,7 @@ async def _create_task(context: Context, given: NewTask) -> Response:
             row = await context.engine.flows.version(given.flow_version_id)
         flow, version = row.flow, row.version
     elif not flow:
-        raise Invalid("flow_id: there is none, nor a flow_version_id", path="flow_id")
+        raise Invalid("flow_id or flow_version_id is required", path="flow_id")
     with _named(**{"params.params": "params_json", "params.flow": "flow_id", "params": "params_json"}):
         options = flow_options(flow, version, params, None, request_id=given.request_id or None)
         ticket = await context.engine.submit_options(options, by=context.by)
@@ -178,7 +178,7 @@ async def _create_task(context: Context, given: NewTask) -> Response:
 
 
 async def _list_tasks(context: Context, given: FindTasks) -> Response:
-    """The tasks, the newest first."""
+    """List the tasks, newest first."""
     page, size = max(given.page, 1), size_of(given, PAGE_SIZE)
     find = partial(
         context.engine.flows.tasks,
@@ -189,12 +189,12 @@ async def _list_tasks(context: Context, given: FindTasks) -> Response:
     with _named(version="flow_version_id"):
         tasks, total = await find(limit=size, offset=skipped)
     if tasks and len(tasks) < size:
-        _check_whole(not (await find(limit=1, offset=skipped + len(tasks)))[0])
+        _check_complete(not (await find(limit=1, offset=skipped + len(tasks)))[0])
     return answer(forms.Page([forms.Task.of(task) for task in tasks], total, page, size))
 
 
 async def _get_task(context: Context, given: ById) -> Response:
-    """A task."""
+    """Get a task."""
     with _named(run_id="id"):
         return answer(forms.Task.of(await context.engine.flows.task(given.id)))
 
@@ -208,18 +208,17 @@ async def _cancel_task(context: Context, given: ById) -> Response:
 
 
 async def _node_runs(context: Context, given: OfTask) -> Response:
-    """What was tried at the nodes of a task, in order: the first 1,000, or a page. All of it has at most
-    16 MiB together."""
+    """List the node runs of a task, in order: the first 1,000, or a page. A response has at most 16 MiB."""
     flows, size = context.engine.flows, size_of(given, MAX_PAGE_SIZE)
     with _named(run_id="task_id"):
         rows = await flows.node_runs(given.task_id, after=offset_of(given, size), limit=size)
         if given.is_page and rows and len(rows) < size:
-            _check_whole(not await flows.node_runs(given.task_id, after=rows[-1].number, limit=1))
-    return answer([forms.NodeTry.of(row) for row in rows])
+            _check_complete(not await flows.node_runs(given.task_id, after=rows[-1].number, limit=1))
+    return answer([forms.NodeAttempt.of(row) for row in rows])
 
 
 async def _signal(context: Context, given: TaskSignal) -> Response:
-    """Put a value into what a task shares; what waits for it goes on."""
+    """Set a value in a task's shared data; a node that waits for it continues."""
     with _named(run_id="task_id"):
         await _check_task(context, given.task_id)
     try:
@@ -239,7 +238,7 @@ async def _check_task(context: Context, id: str) -> None:
 
 
 async def _poll(context: Context, given: PollQueue) -> Response:
-    """Take a piece of work, as soon as there is some; 204 if there is none for 25 seconds."""
+    """Poll for a work item, for at most 25 seconds. Without one the response is 204."""
     workers = context.engine.workers
     item = await workers.poll(given.worker_id, given.services)
     if item is None:
@@ -250,7 +249,7 @@ async def _poll(context: Context, given: PollQueue) -> Response:
 
 
 async def _complete(context: Context, given: CompleteItem) -> Response:
-    """Say what came of a piece of work; 409 where that is of no interest any more."""
+    """Report the result or the error of a work item; 409 if the item is no longer open."""
     await context.engine.workers.complete(
         given.queue_id, given.result, given.error, worker_id=given.worker_id
     )
@@ -258,7 +257,7 @@ async def _complete(context: Context, given: CompleteItem) -> Response:
 
 
 async def _extend(context: Context, given: ExtendItem) -> Response:
-    """Keep a piece of work for another minute; 409 where it is to be dropped."""
+    """Extend the lease of a work item by a minute; 409 if the worker must drop the item."""
     await context.engine.workers.extend(given.queue_id, given.worker_id)
     return _DONE
 
@@ -266,27 +265,28 @@ async def _extend(context: Context, given: ExtendItem) -> Response:
 _DONE = answer(forms.Done())
 
 _KINDS: dict[str, WorkerKind] = {"": "http", "http": "http", "queue": "queue", "async": "queue"}
-"""What workers call the kinds."""
+"""The kind of worker for each `type` of a request."""
 
 
 @contextmanager
 def _named(**names: str) -> Iterator[None]:
-    """Have refusals name what the caller sent, not what the engine calls it."""
+    """Replace the engine's name of a field in errors by the name in the request."""
     try:
         yield
     except (Invalid, TooLarge) as error:
         raise named(error, **names) from None
 
 
-def _check_whole(whole: bool) -> None:
-    """A page that isn't whole would hide what it leaves out from who asks for the next one."""
-    if not whole:
-        raise TooLarge("page_size: this page would have more than 16 MiB: ask for fewer", path="page_size")
+def _check_complete(complete: bool) -> None:
+    """Refuse an incomplete page, because the next page would skip what it leaves out."""
+    if not complete:
+        text = "page_size is too large: the page would exceed 16 MiB; request a smaller page"
+        raise TooLarge(text, path="page_size")
 
 
 @attrs.frozen
 class TaskCall:
-    """One call. `path` is without `/api`; `takes` and `answers` are its forms."""
+    """One call. `path` is without `/api`; `takes` and `answers` are the types of request and response."""
 
     method: str
     path: str
@@ -295,13 +295,13 @@ class TaskCall:
     act: Callable[[Context, Any], Awaitable[Response]]
     answers: Any
     workers: bool = False
-    """Whether workers make it."""
+    """Whether workers can call it."""
     waits: bool = False
-    """Whether it may take long, so that it is given up when the client goes away."""
+    """Whether it can take long; it is abandoned when the client disconnects."""
 
     @property
     def in_query(self) -> bool:
-        """Whether what it takes stands in the query."""
+        """Whether its fields are in the query."""
         return self.method == "GET" or self.takes is ById
 
 
@@ -327,7 +327,7 @@ TABLE: tuple[TaskCall, ...] = (
     TaskCall("GET", "/tasks", _VIEWER, FindTasks, _list_tasks, forms.Page[forms.Task]),
     TaskCall("GET", "/tasks/get", _VIEWER, ById, _get_task, forms.Task),
     TaskCall("POST", "/tasks/cancel", _OPERATOR, ById, _cancel_task, forms.Done),
-    TaskCall("GET", "/tasks/runs", _VIEWER, OfTask, _node_runs, list[forms.NodeTry]),
+    TaskCall("GET", "/tasks/runs", _VIEWER, OfTask, _node_runs, list[forms.NodeAttempt]),
     TaskCall("POST", "/tasks/signal", _OPERATOR, TaskSignal, _signal, forms.Done),
     TaskCall("POST", "/queue/poll", _WORKER, PollQueue, _poll, forms.Item, workers=True, waits=True),
     TaskCall("POST", "/queue/complete", _WORKER, CompleteItem, _complete, forms.Done, workers=True),

@@ -1,8 +1,7 @@
-"""How flows, their runs and workers look to clients that call a run a task.
+"""The response types of the compatible API.
 
-Ids are texts, times whole Unix seconds, and a text that isn't there is empty: some of these clients read
-them into types that take nothing else. What is any JSON value stands as a text in a field whose name ends
-with `_json`.
+Ids are strings, times are whole Unix seconds, and an absent string is empty, because existing clients parse
+them into such types. A field whose name ends in `_json` contains a JSON value as a string.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ STATUSES: dict[Status, str] = {
     Status.REJECTED: "failed",
     Status.CANCELLED: "canceled",
 }
-"""What the status of a run is called in a task."""
+"""The status of a task for each status of a run."""
 
 
 def statuses(name: str) -> list[Status]:
-    """The statuses of runs that a task's status stands for."""
-    meant = [status for status, called in STATUSES.items() if called == name]
-    if not meant:
+    """The statuses of runs for a task's status. Raises `Invalid`."""
+    found = [status for status, called in STATUSES.items() if called == name]
+    if not found:
         known = ", ".join(dict.fromkeys(STATUSES.values()))
-        raise Invalid(f"status: {shown(name)} is none; it is one of {known}", path="status")
-    return meant
+        raise Invalid(f"status must be one of {known} (got {shown(name)})", path="status")
+    return found
 
 
 class Worker(msgspec.Struct, frozen=True):
-    """A worker, as it stands."""
+    """A worker and its current status."""
 
     id: str
     url: str
@@ -129,7 +128,7 @@ class Task(msgspec.Struct, frozen=True):
             current_node_key=task.node or "",
             last_action=task.last_action or "",
             step_count=task.steps,
-            retry_state_json="{}",  # tries are node runs, and one engine has all tasks: no leases
+            retry_state_json="{}",  # attempts are node runs, and one engine owns all tasks without leases
             lease_owner="",
             lease_expiry=0,
             request_id=task.request_id or "",
@@ -138,8 +137,8 @@ class Task(msgspec.Struct, frozen=True):
         )
 
 
-class NodeTry(msgspec.Struct, frozen=True):
-    """One try of a node, or of a branch of it."""
+class NodeAttempt(msgspec.Struct, frozen=True):
+    """A node run: one attempt of a node, or of one of its branches."""
 
     id: str
     task_id: str
@@ -160,7 +159,7 @@ class NodeTry(msgspec.Struct, frozen=True):
     log_path: str
 
     @classmethod
-    def of(cls, row: NodeRun) -> NodeTry:
+    def of(cls, row: NodeRun) -> NodeAttempt:
         return cls(
             id=f"{row.run}.{row.number}",
             task_id=row.run,
@@ -183,8 +182,8 @@ class NodeTry(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """A piece of work that a worker has taken from the queue: `input_json` is what would be the body of a
-    call, and the worker has `visible_for` seconds until it is taken away again."""
+    """A work item that a worker has received from the queue. `input_json` has the content of the body of a
+    call. The lease of the item expires after `visible_for` seconds."""
 
     id: str
     task_id: str
@@ -208,7 +207,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, Generic[_One], frozen=True):
-    """A part of a list, of which there are `total` in all."""
+    """A page of a list of `total` entries."""
 
     data: list[_One]
     total: int
@@ -217,13 +216,13 @@ class Page(msgspec.Struct, Generic[_One], frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """What was made."""
+    """The id of a created flow, version or task."""
 
     id: str
 
 
 class Done(msgspec.Struct, frozen=True):
-    """It was carried out."""
+    """The call was executed."""
 
     ok: str = "1"
 

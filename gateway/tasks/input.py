@@ -1,5 +1,8 @@
-"""What clients of tasks and workers send, and how it is read: keys are matched without regard to case and
-underscores, what is null or unknown is taken as absent, and names may stand in the query, too."""
+"""The request types of the compatible API, and their parser.
+
+Names of fields match regardless of case and underscores, null and unknown fields are ignored, and fields can
+also be in the query.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from ...protocol.values import shown
 from ..http.head import Request
 
 PAGE_SIZE = 10
-"""How much of a list a page holds, unless it is said."""
+"""The default number of entries of a page."""
 
 MAX_PAGE_SIZE = 1000
 MAX_PAGE = 2_000_000
@@ -24,44 +27,44 @@ _Refused = TypeVar("_Refused", bound=GreenroomError)
 
 
 def read(kind: type[_Given], request: Request, body: bytes) -> _Given:
-    """What a request asks for. Raises `Invalid` where it has another form."""
+    """Parse a request. Raises `Invalid`."""
     in_query = {name: _only(name, texts) for name, texts in request.query.items()}
     given = _named(kind, {name: text for name, text in in_query.items() if text}, "query")
     if request.method == "POST" and body:
         given |= _named(kind, JSON.decode(body, dict[str, Any]), "body")
     try:
-        return msgspec.convert(given, kind, strict=not request.query)  # numbers in a query are texts
+        return msgspec.convert(given, kind, strict=not request.query)  # numbers in a query are strings
     except msgspec.ValidationError as error:
         raise misfit(error, "the request") from None
 
 
 def named(error: _Refused, **names: str) -> _Refused:
-    """The same refusal in the words of who asked: the engine's name of a value, with which a text begins, is
-    replaced by that of the field which it was sent in."""
-    for ours, theirs in names.items():
-        rest = error.message.removeprefix(ours)
+    """The same error with the name of the request's field: it replaces the engine's name of the value at the
+    start of the message."""
+    for internal, field in names.items():
+        rest = error.message.removeprefix(internal)
         if rest != error.message and rest[:1] in (" ", ":", ".", "["):
-            return type(error)(f"{theirs}{rest}", **{**error.details, "path": theirs})
+            return type(error)(f"{field}{rest}", **{**error.details, "path": field})
     return error
 
 
 def size_of(given: Paged, usual: int) -> int:
-    """How many entries a page has."""
+    """The number of entries of a page."""
     if given.page_size > MAX_PAGE_SIZE:
-        text = f"page_size: must be at most {MAX_PAGE_SIZE} (got {given.page_size})"
+        text = f"page_size must be at most {MAX_PAGE_SIZE} (got {given.page_size})"
         raise Invalid(text, path="page_size")
     return given.page_size if given.page_size > 0 else usual
 
 
 def offset_of(given: Paged, size: int) -> int:
-    """How many entries are on the pages before."""
+    """The number of entries on the pages before."""
     if given.page > MAX_PAGE:
-        raise Invalid(f"page: must be at most {MAX_PAGE:,} (got {given.page})", path="page")
+        raise Invalid(f"page must be at most {MAX_PAGE:,} (got {given.page})", path="page")
     return (max(given.page, 1) - 1) * size
 
 
 def json_object(what: str, written: str | dict[str, Any]) -> dict[str, Any]:
-    """An object, which may be written as a JSON text; nothing at all is an empty one."""
+    """An object, or a JSON text of one; an empty text is an empty object."""
     if isinstance(written, dict):
         return written
     if not written.strip():
@@ -73,19 +76,19 @@ def json_object(what: str, written: str | dict[str, Any]) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Invalid(f"{what}: must hold a JSON object, not {shown(value)}", path=what)
+        raise Invalid(f"{what} must be a JSON object (got {shown(value)})", path=what)
     return value
 
 
 def _named(kind: type[msgspec.Struct], given: dict[str, Any], where: str) -> dict[str, Any]:
-    """The fields of `kind` that are given, under their own names."""
+    """The given fields of `kind`, with their names in `kind`."""
     names, fields = _fields(kind), {}
     for spelled, value in given.items():
         name = names.get(_folded(spelled))
         if name is None or value is None:
             continue
         if name in fields:
-            raise Invalid(f"{name}: it stands in the {where} more than once, differently spelled", path=name)
+            raise Invalid(f"{name} is in the {where} more than once, in different spellings", path=name)
         fields[name] = value
     return fields
 
@@ -101,15 +104,15 @@ def _folded(name: str) -> str:
 
 def _only(name: str, texts: list[str]) -> str:
     if len(texts) > 1:
-        raise Invalid(f"{name[:100]}: it stands in the query more than once", path=name[:100])
+        raise Invalid(f"{name[:100]} is in the query more than once", path=name[:100])
     return texts[0]
 
 
-# Of workers.
+# Requests.
 
 
 class RegisterWorker(msgspec.Struct):
-    """A worker is there."""
+    """Register a worker."""
 
     id: str
     services: list[str]
@@ -119,46 +122,46 @@ class RegisterWorker(msgspec.Struct):
 
 
 class WorkerHeartbeat(msgspec.Struct):
-    """A worker lives."""
+    """Report that a worker is alive."""
 
     id: str
     load: float | None = None
 
 
 class FindWorkers(msgspec.Struct):
-    """Who serves a service, and was heard of within `ttl` seconds."""
+    """List the workers of a service with a heartbeat in the last `ttl` seconds."""
 
     service: str | None = None
     ttl: float = 0
 
 
 class AllocateWorker(msgspec.Struct):
-    """Who is best called for a service."""
+    """Select a worker of a service."""
 
     service: str
 
 
 class Paged(msgspec.Struct):
-    """A page of a list, from 1."""
+    """A page of a list; the first is 1."""
 
     page: int = 1
     page_size: int = PAGE_SIZE
 
     @property
     def is_page(self) -> bool:
-        """Whether a certain page is asked for."""
+        """Whether the request is for a page."""
         return self.page > 0 or self.page_size > 0
 
 
 class NewFlow(msgspec.Struct):
-    """A flow to make."""
+    """Create a flow."""
 
     name: str
     description: str = ""
 
 
 class NewVersion(msgspec.Struct):
-    """A version of a flow to make; 0 is the next."""
+    """Create a version of a flow; version 0 means the next one."""
 
     flow_id: str
     version: int = 0
@@ -168,7 +171,7 @@ class NewVersion(msgspec.Struct):
 
 
 class OfFlow(Paged, kw_only=True):
-    """A page of what belongs to a flow, by its id."""
+    """A page of a list that belongs to a flow."""
 
     flow_id: str
     page: int = 0
@@ -176,14 +179,14 @@ class OfFlow(Paged, kw_only=True):
 
 
 class ById(msgspec.Struct):
-    """Something by its id."""
+    """An object by its id."""
 
     id: str
 
 
 class NewTask(msgspec.Struct):
-    """A task to make, of a version or, as 0, of the latest that is published; the version may be named by its
-    id instead. The same `request_id` twice is one task."""
+    """Create a task of a version of a flow; version 0 means the latest published one. `flow_version_id` can
+    replace both. Two requests with the same `request_id` create one task."""
 
     flow_id: str = ""
     flow_version_id: str = ""
@@ -193,14 +196,14 @@ class NewTask(msgspec.Struct):
 
 
 class FindTasks(Paged):
-    """Tasks that have a status and walk a version."""
+    """List tasks with a status, of a flow version."""
 
     status: str = ""
     flow_version_id: str | None = None
 
 
 class OfTask(Paged, kw_only=True):
-    """A page of what belongs to a task, by its id."""
+    """A page of a list that belongs to a task."""
 
     task_id: str
     page: int = 0
@@ -208,7 +211,7 @@ class OfTask(Paged, kw_only=True):
 
 
 class TaskSignal(msgspec.Struct):
-    """A value for what a task shares."""
+    """Set a value in a task's shared data."""
 
     task_id: str
     key: str
@@ -216,14 +219,14 @@ class TaskSignal(msgspec.Struct):
 
 
 class PollQueue(msgspec.Struct):
-    """A worker wants work."""
+    """Poll for work."""
 
     worker_id: str
     services: list[str]
 
 
 class CompleteItem(msgspec.Struct):
-    """A piece of work is done, or has failed if there is an `error`."""
+    """Report the result of a work item, or its failure if there is an `error`."""
 
     queue_id: str
     result: Any = None
@@ -232,7 +235,7 @@ class CompleteItem(msgspec.Struct):
 
 
 class ExtendItem(msgspec.Struct):
-    """A worker still works on it."""
+    """Extend the lease of a work item."""
 
     queue_id: str
     worker_id: str

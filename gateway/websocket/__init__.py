@@ -1,1 +1,1 @@
-"""WebSocket connections: frames, sessions, and the writer."""
+"""WebSocket connections: frames, sessions and the writer."""

@@ -1,8 +1,8 @@
-"""WebSocket frames: those that a server sends, and how many a client has sent.
+"""WebSocket frames: encoding of the server's frames, and counting of the clients' frames.
 
-A server's are unmasked, and so the same bytes for every client: one that many subscribers want is made once,
-here, and written to each connection as it is. A client's are only counted here, by their heads, before
-anything else looks at them: each of them costs something, however little is in it.
+A server's frames are unmasked, so they have the same bytes for every client: a frame for many subscribers is
+encoded once, and written to each connection. A client's frames are only counted here, by their headers,
+before any other processing, because each frame has a cost that does not depend on its size.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ def message_frame(payload: bytes, *, binary: bool) -> bytes:
 
 
 def close_frame(code: int, reason: str) -> bytes:
-    """The frame that says why the connection ends."""
+    """The closing frame, with code and reason."""
     text = reason.encode()[:123].decode(errors="ignore").encode()
     return pack("!BBH", _CLOSE, 2 + len(text), code) + text
 
 
 class FrameCounter:
-    """Counts the frames in what a client sends, in whatever pieces it comes."""
+    """Counts the frames in the bytes of a client, which can arrive in pieces of any size."""
 
     __slots__ = ("_final", "_head", "_left", "begun", "control", "ended", "fragments")
 
     def __init__(self) -> None:
         self._head = bytearray()
-        self._left = -1  # of the frame that has begun; -1 between two
+        self._left = -1  # bytes missing of the current frame; -1 between two frames
         self._final = False
         self.begun = 0
-        """How many frames have begun in the part that was taken last."""
+        """The number of frames that start in the part taken last."""
         self.control = False
-        """Whether one of those was no part of a message: a ping, say."""
+        """Whether one of them is a control frame, such as a ping."""
         self.ended = False
-        """Whether the part that was taken last ends a message."""
+        """Whether the part taken last ends a message."""
         self.fragments = 0
-        """How many frames the message that has begun has had."""
+        """The number of frames of the current message so far."""
 
     def take(self, data: bytes, start: int, most: int, *, one_message: bool = False) -> int:
-        """Where in `data` the part ends that begins at `start` and holds at most so many new frames, or that
-        ends a message if only `one_message` is wanted."""
+        """Take the part of `data` from `start` with at most `most` new frames; with `one_message`, at most up
+        to the end of a message. Returns the end of the part."""
         self.begun, self.control, self.ended = 0, False, False
         at, end = start, len(data)
         while at < end:
@@ -74,7 +74,7 @@ class FrameCounter:
         return at
 
     def _begin(self, data: bytes, at: int) -> int:
-        """Read the head of a frame, as far as it is there."""
+        """Read the available bytes of a frame's header."""
         head = self._head
         while (missing := _head_size(head) - len(head)) > 0:
             piece = data[at : at + missing]
@@ -96,7 +96,7 @@ class FrameCounter:
 
 
 def _head_size(head: bytearray) -> int:
-    """How many bytes the head of a frame has, as far as the first of them tell."""
+    """The size of a frame's header, as far as its first bytes determine it."""
     if len(head) < 2:
         return 2
     size = head[1] & 0x7F
@@ -104,5 +104,5 @@ def _head_size(head: bytearray) -> int:
 
 
 def is_close(data: bytes) -> bool:
-    """Whether the bytes, which begin with a frame, begin with one that closes."""
+    """Whether the bytes start with a closing frame."""
     return data[0] & _OPCODE == _CLOSE & _OPCODE

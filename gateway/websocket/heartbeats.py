@@ -1,4 +1,4 @@
-"""When to look after which connection: one timer for all of them, in the order of their turns."""
+"""Heartbeats of all connections: one task calls each connection when it is due."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ import trio
 
 
 class Beating(Protocol):
-    """A connection that wants to be looked after."""
+    """A connection with a heartbeat."""
 
     def beat(self, now: float) -> float:
-        """Look after yourself; returns in how many seconds again."""
+        """Check the connection; returns the number of seconds until the next call."""
 
 
 class Heartbeats:
-    """Calls `beat` of each. `run` it in a task of its own."""
+    """Calls `beat` of each connection. `run` needs its own task."""
 
     def __init__(self) -> None:
         self._turns: dict[Beating, float] = {}
-        self._come = trio.Event()
+        self._added = trio.Event()
 
     def add(self, connection: Beating, after: float) -> None:
-        """Call it from `after` seconds from now on."""
+        """Call the connection's `beat`, first after `after` seconds."""
         self._turns[connection] = trio.current_time() + after
-        self._come.set()
+        self._added.set()
 
     def remove(self, connection: Beating) -> None:
-        """Call it no longer."""
+        """Stop calling the connection's `beat`."""
         self._turns.pop(connection, None)
 
     async def run(self) -> None:
-        """Look after them until cancelled."""
+        """Call `beat` of each connection when due, until cancelled."""
         while True:
             while self._turns:
                 connection, due = next(iter(self._turns.items()))
@@ -39,5 +39,5 @@ class Heartbeats:
                 if self._turns.pop(connection, None) is not None:
                     now = trio.current_time()
                     self._turns[connection] = now + connection.beat(now)
-            self._come = trio.Event()
-            await self._come.wait()
+            self._added = trio.Event()
+            await self._added.wait()

@@ -1,9 +1,8 @@
-"""The sending half of a transport: at once as far as the system takes it, and no longer than a client may
-stall.
+"""The sending half of a transport, with a direct write and a timeout for stalled clients.
 
-A plain socket nearly always takes what it is given. Written to directly, it costs no turn of the scheduler,
-and that is most of what an event costs that goes to many subscribers. Whatever it doesn't take, and every
-other kind of stream, goes the usual way.
+A socket's buffer nearly always has room. A direct write to it needs no turn of the scheduler, which is most
+of the cost of an event for many subscribers. What does not fit, and every other kind of stream, is sent with
+`send_all`.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ import os
 import trio
 
 _PIECE = 1 << 16
-"""A client that takes less than this in its time has stalled."""
+"""A client that takes less than this within the timeout has stalled."""
 
 _AT_ONCE = 0.05
-"""What was taken sooner has gone to the system, maybe no further. What took longer has had to wait for the
-client, so it is a sign of its life that it was taken."""
+"""A send that takes at most this long may only have filled the system's buffer. A longer send has waited for
+the client, so its end shows that the client reads."""
 
 
 class Stalled(Exception):
-    """The client takes nothing."""
+    """The client does not read."""
 
 
 class Outlet:
-    """For one sender at a time."""
+    """Sends on a transport; only one task can send at a time."""
 
     def __init__(self, transport: trio.abc.Stream) -> None:
         self.taken_at = -math.inf
-        """When the client has last shown that it takes what is sent to it."""
+        """The last time at which the client was known to read."""
         self._transport = transport
         self._socket = None
         if os.name == "posix" and isinstance(transport, trio.SocketStream):
@@ -38,11 +37,12 @@ class Outlet:
 
     @property
     def immediate(self) -> bool:
-        """Whether `send_now` may take anything."""
+        """Whether `send_now` can send on this transport."""
         return self._socket is not None
 
     def send_now(self, data: bytes) -> int:
-        """Send as much as is taken at once; returns how much. Raises `BrokenResourceError`."""
+        """Send as much as fits into the socket's buffer; returns the number of bytes. Raises
+        `BrokenResourceError`."""
         if self._socket is None or not data:
             return 0
         try:
@@ -53,8 +53,8 @@ class Outlet:
             raise trio.BrokenResourceError(str(error)) from error
 
     async def send_all(self, data: bytes, patience: float) -> None:
-        """Send everything. Raises `Stalled` if a piece isn't taken within `patience` seconds, and what the
-        transport raises."""
+        """Send all data. Raises `Stalled` if a piece is not accepted within `patience` seconds, and any error
+        of the transport."""
         start = self.send_now(data)
         rest = memoryview(data)
         while start < len(data):

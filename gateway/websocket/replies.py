@@ -1,7 +1,7 @@
-"""How replies look on a wire: one message each, or several where there is much to say.
+"""Encoding of replies: one message, or several for a long reply.
 
-They are made one by one as they are sent, so that what is said to a client which takes nothing stays in the
-form in which the engine has it anyway.
+Messages are encoded one by one when they are sent, so a reply to a client that does not read needs no memory
+for encoded bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 17
 
 
 class _OkPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="ok"):
-    """`protocol.commands.Ok` with a part of a snapshot, its entries already encoded."""
+    """`protocol.commands.Ok` with an encoded part of a snapshot."""
 
     id: Id
     seq: int
@@ -32,15 +32,14 @@ class _OkPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
 
 
 class _ResyncPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="resync"):
-    """`protocol.commands.Resync` in the same way."""
+    """`protocol.commands.Resync` with an encoded part of a snapshot."""
 
     snapshot: Part
     more: bool = False
 
 
 class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="ok"):
-    """`protocol.commands.Ok` with a part of a list, of how many there are in all, and where the next page
-    begins."""
+    """`protocol.commands.Ok` with a part of a list, the total count, and the start of the next page."""
 
     id: Id
     seq: int
@@ -57,13 +56,13 @@ class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
 
 
 def resyncs(snapshot: Snapshot, codec: Codec) -> Iterator[bytes]:
-    """The messages that say: begin again from this snapshot."""
+    """The `resync` messages with this snapshot."""
     for part, more in parts(snapshot, codec.encode, _MOST_BYTES):
         yield codec.encode(_ResyncPart(part, more))
 
 
 def encoded_parts(snapshot: Snapshot, codec: Codec) -> Iterator[tuple[msgspec.Raw, bool]]:
-    """The parts of a snapshot for those who asked for one, and with each whether another one follows."""
+    """The encoded parts of a snapshot, each with whether another part follows."""
     for part, more in parts(snapshot, codec.encode, _MOST_BYTES):
         yield msgspec.Raw(codec.encode(part)), more
 
@@ -71,17 +70,17 @@ def encoded_parts(snapshot: Snapshot, codec: Codec) -> Iterator[tuple[msgspec.Ra
 def snapshot_replies(
     id: Id, seq: int, parts: Iterable[tuple[msgspec.Raw, bool]], codec: Codec
 ) -> Iterator[bytes]:
-    """The messages that answer with a snapshot."""
+    """The messages of a reply with a snapshot."""
     for part, more in parts:
         yield codec.encode(_OkPart(id, seq, part, more))
 
 
 LISTS = frozenset({"runs", "events", "flows", "versions", "tasks", "node_runs", "workers"})
-"""The fields of replies that may be long lists."""
+"""The fields of replies that can be long lists."""
 
 
 def list_replies(id: Id, seq: int, fields: dict[str, Any], codec: Codec) -> Iterator[bytes]:
-    """The messages that answer with a list."""
+    """The messages of a reply with a list."""
     [(name, items)] = [(name, value) for name, value in fields.items() if name in LISTS]
     make: Callable[..., _OkList] = partial(_OkList, id, seq, fields.get("total"), fields.get("next"))
     portion: list[msgspec.Raw] = []
@@ -97,10 +96,10 @@ def list_replies(id: Id, seq: int, fields: dict[str, Any], codec: Codec) -> Iter
 
 
 def replies(id: Id, seq: int, fields: dict[str, Any], codec: Codec) -> Iterator[bytes]:
-    """The message that answers with these fields."""
+    """The message of a reply with these fields."""
     yield codec.encode(Ok(id=id, seq=seq, **fields))
 
 
 def refusals(id: Id | None, error: GreenroomError, codec: Codec) -> Iterator[bytes]:
-    """The message that refuses."""
+    """The message of an error reply."""
     yield codec.encode(Error(id=id, code=error.code, message=error.message, details=dict(error.details)))

@@ -1,10 +1,10 @@
-"""A WebSocket connection: its reader, the tasks that carry out its commands, and its end.
+"""A WebSocket connection: its reader, the tasks that execute its commands, and its end.
 
-Theory of operation. The reader takes one message after the other, checks it, and queues the command; tasks
-take the commands from the queue in order, so each is told to the engine in the order in which it came,
-while many wait for their commits together. What they answer goes to the writer. A connection may have only
-so much on its way, replies that the client hasn't taken included: beyond that its messages stay unread.
-Whatever fails in here ends this connection and nothing else.
+Theory of operation. The reader receives the messages one by one, checks each, and queues its command. Tasks
+take the commands from the queue in order, so the engine receives them in the order of the messages, and many
+can wait for their commits at the same time. The writer sends the replies. The number of commands in flight
+is limited, and a command is in flight until its reply is sent: above the limit, messages stay unread. A
+failure ends this connection and affects nothing else.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .frames import PING, close_frame
 from .outlet import Stalled
 from .replies import LISTS, list_replies, refusals, replies, snapshot_replies
 from .wire import Wire
-from .writer import Begin, End, Said, Writer
+from .writer import Begin, End, QueuedReply, Writer
 
 logger = logging.getLogger("greenroom.gateway")
 
@@ -57,13 +57,13 @@ _ABNORMAL = 1006
 
 
 class _Named(msgspec.Struct):
-    """All that is read of a message which can't be read as a whole."""
+    """The `id` of a message that is otherwise malformed."""
 
     id: Id | None = None
 
 
 class Session:
-    """See the module's text."""
+    """A WebSocket connection after the handshake."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Session:
         self._codec = codec
         self._caller = caller
         self._stranger = stranger
-        self._reads_on = True
+        self._keep_reading = True
         self._transport = transport
         limits = shared.limits
         self._rate = Rate(limits.burst)
@@ -93,7 +93,7 @@ class Session:
         )
 
     async def run(self, wire: Wire, subprotocol: str | None) -> None:
-        """Live until either side ends it. The transport is still open then, for `linger`."""
+        """Serve the connection until either side ends it. The transport stays open, for `linger`."""
         self._wire = wire
         limits = self._shared.limits
         try:
@@ -124,29 +124,29 @@ class Session:
                 self._shared.subscriptions -= 1
 
     def end(self, code: int, reason: str) -> None:
-        """Close the connection, and say why."""
+        """Close the connection with a code and a reason."""
         if self._ending is None:
             self._ending = (code, reason)
             self._reading.cancel()
 
     def _break_off(self, error: GreenroomError) -> None:
-        """Close the connection with an error, and read nothing more of what it sends."""
-        self._reads_on = False
+        """Close the connection with an error, and stop reading."""
+        self._keep_reading = False
         self._refuse(None, error, 0)
         self.end(TOO_BIG if isinstance(error, TooLarge) else TOO_MUCH, error.message)
 
     def recheck(self) -> None:
-        """The tokens have changed: end the connection if its token is no longer in force."""
-        if self._caller is not None and not self._shared.access.still_lets_in(self._caller):
-            self.end(UNAUTHORIZED, "the token is no longer in force")
+        """Close the connection if its token has been revoked; called when the tokens have changed."""
+        if self._caller is not None and not self._shared.access.still_admits(self._caller):
+            self.end(UNAUTHORIZED, "token has been revoked")
 
     def beat(self, now: float) -> float:
-        """See whether the client is still there. One that reads what has gathered for it is, even though a
-        ping to it, and so its pong, has to wait behind all that."""
+        """Ping an idle client, and close the connection if it does not respond. A client that reads pending
+        data counts as active, because a ping has to wait behind that data."""
         limits = self._shared.limits
-        quiet = now - max(self._wire.heard_at, self.writer.taken_at)
+        quiet = now - max(self._wire.received_at, self.writer.taken_at)
         if quiet >= limits.idle_timeout:
-            self.end(IDLE, "nothing was heard for too long")
+            self.end(IDLE, f"idle timeout: no data received for {limits.idle_timeout:g} seconds")
         elif quiet >= limits.ping_interval:
             self.writer.send(PING, Reply())
         return limits.ping_interval
@@ -162,16 +162,16 @@ class Session:
                 cost = await self._credit.spend(1)
                 await self._take(await socket.get_message(), cost)
         except ConnectionClosed:
-            return  # `_close` knows what is still to be said
+            return  # `_close` sends the closing frame if one is due
 
     async def _authenticate(self, socket: WebSocketConnection) -> bool:
-        """Have the first message say who it is."""
+        """Wait for the message `auth`, which must be the first. Returns whether the token is valid."""
         with trio.move_on_after(self._shared.limits.auth_timeout):
             message = await socket.get_message()
             try:
                 command = self._codec.decode(message, Command)
                 if not isinstance(command, Auth):
-                    raise Unauthorized("a token is needed: send `auth` first")
+                    raise Unauthorized("token required: send `auth` first")
                 self._caller = self._shared.access.holder(command.token)
                 self._stranger.recognise()
             except GreenroomError as error:
@@ -179,28 +179,29 @@ class Session:
                 self.end(UNAUTHORIZED, error.message)
                 return False
             finally:
-                self._wire.judged()
+                self._wire.checked()
             return True
-        self.end(UNAUTHORIZED, "no `auth` message came in time")
+        self.end(UNAUTHORIZED, "timed out: no `auth` message received")
         return False
 
     def _welcome(self) -> None:
-        assert self._caller is not None, "whoever is welcomed is known"
+        assert self._caller is not None, "welcome follows authentication"
         welcome = self._shared.welcome(self._caller)
-        self.writer.channel.send_nowait(Said(welcome.seq, iter([self._codec.encode(welcome)]), 0))
+        self.writer.channel.send_nowait(QueuedReply(welcome.seq, iter([self._codec.encode(welcome)]), 0))
 
     async def _take(self, message: str | bytes, cost: int) -> None:
-        """Check a message, and queue what it asks for."""
+        """Check a message, and queue its command."""
         limits = self._shared.limits
         try:
             after = self._rate.take(limits.rate, limits.burst)
             if after:
                 raise RateLimited(
-                    f"more than {limits.rate:g} messages per second: slow down", retry_after=round(after, 3)
+                    f"rate limit exceeded: at most {limits.rate:g} messages per second",
+                    retry_after=round(after, 3),
                 )
             command = self._codec.decode(message, Command)
             if isinstance(command, Auth):
-                raise Invalid("the connection has been authenticated already")
+                raise Invalid("the connection is already authenticated")
             entry = BY_TYPE[type(command)]
             self._check_role(entry)
             if entry.waits:
@@ -222,62 +223,62 @@ class Session:
             return None
 
     def _check_role(self, entry: Entry) -> None:
-        assert self._caller is not None, "nothing is read before it is known who speaks"
+        assert self._caller is not None, "commands are read only after authentication"
         if not self._caller.role.permits(entry.role):
             raise Forbidden(
-                f"{entry.wire.__struct_config__.tag} needs the role {entry.role}, and the token's is "
-                f"{self._caller.role}",
+                f"{entry.wire.__struct_config__.tag} requires the role {entry.role} (the token's role: "
+                f"{self._caller.role})",
                 role=self._caller.role,
             )
 
-    # Carrying out.
+    # Executing commands.
 
     async def _work(self) -> None:
-        """Carry out the oldest command that nobody has begun. Tasks may begin in any order; up to where it is
-        told to the engine a command runs without a pause, so the commands go in theirs."""
+        """Execute the oldest queued command. Tasks can start in any order; a command runs without a
+        checkpoint until the engine has received it, so the engine receives the commands in their order."""
         command, entry, cost = self._commands.popleft()
         if isinstance(command, Subscribe):
             self._subscribe(command, cost)
         elif isinstance(command, Unsubscribe):
             self._unsubscribe(command, cost)
         else:
-            await self._carry_out(command, entry, cost)
+            await self._execute(command, entry, cost)
 
-    async def _carry_out(self, command: CommandBase, entry: Entry, cost: int) -> None:
-        assert self._caller is not None, "nothing is read before it is known who speaks"
-        assert entry.call is not None, "the others are about the connection"
+    async def _execute(self, command: CommandBase, entry: Entry, cost: int) -> None:
+        assert self._caller is not None, "commands are read only after authentication"
+        assert entry.call is not None, "commands without a call are handled in `_work`"
         try:
             fields = await entry.call(self._shared.context(self._caller), command) or {}
-            said = self._reply(command.id, fields, cost)
+            reply = self._reply(command.id, fields, cost)
         except GreenroomError as error:
             self._refuse(command.id, error, cost)
         except Exception:
-            logger.exception("a command of type %s failed", type(command).__name__)
-            self._refuse(command.id, Internal("a fault of the gateway, which has been logged"), cost)
+            logger.exception("command of type %s failed", type(command).__name__)
+            self._refuse(command.id, Internal("internal error of the gateway; see the server's log"), cost)
         else:
-            self.writer.channel.send_nowait(said)
+            self.writer.channel.send_nowait(reply)
 
-    def _reply(self, id: Id, fields: dict[str, Any], cost: int) -> Said:
+    def _reply(self, id: Id, fields: dict[str, Any], cost: int) -> QueuedReply:
         seq = self._shared.engine.stream.last_seq
         if "snapshot" in fields:
             parts = fields["snapshot"].parts(self._codec)
-            return Said(seq, snapshot_replies(id, seq, parts, self._codec), cost)
+            return QueuedReply(seq, snapshot_replies(id, seq, parts, self._codec), cost)
         make = list_replies if fields.keys() & LISTS else replies
-        return Said(seq, make(id, seq, fields, self._codec), cost)
+        return QueuedReply(seq, make(id, seq, fields, self._codec), cost)
 
     def _refuse(self, id: Id | None, error: GreenroomError, cost: int) -> None:
         seq = self._shared.engine.stream.last_seq
-        self.writer.channel.send_nowait(Said(seq, refusals(id, error, self._codec), cost))
+        self.writer.channel.send_nowait(QueuedReply(seq, refusals(id, error, self._codec), cost))
 
     def _start_waiting(self, command: CommandBase, entry: Entry) -> None:
         most = self._shared.limits.max_waits
         if self._waits >= most:
-            raise RateLimited(f"{most} waits of this connection are on their way: let some end first")
+            raise RateLimited(f"too many `wait` commands in flight (limit: {most}): wait for one to end")
         self._waits += 1
         self._nursery.start_soon(self._wait, command, entry)
 
     async def _wait(self, command: CommandBase, entry: Entry) -> None:
-        await self._carry_out(command, entry, 0)
+        await self._execute(command, entry, 0)
         self._waits -= 1
 
     def _subscribe(self, command: Subscribe, cost: int) -> None:
@@ -287,7 +288,8 @@ class Session:
             filter = shared.narrowed(command.filter, self._caller)
             if not self._subscribed:
                 if shared.subscriptions >= shared.limits.max_subscriptions:
-                    raise RateLimited("the gateway has as many subscriptions as it takes: try again later")
+                    most = shared.limits.max_subscriptions
+                    raise RateLimited(f"too many subscriptions (limit: {most}): retry later")
                 shared.subscriptions += 1
                 self._subscribed = True
         except GreenroomError as error:
@@ -307,31 +309,31 @@ class Session:
         try:
             await self.writer.run()
         except Stalled:
-            logger.info("a client took nothing of what was sent to it, and is dropped")
+            logger.info("connection closed: client stalled (read less than 64 KiB in stall_timeout)")
             self._shared.metrics.stalled.inc()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            logger.debug("a client is gone")
+            logger.debug("connection lost")
         except Unavailable:
             logger.debug("the engine has stopped")
-        self._nursery.cancel_scope.cancel()  # without a writer there is no way to say goodbye
+        self._nursery.cancel_scope.cancel()  # without a writer no closing frame can be sent
 
     async def _close(self, socket: WebSocketConnection) -> None:
-        """Say the last words, and wait for the other side's, but not for long."""
+        """Send a closing frame, and wait at most `close_timeout` for the other side's."""
         with trio.move_on_after(self._shared.limits.close_timeout):
-            if not self._reads_on and socket.closed is None and self._ending is not None:
-                await self._say_goodbye(*self._ending)
+            if not self._keep_reading and socket.closed is None and self._ending is not None:
+                await self._send_closing_frame(*self._ending)
             elif socket.closed is None:
                 code, reason = self._ending or (GOING_AWAY, "")
                 await socket.aclose(code, reason)
             elif not self.writer.closing and socket.closed.code != _ABNORMAL:
-                # trio-websocket closes without a word after a frame that it can't accept.
-                await self._say_goodbye(socket.closed.code, socket.closed.reason or "")
+                # trio-websocket sends no closing frame after a frame that it can't accept.
+                await self._send_closing_frame(socket.closed.code, socket.closed.reason or "")
             elif socket.closed.code == TOO_BIG:
                 self.lingers = True
 
-    async def _say_goodbye(self, code: int, reason: str) -> None:
-        """Send the closing frame, and don't wait for the other side's."""
-        said: Reply[None] = Reply()
-        self.writer.send(close_frame(code, reason), said)
-        await said.get()
+    async def _send_closing_frame(self, code: int, reason: str) -> None:
+        """Send the closing frame, without waiting for the other side's."""
+        reply: Reply[None] = Reply()
+        self.writer.send(close_frame(code, reason), reply)
+        await reply.get()
         self.lingers = True

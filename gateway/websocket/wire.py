@@ -1,12 +1,13 @@
 """The stream between trio-websocket and a connection's transport.
 
-The head of the request has been read before trio-websocket comes into play, so this stream replays one to
-it: not what the client wrote, but what was understood of it, so that there are no two readings of one head.
-It also rations what trio-websocket is given to read: some frames at a time, so that others get their turns;
-no more per second than one connection may send; and of a stranger one message, until that has been judged.
+The head of the request has been parsed before trio-websocket starts, so this stream passes a new head to it:
+one that is built from the parsed request, so that two parsers can't disagree about one head.
 
-And it shares the sending half: whatever trio-websocket writes (the answer to the handshake, pongs, the
-closing frame) goes through the connection's writer, which puts it between the frames that it sends itself.
+The stream limits what trio-websocket reads: a few frames at a time, so that other tasks run in between; at
+most `frame_rate` frames per second; and from an unauthenticated client one message, until that is checked.
+
+What trio-websocket sends (the response to the handshake, pongs, the closing frame) is passed to the
+connection's writer, which sends it between its own frames.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ _AT_ONCE = 64
 _MOST_FRAGMENTS = 1 << 16
 
 Send = Callable[[bytes, Reply[None]], None]
-"""Have the writer send bytes, and reply when they are sent."""
+"""Passes bytes to the writer, which replies when they are sent."""
 
 Refuse = Callable[[GreenroomError], None]
-"""Close the connection with an error, and read nothing more."""
+"""Closes the connection with an error."""
 
 
 class Wire(trio.abc.Stream):
-    """A stream for trio-websocket. It never closes the transport: whoever opened that does so."""
+    """A stream for trio-websocket. It never closes the transport: the `Connection` does."""
 
     def __init__(
         self,
@@ -44,16 +45,16 @@ class Wire(trio.abc.Stream):
         stranger: Stranger,
         limits: Callable[[], Limits],
     ) -> None:
-        self.heard_at = trio.current_time()
+        self.received_at = trio.current_time()
         self._transport = transport
         self._head = head
         self._rest = rest
-        self._at = 0  # what of `_rest` has been read
+        self._at = 0  # the position in `_rest`
         self._stranger = stranger
         self._limits = limits
         self._frames = FrameCounter()
         self._rate = Rate(int(limits().frame_rate))
-        self._unjudged: trio.Event | None = None
+        self._unchecked: trio.Event | None = None
         self._timed: float | None = None
         self._send: Send | None = None
         self._refuse: Refuse | None = None
@@ -61,16 +62,16 @@ class Wire(trio.abc.Stream):
         self._closed = False
 
     def accepted(self, send: Send, refuse: Refuse) -> None:
-        """The handshake is done: from now on the writer sends, and what follows the head may be read."""
+        """Continue after the handshake: from now on the writer sends, and frames can be read."""
         self._send = send
         self._refuse = refuse
         self._accepted.set()
 
-    def judged(self) -> None:
-        """It is known what to make of a stranger's message: what follows it may be read."""
-        if self._unjudged is not None:
-            self._unjudged.set()
-            self._unjudged = None
+    def checked(self) -> None:
+        """Continue after the check of an unauthenticated client's message: the next one can be read."""
+        if self._unchecked is not None:
+            self._unchecked.set()
+            self._unchecked = None
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         if self._timed is not None:
@@ -80,40 +81,41 @@ class Wire(trio.abc.Stream):
             head, self._head = self._head, b""
             await trio.lowlevel.checkpoint()
             return head
-        await self._accepted.wait()  # frames that came too early would be lost in the handshake
-        if self._unjudged is not None:
-            await self._unjudged.wait()
+        await self._accepted.wait()  # frames that are read during the handshake would be lost
+        if self._unchecked is not None:
+            await self._unchecked.wait()
         if self._closed:
             raise trio.ClosedResourceError
         if self._at < len(self._rest):
-            await trio.lowlevel.checkpoint()  # the turn of others, between two parts of what came at once
+            await trio.lowlevel.checkpoint()  # other tasks run between two parts of the same data
         else:
             self._rest, self._at = bytes(await self._transport.receive_some(max_bytes)), 0
-            self.heard_at = trio.current_time()
+            self.received_at = trio.current_time()
         return await self._ration() if self._rest else b""
 
     async def _ration(self) -> bytes:
-        """The next part of what has come."""
+        """The next part of the received data."""
         frames, start = self._frames, self._at
         stranger = not self._stranger.known
         self._at = frames.take(self._rest, start, _AT_ONCE, one_message=stranger)
-        count = max(1, frames.begun)  # a frame that comes byte by byte costs as much as many
+        count = max(1, frames.begun)  # a frame that arrives byte by byte costs as much as many frames
         refused: GreenroomError | None = None
         if stranger:
             self._stranger.use(frames=count, bytes=self._at - start)
             refused = self._stranger.excess()
             if frames.ended:
-                self._unjudged = trio.Event()
+                self._unchecked = trio.Event()
             elif not frames.control:
-                self._timed = thread_time()  # nothing else runs until trio-websocket wants more
+                self._timed = thread_time()  # no other task runs until trio-websocket reads again
         else:
             pause = self._rate.spend(self._limits().frame_rate, count)
             if pause:
                 await trio.sleep(pause)
         if frames.fragments > _MOST_FRAGMENTS:
-            refused = TooLarge(f"a message in more than {_MOST_FRAGMENTS} frames", limit=_MOST_FRAGMENTS)
+            text = f"a message must have at most {_MOST_FRAGMENTS:,} frames"
+            refused = TooLarge(text, limit=_MOST_FRAGMENTS)
         if refused is not None:
-            assert self._refuse is not None, "it is there since the handshake"
+            assert self._refuse is not None, "set at the end of the handshake"
             self._refuse(refused)
             await trio.sleep_forever()
         return self._rest[start : self._at]

@@ -1,12 +1,12 @@
-"""The writer of a WebSocket connection: the one actor that sends on it.
+"""The writer of a WebSocket connection: the only task that sends on it.
 
-Replies come to it as messages, events by its place in a feed; it puts both in one order. Everything up to a
-reply's `seq` goes out before the reply (read your writes), if only as an empty batch. What has gathered by
-the time it may send again goes out in one piece, so a busy connection needs few writes and an idle one no
-delay.
+The writer receives replies as messages, and reads events from its position in a feed; it puts both in one
+order. All events up to a reply's `seq` are sent before the reply (read your writes), if only as an empty
+batch. What gathers while a send waits is sent in one piece, so a busy connection needs few writes, and an
+idle one has no delay.
 
-It holds no queue of events: a client that takes nothing costs what was being sent to it at that moment, and
-is dropped when it takes too little in `stall_timeout`.
+The writer has no queue of events: a client that does not read costs only the memory of the current send, and
+is disconnected if it reads less than 64 KiB in `stall_timeout`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _ENOUGH = 1 << 16
 _SMALL = 1 << 14
 
 
-class Said(msgspec.Struct):
-    """A reply of one message or several, made one by one as the client takes them. `cost` is given back
-    once it is sent."""
+class QueuedReply(msgspec.Struct):
+    """Send a reply of one or several messages, which are encoded one by one. `cost` is released when all are
+    sent. Sent by the session; no answer."""
 
     seq: int
     payloads: Iterator[bytes]
@@ -42,7 +42,7 @@ class Said(msgspec.Struct):
 
 
 class Begin(msgspec.Struct):
-    """Follow the events, in place of what was followed before."""
+    """Start or replace the subscription, and reply to the command `id`. Sent by the session."""
 
     id: Id
     after: int | None
@@ -52,7 +52,7 @@ class Begin(msgspec.Struct):
 
 
 class End(msgspec.Struct):
-    """Follow them no longer."""
+    """End the subscription, and reply to the command `id`. Sent by the session."""
 
     id: Id
     seq: int
@@ -60,26 +60,26 @@ class End(msgspec.Struct):
 
 
 class Bytes(msgspec.Struct):
-    """What trio-websocket sends."""
+    """Send bytes of trio-websocket. `sent` is set when they are sent."""
 
     data: bytes
     sent: Reply[None]
 
 
 class _Subscription:
-    """Which feed, and how far: `read` of its events, of which the client has been `told`."""
+    """A position in a feed: `read` is the last seq that was read, `announced` the last `to` sent."""
 
-    __slots__ = ("feed", "filter", "read", "told")
+    __slots__ = ("announced", "feed", "filter", "read")
 
     def __init__(self, feed: Feed, filter: Filter | None, after: int) -> None:
         self.feed = feed
         self.filter = filter
-        self.told = after
+        self.announced = after
         self.read = after
 
 
 class Writer:
-    """See the module's text. `paid` hears what has arrived of what replies cost."""
+    """The writer of one connection. `release` is called with the cost of replies that are sent."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Writer:
         transport: trio.abc.Stream,
         codec: Codec,
         form: Frames,
-        paid: Callable[[int], None],
+        release: Callable[[int], None],
     ) -> None:
         self.channel = Channel()
         self._shared = shared
@@ -95,45 +95,45 @@ class Writer:
         self._outlet = Outlet(transport)
         self._codec = codec
         self._form = form
-        self._paid = paid
+        self._release = release
         self._subscription: _Subscription | None = None
         self._out: list[bytes] = []
         self._size = 0
         self._cost = 0
         self._sent: list[Reply[None]] = []
         self._resting = False
-        self.closing = False  # whether the closing frame has been sent, after which nothing may follow
+        self.closing = False  # whether the closing frame has been sent; nothing must follow it
 
     @property
     def behind(self) -> int | None:
-        """How many events have happened that the client has not been sent; `None` if it follows none."""
+        """The number of events not yet sent to the client; `None` without a subscription."""
         subscription = self._subscription
         return None if subscription is None else self._stream.last_seq - subscription.read
 
     @property
     def taken_at(self) -> float:
-        """When the client has last shown that it takes what is sent to it."""
+        """The last time at which the client was known to read."""
         return self._outlet.taken_at
 
     def send(self, data: bytes, sent: Reply[None]) -> None:
-        """Send bytes of trio-websocket's in their turn, and reply when they are sent."""
+        """Queue bytes of trio-websocket; `sent` is set when they are sent."""
         self.channel.send_nowait(Bytes(data, sent))
 
-    def news(self) -> None:
-        """There are events. If nothing else is being sent, send them here and now as far as the system takes
-        them, which spares most deliveries a turn of the scheduler."""
+    def notify(self) -> None:
+        """Send new events. If no other send is active, as much as fits into the socket's buffer is sent
+        immediately, without a turn of the scheduler."""
         subscription = self._subscription
         if self._resting and subscription is not None and self._outlet.immediate and not self.closing:
             try:
-                chunk = subscription.feed.after(subscription.told, subscription.read)
+                chunk = subscription.feed.after(subscription.announced, subscription.read)
                 if chunk is None:
                     return
                 sent = self._outlet.send_now(chunk.data)
             except (trio.BrokenResourceError, FellBehind):
-                self.channel.wake()  # it will meet the same, and knows what to do
+                self.channel.wake()  # `run` meets the same error, and handles it
                 return
             subscription.read = chunk.read
-            subscription.told = chunk.told
+            subscription.announced = chunk.announced
             if sent == len(chunk.data):
                 if chunk.read == self._stream.last_seq:
                     return
@@ -143,7 +143,7 @@ class Writer:
         self.channel.wake()
 
     async def run(self) -> None:
-        """Send until cancelled. Raises `Stalled`, or what the transport raises."""
+        """Send until cancelled. Raises `Stalled`, and any error of the transport."""
         messages: Sequence[Any] = []
         try:
             while True:
@@ -163,10 +163,10 @@ class Writer:
 
     # Messages.
 
-    async def _say(self, message: Said) -> None:
+    async def _send_reply(self, message: QueuedReply) -> None:
         if self._subscription is not None:
             await self._follow(message.seq)
-            self._tell_all_read(message.seq)
+            self._announce_read(message.seq)
         await self._put(message.payloads, message.cost)
 
     async def _put(self, payloads: Iterator[bytes], cost: int) -> None:
@@ -183,17 +183,19 @@ class Writer:
         subscription = self._subscription = _Subscription(feed, message.filter, after)
         try:
             if message.after is not None and message.epoch not in (None, self._shared.epoch):
-                raise FellBehind("it is about another numbering")
+                raise FellBehind("epoch of another store")
             self._stream.between(after, 0)
         except FellBehind:
             await self._resync(subscription)
-        await self._put(replies(message.id, subscription.told, {}, self._codec), message.cost)
+        await self._put(replies(message.id, subscription.announced, {}, self._codec), message.cost)
 
     async def _end(self, message: End) -> None:
-        await self._say(Said(message.seq, replies(message.id, message.seq, {}, self._codec), message.cost))
+        await self._send_reply(
+            QueuedReply(message.seq, replies(message.id, message.seq, {}, self._codec), message.cost)
+        )
         self._leave()
 
-    async def _pass_on(self, message: Bytes) -> None:
+    async def _forward(self, message: Bytes) -> None:
         if self.closing:
             message.sent.fail(trio.ClosedResourceError("the closing frame has been sent"))
             return
@@ -206,19 +208,20 @@ class Writer:
     # Events.
 
     async def _follow(self, seq: int) -> None:
-        """Take up what the feed has, at least up to `seq`; stop beyond that where it is enough for now."""
+        """Queue what the feed has, at least up to `seq`, and flush large amounts. Beyond `seq`, stop when
+        enough is queued."""
         subscription = self._subscription
-        assert subscription is not None, "only called while there is one"
+        assert subscription is not None, "called only with a subscription"
         while True:
             try:
-                chunk = subscription.feed.after(subscription.told, subscription.read)
+                chunk = subscription.feed.after(subscription.announced, subscription.read)
             except FellBehind:
                 await self._resync(subscription)
                 continue
             if chunk is None:
                 return
             subscription.read = chunk.read
-            subscription.told = chunk.told
+            subscription.announced = chunk.announced
             if chunk.data:
                 self._append(chunk.data)
                 if self._size >= _ENOUGH:
@@ -226,12 +229,12 @@ class Writer:
                         return
                     await self._flush()
 
-    def _tell_all_read(self, seq: int) -> None:
-        """Let the client know that it has everything up to `seq`, where no event has told it so."""
+    def _announce_read(self, seq: int) -> None:
+        """Send an empty batch if the client does not know yet that it has all events up to `seq`."""
         subscription = self._subscription
-        if subscription is not None and subscription.told < seq:
-            self._append(subscription.feed.rest(subscription.told, subscription.read))
-            subscription.told = subscription.read
+        if subscription is not None and subscription.announced < seq:
+            self._append(subscription.feed.rest(subscription.announced, subscription.read))
+            subscription.announced = subscription.read
 
     async def _resync(self, subscription: _Subscription) -> None:
         self._shared.metrics.resyncs.inc()
@@ -239,8 +242,8 @@ class Writer:
         async with self._shared.snapshots.recent() as taken, taken.view(subscription.filter) as view:
             for message in view.messages(self._form):
                 await self._send(message)
-                await trio.lowlevel.checkpoint()  # a system that takes all at once makes no pause
-            subscription.told = subscription.read = taken.snapshot.seq
+                await trio.lowlevel.checkpoint()  # the sends may not have waited
+            subscription.announced = subscription.read = taken.snapshot.seq
 
     def _leave(self) -> None:
         if self._subscription is not None:
@@ -260,13 +263,13 @@ class Writer:
         sent, self._sent = self._sent, []
         if not self.closing:
             if len(out) > 1 and size < _SMALL:
-                out = [b"".join(out)]  # one write costs less than several, where copying costs little
+                out = [b"".join(out)]  # for small data one write is cheaper than several
             while out:
                 await self._send(out.pop(0))
         if size >= _ENOUGH:
-            await trio.lowlevel.checkpoint()  # a system that takes all at once makes no pause
+            await trio.lowlevel.checkpoint()  # the sends may not have waited
         if cost:
-            self._paid(cost)
+            self._release(cost)
         for reply in sent:
             reply.set(None)
 
@@ -275,8 +278,8 @@ class Writer:
 
 
 _HANDLERS: dict[type, Callable[[Writer, Any], Awaitable[None]]] = {
-    Said: Writer._say,
+    QueuedReply: Writer._send_reply,
     Begin: Writer._begin,
     End: Writer._end,
-    Bytes: Writer._pass_on,
+    Bytes: Writer._forward,
 }

@@ -1,1 +1,1 @@
-"""The commands of the command line, a module per group; `greenroom.cli` is their front door."""
+"""The commands of the command line, one module per group; `greenroom.cli` lists them."""

@@ -1,4 +1,4 @@
-"""`greenroom config`: what the server would be started with."""
+"""`greenroom config`: check the configuration of the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..config.mistakes import ConfigMistakes
 from ..config.reading import SETTINGS, Read, check_together, read_config
 from ..config.settings import Config
 from ..persistence.addresses import parse_addresses
-from .exits import Exit, Stopped, told
+from .exits import Exit, Stopped, report_errors
 
 file_option = click.option(
     "--config",
@@ -20,12 +20,12 @@ file_option = click.option(
     metavar="FILE",
     envvar="GREENROOM_CONFIG",
     show_envvar=True,
-    help="The configuration. [default: greenroom.toml, if there is one here]",
+    help="The configuration file. [default: greenroom.toml in the current folder, if it exists]",
 )
 
 
 def configured() -> Config:
-    """The configuration, for an option that is not given."""
+    """The configuration, for defaults of options."""
     try:
         return read_config().config
     except ConfigMistakes as error:
@@ -34,7 +34,7 @@ def configured() -> Config:
 
 @click.group()
 def config() -> None:
-    """The configuration: greenroom.toml, GREENROOM_… variables and flags.
+    """Check the configuration: greenroom.toml, GREENROOM_… variables and flags.
 
     \b
     Examples:
@@ -45,13 +45,13 @@ def config() -> None:
 
 @config.command()
 @file_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: the mistakes, or the settings.")
-@told
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: the errors, or the settings.")
+@report_errors
 def check(file: str | None, as_json: bool) -> None:
-    """Check the configuration, and show every mistake in it with its place.
+    """Check the configuration, and show all errors with their locations.
 
-    Without a mistake, the settings that differ from their defaults are shown, with where each was written.
-    It also looks for the files that are named, and imports the jobs. Exits with 2 if something is wrong.
+    Without an error, it shows the settings that are not defaults, with the origin of each. It also checks
+    that configured files exist, and imports the jobs. Exits with code 2 if there is an error.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def check(file: str | None, as_json: bool) -> None:
             mistakes = [{"where": m.origin, "setting": m.path, "text": m.text} for m in error.mistakes]
             click.echo(json.dumps({"ok": False, "mistakes": mistakes}))
         count = len(error.mistakes)
-        word = "mistake" if count == 1 else "mistakes"
+        word = "error" if count == 1 else "errors"
         raise Stopped(f"{count} {word} in the configuration:\n{error.message}", Exit.NOT_UNDERSTOOD) from None
     for warning in read.warnings:
         click.echo(f"Warning: {warning}", err=True)
@@ -78,11 +78,11 @@ def check(file: str | None, as_json: bool) -> None:
         return
     for name, (shown, origin) in settings.items():
         click.echo(f"{name} = {shown}  ({origin})")
-    click.echo("The configuration is in order.")
+    click.echo("The configuration is valid.")
 
 
 def _set(read: Read) -> Iterator[tuple[str, tuple[Any, str]]]:
-    """The settings that were written anywhere, with their values (no passwords) and their places."""
+    """The configured settings, with their values (without passwords) and their origins."""
     for path in SETTINGS:
         value: Any = read.written.values
         for key in path:

@@ -1,4 +1,4 @@
-"""How commands reach a server: its address and token, and a client for as long as it takes."""
+"""The connection of commands to a server: its URL, the token, and the client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import trio
 from ..gateway.client import Client, connect
 from ..protocol.errors import Invalid, NoActiveRun, Unauthorized, Unavailable
 from ..protocol.events import Filter
-from .exits import Exit, Stopped, told
+from .exits import Exit, Stopped, report_errors
 
 T = TypeVar("T")
 
@@ -26,13 +26,13 @@ token_file_option = click.option(
     metavar="FILE",
     envvar="GREENROOM_TOKEN_FILE",
     show_envvar=True,
-    help="The file that holds your token; or put the token itself into GREENROOM_TOKEN.",
+    help="The file that contains your token; or set GREENROOM_TOKEN to the token itself.",
 )
 
 
 @attrs.frozen
 class Server:
-    """The server that a command is for, and in which form its answer is to be shown."""
+    """The server of a command, and the format of the output."""
 
     url: str
     token: str | None
@@ -41,7 +41,7 @@ class Server:
     def ask(
         self, talk: Callable[[Client], Awaitable[T]], *, follow: bool = False, filter: Filter | None = None
     ) -> T:
-        """Connect, and do what `talk` says. Raises `Stopped` if there is no server to talk to."""
+        """Connect, and call `talk` with the client. Raises `Stopped` if the server is unreachable."""
         return trio.run(self._ask, talk, follow, filter)
 
     async def _ask(self, talk: Callable[[Client], Awaitable[T]], follow: bool, filter: Filter | None) -> T:
@@ -56,12 +56,12 @@ class Server:
             code = Exit.UNREACHABLE if isinstance(error, Unavailable) else Exit.NOT_UNDERSTOOD
             raise Stopped(error.message, code) from error
         except Unauthorized as error:
-            needed = "a token is needed: give one with GREENROOM_TOKEN or --token-file"
+            needed = "token required: set GREENROOM_TOKEN, or use --token-file"
             raise Stopped(error.message if self.token else needed, Exit.NOT_PERMITTED, error) from error
 
 
 def for_server(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say which server it is for, and a `Server` as its first argument."""
+    """Add the options for the server to a command, and pass it a `Server` as its first argument."""
 
     @click.option(
         "--url",
@@ -70,11 +70,11 @@ def for_server(command: Callable[..., None]) -> Callable[..., None]:
         default=DEFAULT_URL,
         show_default=True,
         show_envvar=True,
-        help="The server.",
+        help="The URL of the server.",
     )
     @token_file_option
-    @click.option("--json", "as_json", is_flag=True, help="One JSON value per line, for programs.")
-    @told
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, one value per line.")
+    @report_errors
     @wraps(command)
     def call(*args: Any, url: str, token_file: str | None, as_json: bool, **kwargs: Any) -> None:
         command(Server(url, read_token(token_file), as_json), *args, **kwargs)
@@ -83,19 +83,19 @@ def for_server(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_token(file: str | None) -> str | None:
-    """The token in a file, or else in GREENROOM_TOKEN. Never from the arguments, which everybody on the
-    machine can read."""
+    """The token in a file, or in GREENROOM_TOKEN. There is no option for the token itself, because all users
+    of the machine can read arguments."""
     if file is None:
         return os.environ.get("GREENROOM_TOKEN")
     try:
         return Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise Stopped(f"the token can't be read: {error}", Exit.FAILED) from error
+        raise Stopped(f"cannot read the token file: {error}", Exit.FAILED) from error
 
 
 async def find_last_run(client: Client, run_or_handle: str) -> str:
-    """The id of a run, which is given as that, or as the handle whose active run it is; for those who only
-    look, of a handle without an active run its last one."""
+    """The id of a run, given by its id, or by its handle: then the active run, or without one the last run.
+    For commands that only read."""
     try:
         return (await client.get_run(run_or_handle)).id
     except NoActiveRun:
@@ -106,7 +106,8 @@ async def find_last_run(client: Client, run_or_handle: str) -> str:
 
 
 async def find_interrupt(client: Client, named: str) -> str:
-    """The id of an open interrupt, which is given as that, or as the run or the handle that asks it."""
+    """The id of an open interrupt, given by its id, its run or its handle. Raises `Invalid` if the run or
+    the handle has several."""
     snapshot = await client.snapshot()
     if named in snapshot.interrupts:
         return named
@@ -117,5 +118,5 @@ async def find_interrupt(client: Client, named: str) -> str:
     ]
     if len(open_ones) > 1:
         ids = ", ".join(open_ones)
-        raise Invalid(f"{named!r} asks {len(open_ones)} interrupts: give the key of one, or its id: {ids}")
+        raise Invalid(f"{named!r} has {len(open_ones)} open interrupts: use --key, or the id of one: {ids}")
     return open_ones[0] if open_ones else named

@@ -1,4 +1,4 @@
-"""Commands to those who work on a run: cancel it, give its body a message, answer its interrupt."""
+"""Commands for a pending run: cancel, inject, answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..gateway.client import Client
 from ..protocol.records import RunRecord
 from .connection import Server, find_interrupt, for_server
 from .exits import Exit, Stopped
-from .output import parsed, say
+from .output import echo, parsed
 
 
 @click.command()
@@ -20,13 +20,14 @@ from .output import parsed, say
     type=click.Choice(["keep", "delete"]),
     default="keep",
     show_default=True,
-    help="What becomes of the files it has finished.",
+    help="Keep or delete the files that the run has finished.",
 )
 @for_server
 def cancel(server: Server, run: str, files: Any) -> None:
-    """Cancel a run: a queued one ends at once, an executing one when its body has ended.
+    """Cancel a run.
 
-    RUN is the id of a run, or a handle for its active one.
+    A queued run ends immediately; an executing run ends when its body has ended. RUN is the id of a run, or
+    a handle for its active run.
 
     \b
     Examples:
@@ -38,7 +39,7 @@ def cancel(server: Server, run: str, files: Any) -> None:
         return await client.cancel(run, files)
 
     cancelled = server.ask(talk)
-    say(server.as_json, cancelled, f"{cancelled.id} is {cancelled.status}.")
+    echo(server.as_json, cancelled, f"{cancelled.id} is {cancelled.status}.")
 
 
 @click.command()
@@ -46,9 +47,9 @@ def cancel(server: Server, run: str, files: Any) -> None:
 @click.argument("message")
 @for_server
 def inject(server: Server, run_or_handle: str, message: str) -> None:
-    """Give a message to the body of a run.
+    """Send a message to the body of a run.
 
-    MESSAGE is JSON; what isn't, is taken as a text.
+    MESSAGE is a JSON value; text that is not valid JSON is sent as a string.
 
     \b
     Examples:
@@ -56,22 +57,20 @@ def inject(server: Server, run_or_handle: str, message: str) -> None:
       greenroom inject alice '{"priority": 3}'
     """
     outcome = server.ask(lambda client: client.inject(run_or_handle, parsed(message)))
-    say(server.as_json, {"outcome": outcome}, outcome)
+    echo(server.as_json, {"outcome": outcome}, outcome)
 
 
 @click.command()
 @click.argument("interrupt")
 @click.argument("answer")
-@click.option(
-    "--key", metavar="KEY", help="The key of the interrupt, where the run or the handle asks several."
-)
+@click.option("--key", metavar="KEY", help="The key of the interrupt, if the run or the handle has several.")
 @for_server
 def answer(server: Server, interrupt: str, answer: str, key: str | None) -> None:
-    """Answer the interrupt of a body.
+    """Answer an open interrupt.
 
-    INTERRUPT is its id, or the run or the handle that asks: with --key where that asks several. ANSWER is
-    JSON; what isn't, is taken as a text.
-    Exits with 1 if there is no such interrupt, or it is answered already.
+    INTERRUPT is the id of an interrupt, a run or a handle; with several open interrupts, --key selects one.
+    ANSWER is a JSON value; text that is not valid JSON is sent as a string. Exits with code 1 if there is
+    no such interrupt, or it was answered already.
 
     \b
     Examples:
@@ -81,12 +80,12 @@ def answer(server: Server, interrupt: str, answer: str, key: str | None) -> None
     """
 
     async def talk(client: Client) -> str:
-        asked = interrupt if key is not None else await find_interrupt(client, interrupt)
-        return await client.answer(asked, parsed(answer), key=key)
+        found = interrupt if key is not None else await find_interrupt(client, interrupt)
+        return await client.answer(found, parsed(answer), key=key)
 
     outcome = server.ask(talk)
-    say(server.as_json, {"outcome": outcome}, outcome)
+    echo(server.as_json, {"outcome": outcome}, outcome)
     if outcome != "resolved":
-        unknown = "no interrupt has this id, and no run or handle of this name has one open"
-        why = unknown if outcome == "not_found" else "it is not open any more"
-        raise Stopped(f"{interrupt}: {why}", Exit.FAILED)
+        unknown = "not found: it is neither an interrupt nor a run or handle with an open one"
+        why = unknown if outcome == "not_found" else "already closed"
+        raise Stopped(f"interrupt {interrupt} {why}", Exit.FAILED)

@@ -1,6 +1,6 @@
-"""`greenroom db`: the store's tables, what it keeps, its backup.
+"""`greenroom db`: upgrade, check, prune and back up the store.
 
-What these commands do stands in `persistence/`; here are only their words.
+These commands are implemented in `persistence/`; this module has their options and their output.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ..persistence.schema import SCHEMA_VERSION
 from ..persistence.store import Retention
 from .config import configured
 from .durations import Duration
-from .exits import Exit, Stopped, told
+from .exits import Exit, Stopped, report_errors
 
 
 def _configured(ctx: click.Context, param: click.Parameter, store: str | None) -> str:
-    """The store that is named, or the one of the configuration."""
+    """The store of the option, or of the configuration."""
     if store is not None:
         return store
     named = configured().engine.store
@@ -38,15 +38,15 @@ _store = click.option(
     envvar="GREENROOM_STORE",
     callback=_configured,
     show_envvar=True,
-    help="Where the store is: sqlite:///file, postgresql://… or mysql://…; several addresses of one server "
-    "with commas between them. [default: what greenroom.toml says, or sqlite:///greenroom.db]",
+    help="The URL of the store: sqlite:///file, postgresql://… or mysql://…; several addresses of one "
+    "server are separated by commas. [default: from the configuration, or sqlite:///greenroom.db]",
 )
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 @click.group()
 def db() -> None:
-    """The store: its tables, what it keeps, its backup.
+    """Manage the store: upgrade, check, prune and back up.
 
     \b
     Examples:
@@ -59,12 +59,12 @@ def db() -> None:
 @db.command()
 @_store
 @_as_json
-@told
+@report_errors
 def upgrade(store: str, as_json: bool) -> None:
-    """Make the tables, or bring them to this version of Greenroom.
+    """Create the tables, or migrate them to this version of Greenroom.
 
-    A database on a server needs this before its first engine and after an upgrade of Greenroom; a SQLite
-    file does it by itself. It is refused while an engine has the store.
+    A database server requires this before the first engine and after an upgrade of Greenroom; a SQLite file
+    is migrated automatically. The command is refused while an engine uses the store.
 
     \b
     Examples:
@@ -73,20 +73,20 @@ def upgrade(store: str, as_json: bool) -> None:
     """
     before = trio.run(migrating.upgrade, store)
     if before is None:
-        done = f"the tables have been made (schema {SCHEMA_VERSION})."
+        done = f"created the tables (schema {SCHEMA_VERSION})."
     elif before == SCHEMA_VERSION:
-        done = f"nothing to do, it has schema {SCHEMA_VERSION} already."
+        done = f"nothing to do (schema {SCHEMA_VERSION})."
     else:
         done = f"upgraded from schema {before} to {SCHEMA_VERSION}."
-    _say(store, done, as_json, before=before, schema=SCHEMA_VERSION)
+    _echo(store, done, as_json, before=before, schema=SCHEMA_VERSION)
 
 
 @db.command()
 @_store
 @_as_json
-@told
+@report_errors
 def current(store: str, as_json: bool) -> None:
-    """Show the version of the tables, and the one that is needed.
+    """Show the schema version of the tables, and the required version.
 
     \b
     Example:
@@ -94,18 +94,18 @@ def current(store: str, as_json: bool) -> None:
     """
     found = trio.run(migrating.current, store)
     shown = "no schema" if found is None else f"schema {found}"
-    text = f"{shown}; this Greenroom needs {SCHEMA_VERSION}."
-    _say(store, text, as_json, schema=found, needed=SCHEMA_VERSION)
+    text = f"{shown}; this version of Greenroom requires schema {SCHEMA_VERSION}."
+    _echo(store, text, as_json, schema=found, needed=SCHEMA_VERSION)
 
 
 @db.command()
 @_store
 @_as_json
-@told
+@report_errors
 def check(store: str, as_json: bool) -> None:
     """Check that an engine can use the store: version, tables, and for SQLite the file itself.
 
-    Exits with 1 if something is wrong. It can be done beside a live engine.
+    Exits with code 1 if there is an error. It can run while an engine uses the store.
 
     \b
     Example:
@@ -114,17 +114,19 @@ def check(store: str, as_json: bool) -> None:
     faults = trio.run(migrating.check, store)
     if faults:
         raise Stopped(f"{_name(store)}: {' '.join('; '.join(faults).split())}", Exit.FAILED)
-    _say(store, f"all is well (schema {SCHEMA_VERSION}).", as_json, schema=SCHEMA_VERSION)
+    _echo(store, f"no errors (schema {SCHEMA_VERSION}).", as_json, schema=SCHEMA_VERSION)
 
 
 @db.command()
 @_store
-@click.option("--keep-runs", type=click.IntRange(0), metavar="N", help="Keep the N runs that ended last.")
-@click.option("--keep-runs-for", type=Duration(), metavar="TIME", help="Keep runs that ended within TIME.")
+@click.option("--keep-runs", type=click.IntRange(0), metavar="N", help="Keep the last N ended runs.")
+@click.option(
+    "--keep-runs-for", type=Duration(), metavar="TIME", help="Keep runs that ended in the last TIME."
+)
 @click.option("--keep-events", type=click.IntRange(0), metavar="N", help="Keep the last N events.")
-@click.option("--keep-events-for", type=Duration(), metavar="TIME", help="Keep the events within TIME.")
+@click.option("--keep-events-for", type=Duration(), metavar="TIME", help="Keep the events of the last TIME.")
 @_as_json
-@told
+@report_errors
 def prune(
     store: str,
     keep_runs: int | None,
@@ -133,12 +135,12 @@ def prune(
     keep_events_for: float | None,
     as_json: bool,
 ) -> None:
-    """Forget ended runs and old events.
+    """Delete ended runs and old events.
 
-    What meets every given condition is kept, and the rest forgotten; runs that have not ended are never
-    touched, nor those whose request id may still be repeated (for a day after their end). TIME is in seconds,
-    or like 90m, 12h, 30d, 4w. It is refused while an engine has the store: that one prunes by itself, with
-    `keep_runs` and `keep_events` of `open_engine`.
+    Runs and events that satisfy all given conditions are kept, the rest is deleted. Pending runs are never
+    deleted, nor runs with a request id in the first day after their end. TIME is in seconds, or like 90m,
+    12h, 30d, 4w. The command is refused while an engine uses the store; an engine prunes by itself, with
+    `keep_runs` and `keep_events`.
 
     \b
     Examples:
@@ -147,9 +149,11 @@ def prune(
     """
     retention = Retention(keep_runs, keep_runs_for, keep_events, keep_events_for)
     if retention == Retention():
-        raise click.UsageError("say what to keep, with --keep-runs, --keep-runs-for, --keep-events or …-for")
+        raise click.UsageError(
+            "at least one of --keep-runs, --keep-runs-for, --keep-events and --keep-events-for is required"
+        )
     forgotten = trio.run(migrating.prune_all, store, retention, time.time())
-    _say(store, f"{forgotten} runs and events forgotten.", as_json, forgotten=forgotten)
+    _echo(store, f"deleted {forgotten} runs and events.", as_json, forgotten=forgotten)
 
 
 @db.command()
@@ -157,11 +161,11 @@ def prune(
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @_store
 @_as_json
-@told
+@report_errors
 def backup(file: Path, overwrite: bool, store: str, as_json: bool) -> None:
-    """Copy a SQLite store into FILE, whole, also beside a live engine.
+    """Copy a SQLite store to FILE, also while an engine uses it.
 
-    A database on a server is backed up with the server's own program: pg_dump or mysqldump.
+    To back up a database server, use its own program: pg_dump or mysqldump.
 
     \b
     Examples:
@@ -169,15 +173,15 @@ def backup(file: Path, overwrite: bool, store: str, as_json: bool) -> None:
       greenroom db backup --overwrite --store sqlite:////var/lib/app/greenroom.db /backup/greenroom.db
     """
     made = trio.run(trio.to_thread.run_sync, partial(back_up, store, file, overwrite=overwrite))
-    _say(store, f"backed up to {made}.", as_json, file=str(made))
+    _echo(store, f"backed up to {made}.", as_json, file=str(made))
 
 
-def _say(store: str, text: str, as_json: bool, **told: Any) -> None:
-    """What has been done or found, as a sentence or for programs."""
+def _echo(store: str, text: str, as_json: bool, **values: Any) -> None:
+    """Print the result, as text or as JSON."""
     name = _name(store)
-    click.echo(json.dumps({"store": name, **told}) if as_json else f"{name}: {text}")
+    click.echo(json.dumps({"store": name, **values}) if as_json else f"{name}: {text}")
 
 
 def _name(store: str) -> str:
-    """The store without its password."""
+    """The store's URL without its password."""
     return str(parse_addresses(store)[0])

@@ -1,4 +1,4 @@
-"""`greenroom demo`: all of it at work, on one machine and without preparations."""
+"""`greenroom demo`: a demo of an engine and its gateway, without setup."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from tempfile import TemporaryDirectory
 import click
 import trio
 
-from ..demo.story import play
-from .exits import Exit, told
+from ..demo.scenario import play
+from .exits import Exit, report_errors
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="End by itself after one round, of some ten seconds.")
-@told
+@click.option("--once", is_flag=True, help="Exit after one round of about ten seconds.")
+@report_errors
 def demo(once: bool) -> None:
-    """Watch an engine at work: accounts are mirrored from a small site, and people interfere.
+    """Run a demo: mirror accounts from a small site, with conflicts and cancels.
 
-    Everything is real: downloads, files, a store in a temporary folder, and a gateway, which other terminals
-    can use meanwhile. There is a second start that is refused, a cancel that keeps files and one that
-    deletes them, and an interrupt that waits for an answer: press y or n. Press q or Ctrl-C to end it.
+    The demo uses a real engine with a store and files in a temporary folder, and a gateway that other
+    terminals can use at the same time. It shows a second start that is refused, a cancel that keeps files,
+    a cancel that deletes them, and an interrupt: press y or n to answer. Press q or Ctrl-C to exit.
 
     \b
     Examples:
       greenroom demo
       greenroom demo --once
     """
-    logging.getLogger("greenroom").addHandler(logging.NullHandler())  # the screen is taken
+    logging.getLogger("greenroom").addHandler(logging.NullHandler())  # logs would disturb the live table
     with TemporaryDirectory(prefix="greenroom-demo-") as folder:
         if not trio.run(partial(play, Path(folder), once=once)) and once:
             sys.exit(Exit.FAILED)

@@ -1,4 +1,4 @@
-"""Times, as people write them on the command line."""
+"""Durations on the command line."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from .param_type import ParamType
 
 
 class Duration(ParamType[float]):
-    """A time in seconds, or with a unit."""
+    """A duration in seconds, or with a unit."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds = duration(str(value))
         if seconds is None:
-            self.fail(f"{value!r} is no duration: write seconds, or 90m, 12h, 30d, 4w", param, ctx)
+            self.fail(f"{value!r} is not a duration: use seconds, or 90m, 12h, 30d, 4w", param, ctx)
         return seconds
 
 
 class Timeout(ParamType[float]):
-    """A time in seconds or with a unit, or `none` for no limit."""
+    """A duration in seconds or with a unit, or `none` for no limit."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds = math.inf if value == "none" else duration(str(value))
         if seconds is None:
-            self.fail(f"{value!r} is no time: write seconds, or 90m, 12h, 30d, or none", param, ctx)
+            self.fail(f"{value!r} is not a duration: use seconds, or 90m, 12h, 30d, or none", param, ctx)
         return seconds

@@ -1,4 +1,4 @@
-"""Commands about the engine as a whole: state, drain, resume."""
+"""Commands for the whole engine: state, drain, resume."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..gateway.client import Client
 from .connection import Server, for_server
 from .durations import Timeout
 from .exits import Exit, Stopped
-from .output import STYLES, brief, console, fields, say, say_json, span, status, table
+from .output import STYLES, brief, console, echo, echo_json, fields, span, status, table
 
 
 @click.command()
 @for_server
 def state(server: Server) -> None:
-    """Show how the engine is: what executes and waits, and what is asked.
+    """Show the state of the engine, its active runs and its open interrupts.
 
-    With --json it is the whole snapshot, as clients get it.
+    With --json it prints the whole snapshot, as clients receive it.
 
     \b
     Examples:
@@ -29,7 +29,7 @@ def state(server: Server) -> None:
     """
     found = server.ask(lambda client: client.snapshot())
     if server.as_json:
-        say_json(found)
+        echo_json(found)
         return
     engine = found.engine
     counts = Counter(run.status for run in found.runs.values())
@@ -50,7 +50,7 @@ def state(server: Server) -> None:
     if found.interrupts:
         console().print()
     table(
-        ("question", "handle", "asks"),
+        ("interrupt", "handle", "data"),
         (
             (id, found.runs[interrupt.run].handle, brief(interrupt.data))
             for id, interrupt in found.interrupts.items()
@@ -59,13 +59,13 @@ def state(server: Server) -> None:
 
 
 @click.command()
-@click.option("--wait", is_flag=True, help="Wait until nothing executes any more.")
-@click.option("--timeout", type=Timeout(), default="none", metavar="TIME", help="How long to wait.")
+@click.option("--wait", is_flag=True, help="Wait until no run executes.")
+@click.option("--timeout", type=Timeout(), default="none", metavar="TIME", help="The longest time to wait.")
 @for_server
 def drain(server: Server, wait: bool, timeout: float) -> None:
-    """Take no new runs and start none, until `greenroom resume`; what executes goes on.
+    """Refuse and start no new runs until `greenroom resume`; executing runs continue.
 
-    With --wait it exits with 1 if that has not ended in time.
+    With --wait it exits with code 1 if a run still executes after the timeout.
 
     \b
     Examples:
@@ -83,18 +83,16 @@ def drain(server: Server, wait: bool, timeout: float) -> None:
 
     drained = server.ask(talk, follow=wait)
     if server.as_json:
-        say_json({"draining": True, "drained": drained} if wait else {"draining": True})
+        echo_json({"draining": True, "drained": drained} if wait else {"draining": True})
     if not drained:
-        raise Stopped(
-            f"after {span(timeout)} something still executes; the engine goes on draining", Exit.FAILED
-        )
+        raise Stopped(f"timed out: runs still execute after {span(timeout)}; draining continues", Exit.FAILED)
     if not server.as_json:
-        click.echo("Nothing executes any more." if wait else "Draining.")
+        click.echo("No run executes." if wait else "Draining.")
 
 
 async def _until_nothing_executes(client: Client) -> None:
-    """Also children that begin meanwhile, and bodies whose waits are over: until nothing happens between two
-    answers that nothing executes."""
+    """Wait until no run executes, including children that start and bodies that resume in the meantime: until
+    there is no event between two checks."""
     before = -1
     while True:
         await client.wait_for_active(None)
@@ -110,11 +108,11 @@ async def _until_nothing_executes(client: Client) -> None:
 @click.command()
 @for_server
 def resume(server: Server) -> None:
-    """Take and start runs again after `greenroom drain`.
+    """Accept and start runs again after `greenroom drain`.
 
     \b
     Example:
       greenroom resume
     """
     server.ask(lambda client: client.resume())
-    say(server.as_json, {"draining": False}, "Taking runs again.")
+    echo(server.as_json, {"draining": False}, "Accepting runs.")

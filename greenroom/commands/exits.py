@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and one sentence about what kept it from being done."""
+"""The exit codes of commands, and their error messages."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ P = ParamSpec("P")
 
 
 class Exit(IntEnum):
-    """What the exit codes mean."""
+    """The exit codes."""
 
     DONE = 0
-    """It is done, or all is well."""
+    """The command succeeded."""
     FAILED = 1
-    """It could not be done, or something is wrong."""
+    """The command failed, or a check found an error."""
     NOT_UNDERSTOOD = 2
-    """The command or the configuration was not understood."""
+    """The arguments or the configuration are not valid."""
     UNREACHABLE = 3
-    """No server answers at this address."""
+    """The server is unreachable."""
     NOT_PERMITTED = 4
-    """The server wants a token, or the token's role does not permit this."""
+    """The server requires a token, or the token's role does not permit the command."""
     RUN_NOT_SUCCEEDED = 5
-    """The run that was waited for has ended, but has not succeeded."""
+    """The run has ended, but has not succeeded."""
     LEASE_LOST = 6
-    """The server's lease on the store was over, and a body still executed."""
+    """The server's lease on the store expired while a body executed."""
     INTERRUPTED = 130
     """Ctrl-C."""
 
 
 class Stopped(click.ClickException):
-    """The command ends here, with this sentence and this code.
+    """End the command with an error message and an exit code.
 
-    A program is told of it as it would be over HTTP: in JSON, on standard error. The code in there is that of
-    the error that stopped the command, or else the name of the exit code.
+    With --json the error is printed as JSON on standard error, in the form of HTTP errors. Its code is the
+    code of the error that stopped the command, or the name of the exit code.
     """
 
     def __init__(self, message: str, code: Exit, error: GreenroomError | None = None) -> None:
         super().__init__(message)
-        vars(self)["exit_code"] = int(code)  # where click looks for it first
+        vars(self)["exit_code"] = int(code)  # click reads the instance's attribute first
         self.in_json = False
         self._json = {
             "code": code.name.lower() if error is None else error.code,
@@ -62,16 +62,16 @@ class Stopped(click.ClickException):
             super().show(file)
 
 
-def told(function: Callable[P, None]) -> Callable[P, None]:
-    """Errors that have a message for people are shown as that, and end the program with their code. Of a
-    command with `--json` (its parameter `as_json`), programs can read them, too."""
+def report_errors(function: Callable[P, None]) -> Callable[P, None]:
+    """Print expected errors of a command as a message, or as JSON with `--json` (the parameter `as_json`),
+    and exit with their code."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             function(*args, **kwargs)
         except BrokenPipeError:
-            raise  # whoever read the output has had enough; click knows what to do
+            raise  # the reader of the output has closed it; click handles that
         except (Stopped, GreenroomError, RunEnded, OSError) as error:
             stopped = error if isinstance(error, Stopped) else _stopped(error)
             stopped.in_json = bool(kwargs.get("as_json"))
@@ -81,13 +81,13 @@ def told(function: Callable[P, None]) -> Callable[P, None]:
         except BaseExceptionGroup as group:
             if group.split(KeyboardInterrupt)[1] is not None:
                 raise
-            sys.exit(Exit.INTERRUPTED)  # Ctrl-C, come out of a nursery
+            sys.exit(Exit.INTERRUPTED)  # Ctrl-C inside a nursery
 
     return call
 
 
 def _stopped(error: GreenroomError | RunEnded | OSError) -> Stopped:
-    """How a command ends that met this error."""
+    """The `Stopped` for an error."""
     if isinstance(error, OSError):
         return Stopped(str(error), Exit.FAILED)
     if isinstance(error, RunEnded):

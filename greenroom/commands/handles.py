@@ -1,4 +1,4 @@
-"""`greenroom handles`: who is busy, the parameters that handles keep, and freeing one that is stuck."""
+"""`greenroom handles`: status and draft parameters of handles, and release of a stuck one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import msgspec
 
 from .connection import Server, for_server
 from .exits import Exit, Stopped
-from .output import brief, cancelled, say, say_json, table
+from .output import brief, cancelled, echo, echo_json, table
 
 
 @click.group()
 def handles() -> None:
-    """Handles: the accounts, sessions or devices whose runs never overlap.
+    """Manage handles: the accounts, sessions or devices whose runs never overlap.
 
     \b
     Examples:
@@ -25,7 +25,7 @@ def handles() -> None:
 @handles.command("list")
 @for_server
 def list_(server: Server) -> None:
-    """Show the handles that are busy, were lately, or keep parameters.
+    """List the handles that are busy, were busy recently, or have draft parameters.
 
     \b
     Examples:
@@ -35,7 +35,7 @@ def list_(server: Server) -> None:
     state = server.ask(lambda client: client.snapshot())
     if server.as_json:
         for name, handle in state.handles.items():
-            say_json({"handle": name, **msgspec.to_builtins(handle)})
+            echo_json({"handle": name, **msgspec.to_builtins(handle)})
         return
     table(
         ("handle", "status", "run", "waiting", "params"),
@@ -57,9 +57,9 @@ def list_(server: Server) -> None:
 @click.argument("params", metavar="[JSON]", required=False)
 @for_server
 def params(server: Server, handle: str, params: str | None) -> None:
-    """Show or set the parameters that a handle keeps for runs that bring none; `null` takes them away.
+    """Show or set a handle's draft parameters, for runs without parameters; `null` removes them.
 
-    They can't be changed while the handle is busy.
+    They can't be changed while the handle has an active run.
 
     \b
     Examples:
@@ -70,38 +70,38 @@ def params(server: Server, handle: str, params: str | None) -> None:
     if params is None:
         found = server.ask(lambda client: client.snapshot()).handles.get(handle)
         kept = None if found is None else found.params
-        say(server.as_json, kept, "It keeps none." if kept is None else brief(kept))
+        echo(server.as_json, kept, "No draft parameters." if kept is None else brief(kept))
         return
     try:
         value = msgspec.json.decode(params)
     except msgspec.DecodeError as error:
-        raise click.UsageError(f"the parameters are no JSON: {error}") from error
+        raise click.UsageError(f"parameters are not valid JSON: {error}") from error
     server.ask(lambda client: client.set_params(handle, value))
-    say(server.as_json, {"handle": handle, "params": value}, f"{handle}: {brief(value)}")
+    echo(server.as_json, {"handle": handle, "params": value}, f"{handle}: {brief(value)}")
 
 
 @handles.command()
 @click.argument("handle")
 @for_server
 def clear(server: Server, handle: str) -> None:
-    """Cancel what waits in a handle; leave its active run.
+    """Cancel the runs that wait in a handle; its active run continues.
 
     \b
     Example:
       greenroom handles clear alice
     """
     count = server.ask(lambda client: client.clear_handle(handle))
-    say(server.as_json, {"count": count}, cancelled(count))
+    echo(server.as_json, {"count": count}, cancelled(count))
 
 
 @handles.command()
 @click.argument("handle")
 @for_server
 def release(server: Server, handle: str) -> None:
-    """Free a handle that the body of an abandoned run still holds.
+    """Release a handle that is still locked by the body of an abandoned run.
 
-    From then on two bodies may execute for it, if the abandoned one still does anything. Exits with 1 if
-    there is nothing to free it from.
+    From then on two bodies can execute for the handle, if the abandoned body has not ended. Exits with code
+    1 if the handle is not locked by an abandoned body.
 
     \b
     Example:
@@ -109,6 +109,6 @@ def release(server: Server, handle: str) -> None:
     """
     released = server.ask(lambda client: client.release_handle(handle))
     if released or server.as_json:
-        say(server.as_json, {"released": released}, f"{handle} is free.")
+        echo(server.as_json, {"released": released}, f"Released {handle}.")
     if not released:
-        raise Stopped(f"{handle!r} is not held by an abandoned body", Exit.FAILED)
+        raise Stopped(f"handle {handle!r} is not locked by an abandoned body", Exit.FAILED)

@@ -1,25 +1,25 @@
-"""`greenroom lanes`: the limits, and what to do when something queues or hangs."""
+"""`greenroom lanes`: limits of lanes, clear and reset."""
 
 from __future__ import annotations
 
 import click
 
 from .connection import Server, for_server
-from .output import cancelled, say, say_json, table
+from .output import cancelled, echo, echo_json, table
 
 
 def _limit(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
-    """A whole number, or `none`. It is no type, because those may not return `None` before Click 8.3."""
+    """Parse an integer or `none`. It is a callback, because types can't return `None` before Click 8.3."""
     if value == "none":
         return None
     if not value.isdecimal():
-        raise click.BadParameter(f"{value!r} is no limit: write a whole number, or none")
+        raise click.BadParameter(f"{value!r} is not a limit: use an integer, or none")
     return int(value)
 
 
 @click.group()
 def lanes() -> None:
-    """Lanes: how many runs of a class of work execute at once.
+    """Manage lanes and their concurrency limits.
 
     \b
     Examples:
@@ -32,7 +32,7 @@ def lanes() -> None:
 @lanes.command("list")
 @for_server
 def list_(server: Server) -> None:
-    """Show every lane with its limit, and how many runs execute and wait in it.
+    """List the lanes with their limits, and the numbers of executing and queued runs.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def list_(server: Server) -> None:
     if server.as_json:
         for name, lane in state.lanes.items():
             counts = {"executing": len(lane.executing), "queued": len(lane.queued)}
-            say_json({"lane": name, "limit": lane.limit, "generation": lane.generation} | counts)
+            echo_json({"lane": name, "limit": lane.limit, "generation": lane.generation} | counts)
         return
     engine = state.engine
     shown = [("all", str(engine.max_concurrent), str(engine.executing), str(engine.queued))]
@@ -58,9 +58,9 @@ def list_(server: Server) -> None:
 @click.argument("limit", callback=_limit, metavar="N")
 @for_server
 def set_(server: Server, lane: str, limit: int | None) -> None:
-    """Set the limit of a lane, at once: 0 pauses it, `none` leaves it only the global limit.
+    """Set the limit of a lane: 0 pauses the lane, `none` leaves only the global limit.
 
-    Raising it starts queued runs; lowering it interrupts nobody.
+    The limit is effective immediately. Raising it starts queued runs; lowering it interrupts no run.
 
     \b
     Examples:
@@ -68,48 +68,48 @@ def set_(server: Server, lane: str, limit: int | None) -> None:
       greenroom lanes set images none
     """
     server.ask(lambda client: client.set_concurrency(lane, limit))
-    shown = "no limit of its own" if limit is None else limit
-    say(server.as_json, {"lane": lane, "limit": limit}, f"{lane}: {shown}.")
+    shown = "no limit" if limit is None else limit
+    echo(server.as_json, {"lane": lane, "limit": limit}, f"{lane}: {shown}.")
 
 
 @lanes.command("max-concurrent")
 @click.argument("limit", type=click.IntRange(0), metavar="N")
 @for_server
 def max_concurrent(server: Server, limit: int) -> None:
-    """Set the global limit, at once: how many runs execute in all lanes together.
+    """Set the global limit of executing runs, effective immediately.
 
     \b
     Example:
       greenroom lanes max-concurrent 10
     """
     server.ask(lambda client: client.set_max_concurrent(limit))
-    say(server.as_json, {"max_concurrent": limit}, f"All lanes together: {limit}.")
+    echo(server.as_json, {"max_concurrent": limit}, f"Global limit: {limit}.")
 
 
 @lanes.command()
 @click.argument("lane")
 @for_server
 def clear(server: Server, lane: str) -> None:
-    """Cancel what is queued in a lane, and what waits in handles for it; leave what executes.
+    """Cancel the queued runs of a lane, also those that wait in handles; executing runs continue.
 
     \b
     Example:
       greenroom lanes clear images
     """
     count = server.ask(lambda client: client.clear_lane(lane))
-    say(server.as_json, {"count": count}, cancelled(count))
+    echo(server.as_json, {"count": count}, cancelled(count))
 
 
 @lanes.command()
 @for_server
 def reset(server: Server) -> None:
-    """For when bodies are stuck: free the slots of all that execute, and go on with the queues.
+    """Free the slots of all executing runs, for stuck bodies, and start queued runs.
 
-    A body that ends later still has its outcome recorded, and keeps its handle until then.
+    A body that ends later still records its outcome, and locks its handle until then.
 
     \b
     Example:
       greenroom lanes reset
     """
     server.ask(lambda client: client.reset_lanes())
-    say(server.as_json, {}, "The lanes have been reset.")
+    echo(server.as_json, {}, "Lanes reset.")

@@ -1,4 +1,4 @@
-"""Commands that are imported when they are called for, and not before: a list of them is soon there."""
+"""Commands that are imported only when they are called, so that the list of commands is fast."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 
 class LazyCommand(click.Command):
-    """Stands for a command until that is called for; a list of commands needs no more than its sentence."""
+    """A placeholder for a command, with its name and the first sentence of its help."""
 
     def __init__(self, name: str, module: str, sentence: str) -> None:
         super().__init__(name, short_help=sentence)
@@ -18,7 +18,7 @@ class LazyCommand(click.Command):
 
     @classmethod
     def each(cls, modules: Mapping[str, Mapping[str, str]]) -> list[click.Command]:
-        """The commands that are in some modules of this package, each with the first sentence of its help."""
+        """The commands of these modules of this package."""
         return [
             cls(name, module, sentence)
             for module, commands in modules.items()
@@ -26,7 +26,7 @@ class LazyCommand(click.Command):
         ]
 
     def load(self) -> click.Command:
-        """The command itself: in its module, a name that Python has for itself ends with `_`."""
+        """Import the command. In its module, a name that is a Python built-in ends with `_`."""
         module = import_module(f".{self._module}", __package__)
         name = str(self.name)
         command: click.Command = getattr(module, name, None) or getattr(module, f"{name}_")

@@ -1,6 +1,6 @@
-"""The live table of `watch` and of the demo: what executes, waits, asks and has ended.
+"""The live table of `watch` and of the demo: pending runs, open interrupts and ended runs.
 
-It knows nothing of connections: it is given events as they come, and a snapshot to draw.
+It is independent of the connection: callers pass it each event, and a snapshot to draw.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MARKS = {
 
 
 class Board:
-    """`passes` says which runs are shown, and `clock` what time it is."""
+    """The live table. Only runs for which `passes` is true are shown."""
 
     def __init__(
         self,
@@ -49,17 +49,17 @@ class Board:
     ) -> None:
         self._passes = passes
         self._clock = clock
-        self._said: dict[str, str] = {}
+        self._log_texts: dict[str, str] = {}
 
-    def hear(self, event: Event) -> None:
-        """Remember what a body says, for as long as its run lasts."""
+    def handle_event(self, event: Event) -> None:
+        """Keep the last log text of each pending run."""
         if isinstance(event, RunLog):
-            self._said[event.run] = event.text
+            self._log_texts[event.run] = event.text
         elif isinstance(event, RunStateChanged) and event.to in ENDED:
-            self._said.pop(event.run, None)
+            self._log_texts.pop(event.run, None)
 
     def draw(self, state: Snapshot, height: int) -> RenderableType:
-        """All of it, in so many lines."""
+        """The table, in at most `height` lines."""
         interrupts = {interrupt.run: interrupt for interrupt in state.interrupts.values()}
         asked = [
             Text.assemble(
@@ -73,7 +73,7 @@ class Board:
             if self._passes(state.runs[interrupt.run])
         ]
         room = max(1, height - 3 - len(asked))
-        runs = self._wanted(state, room)
+        runs = self._visible(state, room)
         table = Table(box=None, expand=True, pad_edge=False, header_style="bold")
         table.add_column("", width=1)
         for name, most in (("handle", 30), ("job", 20), ("status", 24)):
@@ -97,8 +97,8 @@ class Board:
             )
         return Group(_head(state), table, *asked)
 
-    def _wanted(self, state: Snapshot, room: int) -> list[RunRecord]:
-        """What has not ended, the most active first; then what ended last, where there is room."""
+    def _visible(self, state: Snapshot, room: int) -> list[RunRecord]:
+        """The pending runs, the most active first; then the last ended runs, if there is room."""
         pending = [run for run in state.runs.values() if not run.ended and self._passes(run)]
         pending.sort(key=lambda run: (_ORDER[run.status], run.place is None, run.place or 0, run.id))
         ended = (run for run in reversed(state.runs.values()) if run.ended and self._passes(run))
@@ -115,7 +115,7 @@ class Board:
             return f"waits for {run.waiting_for}"
         if run.status == Status.QUEUED:
             return "waits in its handle" if run.place is None else f"waits in lane {run.lane}"
-        return clean(self._said.get(run.id, ""))
+        return clean(self._log_texts.get(run.id, ""))
 
 
 def _head(state: Snapshot) -> Text:

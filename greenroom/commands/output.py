@@ -1,4 +1,4 @@
-"""What commands print: JSON lines for programs, and tables for people, as wide as the terminal."""
+"""The output of commands: JSON lines, or text and tables as wide as the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..protocol.states import Status
 from .exits import Exit, Stopped
 
 _UNCUT = 10_000
-"""The width where there is no terminal: whatever reads it gets all of it."""
+"""The width without a terminal, so that nothing is cut."""
 
 STYLES = {
     "queued": "yellow",
@@ -37,20 +37,20 @@ STYLES = {
 
 
 def console() -> Console:
-    """The terminal, or whatever standard output is."""
+    """A console on standard output."""
     found = Console(highlight=False, markup=False, emoji=False)
     return found if found.is_terminal else Console(width=_UNCUT, highlight=False, markup=False, emoji=False)
 
 
-def say_json(value: Any) -> None:
-    """A line of JSON."""
+def echo_json(value: Any) -> None:
+    """Print a value as a line of JSON."""
     click.echo(msgspec.json.encode(value))
 
 
-def say(as_json: bool, value: Any, text: str) -> None:
-    """The value for programs, or the text for people."""
+def echo(as_json: bool, value: Any, text: str) -> None:
+    """Print the value as JSON, or the text."""
     if as_json:
-        say_json(value)
+        echo_json(value)
     else:
         click.echo(text)
 
@@ -59,16 +59,16 @@ def end_with(run: RunRecord, as_json: bool) -> None:
     """Print the run, or its result. Raises `Stopped` unless it succeeded."""
     if run.status != Status.SUCCEEDED:
         if as_json:
-            say_json(run)
+            echo_json(run)
         raise Stopped(str(RunEnded(run)), Exit.RUN_NOT_SUCCEEDED)
-    say(as_json, run, brief(run.result))
+    echo(as_json, run, brief(run.result))
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) -> None:
-    """A table without lines around its cells; nothing at all without rows."""
+    """Print a table without borders; without rows, print nothing."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
-        shown.add_column(name, no_wrap=name in ("run", "status", "age", "question"))
+        shown.add_column(name, no_wrap=name in ("run", "status", "age", "interrupt"))
     for row in rows:
         shown.add_row(*[cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row])
     if shown.row_count:
@@ -76,7 +76,7 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) -> None:
 
 
 def fields(values: Mapping[str, Any]) -> None:
-    """Names and values below each other."""
+    """Print names and values, one per line."""
     width = max(map(len, values), default=0)
     out = console()
     for name, value in values.items():
@@ -92,12 +92,12 @@ def status(run: RunRecord) -> Text:
 
 
 def brief(value: Any) -> str:
-    """A JSON value in a line."""
+    """A JSON value on one line."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def clean(text: str) -> str:
-    """A text from elsewhere, in a line, without what could steer a terminal."""
+    """An untrusted text on one line, without control characters for the terminal."""
     return "".join(
         char if char.isprintable() else " " if char in "\n\t" else "\N{REPLACEMENT CHARACTER}"
         for char in text
@@ -105,12 +105,12 @@ def clean(text: str) -> str:
 
 
 def cancelled(count: int) -> str:
-    """How many runs a command has cancelled."""
+    """A message with the number of cancelled runs."""
     return "1 run cancelled." if count == 1 else f"{count} runs cancelled."
 
 
 def number(value: float) -> str:
-    """A number that is quickly read."""
+    """A number in short form, such as 1.5M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (size if unit != 'k' else 1e3):.1f}{unit}"
@@ -118,7 +118,7 @@ def number(value: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A time that has passed."""
+    """A duration as text."""
     seconds = max(0.0, seconds)
     if seconds < 60:
         return f"{seconds:.1f} s"
@@ -130,22 +130,22 @@ def span(seconds: float) -> str:
 
 
 def took(seconds: float) -> str:
-    """A time that may be short."""
+    """A duration as text, in milliseconds below one second."""
     return f"{max(0.0, seconds) * 1000:.0f} ms" if seconds < 1 else span(seconds)
 
 
 def moment(at: float) -> str:
-    """A moment, as it is called here."""
+    """A time as text, in the local time zone."""
     return datetime.fromtimestamp(at).isoformat(" ", "seconds")
 
 
 def age(at: float) -> str:
-    """How long ago it was."""
+    """The time since `at` as text."""
     return span(time.time() - at)
 
 
 def parsed(text: str) -> Any:
-    """A value of the command line: JSON, or else the text itself."""
+    """A value from the command line: the JSON value, or the text if it is not valid JSON."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,6 +1,6 @@
-"""`ParamType[T]`, the base of what options are converted to.
+"""`ParamType[T]`, the base class of parameter types.
 
-Click's own class takes a type parameter only since 8.2; the oldest Click that Greenroom supports is older.
+Click's class has a type parameter only since 8.2, and Greenroom supports older versions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ else:
     import click
 
     class ParamType(click.ParamType):
-        """Click's class, which may be subscripted."""
+        """Click's class with support for a subscript."""
 
         def __class_getitem__(cls, item: Any) -> type[click.ParamType]:
             return click.ParamType

@@ -1,4 +1,4 @@
-"""Commands that look at runs: watch, runs, show."""
+"""Commands that show runs: watch, runs, show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..protocol.records import RunRecord
 from ..protocol.states import Status
 from .connection import Server, find_last_run, for_server
 from .live_table import Board
-from .output import age, brief, console, end_with, fields, moment, say_json, span, status, table
+from .output import age, brief, console, echo_json, end_with, fields, moment, span, status, table
 from .watch import line, show_json, show_lines, show_live
 
 
@@ -24,14 +24,14 @@ from .watch import line, show_json, show_lines, show_live
 @click.option("--lane", "lanes", multiple=True, metavar="NAME", help="Only runs in this lane.")
 @for_server
 def watch(server: Server, run: str | None, handles: tuple[str, ...], lanes: tuple[str, ...]) -> None:
-    """Watch everything, or one run until it ends.
+    """Follow all runs, or one run until it ends.
 
-    RUN is the id of a run, or a handle for its active or last one. On a terminal it is a live table,
-    elsewhere a line per event, and with --json the events themselves. Ctrl-C ends it. With RUN it exits
-    with 0 if the run succeeded, else with 5.
+    RUN is the id of a run, or a handle for its active or last run. A terminal shows a live table; otherwise
+    the command prints one line per event, or with --json the events as JSON. Press Ctrl-C to exit. With RUN
+    it exits with code 0 if the run succeeded, otherwise with code 5.
 
-    If the server can't be reached any more, it says so, tries again, and says when it is back: on top of the
-    table, elsewhere on standard error, and with --json as `connection_lost` and `connection_restored`.
+    If the connection is lost, the command reconnects, and reports both: above the table, otherwise on
+    standard error, and with --json as `connection_lost` and `connection_restored`.
 
     \b
     Examples:
@@ -41,42 +41,42 @@ def watch(server: Server, run: str | None, handles: tuple[str, ...], lanes: tupl
       greenroom watch --json | jq 'select(.type == "run_state_changed") | {handle, to}'
     """
     if run is not None and (handles or lanes):
-        raise click.UsageError("give a run, or handles and lanes, not both")
-    asked = Filter(handles=frozenset(handles) or None, lanes=frozenset(lanes) or None)
+        raise click.UsageError("RUN can't be combined with --handle or --lane")
+    given = Filter(handles=frozenset(handles) or None, lanes=frozenset(lanes) or None)
 
     async def talk(client: Client) -> RunRecord | None:
         found = None if run is None else await find_last_run(client, run)
-        wanted = replace(asked, runs=None if found is None else frozenset([found]))
+        filter = replace(given, runs=None if found is None else frozenset([found]))
 
         def passes(event: Event) -> bool:
-            return wanted.passes(event) and (found is None or getattr(event, "run", None) == found)
+            return filter.passes(event) and (found is None or getattr(event, "run", None) == found)
 
         if server.as_json:
             return await show_json(client, passes, found)
         if console().is_terminal:
-            return await show_live(client, Board(wanted.sees), found)
+            return await show_live(client, Board(filter.sees), found)
         return await show_lines(client, passes, found)
 
-    ended = server.ask(talk, follow=True, filter=asked if handles or lanes else None)
+    ended = server.ask(talk, follow=True, filter=given if handles or lanes else None)
     if ended is not None:
         end_with(ended, server.as_json)
 
 
 @click.command()
-@click.option("--handle", "-H", metavar="NAME", help="Only those of this handle.")
-@click.option("--lane", metavar="NAME", help="Only those in this lane.")
+@click.option("--handle", "-H", metavar="NAME", help="Only runs of this handle.")
+@click.option("--lane", metavar="NAME", help="Only runs in this lane.")
 @click.option(
     "--status",
     "statuses",
     multiple=True,
     type=click.Choice([one.value for one in Status]),
-    help="Only those with this status; may be given repeatedly.",
+    help="Only runs with this status; repeatable.",
 )
 @click.option("--limit", "-n", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N")
-@click.option("--before", metavar="RUN", help="Only those older than this one, for the next page.")
+@click.option("--before", metavar="RUN", help="Only runs older than this run, for the next page.")
 @for_server
 def runs(server: Server, statuses: tuple[str, ...], **options: Any) -> None:
-    """List runs, the newest first, also those that ended long ago.
+    """List runs, newest first.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ def runs(server: Server, statuses: tuple[str, ...], **options: Any) -> None:
     found = server.ask(lambda client: client.list_runs(status=statuses or None, **options))
     if server.as_json:
         for run in found:
-            say_json(run)
+            echo_json(run)
         return
     table(
         ("run", "handle", "job", "lane", "status", "age", "error"),
@@ -100,14 +100,14 @@ def runs(server: Server, statuses: tuple[str, ...], **options: Any) -> None:
 
 @click.command()
 @click.argument("run")
-@click.option("--history", is_flag=True, help="Its events, too.")
-@click.option("--limit", "-n", type=click.IntRange(1, 1000), metavar="N", help="At most so many events.")
+@click.option("--history", is_flag=True, help="Show the run's events, too.")
+@click.option("--limit", "-n", type=click.IntRange(1, 1000), metavar="N", help="At most N events.")
 @click.option("--after", type=click.IntRange(0), default=0, metavar="SEQ", help="Only events after this one.")
 @for_server
 def show(server: Server, run: str, history: bool, limit: int | None, after: int) -> None:
-    """Show a run: its state, its open interrupt, and with --history all that happened to it.
+    """Show a run: its state, its open interrupts, and with --history its events.
 
-    RUN is the id of a run, or a handle for its active or last one.
+    RUN is the id of a run, or a handle for its active or last run.
 
     \b
     Examples:
@@ -117,15 +117,15 @@ def show(server: Server, run: str, history: bool, limit: int | None, after: int)
 
     async def talk(client: Client) -> tuple[RunRecord, Mapping[str, Any], list[Event]]:
         id = await find_last_run(client, run)
-        asked = (await client.snapshot()).interrupts
+        interrupts = (await client.snapshot()).interrupts
         events = await client.history(id, after=after, limit=limit) if history else []
-        return await client.get_run(id), {key: q for key, q in asked.items() if q.run == id}, events
+        return await client.get_run(id), {key: q for key, q in interrupts.items() if q.run == id}, events
 
-    found, asked, events = server.ask(talk)
+    found, interrupts, events = server.ask(talk)
     if server.as_json:
-        say_json(found)
+        echo_json(found)
         for event in events:
-            say_json(event)
+            echo_json(event)
         return
     shown: dict[str, Any] = {
         "run": found.id,
@@ -142,15 +142,15 @@ def show(server: Server, run: str, history: bool, limit: int | None, after: int)
     if found.ended_at is not None:
         shown["ended"] = f"{moment(found.ended_at)}, after {span(found.ended_at - found.created_at)}"
     if found.detached:
-        shown["detached"] = "a reset took its slot"
+        shown["detached"] = "its slot was freed by a reset"
     if found.progress is not None:
         shown["progress"] = found.progress
     if found.error is not None:
         shown["error"] = found.error
     if found.status == Status.SUCCEEDED:
         shown["result"] = found.result
-    for id, interrupt in asked.items():
-        shown["asks"] = f"{brief(interrupt.data)}  (greenroom answer {id} …)"
+    for id, interrupt in interrupts.items():
+        shown["interrupt"] = f"{brief(interrupt.data)}  (greenroom answer {id} …)"
     fields(shown)
     for event in events:
         console().print(line(event), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`greenroom serve`: the server of a project's jobs."""
+"""`greenroom serve`: run a server for the jobs of a project."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..config.reading import Flag, check_together, read_config
 from ..logs import begin_logs
 from ..serving import Server
 from .config import file_option
-from .exits import told
+from .exits import report_errors
 
 logger = logging.getLogger("greenroom")
 
@@ -36,48 +36,48 @@ _FLAGS = {
     "log_format": ("--log-format", "logs.format"),
     "log_level": ("--log-level", "logs.level"),
 }
-"""Which setting each of the parameters below is."""
+"""The flag and the setting of each parameter below."""
 
 
 @click.command()
 @click.argument("jobs", metavar="[MODULE:JOBS]", required=False)
 @file_option
-@click.option("--store", metavar="URL", help="Where everything is kept.")
-@click.option("--max-concurrent", type=int, metavar="N", help="How many runs execute at once.")
-@click.option("--lane", multiple=True, metavar="NAME=N", help="The limit of a lane; may be given repeatedly.")
-@click.option("--data-dir", metavar="DIR", help="Where runs write their files.")
-@click.option("--runs-dir", metavar="DIR", help="Where each run's latest state is shown as a file.")
-@click.option("--shutdown-timeout", metavar="TIME", help="How long executing runs get at the end.")
+@click.option("--store", metavar="URL", help="The URL of the store.")
+@click.option("--max-concurrent", type=int, metavar="N", help="The global limit of executing runs.")
+@click.option("--lane", multiple=True, metavar="NAME=N", help="The limit of a lane; repeatable.")
+@click.option("--data-dir", metavar="DIR", help="The folder for files of runs.")
+@click.option("--runs-dir", metavar="DIR", help="The folder for a JSON file with each run's latest state.")
+@click.option("--shutdown-timeout", metavar="TIME", help="The time for executing runs to finish at shutdown.")
 @click.option(
     "--allow-scripts",
     is_flag=True,
     default=None,
-    help="Let nodes of flows start programs here. Whoever may publish flows can then run anything.",
+    help="Allow script nodes of flows. Anyone who can publish flows can then run any program here.",
 )
-@click.option("--host", metavar="ADDRESS", help="Where to listen.")
-@click.option("--port", type=int, metavar="N", help="0 takes any free one.")
-@click.option("--tokens", metavar="FILE", help="The file of hashed tokens; see `greenroom token`.")
+@click.option("--host", metavar="ADDRESS", help="The address to listen on.")
+@click.option("--port", type=int, metavar="N", help="The port to listen on; 0 selects a free port.")
+@click.option("--tokens", metavar="FILE", help="The token file; see `greenroom token`.")
 @click.option("--tls-certificate", metavar="FILE", help="Serve https and wss with this certificate.")
-@click.option("--tls-key", metavar="FILE", help="Its key, where it is not in the same file.")
-@click.option("--log-format", metavar="FORMAT", help="`text` for people, or `json` for programs.")
+@click.option("--tls-key", metavar="FILE", help="The private key, if it is not in the certificate's file.")
+@click.option("--log-format", metavar="FORMAT", help="`text` or `json`.")
 @click.option("--log-level", metavar="LEVEL", help="`debug`, `info`, `warning` or `error`.")
 @click.option(
     "--accept-store",
     is_flag=True,
-    help="Take the store as it is, though it is emptier or older than what lies beside it knows of.",
+    help="Start although the store is older than the records of its last use, or empty.",
 )
-@told
+@report_errors
 def serve(file: str | None, accept_store: bool, **given: Any) -> None:
-    """Run an engine with these jobs, and the gateway to it.
+    """Run a server: an engine with your jobs, and its gateway.
 
-    MODULE:JOBS names a `greenroom.Jobs`, as in `app.jobs:jobs`: its jobs are what can be submitted, its
-    functions what `local` nodes of flows can call. Without it, or `jobs` under [engine] in greenroom.toml,
-    only flows can be run. Flags win over the GREENROOM_… variables, and those over greenroom.toml. Logs go to
-    standard error.
+    MODULE:JOBS is a `greenroom.Jobs` object, as in `app.jobs:jobs`: its jobs can be submitted, and `local`
+    nodes of flows can call its functions. Without it, and without `jobs` under [engine] in greenroom.toml,
+    only flows can run. Flags override GREENROOM_… variables, and these override greenroom.toml. Logs are
+    written to standard error.
 
-    SIGTERM or Ctrl-C drains and ends with 0, also if a body can't be ended; a second one stops at once and
-    ends with 128 and the signal's number. SIGHUP reloads the configuration: limits, tokens, origins and logs.
-    SIGUSR1 resets the lanes.
+    SIGTERM or Ctrl-C drains and exits with code 0, also if a body does not end; a second signal stops
+    immediately and exits with code 128 plus the signal's number. SIGHUP reloads the configuration: limits,
+    tokens, origins and logs. SIGUSR1 resets the lanes.
 
     \b
     Examples:
@@ -95,5 +95,5 @@ def serve(file: str | None, accept_store: bool, **given: Any) -> None:
     jobs = check_together(read)
     begin_logs(read.config.logs)
     if jobs is None:
-        logger.warning("no jobs were named: only flows can be run, and without functions of this process")
+        logger.warning("no jobs configured: only flows can run, and they can't call local functions")
     sys.exit(trio.run(Server(jobs or Jobs(), read, reread, accept_store=accept_store).run))

@@ -1,4 +1,4 @@
-"""`greenroom simulate`: play a seed, or hunt for one that fails; make that small, and tell its story."""
+"""`greenroom simulate`: simulate a seed, or search for one that fails; shrink the failure and print it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..simulation.world.world import Figures, Scenario
 from .param_type import ParamType
 
 _REPORT_EVERY = 5.0
-"""Seconds between two lines about a hunt."""
+"""Seconds between two lines about the progress of a search."""
 
 
 class Steps(ParamType[frozenset[int]]):
@@ -28,35 +28,35 @@ class Steps(ParamType[frozenset[int]]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[int]:
         numbers = [number.strip() for number in str(value).split(",") if number.strip()]
         if not all(number.isdecimal() for number in numbers):
-            self.fail(f"{value!r} are no numbers of steps: write 3,7,12, or '' for none", param, ctx)
+            self.fail(f"{value!r} is not a list of step numbers: use 3,7,12, or '' for none", param, ctx)
         return frozenset(map(int, numbers))
 
 
 @click.command()
-@click.option("--seed", type=int, metavar="N", help="The seed to play, or the first one of a hunt (1).")
-@click.option("--steps", type=click.IntRange(0), metavar="K", help="How many steps the scenario takes.")
-@click.option("--keep", type=Steps(), metavar="3,7,12", help="Take these of its steps only.")
+@click.option("--seed", type=int, metavar="N", help="The seed, or the first seed of a search (default 1).")
+@click.option("--steps", type=click.IntRange(0), metavar="K", help="The number of steps of the scenario.")
+@click.option("--keep", type=Steps(), metavar="3,7,12", help="Only these steps.")
 @click.option(
     "--scenario",
     "name",
     metavar="NAME",
     default="commands",
     show_default=True,
-    help=f"What is played: {', '.join(NAMED)}; or module:function, also of this folder.",
+    help=f"The scenario: {', '.join(NAMED)}; or module:function, also in the current folder.",
 )
 @click.option(
     "--store",
     type=click.Choice(["memory", "sqlite"]),
     default="memory",
     show_default=True,
-    help="Which store the simulated disk holds.",
+    help="The store on the simulated disk.",
 )
 @click.option(
     "--hunt",
     "seconds",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Play seed after seed for so long, on every core, until one fails.",
+    help="Simulate seeds on all cores for this time, until one fails.",
 )
 def simulate(
     seed: int | None,
@@ -66,11 +66,11 @@ def simulate(
     store: Literal["memory", "sqlite"],
     seconds: float | None,
 ) -> None:
-    """Play an engine in a simulated world, from a seed: the same seed gives the same story.
+    """Run a deterministic simulation of an engine from a seed.
 
-    Exits with 0 if every rule held, with 1 if one was broken; then steps that the failure doesn't need are
-    left out for as long as half a minute, and the story of what is left is told. With --keep it is played
-    as it is.
+    The same seed gives the same events. Exits with code 0 if no rule was violated, otherwise with code 1. A
+    failure is shrunk for at most half a minute: steps that it does not need are removed. Then its trace is
+    printed. With --keep the failure is not shrunk.
 
     \b
     Examples:
@@ -82,27 +82,25 @@ def simulate(
       greenroom simulate --hunt 60 --scenario flows
     """
     if seed is None and seconds is None:
-        raise click.UsageError(
-            "say which seed to play with --seed N, or how long to hunt with --hunt SECONDS"
-        )
+        raise click.UsageError("--seed N or --hunt SECONDS is required")
     if keep is not None and seconds is not None:
-        raise click.UsageError("--keep is for one seed: leave --hunt out")
+        raise click.UsageError("--keep can't be combined with --hunt")
     game = Game(_find(name), steps, store)
     with quiet():
         if seconds is not None:
             failed = _hunt(game, seconds, 1 if seed is None else seed)
         else:
-            assert seed is not None, "one of the two was given"
+            assert seed is not None, "checked above"
             failed = _play(game, seed, keep)
         if failed is None:
             return
         click.echo(f"Seed {failed.seed} fails: {cut(failed.invariant)}")
         if keep is None:
             failed = _shrink(game, failed)
-    history, broken = describe(failed)
+    history, violated = describe(failed)
     click.echo(f"\n{history}")
-    click.echo(f"Broken: {broken}")
-    click.echo(f"Again:  {replay_command(failed, game, name)}")
+    click.echo(f"Violated: {violated}")
+    click.echo(f"Repeat:   {replay_command(failed, game, name)}")
     sys.exit(1)
 
 
@@ -113,34 +111,34 @@ def _find(name: str) -> Scenario:
     except NoScenario as error:
         raise click.UsageError(str(error)) from error
     except Exception as error:
-        raise click.UsageError(f"{name} can't be imported: {type(error).__name__}: {error}") from error
+        raise click.UsageError(f"cannot import {name}: {type(error).__name__}: {error}") from error
 
 
 def _play(game: Game, seed: int, keep: frozenset[int] | None) -> SimulationFailed | None:
-    """Play one seed; returns its failure."""
+    """Simulate one seed. Returns its failure."""
     try:
         played = game.play(seed, keep)
     except SimulationFailed as failed:
         return failed
-    click.echo(f"Seed {seed} survives: {_told(played.figures)}.")
+    click.echo(f"Seed {seed} passes: {_summary(played.figures)}.")
     return None
 
 
 def _hunt(game: Game, seconds: float, first_seed: int) -> SimulationFailed | None:
-    """Hunt, and play the seed again that has failed."""
-    said = 0.0
+    """Search for a seed that fails, and repeat it. Returns its failure."""
+    reported = 0.0
 
     def report(hunt: Hunt) -> None:
-        nonlocal said
-        if hunt.seconds - said >= _REPORT_EVERY:
-            said = hunt.seconds
-            click.echo(f"{hunt.seconds:6.0f} s: {hunt.seeds} seeds, {_told(hunt.figures)}")
+        nonlocal reported
+        if hunt.seconds - reported >= _REPORT_EVERY:
+            reported = hunt.seconds
+            click.echo(f"{hunt.seconds:6.0f} s: {hunt.seeds} seeds, {_summary(hunt.figures)}")
 
     hunt = search(game, seconds=seconds, first_seed=first_seed, report=report)
     processes = "one process" if hunt.processes == 1 else f"{hunt.processes} processes"
-    click.echo(f"{hunt.seeds} seeds in {hunt.seconds:.0f} s and {processes}: {_told(hunt.figures)}.")
+    click.echo(f"{hunt.seeds} seeds in {hunt.seconds:.0f} s and {processes}: {_summary(hunt.figures)}.")
     if hunt.failed is None:
-        click.echo("Every rule held.")
+        click.echo("No rule was violated.")
         return None
     try:
         return again(hunt.failed, game)
@@ -151,13 +149,11 @@ def _hunt(game: Game, seconds: float, first_seed: int) -> SimulationFailed | Non
 def _shrink(game: Game, failed: SimulationFailed) -> SimulationFailed:
     small = shrink(failed, game)
     needed = small.figures.steps if small.keep is None else len(small.keep)
-    click.echo(
-        f"Of the {failed.figures.steps} steps that it took until then, {needed} are needed. The story:"
-    )
+    click.echo(f"The failure needs {needed} of its {failed.figures.steps} steps. Trace:")
     return small
 
 
-def _told(figures: Figures) -> str:
+def _summary(figures: Figures) -> str:
     return (
         f"{figures.steps:,} steps, {figures.commands:,} commands ({_speed(figures):,.0f} per second), "
         f"{figures.events:,} events, {figures.lives:,} starts, {figures.crashes:,} crashes, "
@@ -171,5 +167,5 @@ def _duration(seconds: float) -> str:
 
 
 def _speed(figures: Figures) -> float:
-    """Commands per second of real time, of each process."""
+    """Commands per second of real time and process."""
     return figures.commands / figures.real_seconds if figures.real_seconds else 0.0

@@ -1,4 +1,4 @@
-"""`greenroom submit`: begin a run, and wait for its end if wanted."""
+"""`greenroom submit`: submit a run, and optionally wait for its end."""
 
 from __future__ import annotations
 
@@ -12,50 +12,56 @@ import msgspec
 from ..gateway.client import Client, ClientTicket
 from .connection import Server, for_server
 from .durations import Timeout
-from .output import end_with, parsed, say
+from .output import echo, end_with, parsed
 
 
 def submission(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say how a run is submitted."""
+    """Add the options of a submission to a command."""
     for option in reversed(_SUBMISSION):
         command = option(command)
     return command
 
 
 _SUBMISSION = [
-    click.option("--lane", metavar="NAME", help="Instead of the one that it has by itself."),
+    click.option("--lane", metavar="NAME", help="The lane. [default: the lane of the job]"),
     click.option(
         "--on-conflict",
         type=click.Choice(["reject", "queue", "replace", "join"]),
         default="reject",
         show_default=True,
-        help="What to do if the handle is busy.",
+        help="What to do if the handle has an active run.",
     ),
-    click.option("--request-id", metavar="ID", help="The same id twice is one run."),
-    click.option("--queue-timeout", type=Timeout(), metavar="TIME", help="How long it may wait for a slot."),
-    click.option("--run-timeout", type=Timeout(), metavar="TIME", help="How long an attempt may execute."),
-    click.option("--deadline", type=Timeout(), metavar="TIME", help="How long it may take in all."),
+    click.option("--request-id", metavar="ID", help="Two submissions with the same id create one run."),
+    click.option("--queue-timeout", type=Timeout(), metavar="TIME", help="The longest wait for a slot."),
+    click.option(
+        "--run-timeout", type=Timeout(), metavar="TIME", help="The longest execution of an attempt."
+    ),
+    click.option(
+        "--deadline", type=Timeout(), metavar="TIME", help="The longest time from submission to end."
+    ),
 ]
 
 
 @click.command()
 @click.argument("job")
+@click.option("--handle", "-H", required=True, metavar="NAME", help="The handle; its runs never overlap.")
+@click.option("--params", metavar="JSON", help="The parameters; - reads them from standard input.")
 @click.option(
-    "--handle", "-H", required=True, metavar="NAME", help="Whose run it is: one at a time for each."
+    "--param", "-p", "pairs", multiple=True, metavar="NAME=VALUE", help="One parameter; repeatable."
 )
-@click.option("--params", metavar="JSON", help="Its parameters; - reads them from standard input.")
-@click.option("--param", "-p", "pairs", multiple=True, metavar="NAME=VALUE", help="One of its parameters.")
-@click.option("--kind", default="start", metavar="KIND", help="`continue` begins at the last checkpoint.")
+@click.option(
+    "--kind", default="start", metavar="KIND", help="`start`, or `continue` to start at the last checkpoint."
+)
 @submission
-@click.option("--wait", is_flag=True, help="Wait for its end, and print its result.")
+@click.option("--wait", is_flag=True, help="Wait for the run's end, and print its result.")
 @for_server
 def submit(
     server: Server, job: str, params: str | None, pairs: tuple[str, ...], wait: bool, **options: Any
 ) -> None:
     """Submit a run of JOB, and print its id.
 
-    Without parameters, the handle's own are taken (`greenroom handles params`). With --wait it prints the
-    result instead, and exits with 5 if the run didn't succeed.
+    Without parameters, the handle's draft parameters are used (`greenroom handles params`). With --wait it
+    prints the result instead, and exits with code 5 if the run did not succeed.
 
     \b
     Examples:
@@ -70,21 +76,21 @@ def submit(
         if wait:
             end_with(await client.ended(ticket.id), server.as_json)
         else:
-            say_accepted(ticket, server.as_json)
+            echo_accepted(ticket, server.as_json)
 
     server.ask(talk)
 
 
-def say_accepted(ticket: ClientTicket, as_json: bool) -> None:
-    """Which run it is, and whether it was there before."""
-    say(as_json, {"run_id": ticket.id, "joined": ticket.joined}, ticket.id)
+def echo_accepted(ticket: ClientTicket, as_json: bool) -> None:
+    """Print the run's id, and whether the run existed before."""
+    echo(as_json, {"run_id": ticket.id, "joined": ticket.joined}, ticket.id)
     if ticket.joined:
-        click.echo("This run was there already.", err=True)
+        click.echo("This run already existed.", err=True)
 
 
 def _params(params: str | None, pairs: tuple[str, ...]) -> Any:
     if params is not None and pairs:
-        raise click.UsageError("give the parameters with --params or with --param, not with both")
+        raise click.UsageError("--params can't be combined with --param")
     if params is not None:
         return json_given(params, "--params")
     if not pairs:
@@ -92,13 +98,13 @@ def _params(params: str | None, pairs: tuple[str, ...]) -> Any:
     named = [pair.partition("=") for pair in pairs]
     for name, separator, _ in named:
         if not separator or not name:
-            raise click.UsageError(f"--param {name!r} must be NAME=VALUE")
+            raise click.UsageError(f"--param must be NAME=VALUE (got {name!r})")
     return {name: parsed(value) for name, _, value in named}
 
 
 def json_given(text: str, option: str) -> Any:
-    """The JSON that an option was given; `-` reads it from standard input."""
+    """The JSON value of an option; `-` reads it from standard input."""
     try:
         return msgspec.json.decode(sys.stdin.read() if text == "-" else text)
     except msgspec.DecodeError as error:
-        raise click.UsageError(f"{option} is no JSON: {error}") from error
+        raise click.UsageError(f"{option} is not valid JSON: {error}") from error

@@ -1,4 +1,4 @@
-"""`greenroom token`: who may use the server. Of a token, the file holds only a hash."""
+"""`greenroom token`: manage the tokens of a server. The token file contains only hashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from ..gateway.auth.tokens import Role, Tokens, add_token, remove_token
 from .config import configured
-from .exits import told
+from .exits import report_errors
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,13 +19,13 @@ _ROLES = [role.value for role in Role]
 
 
 def _configured(ctx: click.Context, param: click.Parameter, file: str | None) -> Path:
-    """The file that is named, or the one of the configuration."""
+    """The token file of the option, or of the configuration."""
     if file is not None:
         return Path(file)
     named = configured().gateway.token_file
     if named is None:
         raise click.UsageError(
-            "say which file: --tokens FILE, or `token_file` under [gateway] in greenroom.toml"
+            "no token file: use --tokens FILE, or set `token_file` under [gateway] in greenroom.toml"
         )
     return Path(named)
 
@@ -35,7 +35,7 @@ _file = click.option(
     "file",
     metavar="FILE",
     callback=_configured,
-    help="The file of tokens. [default: the configured one]",
+    help="The token file. [default: from the configuration]",
 )
 
 
@@ -45,10 +45,10 @@ def _limit(what: str, help: str) -> Callable[[F], F]:
 
 @click.group()
 def token() -> None:
-    """Tokens: who may use the server, and for what.
+    """Manage tokens, their roles and their limits.
 
     A viewer reads; an operator also starts, cancels, answers and clears runs; an admin also changes limits,
-    resets and drains. A running server takes the file anew at SIGHUP.
+    resets and drains. A worker can only take and complete work. A running server reloads the file at SIGHUP.
 
     \b
     Examples:
@@ -60,12 +60,14 @@ def token() -> None:
 
 @token.command()
 @click.argument("name")
-@click.option("--role", type=click.Choice(_ROLES), required=True, help="What the token permits.")
-@_limit("handle", "Limit the token to this handle; `alice/*` is every handle that begins so. Repeatable.")
-@_limit("lane", "Limit the token to this lane, likewise.")
-@_limit("job", "Limit the token to this job, likewise.")
+@click.option("--role", type=click.Choice(_ROLES), required=True, help="The role of the token.")
+@_limit(
+    "handle", "Limit the token to this handle; `alice/*` matches all handles with this prefix; repeatable."
+)
+@_limit("lane", "Limit the token to this lane or prefix; repeatable.")
+@_limit("job", "Limit the token to this job or prefix; repeatable.")
 @_file
-@told
+@report_errors
 def add(
     name: str,
     role: str,
@@ -74,10 +76,10 @@ def add(
     jobs: tuple[str, ...],
     file: Path,
 ) -> None:
-    """Make a token, add it to the file, and print it: it is shown only now.
+    """Create a token, add its hash to the file, and print the token.
 
-    NAME stands as `by` in the events that the token's holder causes. A token that is limited sees and touches
-    only runs of its handles, lanes and jobs.
+    The token can't be shown again. NAME is the `by` of events that the token causes. A limited token can see
+    and change only runs of its handles, lanes and jobs.
 
     \b
     Examples:
@@ -86,15 +88,17 @@ def add(
       greenroom token add grafana --role viewer > grafana.token
     """
     click.echo(add_token(file, name, Role(role), handles=handles, lanes=lanes, jobs=jobs))
-    click.echo(f"{name} may use the server as {role}; {file} holds the token's hash.", err=True)
+    click.echo(
+        f"Added token {name} with the role {role} to {file}. Reload a running server with SIGHUP.", err=True
+    )
 
 
 @token.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per token.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per token.")
 @_file
-@told
+@report_errors
 def list_(as_json: bool, file: Path) -> None:
-    """Show whose tokens are in force, their roles, and what they are limited to.
+    """List the tokens with their roles and limits.
 
     \b
     Examples:
@@ -113,13 +117,13 @@ def list_(as_json: bool, file: Path) -> None:
 @token.command()
 @click.argument("name")
 @_file
-@told
+@report_errors
 def remove(name: str, file: Path) -> None:
-    """Take a token out of the file. The running server goes by it after a SIGHUP.
+    """Remove a token from the file. A running server revokes it at SIGHUP.
 
     \b
     Example:
       greenroom token remove alice --tokens greenroom.tokens
     """
     remove_token(file, name)
-    click.echo(f"{name} is out of {file}; the running server takes that in at SIGHUP.", err=True)
+    click.echo(f"Removed token {name} from {file}. Reload a running server with SIGHUP.", err=True)

@@ -1,4 +1,4 @@
-"""Following a server: as a live table on a terminal, else as lines, or as JSON for programs."""
+"""Output of events: a live table on a terminal, otherwise lines or JSON."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ from ..protocol.events import (
 )
 from ..protocol.records import RunRecord, Snapshot
 from .live_table import Board
-from .output import brief, clean, console, moment, number, say_json, span
+from .output import brief, clean, console, echo_json, moment, number, span
 
 _FRAME = 0.1
-"""Seconds between two pictures, at least."""
+"""The shortest time between two redraws, in seconds."""
 _TICK = 1.0
-"""Seconds between two pictures when nothing happens, because times pass all the same."""
+"""Seconds between two redraws without an event, to update durations."""
 _SHARE = 4
-"""A picture that takes long to draw is followed by a pause that is so many times as long."""
+"""The pause after a redraw is at least this many times as long as the redraw."""
 
 
 async def follow(
-    client: Client, tell: Callable[[Event | Snapshot], None], run_id: str | None
+    client: Client, on_event: Callable[[Event | Snapshot], None], run_id: str | None
 ) -> RunRecord | None:
-    """Tell of everything from now on; of one run until it has ended, and its last state is returned."""
+    """Call `on_event` with all events from now on; with a run, until it has ended. Returns its last state."""
     if run_id is not None:
         run = client.state.runs.get(run_id)
         if run is None or run.ended:
             return await client.get_run(run_id)
     async for item in client.events(after=client.state.seq):
-        tell(item)
+        on_event(item)
         if run_id is None:
             continue
         run = client.state.runs.get(run_id)
@@ -65,27 +65,29 @@ async def follow(
 
 
 async def show_live(client: Client, board: Board, run_id: str | None = None) -> RunRecord | None:
-    """The live table, until cancelled; with a run, until that has ended."""
-    picture = WithConnection(lambda height: board.draw(client.state.snapshot(), height))
-    async with live(picture.draw) as news, told_of_connection(client, picture.tell, news):
+    """Show the live table until cancelled; with a run, until it has ended. Returns its last state."""
+    display = WithConnection(lambda height: board.draw(client.state.snapshot(), height))
+    async with live(display.draw) as redraw, reporting_connection(client, display.report, redraw):
 
-        def tell(item: Event | Snapshot) -> None:
+        def on_event(item: Event | Snapshot) -> None:
             if not isinstance(item, Snapshot):
-                board.hear(item)
-            news()
+                board.handle_event(item)
+            redraw()
 
-        return await follow(client, tell, run_id)
+        return await follow(client, on_event, run_id)
 
 
 @asynccontextmanager
 async def live(draw: Callable[[int], RenderableType]) -> AsyncIterator[Callable[[], None]]:
-    """A picture on the terminal for as long as the block lasts. `draw` is given the terminal's height; it is
-    asked for a new picture when what is yielded here is called, and when it may look different for the time.
+    """Show a live display on the terminal during the block.
+
+    `draw` receives the terminal's height. It is called after each call of the yielded function, and every
+    second.
     """
     terminal = console()
     changed = trio.Event()
 
-    def news() -> None:
+    def redraw() -> None:
         changed.set()
 
     with Live(console=terminal, auto_refresh=False, vertical_overflow="crop") as screen:
@@ -107,29 +109,29 @@ async def live(draw: Callable[[int], RenderableType]) -> AsyncIterator[Callable[
         try:
             async with background() as nursery:
                 nursery.start_soon(keep_drawing)
-                yield news
+                yield redraw
         finally:
-            show()  # what stays on the screen is how it ended
+            show()  # the last state stays on the screen
 
 
 class WithConnection:
-    """A picture that stands still, dimmed and with a line on top, while there is no connection."""
+    """A display that is frozen and dimmed, with a line above, while the connection is lost."""
 
     def __init__(self, draw: Callable[[int], RenderableType]) -> None:
         self._draw = draw
         self._lost: tuple[str, float] | None = None
         self._last: RenderableType | None = None
 
-    def tell(self, why: str | None) -> None:
-        """The connection is lost, or (`None`) there is one again."""
+    def report(self, why: str | None) -> None:
+        """Report that the connection is lost, or (`None`) restored."""
         self._lost = None if why is None else (why, time.time())
         self._last = None
 
     def draw(self, height: int) -> RenderableType:
-        """The picture, in so many lines."""
+        """The display, in at most `height` lines."""
         if self._lost is None:
             return self._draw(height)
-        if self._last is None:  # drawn once: times that grew would look as if the runs were followed
+        if self._last is None:  # drawn once: growing durations would look like updates
             self._last = Styled(self._draw(height - 1), "dim")
         why, since = self._lost
         line = Text(f"connection lost {span(time.time() - since)} ago: {why}; retrying", "bold red")
@@ -138,18 +140,19 @@ class WithConnection:
 
 
 @asynccontextmanager
-async def told_of_connection(
-    client: Client, tell: Callable[[str | None], None], news: Callable[[], None] = lambda: None
+async def reporting_connection(
+    client: Client, report: Callable[[str | None], None], redraw: Callable[[], None] = lambda: None
 ) -> AsyncIterator[None]:
-    """While the block lasts, tell why the connection is lost, and (`None`) when there is one again."""
+    """During the block, call `report` with the reason when the connection is lost, and with `None` when it is
+    restored."""
 
     async def watch() -> None:
         while True:
-            tell(await client.wait_lost())
-            news()
+            report(await client.wait_lost())
+            redraw()
             await client.wait_connected()
-            tell(None)
-            news()
+            report(None)
+            redraw()
 
     async with background() as nursery:
         nursery.start_soon(watch)
@@ -159,52 +162,52 @@ async def told_of_connection(
 async def show_lines(
     client: Client, passes: Callable[[Event], bool], run_id: str | None = None
 ) -> RunRecord | None:
-    """A line per event, for what is no terminal. Of the connection it is standard error that tells."""
+    """Print one line per event. The state of the connection is printed on standard error."""
     out = console()
 
-    def tell(item: Event | Snapshot) -> None:
+    def on_event(item: Event | Snapshot) -> None:
         if isinstance(item, Snapshot):
             out.print("(some events were missed)", soft_wrap=True)
         elif passes(item):
             out.print(line(item), soft_wrap=True)
 
-    async with told_of_connection(client, say_connection):
-        return await follow(client, tell, run_id)
+    async with reporting_connection(client, echo_connection):
+        return await follow(client, on_event, run_id)
 
 
-def say_connection(why: str | None) -> None:
-    """A line on standard error: the connection is lost, or there is one again."""
-    click.echo("connected again" if why is None else f"connection lost: {why}; retrying", err=True)
+def echo_connection(why: str | None) -> None:
+    """Print on standard error that the connection is lost or restored."""
+    click.echo("connection restored" if why is None else f"connection lost: {why}; retrying", err=True)
 
 
 async def show_json(
     client: Client, passes: Callable[[Event], bool], run_id: str | None = None
 ) -> RunRecord | None:
-    """Each event as it is on the wire. Where some were missed, and at the beginning, comes a snapshot. A
-    connection that is lost, and found again, is a line of its own, without a `seq`."""
+    """Print each event as JSON. A snapshot is printed at the start, and after missed events. A lost or
+    restored connection is a line without a `seq`."""
 
-    def tell(item: Event | Snapshot) -> None:
+    def on_event(item: Event | Snapshot) -> None:
         if isinstance(item, Snapshot):
-            say_json({"type": "resync", "snapshot": msgspec.to_builtins(item)})
+            echo_json({"type": "resync", "snapshot": msgspec.to_builtins(item)})
         elif passes(item):
-            say_json(item)
+            echo_json(item)
 
     if run_id is None:
-        tell(client.state.snapshot())
-    async with told_of_connection(client, say_connection_as_json):
-        return await follow(client, tell, run_id)
+        on_event(client.state.snapshot())
+    async with reporting_connection(client, echo_connection_json):
+        return await follow(client, on_event, run_id)
 
 
-def say_connection_as_json(why: str | None) -> None:
-    """The same as a line of JSON among the others."""
+def echo_connection_json(why: str | None) -> None:
+    """Print as JSON that the connection is lost or restored."""
     if why is None:
-        say_json({"type": "connection_restored", "at": time.time()})
+        echo_json({"type": "connection_restored", "at": time.time()})
     else:
-        say_json({"type": "connection_lost", "at": time.time(), "reason": why})
+        echo_json({"type": "connection_lost", "at": time.time(), "reason": why})
 
 
 def line(event: Event) -> str:
-    """An event in a line for people."""
+    """An event as one line of text."""
     what = clean(_what(event))
     return f"{moment(event.at)}  {_who(event)}{what}"
 
@@ -212,7 +215,7 @@ def line(event: Event) -> str:
 def _who(event: Event) -> str:
     if not isinstance(event, RunEvent):
         return ""
-    if event.handle.endswith(event.run):  # a handle of its own, named after it
+    if event.handle.endswith(event.run):  # a handle that is named after the run
         return f"{clean(event.handle)}  "
     return f"{clean(event.handle)} {event.run}  "
 
@@ -232,17 +235,17 @@ def _what(event: Event) -> str:
     if isinstance(event, RunWaiting):
         return f"has waited {span(event.waited)}, {event.ahead} ahead, blocked by {', '.join(event.blockers)}"
     if isinstance(event, RunMessage):
-        return f"is told {brief(event.message)} by {event.by}"
+        return f"message {brief(event.message)} from {event.by}"
     if isinstance(event, RunSignal):
-        return f"is told {event.key} = {brief(event.value)} by {event.by}"
+        return f"signal {event.key} = {brief(event.value)} from {event.by}"
     if isinstance(event, NodeStarted):
-        return f"node {event.node} ({event.kind}) begins" + (
+        return f"node {event.node} ({event.kind}) started" + (
             f", visit {event.visit}" if event.visit > 1 else ""
         )
     if isinstance(event, NodeRan):
         return _ran(event)
     if isinstance(event, InterruptOpened):
-        return f"asks {brief(event.data)} (greenroom answer {event.interrupt} …)"
+        return f"interrupt opened: {brief(event.data)} (greenroom answer {event.interrupt} …)"
     if isinstance(event, InterruptClosed):
         return f"interrupt closed: {event.outcome}" + (
             f" {brief(event.answer)}" if event.answer is not None else ""
@@ -250,10 +253,12 @@ def _what(event: Event) -> str:
     if isinstance(event, LaneChanged):
         return f"lane {event.lane}: limit {'none' if event.limit is None else event.limit}"
     if isinstance(event, HandleChanged):
-        return f"handle {event.handle}: " + (f"freed from {event.freed}" if event.freed else "new parameters")
+        return f"handle {event.handle}: " + (
+            f"released from run {event.freed}" if event.freed else "new parameters"
+        )
     if isinstance(event, FlowChanged):
         return f"flow {event.name}: " + (
-            "made" if event.version is None else f"version {event.version} {event.status}"
+            "created" if event.version is None else f"version {event.version} {event.status}"
         )
     if isinstance(event, NodeWorkerChanged):
         return f"worker {event.worker}: {event.status}, serves {', '.join(event.services)}"
@@ -262,7 +267,7 @@ def _what(event: Event) -> str:
 
 def _ran(event: NodeRan) -> str:
     branch = "" if event.branch is None else f", branch {event.branch}"
-    attempt = f", try {event.attempt}" if event.attempt > 1 else ""
+    attempt = f", attempt {event.attempt}" if event.attempt > 1 else ""
     worker = "" if event.worker is None else f" on {event.worker}"
     action = "" if event.action is None else f" → {event.action}"
     error = "" if event.error is None else f": {event.error}"

@@ -1,4 +1,4 @@
-"""`greenroom worker`: does the work of flows' nodes."""
+"""`greenroom worker`: run a worker, which executes nodes of flows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ..worker.push import Push
 from ..worker.registry import open_registry
 from ..worker.services import Services
 from .connection import DEFAULT_URL, read_token, token_file_option
-from .exits import told
+from .exits import report_errors
 
 logger = logging.getLogger("greenroom.worker")
 
@@ -43,15 +43,15 @@ logger = logging.getLogger("greenroom.worker")
     default=DEFAULT_URL,
     show_default=True,
     show_envvar=True,
-    help="The server.",
+    help="The URL of the server.",
 )
-@click.option("--queue", is_flag=True, help="Fetch work from the server's queue instead of being called.")
-@click.option("--id", "id_", metavar="ID", help="Who it is. [default: the machine's name and the process]")
+@click.option("--queue", is_flag=True, help="Poll the server for work instead of listening for calls.")
+@click.option("--id", "id_", metavar="ID", help="The worker's id. [default: host name and process id]")
 @click.option(
     "--concurrency",
     type=click.IntRange(1, 10_000),
     metavar="N",
-    help="How many calls it executes at once. [default: 100; with --queue 10]",
+    help="The limit of concurrent calls. [default: 100; with --queue 10]",
 )
 @token_file_option
 @click.option(
@@ -60,7 +60,7 @@ logger = logging.getLogger("greenroom.worker")
     envvar="GREENROOM_LOGS_FORMAT",
     default="text",
     show_envvar=True,
-    help="`text` for people, or `json` for programs.",
+    help="`text` or `json`.",
 )
 @click.option(
     "--log-level",
@@ -68,9 +68,9 @@ logger = logging.getLogger("greenroom.worker")
     envvar="GREENROOM_LOGS_LEVEL",
     default="info",
     show_envvar=True,
-    help="The least important that is still logged.",
+    help="The lowest level that is logged.",
 )
-@told
+@report_errors
 def worker(
     services: str | None,
     server: str,
@@ -81,18 +81,19 @@ def worker(
     log_format: Literal["text", "json"],
     log_level: Literal["debug", "info", "warning", "error"],
 ) -> None:
-    """Do the work of flows' nodes for a server, with these services.
+    """Run a worker, which executes nodes of flows for a server.
 
-    MODULE:SERVICES names a `greenroom.Services`, as in `app.services:services`. Without it, three examples
-    are served: `transform`, `sum` and `route`.
+    MODULE:SERVICES is a `greenroom.Services` object, as in `app.services:services`. Without it, the worker
+    offers three examples: `transform`, `sum` and `route`.
 
-    It registers at the server, which may come later, and then the server calls it. So the server must reach
-    it: at the URL in GREENROOM_WORKER_URL, by default http://127.0.0.1:8080, or at another port of the same
-    host if that one is taken. Whoever can reach it can call its services: it asks for no token. With
-    --queue it listens nowhere, and asks the server for work.
+    The worker registers with the server (which can start later), and the server calls it. So the server must
+    be able to reach the URL in GREENROOM_WORKER_URL (default http://127.0.0.1:8080; if the port is in use,
+    another port of the same host). The worker requires no token: any program that can reach it can call its
+    services. With --queue the worker does not listen, and polls the server for work.
 
-    SIGTERM or Ctrl-C takes nothing more, gives what is in progress 30 seconds, and ends with 0; a second one
-    stops at once and ends with 128 and the signal's number. Logs go to standard error.
+    SIGTERM or Ctrl-C accepts no further work, gives calls in progress 30 seconds, and exits with code 0; a
+    second signal stops immediately and exits with code 128 plus the signal's number. Logs are written to
+    standard error.
 
     \b
     Examples:
@@ -102,7 +103,7 @@ def worker(
       greenroom worker app.services:services --queue --concurrency 4
     """
     if services is not None and not re.fullmatch(r"[\w.]+:[\w.]+", services):
-        raise click.UsageError(f"{services!r} must be a module and a name in it, as in app.services:services")
+        raise click.UsageError(f"MODULE:SERVICES must be like app.services:services (got {services!r})")
     served = examples if services is None else load_named(services, Services)
     if not served.names:
         raise click.UsageError(f"{services} has no services: register one with @services.service(…)")
@@ -120,8 +121,8 @@ def worker(
 
 
 def _own_url() -> str:
-    """Where the worker is called. The second variable is that of earlier versions, and of workers that were
-    written for the same calls."""
+    """The URL at which the server calls the worker. WORKER_URL is the variable of earlier versions and of
+    workers for the compatible API."""
     given = (os.environ.get(name) for name in ("GREENROOM_WORKER_URL", "WORKER_URL"))
     return next(filter(None, given), DEFAULT_WORKER_URL)
 
@@ -132,7 +133,7 @@ class _Settings:
     server: str
     id: str
     url: str | None
-    """Where it is called; `None` for a worker that fetches its work."""
+    """The URL for calls; `None` for a worker that polls for its work."""
     concurrency: int
     token: str | None
 
@@ -144,18 +145,18 @@ async def _work(settings: _Settings) -> int:
         if settings.url is None:
             presence = Presence(registry, calls, services.names, "queue")
             front = Pull(registry, calls, services, presence)
-            place = "takes from the queue"
+            place = "polls the queue"
         else:
             listeners, url = await listen(settings.url)
             presence = Presence(registry, calls, services.names, "http", url)
             front = Push(listeners, calls, services)
             place = f"listens on {url}"
         line = f"worker {settings.id} {place} and serves {', '.join(services.names)} for {settings.server}"
-        return await Life(front, presence, calls, partial(_say, line)).run()
+        return await Life(front, presence, calls, partial(_announce, line)).run()
 
 
-def _say(line: str) -> None:
-    """At a terminal, for people; else into the log, which is there instead."""
+def _announce(line: str) -> None:
+    """Print the line on a terminal, otherwise log it."""
     if sys.stderr.isatty():
         click.secho(line, bold=True, err=True)
     else:

@@ -1,4 +1,4 @@
-"""`greenroom workers`: who does the work of flows' nodes."""
+"""`greenroom workers`: list the workers."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import click
 from rich.text import Text
 
 from .connection import Server, for_server
-from .output import age, number, say_json, table
+from .output import age, echo_json, number, table
 
 _STYLES = {"online": "green", "offline": "bright_black"}
 
 
 @click.command()
-@click.option("--service", metavar="NAME", help="Only those that serve this.")
+@click.option("--service", metavar="NAME", help="Only workers of this service.")
 @for_server
 def workers(server: Server, service: str | None) -> None:
-    """List the workers, which do the work of flows' nodes.
+    """List the workers, which execute nodes of flows.
 
-    Those of the kind `http` are called at their URL; those of the kind `queue` fetch their work. Who has not
-    been heard for 15 seconds is offline, and gets none.
+    The server calls workers of kind `http` at their URL; workers of kind `queue` poll for their work. A
+    worker without a heartbeat for 15 seconds is offline, and receives no work.
 
     \b
     Examples:
@@ -29,10 +29,10 @@ def workers(server: Server, service: str | None) -> None:
     found = server.ask(lambda client: client.workers.list(service))
     if server.as_json:
         for worker in found:
-            say_json(worker)
+            echo_json(worker)
         return
     table(
-        ("worker", "url", "kind", "services", "status", "load", "heard"),
+        ("worker", "url", "kind", "services", "status", "load", "heartbeat"),
         (
             (
                 worker.id,

@@ -1,4 +1,5 @@
-"""The demo: a handful of accounts whose media are mirrored from a small site, on a real engine and gateway.
+"""The demos, on a real engine and gateway.
 
-`site` is the other side, `mirroring` the job, `story` what happens, `stage` what people see of it.
+`scenario` mirrors accounts from a small HTTP server (`site`) with a job (`mirroring`), shown by `display`.
+`ordering` runs a flow with `workers`.
 """

@@ -1,6 +1,6 @@
-"""The demo's job: mirror an account's album, file by file, so that nothing of it is lost or half there.
+"""The demo's job: mirror an account's album file by file; a restart resumes at the last checkpoint.
 
-It reads like a job of an application, and is one: the demo gives it nothing but the site's address.
+It is written like a job of an application.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ jobs = Jobs()
 
 
 class Mirror(msgspec.Struct):
-    """Where the account is."""
+    """The site's URL, and the account."""
 
     site: str
     account: str
@@ -23,7 +23,7 @@ class Mirror(msgspec.Struct):
 
 @jobs.job("mirror", resumable=True)
 async def mirror(run: Run, params: Mirror) -> dict[str, int]:
-    """Download every file of the album, beginning where the last checkpoint was."""
+    """Download every file of the album, starting at the last checkpoint."""
     begin, done = run.checkpoint or (0, 0)
     files = 0
     async with httpx.AsyncClient(base_url=params.site, trust_env=False) as site:
@@ -33,7 +33,7 @@ async def mirror(run: Run, params: Mirror) -> dict[str, int]:
             name = picture["name"]
             question = f"{name} is private: mirror it, too?"
             if picture["private"] and not await run.confirm(question, timeout=120, key=name):
-                await run.log(f"{name} is left out")
+                await run.log(f"skipping {name}")
                 total -= picture["size"]
                 continue
             await run.log(f"downloading {name}")

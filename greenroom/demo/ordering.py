@@ -1,7 +1,7 @@
-"""The demo of flows: two orders take the two branches of a choice, and what they need is done by workers.
+"""The flow demo: two orders take the two branches of a choice, and workers execute their nodes.
 
-A large order gets a discount on each item; a small one gets none, and its label is printed at once. All of it
-is done through the gateway, as another program would do it.
+A large order gets a discount on each item; a small order gets a label. The demo uses the gateway like any
+other client.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ..gateway.server import open_gateway
 from ..protocol.events import Event
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
-from .crew import at_hand, crew
-from .story import command, end_at_signal
+from .scenario import command, end_at_signal
+from .workers import run_workers, wait_registered
 
 FLOW = """
 start: total
@@ -78,61 +78,63 @@ ORDERS: dict[str, dict[str, Any]] = {
     "large": {"customer": "alice", "prices": [60, 80, 40]},
     "small": {"customer": "bob", "prices": [12, 30]},
 }
-"""The parameters of the two tasks, by the branch that each of them takes."""
+"""The parameters of the two runs, by the branch that each takes."""
 
 
 async def play(folder: Path, *, stays: bool) -> bool | None:
-    """Play the demo; if it `stays`, its server stays until somebody ends it. Whether all went well; `None` if
-    somebody ended it before that was known."""
-    fine: bool | None = None
+    """Run the demo; with `stays`, the server then runs until a signal. Returns whether the runs succeeded;
+    `None` if a signal ended the demo before."""
+    succeeded: bool | None = None
     store, data = f"sqlite:///{folder / 'greenroom.db'}", folder / "data"
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with (
             open_engine(Jobs(), store, data_dir=data, shutdown_timeout=0) as engine,
             open_gateway(engine, listeners=listeners) as gateway,
-            crew(gateway.url, folder),
+            run_workers(gateway.url, folder),
             connect(gateway.url) as client,
             trio.open_nursery() as playing,
         ):
             playing.start_soon(end_at_signal, signals, playing.cancel_scope)
             console().print(f"server  {gateway.url}   store  {folder}", soft_wrap=True)
-            fine = await _story(client)
+            succeeded = await _scenario(client)
             if stays:
                 _invite(gateway.url)
                 await trio.sleep_forever()
             playing.cancel_scope.cancel()
-    return fine
+    return succeeded
 
 
-async def _story(client: Client) -> bool:
-    """Publish, run, and show what came of it. Whether all went as it should."""
+async def _scenario(client: Client) -> bool:
+    """Publish and run the flow, and show the results. Returns whether both runs are as expected."""
     out = console()
-    out.print("Two workers are being started: one is called, one fetches its work from the queue.")
-    await at_hand(client)
+    out.print("Starting two workers: the server calls one, the other polls for its work.")
+    await wait_registered(client)
     version = await client.flows.publish("order", FLOW)
-    out.print(f"The flow 'order' is published, as version {version.version}. Two tasks run it:\n")
-    fine = True
+    out.print(f"Published the flow 'order', version {version.version}. Starting two runs:\n")
+    succeeded = True
     for branch, run in (await _watch(client)).items():
         rows = await client.flows.node_runs(run.id)
         nodes = {row.node for row in rows}
-        fine = fine and run.status == Status.SUCCEEDED and ("discount" in nodes) == (branch == "large")
+        succeeded = (
+            succeeded and run.status == Status.SUCCEEDED and ("discount" in nodes) == (branch == "large")
+        )
         out.print(f"\nThe {branch} order, run {run.id}: {run.status}", style="bold")
         out.print(brief(run.result if run.error is None else run.error), soft_wrap=True)
         show_node_runs(rows)
-    return fine
+    return succeeded
 
 
 def _invite(url: str) -> None:
     out = console()
-    out.print("\nThe server stays until Ctrl-C. In another terminal:")
+    out.print("\nThe server runs until Ctrl-C. In another terminal:")
     run = command(url, "flow", "run", "order", "-p", '{"prices": [5], "customer": "you"}', "--watch")
     for words in (run, command(url, "workers")):
         out.print(f"  {words}", soft_wrap=True)
 
 
 async def _watch(client: Client) -> dict[str, RunRecord]:
-    """Run both tasks, and show them until they have ended."""
+    """Start both runs, and show them until they have ended."""
     begin = client.state.seq
     tickets = {
         branch: await client.flows.start("order", handle=params["customer"], params=params)
@@ -140,13 +142,13 @@ async def _watch(client: Client) -> dict[str, RunRecord]:
     }
     ended: dict[str, RunRecord] = {}
 
-    async def follow(tell: Callable[[Event], None]) -> None:
+    async def follow(on_event: Callable[[Event], None]) -> None:
         async with trio.open_nursery() as nursery:
             for branch, ticket in tickets.items():
-                nursery.start_soon(keep, branch, ticket.id, tell)
+                nursery.start_soon(keep, branch, ticket.id, on_event)
 
-    async def keep(branch: str, run_id: str, tell: Callable[[Event], None]) -> None:
-        ended[branch] = await follow_flow(client, run_id, begin, tell)
+    async def keep(branch: str, run_id: str, on_event: Callable[[Event], None]) -> None:
+        ended[branch] = await follow_flow(client, run_id, begin, on_event)
 
     if not console().is_terminal:
         await follow(lambda event: console().print(line(event), soft_wrap=True))
@@ -158,12 +160,12 @@ async def _watch(client: Client) -> dict[str, RunRecord]:
         drawn = [(tree.draw(client.state.runs.get(run), room), Text()) for run, tree in trees.items()]
         return Group(*[part for parts in drawn for part in parts])
 
-    async with live(draw) as news:
+    async with live(draw) as redraw:
 
-        def hear(event: Event) -> None:
+        def handle_event(event: Event) -> None:
             for tree in trees.values():
-                tree.hear(event)
-            news()
+                tree.handle_event(event)
+            redraw()
 
-        await follow(hear)
+        await follow(handle_event)
     return {branch: ended[branch] for branch in tickets}

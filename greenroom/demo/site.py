@@ -1,7 +1,7 @@
-"""The other side of the demo: a small HTTP server with albums of accounts, which takes its time.
+"""The HTTP server of the demo: albums of accounts, served slowly.
 
-`GET /<account>` is a JSON list of the album's files, `GET /<account>/<file>` is one of them. The bytes are
-made up, but of the same album always the same.
+`GET /<account>` returns a JSON list of the album's files, `GET /<account>/<file>` one file. The content is
+generated, and deterministic.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import trio
 
 _CHUNK = 16_384
 _PER_CHUNK = 0.045
-"""Seconds: so that a download is slow enough to be watched."""
+"""Seconds per chunk, so that downloads are slow enough to watch."""
 
 PRIVATE = "erin"
-"""Whose last picture is private."""
+"""The account with a private picture."""
 
 
 @attrs.frozen
@@ -30,7 +30,7 @@ class Picture:
 
 
 def album(account: str) -> list[Picture]:
-    """What the site has of an account."""
+    """The files of an account."""
     lots = random.Random(account)
     pictures = [Picture(f"{number:02}.jpg", lots.randrange(200_000, 420_000)) for number in range(1, 8)]
     if account == PRIVATE:
@@ -39,7 +39,7 @@ def album(account: str) -> list[Picture]:
 
 
 async def serve(stream: trio.SocketStream) -> None:
-    """One request of one client."""
+    """Answer one request, and close the connection."""
     try:
         request = b""
         while b"\r\n\r\n" not in request:

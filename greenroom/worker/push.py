@@ -171,13 +171,13 @@ class Connection:
     async def _execute(self, service: Service, what: ServiceRequest) -> Outcome | None:
         outcome: Outcome | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._until_gone, nursery.cancel_scope)
+            nursery.start_soon(self._until_disconnected, nursery.cancel_scope)
             outcome = await self._calls.execute(service, what)
             nursery.cancel_scope.cancel()
         return outcome
 
-    async def _until_gone(self, scope: trio.CancelScope) -> None:
-        if await self._requests.until_gone():
+    async def _until_disconnected(self, scope: trio.CancelScope) -> None:
+        if await self._requests.until_disconnected():
             scope.cancel()
 
     async def _send(self, response: Response, request: Request | None) -> None:

@@ -18,8 +18,8 @@ from rich.console import Console, RenderableType
 
 from greenroom import connect
 from greenroom.commands.flow.runs import tree_of
-from greenroom.demo import story
-from greenroom.demo.stage import Stage
+from greenroom.demo import scenario
+from greenroom.demo.display import Display
 from greenroom.protocol.events import InterruptOpened, RunStateChanged
 from greenroom.protocol.records import Snapshot
 from greenroom.protocol.states import ENDED
@@ -42,8 +42,8 @@ def photograph(shown: RenderableType, name: str, title: str, width: int) -> None
     (PICTURES / f"{name}.svg").write_text(_FONTS.sub("", picture), encoding="utf-8")
 
 
-class Photographed(Stage):
-    """A stage that is photographed once, when erin's interrupt is open and dave has made some progress."""
+class Photographed(Display):
+    """A display that is saved when erin has opened an interrupt and dave has made some progress."""
 
     taken = False
 
@@ -67,7 +67,7 @@ async def watch_flow(url: str) -> None:
         tree = await tree_of(client, ticket.id)
         async for event in client.events(after=begin, filter={"runs": [ticket.id]}):
             assert not isinstance(event, Snapshot), "too many events for this picture"
-            tree.hear(event)
+            tree.handle_event(event)
             if isinstance(event, InterruptOpened):
                 await client.answer(event.interrupt, True)
             if isinstance(event, RunStateChanged):
@@ -79,9 +79,9 @@ async def watch_flow(url: str) -> None:
 
 
 def main() -> None:
-    story.Stage = Photographed  # type: ignore[misc]
+    scenario.Display = Photographed  # type: ignore[misc]
     with TemporaryDirectory(prefix="greenroom-demo-") as folder:
-        trio.run(lambda: story.play(Path(folder), once=True))
+        trio.run(lambda: scenario.play(Path(folder), once=True))
     with TemporaryDirectory(prefix="greenroom-flow-") as name:
         place = Path(name)
         app = (FLOWS / "functions.py").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""The page about the command line, made from the commands themselves.
+"""The page about the command line, generated from the commands.
 
-`python -m tests.cli.reference` writes it anew; a test sees to it that it is current.
+`python -m tests.cli.reference` writes it; a test checks that it is current.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "c
 
 _HEAD = """# Command line
 
-The command is `greenroom`, or `python -m greenroom`. This page is made from what `--help` says.
+The command is `greenroom`, or `python -m greenroom`. This page is generated from the output of `--help`.
 
-The commands that talk to a server take `--url` (or `GREENROOM_URL`), by default `http://127.0.0.1:8440`. A
-token comes from a file, `--token-file` (or `GREENROOM_TOKEN_FILE`), or from the variable `GREENROOM_TOKEN`;
-never from the arguments, which everybody on the machine can read. For `https` the system's certificates are
-trusted, or those that the variable `SSL_CERT_FILE` names.
+Commands for a running server have the option `--url` (or `GREENROOM_URL`), by default
+`http://127.0.0.1:8440`. A token is read from a file, `--token-file` (or `GREENROOM_TOKEN_FILE`), or from the
+variable `GREENROOM_TOKEN`. There is no option for the token itself, because all users of the machine can read
+arguments. For `https` the commands trust the system's certificates, or those in the file `SSL_CERT_FILE`.
 
-With `--json` they print one JSON value per line: runs and events as they are on the wire. Without it they
-print for people: in colour and cut to the width of a terminal, plain and uncut elsewhere. What went wrong is
-said in a sentence on standard error; with `--json` as an object there, with the `code`, `message` and
-`details` of the [error](errors.md). Where there is no such error, `code` is the name of the exit code.
+With `--json` a command prints one JSON value per line: runs and events as on the wire. Without it, a terminal
+shows coloured text, cut to the terminal's width; other outputs are plain and not cut. An error is printed on
+standard error as one sentence; with `--json` as an object with the `code`, `message` and `details` of the
+[error](errors.md). If there is no such error, `code` is the name of the exit code.
 
 ```json
 {"code":"conflict","message":"handle \\"alice\\" is taken by run 01a1…: …","details":{"active_run":"01a1…"}}
@@ -39,10 +39,8 @@ said in a sentence on standard error; with `--json` as an object there, with the
 
 def page() -> str:
     """The whole page."""
-    parts = [_HEAD, "## Exit codes\n", _table(("code", "name", "what it means"), _codes())]
-    parts.append(
-        "`greenroom serve` that is told to stop a second time ends with 128 and the signal's number.\n"
-    )
+    parts = [_HEAD, "## Exit codes\n", _table(("code", "name", "meaning"), _codes())]
+    parts.append("After a second signal, `greenroom serve` exits with code 128 plus the signal's number.\n")
     parts += [_chapter(names, command) for names, command in commands(main)]
     return "\n".join(parts)
 
@@ -50,7 +48,7 @@ def page() -> str:
 def commands(
     group: click.Group, above: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command with its name; a group before what is in it."""
+    """Every command with its name; a group precedes its commands."""
     for name, listed in group.commands.items():
         command = listed.load() if isinstance(listed, LazyCommand) else listed
         yield (*above, name), command
@@ -79,7 +77,7 @@ def _chapter(names: tuple[str, ...], command: click.Command) -> str:
     parts.append(f"{text.strip()}\n")
     options = [param for param in command.params if isinstance(param, click.Option)]
     if options:
-        parts.append(_table(("option", "what it does"), map(_option, options)))
+        parts.append(_table(("option", "description"), map(_option, options)))
     lines = [line.strip() for line in examples.splitlines()[1:]]
     parts.append("\n".join(["```sh", *lines, "```\n"]))
     return "\n".join(parts)

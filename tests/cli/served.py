@@ -1,6 +1,6 @@
-"""A `greenroom serve` of a test, and workers for it, as processes of their own with a folder of their own.
+"""A `greenroom serve` process of a test, and worker processes for it, each with its own folder.
 
-Nothing here sleeps: a test goes on when the server has written what the test waits for.
+Nothing here sleeps: a test continues when the server has written what the test waits for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE = 60.0
-"""Seconds for what should happen at once; a slow machine may take longer than a quick one."""
+"""Seconds for what should happen immediately, with a reserve for slow machines."""
 
 APP = """
 import time
@@ -72,7 +72,7 @@ async def endless(run: Run) -> None:
 
 
 class Served:
-    """A server that has been started, and listens. What its bodies print comes out of `said`."""
+    """A started server that listens. `said` returns the output of its bodies."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Served:
         )
         self._last_resort = threading.Timer(patience, self._process.kill)
         self._last_resort.start()
-        self.url = self.logged("listens on").rpartition(" ")[2]
+        self.url = self.logged("listening on").rpartition(" ")[2]
 
     def __enter__(self) -> Served:
         return self
@@ -111,7 +111,7 @@ class Served:
         self._process.communicate()
 
     def logged(self, pattern: str) -> str:
-        """Wait until a message is logged that fits the pattern; it is returned."""
+        """Wait until a message that matches the pattern is logged. Returns the message."""
         assert self._process.stderr is not None
         for line in self._process.stderr:
             try:
@@ -140,7 +140,7 @@ class Served:
         return [line["message"] for line in self.log if line.get("level") == level]
 
     def request(self, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
-        """What the server answers over HTTP; for a refusal, its status."""
+        """The response of the server over HTTP; for an error, its status."""
         headers = {"Content-Type": "application/json"} if body is not None else {}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
@@ -159,8 +159,7 @@ class Served:
 
 
 class Worker:
-    """A `greenroom worker` with the services that are examples, for a server. It is registered when this is
-    made, and ends with the block."""
+    """A registered `greenroom worker` with the example services; it ends with the block."""
 
     def __init__(self, folder: Path, server: str, *arguments: str) -> None:
         command = [sys.executable, "-m", "greenroom", "worker", "--server", server, *arguments]

@@ -1,4 +1,4 @@
-"""The live table: what is drawn of a snapshot, and what is left out where there is no room."""
+"""The live table: what it shows of a snapshot, and what it omits if there is no room."""
 
 import io
 from typing import Any
@@ -14,17 +14,17 @@ from greenroom.protocol.states import Status
 NOW = 1000.0
 
 
-class Told:
-    """A state that is told of runs, as a server would tell it."""
+class ShownBoard:
+    """A state that receives the events of runs, as from a server."""
 
     def __init__(self) -> None:
         self.projection = Projection("epoch", max_concurrent=3)
         self.board = Board(clock=lambda: NOW)
 
     def apply(self, event: type, **fields: Any) -> None:
-        told = event(seq=self.projection.seq + 1, at=NOW - 100, by="test", **fields)
-        self.projection.apply(told)
-        self.board.hear(told)
+        change = event(seq=self.projection.seq + 1, at=NOW - 100, by="test", **fields)
+        self.projection.apply(change)
+        self.board.handle_event(change)
 
     def run(self, handle: str, *path: str, **fields: Any) -> None:
         """A run of this handle that goes through these statuses; the last change has these fields."""
@@ -53,27 +53,27 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def shown() -> ShownBoard:
+    return ShownBoard()
 
 
-def test_what_executes_comes_first_then_what_waits_then_what_ended_last(told: Told):
-    told.run("old", "running", "succeeded")
-    told.run("newer", "running", "failed", error="ValueError: no")
-    told.run("waiting")
-    told.run("active", "running")
-    head, _, *rows = told.drawn()
+def test_executing_runs_are_first_then_waiting_then_ended_ones(shown: ShownBoard):
+    shown.run("old", "running", "succeeded")
+    shown.run("newer", "running", "failed", error="ValueError: no")
+    shown.run("waiting")
+    shown.run("active", "running")
+    head, _, *rows = shown.drawn()
     assert head.split() == ["1/3", "executing", "1", "queued"]
     assert [row.split()[1] for row in rows] == ["active", "waiting", "newer", "old"]
     assert "waits in lane main" in rows[1]
     assert "ValueError: no" in rows[2]
 
 
-def test_progress_is_a_bar_and_numbers_and_the_last_words_stand_beside_it(told: Told):
-    told.run("a", "running")
-    told.apply(RunProgress, **told.about("a"), attempt=1, done=1_500_000, total=3_000_000)
-    told.apply(RunLog, **told.about("a"), attempt=1, text="half\nof [bold]it[/bold]\x1b[2J", level="info")
-    row = told.drawn()[2]
+def test_progress_is_a_bar_and_numbers_next_to_the_last_log_text(shown: ShownBoard):
+    shown.run("a", "running")
+    shown.apply(RunProgress, **shown.about("a"), attempt=1, done=1_500_000, total=3_000_000)
+    shown.apply(RunLog, **shown.about("a"), attempt=1, text="half\nof [bold]it[/bold]\x1b[2J", level="info")
+    row = shown.drawn()[2]
     assert "1.5M/3.0M" in row
     assert "━━━━━━━━" in row
     assert "1 m 40 s" in row
@@ -82,30 +82,32 @@ def test_progress_is_a_bar_and_numbers_and_the_last_words_stand_beside_it(told: 
 
 @pytest.mark.parametrize(("done", "total"), [(None, 3), (5, None), (5, 0), (9, 3)])
 def test_progress_that_has_no_end_or_passes_it_is_drawn_as_far_as_it_can_be(
-    told: Told, done: float | None, total: float | None
+    shown: ShownBoard, done: float | None, total: float | None
 ):
-    told.run("a", "running")
-    told.apply(RunProgress, **told.about("a"), attempt=1, done=done, total=total)
-    assert ("" if done is None else str(done)) in told.drawn()[2]
+    shown.run("a", "running")
+    shown.apply(RunProgress, **shown.about("a"), attempt=1, done=done, total=total)
+    assert ("" if done is None else str(done)) in shown.drawn()[2]
 
 
-def test_an_open_interrupt_is_shown_with_how_to_answer_it(told: Told):
-    told.run("a", "running")
-    told.apply(InterruptOpened, **told.about("a"), interrupt="run-a.1", key="1", data="go on?", deadline=None)
-    lines = told.drawn()
+def test_an_open_interrupt_is_shown_with_how_to_answer_it(shown: ShownBoard):
+    shown.run("a", "running")
+    shown.apply(
+        InterruptOpened, **shown.about("a"), interrupt="run-a.1", key="1", data="go on?", deadline=None
+    )
+    lines = shown.drawn()
     assert '"go on?"' in lines[2]
     assert lines[-1] == '? "go on?"   greenroom answer a …'
 
 
-def test_it_never_draws_more_lines_than_there_are(told: Told):
+def test_it_never_draws_more_lines_than_there_are(shown: ShownBoard):
     for number in range(50):
-        told.run(f"h{number}", *(["running"] if number % 2 else []))
-    told.apply(InterruptOpened, **told.about("h1"), interrupt="i", key="1", data="go on?", deadline=None)
+        shown.run(f"h{number}", *(["running"] if number % 2 else []))
+    shown.apply(InterruptOpened, **shown.about("h1"), interrupt="i", key="1", data="go on?", deadline=None)
     for height in (5, 10, 24):
-        assert len(told.drawn(height)) <= height
+        assert len(shown.drawn(height)) <= height
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
-def test_each_run_has_one_line_however_narrow_the_terminal(told: Told, width: int):
-    told.run("a-handle-with-a-long-name-" * 9, "running")
-    assert len(told.drawn(width=width)) == 3
+def test_each_run_has_one_line_however_narrow_the_terminal(shown: ShownBoard, width: int):
+    shown.run("a-handle-with-a-long-name-" * 9, "running")
+    assert len(shown.drawn(width=width)) == 3

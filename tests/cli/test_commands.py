@@ -22,7 +22,7 @@ from tests.cli.served import PATIENCE, Served
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One server for all of them; each test has handles of its own."""
+    """One server for all tests; each test has its own handles."""
     toml = "[engine]\nmax_concurrent = 100\nshutdown_timeout = 0\n"
     with Served(tmp_path_factory.mktemp("server"), toml=toml) as served:
         yield served
@@ -84,16 +84,18 @@ def test_submit_prints_the_id_and_the_run_can_be_shown_by_it_or_by_its_handle(ha
     assert as_json("show", handle)["result"] == {"go": "on"}  # its last run, now that none is active
 
 
-def test_parameters_are_given_one_by_one_as_json_or_on_standard_input(handle: str):
+def test_parameters_can_be_single_json_or_on_standard_input(handle: str):
     pairs = ("--param", "n=3", "-p", "text=so so", "-p", "list=[1, null]")
     given = {"n": 3, "text": "so so", "list": [1, None]}
     assert json.loads(said("submit", "quick", "-H", handle, *pairs, "--wait")) == given
     assert json.loads(said("submit", "quick", "-H", handle, "--params", json.dumps(given), "--wait")) == given
     result = greenroom("submit", "quick", "-H", handle, "--params", "-", "--wait", stdin=json.dumps(given))
     assert json.loads(result.stdout) == given
-    assert "no JSON" in refusal("submit", "quick", "-H", handle, "--params", "{", code=2)
+    assert "--params is not valid JSON" in refusal("submit", "quick", "-H", handle, "--params", "{", code=2)
     assert "NAME=VALUE" in refusal("submit", "quick", "-H", handle, "-p", "n", code=2)
-    assert "not with both" in refusal("submit", "quick", "-H", handle, "-p", "n=1", "--params", "{}", code=2)
+    assert "can't be combined with" in refusal(
+        "submit", "quick", "-H", handle, "-p", "n=1", "--params", "{}", code=2
+    )
 
 
 def test_a_run_that_is_waited_for_and_fails_ends_the_command_with_5(handle: str):
@@ -103,7 +105,7 @@ def test_a_run_that_is_waited_for_and_fails_ends_the_command_with_5(handle: str)
     assert "failed: ValueError" in refusal("watch", run["id"], code=5)
 
 
-def test_a_second_start_is_refused_unless_it_says_otherwise(handle: str, server: Served):
+def test_a_second_start_is_refused_unless_on_conflict_permits_it(handle: str, server: Served):
     run = said("submit", "waits", "-H", handle)
     assert server.said() == f"waits {handle}"
     assert run in refusal("submit", "waits", "-H", handle)
@@ -137,29 +139,31 @@ def test_runs_are_listed_newest_first_and_by_status(handle: str):
     assert second.endswith("ValueError: as it must")
 
 
-def test_an_interrupt_is_shown_and_answered_by_its_id_or_by_who_asks(handle: str):
+def test_an_interrupt_is_shown_and_answered_by_its_id_its_run_or_its_handle(handle: str):
     run = said("submit", "asks", "-H", handle)
-    [asked] = [line for line in _until_asked(run) if line.startswith("asks ")]
+    [asked] = [line for line in _until_asked(run) if line.startswith("interrupt ")]
     interrupt = re.search(r"greenroom answer (\S+) …", asked)
     assert interrupt is not None
     assert interrupt[1] in said("state")
     assert as_json("answer", handle, '{"approved": true}') == {"outcome": "resolved"}
     assert json.loads(said("watch", run)) == {"approved": True}
-    assert "not open any more" in refusal("answer", interrupt[1], "yes")
-    assert "no interrupt has this id" in refusal("answer", "nothing.1", "yes")
+    assert "already closed" in refusal("answer", interrupt[1], "yes")
+    assert "nothing.1 not found" in refusal("answer", "nothing.1", "yes")
 
 
 def test_an_interrupt_is_answered_by_its_key(handle: str):
     run = said("submit", "asks", "-H", handle)
     _until_asked(run)
-    assert "no run or handle of this name has one open" in refusal("answer", handle, "1", "--key", "another")
+    assert "not found: it is neither an interrupt nor a run or handle with an open one" in refusal(
+        "answer", handle, "1", "--key", "another"
+    )
     assert as_json("answer", handle, "true", "--key", "1") == {"outcome": "resolved"}
     assert said("watch", run) == "true"
     assert "is not a pending run or a handle with one" in refusal("answer", handle, "1", "--key", "1")
 
 
 def _until_asked(run: str) -> list[str]:
-    """What `show` says once the run has asked; the events tell when that is."""
+    """The output of `show` after the run has opened its interrupt, which an event reports."""
     command = [sys.executable, "-m", "greenroom", "watch", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
@@ -180,7 +184,7 @@ def test_the_history_of_a_run_is_its_events_in_order(handle: str):
     assert said("show", run, "--history").splitlines()[-1].endswith("succeeded")
 
 
-def test_watch_tells_every_event_of_a_run_and_at_last_the_run(handle: str, server: Served):
+def test_watch_prints_every_event_of_a_run_and_finally_the_run(handle: str, server: Served):
     run = said("submit", "waits", "-H", handle)
     assert server.said() == f"waits {handle}"
     release = threading.Timer(0, greenroom, ("inject", handle, "go on"))
@@ -196,7 +200,7 @@ def test_watch_tells_every_event_of_a_run_and_at_last_the_run(handle: str, serve
     assert (last["id"], last["status"], last["result"]) == (run, "succeeded", "go on")
 
 
-def test_watch_without_a_run_begins_with_everything_and_ctrl_c_ends_it_with_130(handle: str):
+def test_watch_without_a_run_starts_with_a_snapshot_and_ctrl_c_exits_with_130(handle: str):
     with subprocess.Popen(
         [sys.executable, "-m", "greenroom", "watch", "--json"],
         stdout=subprocess.PIPE,
@@ -207,8 +211,8 @@ def test_watch_without_a_run_begins_with_everything_and_ctrl_c_ends_it_with_130(
         first = json.loads(watching.stdout.readline())
         assert first["type"] == "resync"
         run = said("submit", "quick", "-H", handle, "-p", "n=1")
-        told = [json.loads(watching.stdout.readline()) for _ in range(3)]
-        assert [event["to"] for event in told if event["run"] == run] == ["queued", "running", "succeeded"]
+        events = [json.loads(watching.stdout.readline()) for _ in range(3)]
+        assert [event["to"] for event in events if event["run"] == run] == ["queued", "running", "succeeded"]
         watching.send_signal(2)
         assert watching.communicate(timeout=PATIENCE)[1] == ""
     assert watching.returncode == 130
@@ -245,7 +249,7 @@ def test_limits_are_set_and_listed():
     assert (rows["all"], rows["images"], rows["main"]) == ("99", "4", "none")
     greenroom("lanes", "set", "images", "none")
     assert {lane["lane"]: lane["limit"] for lane in all_json("lanes", "list")}["images"] is None
-    assert "write a whole number, or none" in refusal("lanes", "set", "images", "many", code=2)
+    assert "use an integer, or none" in refusal("lanes", "set", "images", "many", code=2)
 
 
 def test_a_lane_is_cleared_and_reset(handle: str):
@@ -256,8 +260,8 @@ def test_a_lane_is_cleared_and_reset(handle: str):
     assert as_json("lanes", "reset") == {}
 
 
-def test_a_handle_keeps_parameters_until_they_are_taken_away(handle: str):
-    assert said("handles", "params", handle) == "It keeps none."
+def test_a_handle_keeps_parameters_until_they_are_removed(handle: str):
+    assert said("handles", "params", handle) == "No draft parameters."
     greenroom("handles", "params", handle, '{"n": 3}')
     assert as_json("handles", "params", handle) == {"n": 3}
     assert json.loads(said("submit", "quick", "-H", handle, "--wait")) == {"n": 3}
@@ -265,11 +269,11 @@ def test_a_handle_keeps_parameters_until_they_are_taken_away(handle: str):
     assert any(line.startswith(handle) for line in said("handles", "list").splitlines())
     greenroom("handles", "params", handle, "null")
     assert as_json("handles", "params", handle) is None
-    assert "no JSON" in refusal("handles", "params", handle, "{n}", code=2)
+    assert "parameters are not valid JSON" in refusal("handles", "params", handle, "{n}", code=2)
 
 
 def test_a_handle_is_released_from_an_abandoned_body(handle: str, server: Served):
-    assert "not held by an abandoned body" in refusal("handles", "release", handle)
+    assert "not locked by an abandoned body" in refusal("handles", "release", handle)
     run = said("submit", "stuck", "-H", handle)
     assert server.said() == f"stuck {handle}"
     greenroom("cancel", run)
@@ -286,12 +290,12 @@ def test_the_state_is_the_whole_snapshot_or_a_summary():
 
 
 def test_no_server_ends_a_command_with_3(monkeypatch: pytest.MonkeyPatch):
-    assert "ws://127.0.0.1:1 can't be reached" in refusal("state", "--url", "http://127.0.0.1:1", code=3)
+    assert "connection to ws://127.0.0.1:1 failed" in refusal("state", "--url", "http://127.0.0.1:1", code=3)
     assert refusal("state", "--url", "nonsense", code=2)
 
 
-def test_a_program_is_told_in_json_why_a_command_was_refused(handle: str, server: Served):
-    def told(*arguments: object, code: int) -> tuple[str, Any]:
+def test_the_error_of_a_command_is_printed_as_json(handle: str, server: Served):
+    def error(*arguments: object, code: int) -> tuple[str, Any]:
         result = greenroom(*arguments, "--json", code=code)
         error = json.loads(result.stderr)
         assert error["message"] == refusal(*arguments, code=code)
@@ -299,12 +303,12 @@ def test_a_program_is_told_in_json_why_a_command_was_refused(handle: str, server
 
     run = said("submit", "waits", "-H", handle)
     assert server.said() == f"waits {handle}"
-    assert told("submit", "waits", "-H", handle, code=1) == ("conflict", {"active_run": run})
-    assert told("show", "nothing", code=1) == ("not_found", {"value": "nothing"})
-    assert told("state", "--url", "http://127.0.0.1:1", code=3) == ("unreachable", {})
-    assert told("state", "--token-file", "absent", code=1) == ("failed", {})
+    assert error("submit", "waits", "-H", handle, code=1) == ("conflict", {"active_run": run})
+    assert error("show", "nothing", code=1) == ("not_found", {"value": "nothing"})
+    assert error("state", "--url", "http://127.0.0.1:1", code=3) == ("unreachable", {})
+    assert error("state", "--token-file", "absent", code=1) == ("failed", {})
     said("cancel", run)
-    assert told("watch", run, code=5) == ("run_not_succeeded", {})
+    assert error("watch", run, code=5) == ("run_not_succeeded", {})
 
 
 def test_without_a_token_or_the_role_for_it_a_command_ends_with_4(
@@ -314,7 +318,7 @@ def test_without_a_token_or_the_role_for_it_a_command_ends_with_4(
     viewer = said("token", "add", "eve", "--role", "viewer", "--tokens", tmp_path / "tokens")
     with Served(tmp_path, "--tokens", "tokens") as guarded:
         text = refusal("state", "--url", guarded.url, code=4)
-        assert text.endswith("a token is needed: give one with GREENROOM_TOKEN or --token-file")
+        assert text.endswith("token required: set GREENROOM_TOKEN, or use --token-file")
         monkeypatch.setenv("GREENROOM_TOKEN", "wrong")
         refusal("state", "--url", guarded.url, code=4)
         (tmp_path / "mine").write_text(viewer + "\n")
@@ -333,12 +337,12 @@ def test_watching_what_the_token_has_not_is_refused(tmp_path: Path, monkeypatch:
         assert "limited to the handles eve" in refusal("watch", "-H", "bob", "--url", guarded.url, code=4)
 
 
-def test_draining_refuses_runs_until_it_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_draining_refuses_runs_until_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with Served(tmp_path) as other:
         monkeypatch.setenv("GREENROOM_URL", other.url)
         run = said("submit", "waits", "-H", "a")
         assert other.said() == "waits a"
-        assert "something still executes" in refusal("drain", "--wait", "--timeout", "0.01")
+        assert "runs still execute" in refusal("drain", "--wait", "--timeout", "0.01")
         assert "draining" in refusal("submit", "quick", "-H", "b", "-p", "n=1")
         said("inject", run, "go on")
         assert as_json("drain", "--wait") == {"draining": True, "drained": True}
@@ -350,7 +354,7 @@ def test_draining_refuses_runs_until_it_is_over(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("path", [path for path, _ in commands(main)], ids=" ".join)
-def test_every_command_tells_of_itself_with_an_example(path: tuple[str, ...]):
+def test_every_command_has_a_help_text_with_an_example(path: tuple[str, ...]):
     shown = said(*path, "--help")
     assert "Example" in shown
     assert f"greenroom {' '.join(path)}" in shown

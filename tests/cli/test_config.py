@@ -53,7 +53,7 @@ def check(*arguments: str) -> Result:
     return result
 
 
-def test_without_anything_written_the_defaults_hold():
+def test_without_a_configuration_the_defaults_apply():
     read = read_config(environ={})
     assert read.config.engine.store == "sqlite:///greenroom.db"
     assert (read.config.gateway.host, read.config.gateway.port) == ("127.0.0.1", 8440)
@@ -61,7 +61,7 @@ def test_without_anything_written_the_defaults_hold():
     assert read.warnings == ()
 
 
-def test_variables_win_over_the_file_and_flags_over_both():
+def test_variables_override_the_file_and_flags_override_both():
     text = "[gateway]\nport = 1\nhost = '127.0.0.2'\nlimits.burst = 3\n[engine]\nmax_concurrent = 1"
     port = Flag("--port", "gateway.port", 3)
     config = configured(text, (port,), GREENROOM_GATEWAY_PORT="2", GREENROOM_MAX_CONCURRENT="2").config
@@ -125,7 +125,7 @@ def test_several_addresses_are_one_store():
     assert configured(text).config.engine.store == ("postgresql://a/g", "postgresql://b/g")
 
 
-def test_all_mistakes_are_told_at_once_each_with_its_line_and_what_would_fit():
+def test_all_errors_are_reported_together_each_with_its_line_and_the_expected_value():
     text = """
 [engine]
 max_concurent = 3
@@ -174,7 +174,7 @@ format = "xml"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("engine = 3", "greenroom.toml:1: engine must be a table (got 3)"),
         ("[engine]\nlanes = 3", "engine.lanes must be a table of limits, as in { images = 2 } (got 3)"),
@@ -187,12 +187,12 @@ format = "xml"
         ("[gateway]\nport = 1\nport = 2", "greenroom.toml is not valid TOML: Cannot overwrite a value"),
     ],
 )
-def test_a_mistake_is_told_with_what_would_fit(text: str, told: str):
+def test_an_error_contains_the_expected_value(text: str, expected: str):
     [mistake] = mistakes(text)
-    assert told in mistake
+    assert expected in mistake
 
 
-def test_a_password_never_stands_in_a_message():
+def test_a_message_never_contains_a_password():
     for store in (
         "'postgresql://me:secret@'",
         "['postgresql://me:secret@db/x', 3]",
@@ -217,13 +217,13 @@ def test_a_named_file_must_be_there_and_none_is_needed_here():
     assert read_config(environ={"GREENROOM_CONFIG": "elsewhere.toml"}).config.gateway.port == 5
 
 
-def test_config_check_shows_what_is_set_and_where_but_no_password():
+def test_config_check_shows_settings_and_their_origins_without_passwords():
     Path("greenroom.toml").write_text("[engine]\nstore = 'postgresql://me:secret@db/x'\n")
     result = check()
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
         "engine.store = postgresql://me@db/x  (greenroom.toml:2)",
-        "The configuration is in order.",
+        "The configuration is valid.",
     ]
     [line] = check("--json").stdout.splitlines()
     assert json.loads(line) == {"ok": True, "settings": {"engine.store": "postgresql://me@db/x"}}
@@ -234,7 +234,7 @@ def test_config_check_ends_with_two_and_all_mistakes():
     result = check()
     assert (result.exit_code, result.stdout) == (2, "")
     first, *rest = result.stderr.splitlines()
-    assert first == "Error: 2 mistakes in the configuration:"
+    assert first == "Error: 2 errors in the configuration:"
     assert [line.split(" ")[0] for line in rest] == ["greenroom.toml:2:", "greenroom.toml:3:"]
     result = check("--json")
     assert result.exit_code == 2
@@ -282,7 +282,7 @@ def test_the_commands_of_the_store_take_the_configured_one(tmp_path: Path):
     assert "greenroom.toml:2: engine.store" in result.stderr
 
 
-def test_logs_are_lines_for_people_or_json_for_programs(capsys: pytest.CaptureFixture[str]):
+def test_logs_are_text_or_json(capsys: pytest.CaptureFixture[str]):
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     try:

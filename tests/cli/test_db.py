@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> str:
 
 
 def greenroom(*arguments: object) -> Result:
-    """The command, as a terminal shows it. Whatever it ends with, it is no traceback."""
+    """Run the command. Its output never contains a traceback."""
     result = runner().invoke(main, [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
@@ -71,11 +71,11 @@ def ids_in(file: Path) -> list[str]:
 
 
 async def in_thread(*arguments: object) -> Result:
-    """The command, beside what this program does."""
+    """Run the command while this program continues."""
     return await trio.to_thread.run_sync(greenroom, *arguments)
 
 
-def test_every_command_tells_of_itself_with_an_example():
+def test_every_command_has_a_help_text_with_an_example():
     for command in ("upgrade", "current", "check", "prune", "backup"):
         shown = greenroom("db", command, "--help").stdout
         assert "Example" in shown
@@ -90,25 +90,25 @@ def test_the_command_is_a_module_too():
     assert shown.stdout.startswith("greenroom, version ")
 
 
-def test_programs_are_told_in_json(store: str, tmp_path: Path):
-    def told(*arguments: object, code: int = 0) -> Any:
+def test_errors_are_printed_as_json(store: str, tmp_path: Path):
+    def printed(*arguments: object, code: int = 0) -> Any:
         result = greenroom("db", *arguments, "--store", store, "--json")
         assert result.exit_code == code
         return json.loads(result.stdout if code == 0 else result.stderr)
 
-    assert told("current", code=1)["message"].endswith("check its path")
+    assert printed("current", code=1)["message"].endswith("check its path")
     needed = schema.SCHEMA_VERSION
-    assert told("upgrade") == {"store": store, "before": None, "schema": needed}
-    assert told("upgrade") == {"store": store, "before": needed, "schema": needed}
-    assert told("current") == {"store": store, "schema": needed, "needed": needed}
-    assert told("check") == {"store": store, "schema": needed}
+    assert printed("upgrade") == {"store": store, "before": None, "schema": needed}
+    assert printed("upgrade") == {"store": store, "before": needed, "schema": needed}
+    assert printed("current") == {"store": store, "schema": needed, "needed": needed}
+    assert printed("check") == {"store": store, "schema": needed}
     run_some(store, tmp_path, 3)
-    assert told("prune", "--keep-events", 1) == {"store": store, "forgotten": 8}
+    assert printed("prune", "--keep-events", 1) == {"store": store, "forgotten": 8}
     file = str(tmp_path / "copy.db")
-    assert told("backup", file) == {"store": store, "file": file}
-    assert told("backup", file, code=1)["code"] == "conflict"
+    assert printed("backup", file) == {"store": store, "file": file}
+    assert printed("backup", file, code=1)["code"] == "conflict"
     (tmp_path / "store.db").write_bytes(b"nonsense" * 1000)
-    assert told("check", code=1)["code"] == "internal"
+    assert printed("check", code=1)["code"] == "internal"
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ def test_the_store_can_be_named_by_the_environment(
     store: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setenv("GREENROOM_STORE", store)
-    assert greenroom("db", "upgrade").stdout == f"{store}: the tables have been made (schema 4).\n"
+    assert greenroom("db", "upgrade").stdout == f"{store}: created the tables (schema 4).\n"
     assert (tmp_path / "store.db").exists()
 
 
-def test_the_store_is_greenroom_db_here_unless_told_otherwise(
+def test_the_default_store_is_greenroom_db_in_the_current_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.chdir(tmp_path)
@@ -176,13 +176,16 @@ def test_a_store_of_a_newer_version_is_refused_by_every_command(store: str, tmp_
         connection.execute("UPDATE meta SET schema_version = 7")
     for given in (["upgrade"], ["check"], ["prune", "--keep-runs", "0"]):
         assert "created by a newer Greenroom" in refused("db", *given, "--store", store)
-    assert "schema 7; this Greenroom needs 4" in greenroom("db", "current", "--store", store).stdout
+    assert (
+        "schema 7; this version of Greenroom requires schema 4"
+        in greenroom("db", "current", "--store", store).stdout
+    )
 
 
-def test_a_sqlite_store_is_sound_after_an_engine_had_it(store: str, tmp_path: Path):
+def test_a_sqlite_store_is_sound_after_use_by_an_engine(store: str, tmp_path: Path):
     run_some(store, tmp_path, 3)
-    assert greenroom("db", "upgrade", "--store", store).stdout.endswith("it has schema 4 already.\n")
-    assert greenroom("db", "check", "--store", store).stdout.endswith("all is well (schema 4).\n")
+    assert greenroom("db", "upgrade", "--store", store).stdout.endswith("nothing to do (schema 4).\n")
+    assert greenroom("db", "check", "--store", store).stdout.endswith("no errors (schema 4).\n")
     assert "schema 4;" in greenroom("db", "current", "--store", store).stdout
 
 
@@ -201,13 +204,13 @@ async def test_what_needs_the_store_alone_is_refused_while_an_engine_has_it(stor
         assert (await in_thread("db", "current", "--store", store)).exit_code == 0
 
 
-def test_prune_forgets_the_runs_that_ended_first(store: str, tmp_path: Path):
+def test_prune_deletes_the_runs_that_ended_first(store: str, tmp_path: Path):
     runs = run_some(store, tmp_path, 8)
-    assert "forgotten" in greenroom("db", "prune", "--keep-runs", 3, "--store", store).stdout
+    assert "deleted" in greenroom("db", "prune", "--keep-runs", 3, "--store", store).stdout
     assert ids_in(tmp_path / "store.db") == runs[-3:]
 
 
-def test_prune_forgets_what_is_older_than_a_time(store: str, tmp_path: Path):
+def test_prune_deletes_what_is_older_than_a_time(store: str, tmp_path: Path):
     runs = run_some(store, tmp_path, 4)
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
         connection.execute("UPDATE runs SET ended_at = ended_at - 7200 WHERE id <= ?", [runs[1]])
@@ -229,7 +232,7 @@ def test_a_backup_is_a_store_with_everything_in_it(store: str, tmp_path: Path):
     assert trio.run(look) == runs
 
 
-async def test_a_backup_beside_a_busy_engine_is_consistent(store: str, tmp_path: Path):
+async def test_a_backup_of_a_busy_engine_is_consistent(store: str, tmp_path: Path):
     async with open_engine(jobs, store, data_dir=tmp_path / "data") as engine, trio.open_nursery() as nursery:
 
         async def submit() -> None:
@@ -249,7 +252,7 @@ async def test_a_backup_beside_a_busy_engine_is_consistent(store: str, tmp_path:
         nursery.cancel_scope.cancel()
 
 
-def test_a_backup_replaces_nothing_unless_told_to(store: str, tmp_path: Path):
+def test_a_backup_replaces_no_file_without_overwrite(store: str, tmp_path: Path):
     run_some(store, tmp_path, 1)
     copy = tmp_path / "copy.db"
     copy.write_text("precious")
@@ -259,7 +262,7 @@ def test_a_backup_replaces_nothing_unless_told_to(store: str, tmp_path: Path):
     assert len(ids_in(copy)) == 1
 
 
-def test_a_backup_that_can_not_be_made_is_one_sentence_and_leaves_nothing(store: str, tmp_path: Path):
+def test_a_failed_backup_is_one_sentence_and_leaves_no_file(store: str, tmp_path: Path):
     run_some(store, tmp_path, 1)
     before = sorted(tmp_path.iterdir())
     assert "itself" in refused("db", "backup", tmp_path / "store.db", "--overwrite", "--store", store)
@@ -269,7 +272,7 @@ def test_a_backup_that_can_not_be_made_is_one_sentence_and_leaves_nothing(store:
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_something_else_is_not_backed_up_as_a_store(tmp_path: Path):
+def test_a_file_that_is_not_a_store_is_not_backed_up(tmp_path: Path):
     with closing(sqlite3.connect(tmp_path / "app.db")) as connection, connection:
         connection.execute("CREATE TABLE mine (id INTEGER)")
     given = ["--store", f"sqlite:///{tmp_path}/app.db"]
@@ -289,18 +292,21 @@ def test_an_empty_database_on_a_server_is_refused_with_what_to_run(server: Serve
     with pytest.raises(GreenroomError, match="run greenroom db upgrade"):
         run_some(url, tmp_path, 1)
     assert "run greenroom db upgrade" in refused("db", "check", "--store", url)
-    assert "no schema; this Greenroom needs 4" in greenroom("db", "current", "--store", url).stdout
+    assert (
+        "no schema; this version of Greenroom requires schema 4"
+        in greenroom("db", "current", "--store", url).stdout
+    )
 
 
-def test_upgrade_makes_the_tables_of_a_server_and_may_be_repeated(server: Server, tmp_path: Path):
+def test_upgrade_creates_the_tables_of_a_server_and_can_be_repeated(server: Server, tmp_path: Path):
     url = server.fresh_database()
-    assert "have been made (schema 4)" in greenroom("db", "upgrade", "--store", url).stdout
+    assert "created the tables (schema 4)" in greenroom("db", "upgrade", "--store", url).stdout
     assert "schema 4;" in greenroom("db", "current", "--store", url).stdout
     assert "nothing to do" in greenroom("db", "upgrade", "--store", url).stdout
     assert greenroom("db", "check", "--store", url).exit_code == 0
     assert len(run_some(url, tmp_path, 3)) == 3
     assert "nothing to do" in greenroom("db", "upgrade", "--store", url).stdout
-    assert "forgotten" in greenroom("db", "prune", "--keep-runs", 1, "--store", url).stdout
+    assert "deleted" in greenroom("db", "prune", "--keep-runs", 1, "--store", url).stdout
     assert server.password not in greenroom("db", "current", "--store", url).stdout
 
 

@@ -1,4 +1,4 @@
-"""The pages about the command line and the configuration say what the code says."""
+"""The pages about the command line and the configuration agree with the code."""
 
 import re
 import tomllib
@@ -19,10 +19,10 @@ METRICS = PAGE.with_name("metrics.md")
 
 
 def test_the_page_about_the_command_line_is_current():
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: python -m tests.cli.reference"
+    assert PAGE.read_text(encoding="utf-8") == page(), "write it again: python -m tests.cli.reference"
 
 
-def test_every_setting_stands_in_its_table_with_its_default():
+def test_the_page_lists_every_setting_with_its_default():
     told = []
     table = ""
     for line in CONFIGURATION.read_text(encoding="utf-8").splitlines():
@@ -54,7 +54,7 @@ def test_the_example_is_a_good_configuration(monkeypatch: pytest.MonkeyPatch, tm
     )
 
 
-def test_the_example_of_mistakes_is_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_example_of_errors_is_the_real_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     text = "[engine]\n\nmax_concurent = 3\n\n\n\n[gateway]\nport = 'http'\n"
     Path("greenroom.toml").write_text(text, encoding="utf-8")

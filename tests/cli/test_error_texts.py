@@ -1,4 +1,4 @@
-"""What is wrong with settings and arguments is told by their names, and without words of Python."""
+"""Errors in settings and arguments contain their names, and no terms of Python."""
 
 from __future__ import annotations
 

@@ -111,10 +111,10 @@ def test_a_flow_is_published_under_its_files_name_version_after_version():
     assert greenroom("flow", "publish", "-", "--name", "second", stdin=WAIT).stdout == "second, version 2\n"
 
 
-def test_what_only_the_server_can_refuse_is_told_like_other_mistakes():
+def test_errors_that_only_the_server_detects_look_like_other_errors():
     Path("script.yaml").write_text(SCRIPT, encoding="utf-8")
     refused = greenroom("flow", "publish", "script.yaml", code=2).stderr.splitlines()
-    assert refused[0] == "Error: 1 mistake in the definition:"
+    assert refused[0] == "Error: 1 error in the definition:"
     assert refused[1].startswith("script.yaml: nodes.cat.exec_type: scripts are not allowed here")
 
 
@@ -144,7 +144,7 @@ def test_a_run_is_watched_line_by_line_and_then_its_node_runs_and_its_result_are
     lines = said("flow", "run", "watched", "-p", '{"n": 5, "text": "hi"}', "--watch").splitlines()
     table = next(number for number, line in enumerate(lines) if line.startswith("node "))
     told = [re.sub(r"^\S+ \S+  \S+  ", "", line) for line in lines[:table]]
-    assert [line for line in told if not line.endswith(" begins")] == [
+    assert [line for line in told if not line.endswith(" started")] == [
         "queued",
         "running",
         "node size: ok → large",
@@ -182,7 +182,7 @@ def test_a_run_that_is_watched_and_fails_ends_the_command_with_5():
 def test_a_run_is_shown_with_what_is_shared_and_a_signal_ends_its_wait():
     published("waits", WAIT)
     run = said("flow", "run", "waits", "--handle", "alice", "-p", "{}")
-    assert said("flow", "signal", "alice", "$shared.paid", '{"amount": 3}') == f"{run} is told."
+    assert said("flow", "signal", "alice", "$shared.paid", '{"amount": 3}') == f"Signal sent to {run}."
     assert said("watch", run).splitlines()[-1] == '{"paid": {"amount": 3}, "received": {"amount": 3}}'
     task, *rows = all_json("flow", "show", run)
     assert (task["run"]["id"], task["flow"]["name"], task["version"]["version"]) == (run, "waits", 1)
@@ -197,7 +197,7 @@ def test_a_run_is_shown_with_what_is_shared_and_a_signal_ends_its_wait():
     assert shown[-1].split()[:2] == ["paid", "ok"]
 
 
-def test_a_handle_with_an_active_run_refuses_a_second_one_unless_it_is_told_otherwise():
+def test_a_handle_with_an_active_run_refuses_a_second_one_unless_on_conflict_permits_it():
     published("held", WAIT)
     [first] = all_json("flow", "run", "held", "--handle", "bob")
     assert first["joined"] is False
@@ -221,31 +221,31 @@ def test_an_approval_is_answered_like_any_interrupt():
             if event.get("type") == "interrupt_opened" or run in [one["run"] for one in open_ones]:
                 break
         watching.terminate()
-    asks = [line for line in said("flow", "show", run).splitlines() if line.startswith("asks ")]
+    asks = [line for line in said("flow", "show", run).splitlines() if line.startswith("interrupt ")]
     assert "greenroom answer" in asks[0]
     greenroom("answer", "carol", "true")
     assert said("watch", run).splitlines()[-1] == '{"ok": true}'
 
 
-def test_the_version_and_the_parameters_can_be_given_in_other_ways():
+def test_the_version_and_the_parameters_have_other_forms():
     published("versions", WAIT)
     published("versions", ORDER)
     old = said("flow", "run", "versions", "--version", "1")
     assert all_json("flow", "show", old)[0]["version"]["version"] == 1
     result = greenroom("flow", "run", "versions", "-p", "-", "--watch", stdin='{"n": 1}')
     assert result.stdout.splitlines()[-1] == "{}"
-    assert "no JSON" in greenroom("flow", "run", "versions", "-p", "{", code=2).stderr
+    assert "not valid JSON" in greenroom("flow", "run", "versions", "-p", "{", code=2).stderr
     assert "not found" in greenroom("flow", "run", "nothing", code=1).stderr
     greenroom("cancel", old)
 
 
-def test_workers_are_listed_with_what_they_serve():
+def test_workers_are_listed_with_their_services():
     found = {worker["id"]: worker for worker in all_json("workers")}
     assert found["push"]["services"] == ["transform", "sum", "route"]
     assert (found["push"]["kind"], found["pull"]["kind"]) == ("http", "queue")
     assert found["push"]["url"].startswith("http://127.0.0.1:")
     header, *rows = said("workers", "--service", "sum").splitlines()
-    assert header.split() == ["worker", "url", "kind", "services", "status", "load", "heard"]
+    assert header.split() == ["worker", "url", "kind", "services", "status", "load", "heartbeat"]
     assert sorted(row.split()[0] for row in rows) == ["pull", "push"]
     assert {"online"} == {cell for row in rows for cell in row.split() if cell.endswith("line")}
     assert said("workers", "--service", "nothing") == ""
@@ -269,7 +269,7 @@ def test_on_a_terminal_the_tree_of_nodes_is_live():
     assert "✔".encode() in shown
 
 
-def test_a_server_that_is_started_anew_is_followed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_following_continues_after_a_restart_of_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with Served(tmp_path, app=APP) as other:
         monkeypatch.setenv("GREENROOM_URL", other.url)
         published("lives", WAIT)

@@ -21,9 +21,9 @@ def test_the_demo_takes_both_branches_shows_the_node_runs_and_ends_by_itself_wit
         timeout=2 * PATIENCE,
     )
     assert (played.returncode, played.stderr) == (0, "")
-    story, large, small = played.stdout.split("\n\nThe ")
-    assert "node size: ok → large" in story
-    assert "node size: ok → small" in story
+    output, large, small = played.stdout.split("\n\nThe ")
+    assert "node size: ok → large" in output
+    assert "node size: ok → small" in output
     for order, status, nodes in (
         (large, '{"total": 162.0, "prices": [54.0, 72.0, 36.0]}', "discount reduced push-worker pull-worker"),
         (small, '{"total": 42, "label": "BOB"}', "label push-worker"),
@@ -34,10 +34,10 @@ def test_the_demo_takes_both_branches_shows_the_node_runs_and_ends_by_itself_wit
         assert [name for name in nodes.split() if name not in "\n".join(table)] == []
     assert "discount" not in small
     assert list(tmp_path.iterdir()) == []
-    assert workers_of(story) == []
+    assert workers_of(output) == []
 
 
-def test_whoever_ends_the_demo_ends_its_workers_too(tmp_path: Path):
+def test_ending_the_demo_ends_its_workers(tmp_path: Path):
     with subprocess.Popen(
         [sys.executable, "-m", "greenroom", "flow", "demo", "--once"],
         env=os.environ | {"TMPDIR": str(tmp_path)},
@@ -45,20 +45,20 @@ def test_whoever_ends_the_demo_ends_its_workers_too(tmp_path: Path):
         text=True,
     ) as played:
         assert played.stdout is not None
-        story = played.stdout.readline()
-        while " begins" not in story.splitlines()[-1]:
-            story += played.stdout.readline()
+        output = played.stdout.readline()
+        while " started" not in output.splitlines()[-1]:
+            output += played.stdout.readline()
         played.send_signal(signal.SIGINT)
         assert played.wait(PATIENCE) == 130
     assert list(tmp_path.iterdir()) == []
-    assert workers_of(story) == []
+    assert workers_of(output) == []
 
 
-def workers_of(story: str) -> list[str]:
-    """The processes that still work for the server that the demo has told of."""
-    [url] = re.findall(r"^server  (\S+)", story)
+def workers_of(output: str) -> list[str]:
+    """The processes that still work for the server of the demo."""
+    [url] = re.findall(r"^server  (\S+)", output)
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended
             found.append(file.read_bytes().decode(errors="replace"))
     return [command for command in found if url in command.split("\0")]

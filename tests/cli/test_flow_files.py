@@ -52,16 +52,16 @@ def file(text: str, name: str = "order.yaml") -> str:
 
 
 def test_a_good_definition_is_in_order_and_what_is_doubtful_is_a_warning():
-    assert greenroom("check", file(GOOD)).stdout == "The definition is in order.\n"
+    assert greenroom("check", file(GOOD)).stdout == "The definition is valid.\n"
     doubtful = GOOD.replace("action: large, to", "action: huge, to").replace("to: shout", "to: size")
     result = greenroom("check", file(doubtful.replace("size, action: huge", "shout, action: huge")))
     assert result.stderr == 'Warning: order.yaml: nodes.shout: is unreachable from "size"\n'
 
 
-def test_all_mistakes_are_told_at_once_each_with_the_file_and_its_path_and_it_ends_with_2():
+def test_all_errors_are_reported_with_file_and_path_and_it_exits_with_2():
     result = greenroom("check", file(MISTAKEN), code=2)
     heading, *lines = result.stderr.splitlines()
-    assert heading == "Error: 4 mistakes in the definition:"
+    assert heading == "Error: 4 errors in the definition:"
     assert [line.split(": ")[:2] for line in lines] == [
         ["order.yaml", "nodes.size.choice_cases[0].expr"],
         ["order.yaml", "nodes.shout.kind"],
@@ -84,11 +84,11 @@ def test_a_program_gets_them_in_json():
     assert (told["code"], told["details"]["errors"]) == ("invalid", found["mistakes"])
 
 
-def test_a_definition_can_come_on_standard_input_and_as_json():
-    assert greenroom("check", "-", stdin=GOOD).stdout == "The definition is in order.\n"
+def test_a_definition_can_be_on_standard_input_and_json():
+    assert greenroom("check", "-", stdin=GOOD).stdout == "The definition is valid.\n"
     broken = greenroom("check", "-", stdin='{"start": ', code=2).stderr
     assert "definition: is not valid JSON" in broken
-    assert "say under which name" in greenroom("publish", "-", stdin=GOOD, code=2).stderr
+    assert "--name is required" in greenroom("publish", "-", stdin=GOOD, code=2).stderr
 
 
 def test_scripts_are_a_mistake_unless_they_are_allowed(monkeypatch: pytest.MonkeyPatch):
@@ -108,10 +108,10 @@ def test_a_graph_is_a_mermaid_flowchart():
 def test_a_file_that_is_missing_or_no_text_is_refused():
     assert "No such file" in greenroom("check", "absent.yaml", code=2).stderr
     Path("picture.yaml").write_bytes(b"\xff\xfe\x00")
-    assert "picture.yaml: it can't be read" in greenroom("check", "picture.yaml", code=1).stderr
+    assert "cannot read picture.yaml: " in greenroom("check", "picture.yaml", code=1).stderr
 
 
-def test_what_the_list_says_of_a_command_is_how_its_help_begins():
+def test_the_list_of_commands_has_the_first_sentences_of_their_help():
     for name, listed in flow.commands.items():
         assert isinstance(listed, LazyCommand)
         assert listed.get_short_help_str(200) == listed.load().get_short_help_str(200), name

@@ -1,4 +1,4 @@
-"""Following one run of a flow: each of its events once and in order, whatever the connection does."""
+"""Following one run of a flow: each of its events once and in order, also when the connection is lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Items:
 
 
 class Answering:
-    """Stands for a client: its events, and the history of the run at that time."""
+    """A fake client: its events, and the history of the run at that time."""
 
     def __init__(self, told: list[Event | Snapshot], history: list[Event]) -> None:
         self._told = told
@@ -74,13 +74,13 @@ async def test_it_ends_with_the_end_of_the_run():
     assert await followed([*STORY, changed(8, Status.RUNNING)]) == [3, 4, 6, 7]
 
 
-async def test_events_of_other_runs_are_passed_over():
+async def test_events_of_other_runs_are_skipped():
     assert await followed([changed(1, Status.SUCCEEDED, run="r2"), *STORY]) == [3, 4, 6, 7]
 
 
-async def test_what_was_missed_is_looked_up_and_nothing_is_told_twice():
+async def test_missed_events_are_read_from_the_history_and_none_is_repeated():
     assert await followed([*STORY[:2], snapshot(), STORY[2], STORY[3]], STORY[:3]) == [3, 4, 6, 7]
 
 
-async def test_a_run_that_ended_while_there_was_no_connection_is_told_to_its_end():
+async def test_a_run_that_ended_during_a_lost_connection_is_followed_to_its_end():
     assert await followed([STORY[0], snapshot()], STORY) == [3, 4, 6, 7]

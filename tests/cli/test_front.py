@@ -1,4 +1,4 @@
-"""The front of the command line: it lists the commands, and imports what the one that is called for needs."""
+"""The group of all commands: it lists the commands, and imports only what the called command needs."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ finally:
 
 
 def imported(*arguments: str) -> set[str]:
-    """The packages that a command has imported by its end."""
+    """The packages that a command has imported when it ends."""
     command = [sys.executable, "-c", CALL, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     packages = set(json.loads(ended.stdout.splitlines()[-1]))
@@ -72,7 +72,7 @@ def test_the_programs_without_trio_are_found_under_the_package():
     assert ended.stdout == "connect connect\n"
 
 
-def test_what_the_list_says_of_a_command_is_how_its_help_begins():
+def test_the_list_of_commands_has_the_first_sentences_of_their_help():
     for name, listed in main.commands.items():
         assert isinstance(listed, LazyCommand)
         assert listed.get_short_help_str(200) == listed.load().get_short_help_str(200), name

@@ -42,7 +42,7 @@ def test_the_first_signal_drains_and_ends_with_0(tmp_path: Path, number: Signals
     assert statuses(tmp_path) == {"a": "succeeded"}
 
 
-def test_what_does_not_end_in_time_is_suspended_and_goes_on_at_the_next_start(tmp_path: Path):
+def test_a_run_that_does_not_end_in_time_is_suspended_and_resumes_at_the_next_start(tmp_path: Path):
     with Served(tmp_path, "--shutdown-timeout", "0") as server:
         server.submit("waits", "a")
         assert server.said() == "waits a"
@@ -57,7 +57,7 @@ def test_what_does_not_end_in_time_is_suspended_and_goes_on_at_the_next_start(tm
     assert statuses(tmp_path) == {"a": "succeeded"}
 
 
-def test_what_executed_when_the_server_was_killed_goes_on_at_the_next_start(tmp_path: Path):
+def test_a_run_that_executed_when_the_server_was_killed_resumes_at_the_next_start(tmp_path: Path):
     with Served(tmp_path) as server:
         server.submit("waits", "a")
         assert server.said() == "waits a"
@@ -73,11 +73,14 @@ def test_a_body_that_can_not_be_ended_is_named_and_the_server_ends_with_0_all_th
         assert server.said() == "stuck a"
         server.signal(SIGTERM)
         assert server.ends() == 0
-        assert f"the body of run {run} can't be ended; the server ends without it" in server.messages("error")
+        assert (
+            f"body of run {run} did not end within its grace period; exiting without it"
+            in server.messages("error")
+        )
     assert statuses(tmp_path) == {"a": "cancelled"}  # that much is committed
 
 
-def test_the_second_signal_stops_at_once_and_is_told_by_the_exit_code(tmp_path: Path):
+def test_the_second_signal_stops_immediately_with_its_exit_code(tmp_path: Path):
     with Served(tmp_path) as server:
         run = server.submit("endless", "a")
         assert server.said() == "endless a"
@@ -85,7 +88,7 @@ def test_the_second_signal_stops_at_once_and_is_told_by_the_exit_code(tmp_path: 
         server.logged("draining")
         server.signal(SIGTERM)
         assert server.ends() == 128 + SIGTERM
-        assert f"the body of run {run} has not ended; the server ends without it" in server.messages("error")
+        assert f"body of run {run} has not ended; exiting without it" in server.messages("error")
 
 
 @pytest.mark.parametrize("beside", [None, "stuck"])
@@ -109,7 +112,7 @@ def test_a_hangup_reloads_what_can_be_changed_live_and_names_what_can_not(tmp_pa
             "[gateway]\ntoken_file = 'tokens'\n[logs]\nlevel = 'warning'"
         )
         server.signal(SIGHUP)
-        server.logged("engine.max_pending has changed, which takes effect at the next start only")
+        server.logged("engine.max_pending has changed: restart the server to apply it")
         assert server.request("GET", "/api/state") == 401
         state = server.request("GET", "/api/state", token=add.stdout.strip())
         assert state["engine"]["max_concurrent"] == 5
@@ -126,18 +129,18 @@ def test_a_hangup_with_mistakes_in_the_configuration_changes_nothing(tmp_path: P
         assert server.request("GET", "/api/state")["engine"]["max_concurrent"] == 3
 
 
-def test_a_hangup_with_a_token_file_that_others_may_read_keeps_the_old_tokens(tmp_path: Path):
+def test_a_hangup_with_a_token_file_that_others_can_read_keeps_the_old_tokens(tmp_path: Path):
     file = tmp_path / "tokens"
     token = add_token(file, "me", Role.ADMIN)
     with Served(tmp_path, toml="[gateway]\ntoken_file = 'tokens'") as server:
         add_token(file, "you", Role.ADMIN)
         file.chmod(0o644)
         server.signal(SIGHUP)
-        assert "run `chmod 600 tokens`" in server.logged("can be read or changed by others")
+        assert "run `chmod 600 tokens`" in server.logged("is accessible to other users")
         assert server.request("GET", "/api/state", token=token)["engine"]["draining"] is False
 
 
-def test_a_token_file_that_others_may_read_is_a_mistake_in_the_configuration(tmp_path: Path):
+def test_a_token_file_that_others_can_read_is_an_error_in_the_configuration(tmp_path: Path):
     add_token(tmp_path / "tokens", "me", Role.ADMIN)
     (tmp_path / "tokens").chmod(0o640)
     config = GatewayConfig(token_file=str(tmp_path / "tokens"))
@@ -152,17 +155,17 @@ def test_usr1_resets_the_lanes(tmp_path: Path):
         server.submit("waits", "b")  # has no slot
         server.signal(SIGUSR1)
         assert server.said() == "waits b"
-        server.logged("the lanes have been reset")
+        server.logged("lanes reset")
 
 
 def test_another_address_than_loopback_is_refused_without_tokens(tmp_path: Path):
     ended = refused(tmp_path, "--host", "0.0.0.0")
     assert ended.returncode == 2
-    assert '--host: gateway.host is not valid: host "0.0.0.0" can be reached from elsewhere' in ended.stderr
+    assert '--host: gateway.host is not valid: host "0.0.0.0" is not a loopback address' in ended.stderr
 
 
 def refused(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A server that doesn't begin."""
+    """A server that does not start."""
     (folder / "app.py").write_text(APP)
     command = [sys.executable, "-m", "greenroom", "serve", "app:jobs", "--port", "0", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
@@ -174,7 +177,7 @@ def test_a_port_that_is_taken_ends_it_with_1(tmp_path: Path):
         ended = refused(tmp_path, "--port", str(port))
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1].startswith("Error: ")
-    assert f"nothing can listen at 127.0.0.1 port {port}: Address already in use" in ended.stderr
+    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in ended.stderr
     assert "choose another host or port" in ended.stderr
     assert "Traceback" not in ended.stderr
 
@@ -187,7 +190,7 @@ def test_a_store_that_another_engine_has_ends_it_with_1(tmp_path: Path):
     assert "Traceback" not in ended.stderr
 
 
-def test_it_is_told_which_jobs_by_the_argument_the_variable_or_the_file(tmp_path: Path):
+def test_the_jobs_are_named_by_the_argument_the_variable_or_the_file(tmp_path: Path):
     with Served(tmp_path, GREENROOM_JOBS="nonsense:jobs") as server:  # the argument wins
         assert server.request("GET", "/api/state")["engine"]["draining"] is False
 
@@ -195,7 +198,7 @@ def test_it_is_told_which_jobs_by_the_argument_the_variable_or_the_file(tmp_path
 def test_without_jobs_it_serves_flows(tmp_path: Path):
     with Served(tmp_path, jobs=None) as server:
         assert server.messages("warning") == [
-            "no jobs were named: only flows can be run, and without functions of this process"
+            "no jobs configured: only flows can run, and they can't call local functions"
         ]
         timer = {
             "start": "wait",

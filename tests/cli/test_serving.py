@@ -1,4 +1,4 @@
-"""How long a server that was told to stop waits for a body, on a clock that passes when nothing happens."""
+"""How long a server waits for a body after a signal, on a mock clock."""
 
 import gc
 import logging

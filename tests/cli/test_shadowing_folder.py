@@ -16,7 +16,7 @@ SHADOWS = ("types.py", "queue.py", "greenroom.py", "trio/__init__.py")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder in which whoever imports these files fails."""
+    """A folder with files that fail when they are imported."""
     for name in SHADOWS:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"raise RuntimeError('{name} of the current folder was imported')\n")

@@ -65,12 +65,12 @@ def test_the_file_is_the_configured_one_unless_it_is_named(file: Path):
     [
         (("add", "me"), 2, "Missing option '--role'"),
         (("add", "me", "--role", "king"), 2, "'king' is not one of 'worker', 'viewer', 'operator', 'admin'"),
-        (("add", "me", "--role", "admin"), 1, "has a token of 'me' already"),
-        (("remove", "you"), 1, "has no token of 'you'"),
-        (("list", "--tokens", "elsewhere"), 1, "can't be read"),
+        (("add", "me", "--role", "admin"), 1, "token 'me' already exists"),
+        (("remove", "you"), 1, "token 'you' not found"),
+        (("list", "--tokens", "elsewhere"), 1, "cannot read token file 'elsewhere'"),
     ],
 )
-def test_what_can_not_be_done_is_said_in_a_sentence(
+def test_an_impossible_request_is_refused_in_one_sentence(
     file: Path, arguments: tuple[str, ...], code: int, told: str
 ):
     token("add", "me", "--role", "viewer", "--tokens", file)

@@ -1,4 +1,4 @@
-"""Watching a server that dies: it is said, and when there is one again, wherever the output goes."""
+"""Watching a server that dies: every output reports the lost connection, and the restored one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COMMAND = [sys.executable, "-m", "greenroom", "watch"]
 
 
 class Twice:
-    """A server that dies, and another one in its place."""
+    """A server that dies, and its replacement."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -54,7 +54,7 @@ def twice(tmp_path: Path) -> Iterator[Twice]:
 
 @contextmanager
 def watching(twice: Twice, *arguments: str, **given: Any) -> Iterator[subprocess.Popen[str]]:
-    """`greenroom watch`, which is gone after the block, whatever happened in it."""
+    """A `greenroom watch` process that always ends with the block."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([*_COMMAND, *arguments], **({"env": twice.environment} | pipes | given)) as watch:
         last_resort = threading.Timer(PATIENCE, watch.kill)
@@ -75,14 +75,14 @@ def test_lines_are_followed_by_one_on_standard_error(twice: Twice):
     with watching(twice) as watch:
         assert watch.stdout is not None
         assert watch.stderr is not None
-        while not select.select([watch.stdout], [], [], 0.5)[0]:  # it tells only what comes after it
+        while not select.select([watch.stdout], [], [], 0.5)[0]:  # only later events are shown
             submit(twice)
         twice.dies()
         lost = watch.stderr.readline()
-        assert lost.startswith(f"connection lost: ws://127.0.0.1:{twice.port} can't be reached")
+        assert lost.startswith(f"connection lost: connection to ws://127.0.0.1:{twice.port} failed")
         assert lost.endswith("; retrying\n")
         twice.is_back()
-        assert watch.stderr.readline() == "connected again\n"
+        assert watch.stderr.readline() == "connection restored\n"
         submit(twice)
         while "succeeded" not in watch.stdout.readline():
             pass
@@ -99,7 +99,7 @@ def test_with_json_it_is_a_line_among_the_others(twice: Twice):
         twice.dies()
         lost = next(lines)
         assert lost.pop("at") > 0
-        assert lost.pop("reason").startswith(f"ws://127.0.0.1:{twice.port} can't be reached")
+        assert lost.pop("reason").startswith(f"connection to ws://127.0.0.1:{twice.port} failed")
         assert lost == {"type": "connection_lost"}
         twice.is_back()
         assert next(line for line in lines if line["type"] == "connection_restored").keys() == {"type", "at"}
@@ -108,7 +108,7 @@ def test_with_json_it_is_a_line_among_the_others(twice: Twice):
         watch.terminate()
 
 
-def test_the_table_says_so_on_top(twice: Twice):
+def test_the_table_shows_the_lost_connection_above(twice: Twice):
     terminal, inside = pty.openpty()
     environment = twice.environment | {"TERM": "xterm-256color", "COLUMNS": "160", "LINES": "20"}
     with watching(twice, stdout=inside, stderr=None, env=environment) as watch:
@@ -120,7 +120,7 @@ def test_the_table_says_so_on_top(twice: Twice):
         twice.dies()
         while b"; retrying" not in shown:
             shown += os.read(terminal, 65_536)
-        assert re.search(rb"connection lost .* ago: ws://127.0.0.1:", shown)
+        assert re.search(rb"connection lost .* ago: connection to ws://127.0.0.1:", shown)
         twice.is_back()
         pictures = [b"connection lost"]
         while b"connection lost" in pictures[-1] or b"executing" not in pictures[-1]:
@@ -130,7 +130,7 @@ def test_the_table_says_so_on_top(twice: Twice):
     os.close(terminal)
 
 
-def test_a_table_without_a_connection_stands_still_and_is_dim():
+def test_a_table_without_a_connection_is_frozen_and_dim():
     def drawn() -> str:
         with terminal.capture() as captured:
             terminal.print(picture.draw(10))
@@ -140,9 +140,9 @@ def test_a_table_without_a_connection_stands_still_and_is_dim():
     heights: list[int] = []
     picture = WithConnection(lambda height: heights.append(height) or Text(f"picture {len(heights)}"))
     assert drawn() == "picture 1\n"
-    picture.tell("no route")
+    picture.report("no route")
     assert ["\x1b[2mpicture 2" in drawn() for _ in range(3)] == [True] * 3
     assert "connection lost" in drawn()
-    picture.tell(None)
+    picture.report(None)
     assert drawn() == "picture 3\n"
     assert heights == [10, 9, 10]

@@ -19,12 +19,12 @@ from greenroom.gateway.client import RunEngine
 from ..support import open_engine
 
 RATE = 10
-"""So many times as fast as the real one the clock goes where threads wait, who know nothing of mock time."""
+"""How much faster than real time the clock runs while threads wait, because they do not use mock time."""
 
 
 @asynccontextmanager
 async def synchronous_client(jobs: Jobs) -> AsyncIterator[RunEngine]:
-    """One, of an engine with these jobs, which waits for none of their bodies when it is left."""
+    """A client of an engine with these jobs; closing it does not wait for their bodies."""
     async with (
         open_engine(jobs, shutdown_timeout=0) as engine,
         open_gateway(engine, GatewayConfig(port=0)) as gateway,

@@ -148,11 +148,11 @@ async def _current_time() -> float:
 _sleepers: dict[asyncio.AbstractEventLoop, Portal] = {}
 
 _TURNS = 5
-"""At most so many turns of asyncio lie between the end of one call and the next call of a task."""
+"""The highest number of turns of asyncio between the end of one call and the next call of a task."""
 
 
 class _Jumps(trio.abc.Instrument):
-    """Has the clock jump when neither loop has anything to do: trio asks asyncio, and looks once more."""
+    """Makes the clock jump when neither loop has anything to do: trio checks asyncio, then itself again."""
 
     def __init__(self, clock: MockClock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock
@@ -180,7 +180,7 @@ class _Jumps(trio.abc.Instrument):
         self._asking = False
         statistics = trio.lowlevel.current_statistics()
         # This is the first step since it asked. Tasks that were made runnable in an earlier one may go after
-        # this one, and `tasks_runnable` doesn't count them any more.
+        # this one, and `tasks_runnable` no longer counts them.
         first = self._steps == steps + 1
         if first and not statistics.tasks_runnable and not statistics.run_sync_soon_queue_size:
             seconds = statistics.seconds_to_next_deadline

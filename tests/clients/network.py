@@ -1,4 +1,4 @@
-"""A network of one gateway in memory, so that connections can be cut, deafened and refused on mock time."""
+"""A network of one gateway in memory, to cut, deafen and refuse connections on mock time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ends = tuple[trio.StapledStream[Any, Any], trio.StapledStream[Any, Any]]
 
 
 class Network:
-    """Connections to the gateway, all of which go through here."""
+    """All connections to the gateway."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.gateway: Gateway | None = None
@@ -53,7 +53,7 @@ class Network:
             theirs.send_stream.send_all_hook = _swallow(theirs)
 
     def freeze(self) -> None:
-        """From now on nothing arrives anywhere on the open connections, and nobody is told."""
+        """From now on no data arrives on the open connections, without an error on either side."""
         for ours, theirs in self._open:
             theirs.send_stream.send_all_hook = _swallow(theirs)
             ours.send_stream.send_all_hook = _swallow(ours)
@@ -85,7 +85,7 @@ async def network(jobs: Jobs, config: GatewayConfig | None = None, **options: An
 
 @asynccontextmanager
 async def serving(net: Network, engine: Engine, config: GatewayConfig | None = None) -> AsyncIterator[None]:
-    """A gateway to the engine for as long as the block lasts."""
+    """A gateway to the engine during the block."""
     async with open_gateway(engine, config, listeners=()) as gateway:
         net.gateway = gateway
         try:

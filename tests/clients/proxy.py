@@ -69,7 +69,7 @@ class Proxy:
 
 @asynccontextmanager
 async def proxy(target: int, seed: int = 1) -> AsyncIterator[Proxy]:
-    """A proxy for as long as the block lasts."""
+    """A proxy during the block."""
     async with trio.open_nursery() as nursery:
         it = Proxy(target, random.Random(seed))
         await nursery.start(it.run)

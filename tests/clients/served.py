@@ -1,4 +1,4 @@
-"""A program to be killed: an engine on a SQLite file behind a gateway. Arguments: the file, and the port."""
+"""A program to kill: an engine on a SQLite file behind a gateway. Arguments: the file, and the port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ jobs = Jobs()
 
 @jobs.job("count", resumable=True)
 async def count(run: Run, params: dict[str, Any]) -> int:
-    """Count, slowly, and go on after a crash."""
+    """Count slowly, and resume after a crash."""
     for number in range(run.checkpoint or 0, params["to"]):
         await run.save_checkpoint(number + 1)
         await run.progress(number + 1, params["to"])

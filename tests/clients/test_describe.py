@@ -1,4 +1,4 @@
-"""The AsyncAPI and OpenAPI documents are those of the code, and are whole."""
+"""The AsyncAPI and OpenAPI documents agree with the code, and are complete."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def references(part: Any) -> Iterator[str]:
             yield from references(inner)
 
 
-def test_every_command_stands_in_both():
+def test_every_command_is_in_both_documents():
     commands = {str(entry.wire.__struct_config__.tag) for entry in TABLE}
     over_websocket = asyncapi()["operations"]
     assert commands <= set(over_websocket)
@@ -65,7 +65,7 @@ def test_every_command_stands_in_both():
     assert commands - over_http == need_a_connection | said_otherwise
 
 
-def test_what_replies_have_is_what_the_protocol_says():
+def test_the_documented_fields_of_replies_are_those_of_the_protocol():
     told = {
         names(command)[0]: tuple(names(has.partition("(")[0]) + names(has.partition("),")[2]))
         for command, _, has, _ in rows("protocol.md", "command", "arguments", "the `ok` has", "role")

@@ -67,7 +67,7 @@ async def test_a_flow_is_checked_published_and_shown(engine: RunEngine):
         {"start": "\ud800", "nodes": {}},
     ],
 )
-async def test_all_mistakes_are_told_at_once(engine: RunEngine, definition: Any):
+async def test_all_errors_are_reported_together(engine: RunEngine, definition: Any):
     expected = check(definition)
     checked = await engine.flows.check(definition)
     assert (checked.graph, checked.errors) == (None, expected.errors)
@@ -102,7 +102,7 @@ async def test_a_signal_lets_a_flow_go_on(engine: RunEngine):
 
 
 @on_each
-async def test_a_flows_run_may_be_given_as_its_handle(engine: RunEngine):
+async def test_a_flows_run_can_be_named_by_its_handle(engine: RunEngine):
     await engine.flows.publish("order", WAITS)
     ticket = await engine.flows.start("order", handle="alice")
     await sleep(1)
@@ -117,7 +117,7 @@ async def test_a_flows_run_may_be_given_as_its_handle(engine: RunEngine):
 
 
 @on_each
-async def test_a_flow_that_waits_for_a_slot_is_told_of_like_any_run(engine: RunEngine, follows: bool):
+async def test_on_wait_is_called_for_a_flow_that_waits_for_a_slot(engine: RunEngine, follows: bool):
     if not follows:
         return  # nobody tells this client
     waits: list[float] = []
@@ -190,7 +190,7 @@ async def test_a_result_that_can_not_be_taken_fails_the_work(engine: RunEngine, 
 
 
 @on_each
-async def test_work_that_failed_says_why(engine: RunEngine):
+async def test_failed_work_has_an_error(engine: RunEngine):
     await engine.flows.publish("order", QUEUED)
     ticket = await engine.flows.start("order", params={"n": 1})
     item = await engine.workers.poll("w", ["slow"])
@@ -289,7 +289,7 @@ async def test_a_start_whose_answer_is_lost_is_sent_again_and_happens_once(autoj
         assert (await engine.flows.tasks())[1] == 1
 
 
-async def test_a_poll_goes_on_over_a_lost_connection(autojump_clock: MockClock):
+async def test_a_poll_continues_after_a_lost_connection(autojump_clock: MockClock):
     async with network(JOBS) as (net, engine), net.client() as client:
         await engine.flows.publish("order", QUEUED)
         async with trio.open_nursery() as nursery:

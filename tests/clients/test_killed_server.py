@@ -1,7 +1,7 @@
-"""The server is killed under load and started again: every client converges by itself, and every submit with
-a request id happened exactly once. And connections that are cut anywhere, within frames, change nothing.
+"""The server is killed under load and started again: every client converges, and every submit with a request
+id creates exactly one run. And cutting connections anywhere, also within frames, changes nothing.
 
-`GREENROOM_KILLS` says how often; 4 times unless it is set.
+`GREENROOM_KILLS` is the number of kills, by default 4.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PATIENCE = 120
 
 
 class Server:
-    """The program, on the same file and port each time that it is started."""
+    """The program, on the same file and port after each start."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -60,7 +60,7 @@ class Server:
         assert self._program.wait() == -signal.SIGKILL, "it had ended by itself"
 
     async def listens(self) -> None:
-        """Wait until it can be connected to."""
+        """Wait until it accepts connections."""
         while True:
             try:
                 stream = await trio.open_tcp_stream("127.0.0.1", self.port)
@@ -82,7 +82,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 
 async def work(client: Client, name: str, ids: dict[str, str], over: trio.Event) -> None:
-    """Submit run after run, each under an id of its own, and wait for its result; until it is over."""
+    """Submit run after run, each with its own request id, and wait for its result, until the end."""
     for step in itertools.count():
         if over.is_set():
             return
@@ -179,8 +179,8 @@ async def test_a_client_in_javascript_converges_when_the_server_is_killed(tmp_pa
 
             async def run() -> None:
                 url = f"ws://127.0.0.1:{between.port}"
-                told = {"url": url, "workers": WORKERS, "steps": STEPS, "seconds": KILLS}
-                found.update(await run_node(JAVASCRIPT, told))
+                arguments = {"url": url, "workers": WORKERS, "steps": STEPS, "seconds": KILLS}
+                found.update(await run_node(JAVASCRIPT, arguments))
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(run)
@@ -199,7 +199,7 @@ async def test_a_client_in_javascript_converges_when_the_server_is_killed(tmp_pa
 
 
 async def exactly_once(client: Client, ids: dict[str, str]) -> None:
-    """Every request became one run, and no run came of anything else."""
+    """Every request created one run, and there is no other run."""
     runs: list[RunRecord] = []
     while page := await client.list_runs(limit=1000, before=runs[-1].id if runs else None):
         runs += page
@@ -209,5 +209,5 @@ async def exactly_once(client: Client, ids: dict[str, str]) -> None:
 
 
 def truth_run(snapshot: Snapshot) -> str:
-    """A run to ask for, so that what comes before the answer is folded."""
+    """A run to request, so that everything before the reply is folded."""
     return next(iter(snapshot.runs))

@@ -1,4 +1,4 @@
-"""Gateways behind a proxy that passes on only what is under a path: its slash at the end may be left out."""
+"""Gateways behind a proxy that forwards only one path: its trailing slash can be omitted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PREFIX = b"/green/room"
 async def behind_proxy(
     refusal: bytes, passed: bytes = PREFIX + b"/"
 ) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """The address of a proxy without a path, and the paths that it was asked for."""
+    """The address of a proxy without a path, and the requested paths."""
     asked: list[bytes] = []
 
     async def pass_on(source: trio.SocketStream, to: trio.SocketStream, scope: trio.CancelScope) -> None:
@@ -77,14 +77,14 @@ async def test_a_client_finds_the_gateway_behind_a_prefix(name):
         ]
 
 
-async def test_a_proxy_that_passes_on_the_path_without_the_slash_is_asked_for_that_only():
+async def test_a_proxy_that_forwards_the_path_without_a_slash_receives_only_that():
     async with behind_proxy(REFUSALS["HAProxy"], PREFIX) as (url, asked):
         async with connect(f"{url}/green/room") as client:
             await client.set_max_concurrent(4)
         assert asked == [b"/green/room"]
 
 
-async def test_where_nothing_is_under_either_path_that_is_said():
+async def test_an_error_names_a_path_without_a_gateway():
     async with behind_proxy(REFUSALS["HAProxy"]) as (url, asked):
         with pytest.raises(Invalid, match="404"):
             async with connect(f"{url}/elsewhere"):

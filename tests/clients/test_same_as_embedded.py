@@ -101,13 +101,13 @@ async def test_a_ticket_gives_the_result(engine: RunEngine):
 
 @on_each
 @pytest.mark.parametrize(("job", "params"), [("add", Add(a=3)), ("point", Point(x=3)), ("add", {"a": 3})])
-async def test_parameters_may_be_an_instance_of_the_jobs_class(engine: RunEngine, job: str, params: Any):
+async def test_parameters_can_be_an_instance_of_the_jobs_class(engine: RunEngine, job: str, params: Any):
     ticket = await engine.submit(job, handle="alice", params=params)
     assert await ticket.result() == 3
 
 
 @on_each
-async def test_a_job_may_be_given_as_its_function(engine: RunEngine):
+async def test_a_job_can_be_named_by_its_function(engine: RunEngine):
     ticket = await engine.submit(move, handle="alice", params=Point(x=3))
     assert await ticket.result() == Point(x=4)
     by_name = await engine.submit("move", handle="alice", params={"x": 3})
@@ -130,7 +130,7 @@ async def test_join_gives_the_run_that_is_there(engine: RunEngine):
 
 
 @on_each
-async def test_a_ticket_waits_no_longer_than_it_is_told(engine: RunEngine):
+async def test_a_ticket_waits_no_longer_than_its_timeout(engine: RunEngine):
     ticket = await engine.submit("wait", handle="alice", params={})
     assert not await ticket.wait(timeout=5)
 
@@ -155,7 +155,7 @@ async def test_a_failed_run_raises_that_with_its_error(engine: RunEngine):
 
 
 @on_each
-async def test_a_run_that_comes_too_late_is_timed_out(engine: RunEngine):
+async def test_a_run_that_waits_longer_than_queue_timeout_times_out(engine: RunEngine):
     await engine.set_max_concurrent(0)
     ticket = await engine.submit("add", handle="alice", params={"a": 1}, queue_timeout=3)
     with pytest.raises(errors.RunTimedOut):
@@ -188,7 +188,7 @@ async def test_interrupts_are_answered_once(engine: RunEngine):
 
 
 @on_each
-async def test_a_run_may_be_given_as_its_handle(engine: RunEngine):
+async def test_a_run_can_be_named_by_its_handle(engine: RunEngine):
     ticket = await engine.submit("wait", handle="alice", params={})
     await running(engine, ticket)
     assert (await engine.get_run("alice")).id == ticket.id
@@ -224,7 +224,7 @@ async def test_a_handle_whose_runs_have_ended_has_no_active_run(engine: RunEngin
 
 
 @on_each
-async def test_an_interrupt_may_be_given_by_its_run_and_key(engine: RunEngine):
+async def test_an_interrupt_can_be_named_by_its_run_and_key(engine: RunEngine):
     ticket = await engine.submit("ask twice", handle="alice", params={})
     await running(engine, ticket)
     assert await engine.answer("alice", "yes") == "not_found"  # which of the two?
@@ -244,14 +244,14 @@ async def test_rerun_is_a_new_run_of_the_same(engine: RunEngine):
 
 
 @on_each
-async def test_a_handles_draft_is_taken_where_no_parameters_are_given(engine: RunEngine):
+async def test_a_handles_draft_is_used_without_parameters(engine: RunEngine):
     await engine.set_params("alice", {"a": 7})
     ticket = await engine.submit("add", handle="alice")
     assert await ticket.result() == 7
 
 
 @on_each
-async def test_limits_and_clears_hold_at_once(engine: RunEngine):
+async def test_limits_and_clears_are_effective_immediately(engine: RunEngine):
     await engine.set_concurrency("waiting", 0)
     tickets = [await engine.submit("wait", handle=f"h{n}", params={}) for n in range(3)]
     assert await engine.clear_lane("waiting") == 3
@@ -292,7 +292,7 @@ async def test_runs_are_listed_the_newest_first(engine: RunEngine):
 
 
 @on_each
-async def test_history_tells_all_of_a_run(engine: RunEngine):
+async def test_history_contains_all_events_of_a_run(engine: RunEngine):
     ticket = await engine.submit("add", handle="alice", params={"a": 1})
     await ticket.result()
     assert [event.to for event in await engine.history(ticket.id)] == ["queued", "running", "succeeded"]  # type: ignore[union-attr]
@@ -318,7 +318,7 @@ async def test_the_events_after_a_snapshot_lead_to_the_next(engine: RunEngine, f
 
 
 @on_each
-async def test_only_wanted_events_are_given(engine: RunEngine, follows: bool):
+async def test_events_are_filtered(engine: RunEngine, follows: bool):
     if not follows:
         return
     start = (await engine.snapshot()).seq
@@ -361,21 +361,21 @@ async def test_a_reset_ends_waiting_for_what_executes(engine: RunEngine, follows
 
 
 @on_each
-async def test_a_long_wait_is_told(engine: RunEngine, follows: bool):
+async def test_a_long_wait_is_reported(engine: RunEngine, follows: bool):
     if not follows:
         return
-    told = anyio.Event()
+    called = anyio.Event()
     heard: list[tuple[float, int, list[str]]] = []
 
     def on_wait(waited: float, ahead: int, blockers: list[str]) -> None:
         heard.append((waited, ahead, blockers))
-        told.set()
+        called.set()
 
     first = await engine.submit("wait", handle="alice", params={})
     await running(engine, first)
     await engine.submit("wait", handle="bob", params={}, on_wait=on_wait, warn_after=3)
     with anyio.fail_after(10):
-        await told.wait()
+        await called.wait()
     [(waited, ahead, blockers)] = heard
     assert waited >= 3
     assert (ahead, blockers) == (0, [first.id])
@@ -470,7 +470,7 @@ def test_what_the_engine_refuses_all_refuse_alike(refusal: Refusal, kind: str):
 
 
 async def refused(engine: RunEngine, refusal: Refusal) -> errors.GreenroomError:
-    """What is raised, in a situation that is always the same."""
+    """The error in a fixed situation."""
     old = await engine.submit("add", handle="old", params={"a": 1}, request_id="old")
     await old.result()
     busy = await engine.submit("wait", handle="busy", params={})
@@ -484,7 +484,7 @@ async def refused(engine: RunEngine, refusal: Refusal) -> errors.GreenroomError:
 
 
 async def running(engine: RunEngine, *tickets: RunTicket) -> None:
-    """Give the runs the time to begin, which on mock time is any."""
+    """Let the runs start; on mock time any time is sufficient."""
     await sleep(1)
     for ticket in tickets:
         assert (await engine.get_run(ticket.id)).status == "running"
@@ -496,7 +496,7 @@ async def later(seconds: float, act: Callable[[], Awaitable[Any]]) -> None:
 
 
 @on_each
-async def test_history_comes_in_pages(engine: RunEngine):
+async def test_history_has_pages(engine: RunEngine):
     ticket = await engine.submit("log", handle="alice", params={"lines": 250})
     await ticket.result()
     events = await engine.history(ticket.id)

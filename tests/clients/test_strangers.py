@@ -1,4 +1,4 @@
-"""Clients that are not ours: Python's `websockets`, Node's own and the package `ws`, a browser, curl."""
+"""Independent clients: Python's `websockets`, Node's own and the package `ws`, a browser, curl."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def token(tmp_path: Path) -> str:
 
 @asynccontextmanager
 async def guarded(folder: Path, *origins: str) -> AsyncIterator[tuple[Engine, str]]:
-    """A gateway that wants the token."""
+    """A gateway that requires the token."""
     config = GatewayConfig(port=0, token_file=str(folder / "tokens"), allowed_origins=origins)
     async with serving(config) as (engine, _, url):
         yield engine, url
 
 
 def check(told: dict[str, Any], last_seq: int) -> None:
-    """What every stranger is told that follows the events from the first on, and submits a run."""
+    """Check what every client has received that follows the events from the first one, and submits a run."""
     assert told["kinds"][:2] == ["welcome", "ok"]
     assert told["seqs"] == list(range(1, last_seq + 1))
     assert told["run"] == ["succeeded", 3]
@@ -204,7 +204,7 @@ needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="there is n
 
 
 async def curl(*arguments: str) -> tuple[int, str]:
-    """Its exit code, and what it prints."""
+    """curl's exit code and output."""
     with trio.fail_after(PATIENCE):
         done = await trio.run_process(
             ["curl", "--silent", "--show-error", *arguments], capture_stdout=True, check=False
@@ -213,7 +213,7 @@ async def curl(*arguments: str) -> tuple[int, str]:
 
 
 async def curl_follows(count: int, *arguments: str) -> list[str]:
-    """The ids of so many events which it prints as they come."""
+    """The ids of this number of events, which curl prints as they arrive."""
     lines: list[str] = []
     async with trio.open_nursery() as nursery:
         run = partial(trio.run_process, ["curl", "-sN", *arguments], stdout=PIPE, check=False)
@@ -263,7 +263,7 @@ async def test_curl_gives_commands(tmp_path: Path, token: str):
 
 
 @needs_curl
-async def test_curl_follows_the_events_and_goes_on_after_the_last_that_it_saw():
+async def test_curl_follows_the_events_and_resumes_after_the_last_one():
     async with serving() as (engine, _, url):
         for number in range(5):
             await engine.set_params("alice", number)

@@ -129,7 +129,7 @@ def test_it_works_where_an_asyncio_loop_is_running(url: str):
     assert asyncio.run(cell()) == Sum(1)
 
 
-def test_results_come_in_the_order_of_their_ends(url: str):
+def test_results_are_in_the_order_of_their_ends(url: str):
     with sync.connect(url) as client:
         slow, fast = (client.submit(wait, handle=handle) for handle in ("slow", "fast"))
         ended = sync.as_completed([slow, fast])
@@ -191,7 +191,7 @@ def test_closing_ends_what_waits_in_other_threads_and_the_thread(url: str):
             act()
 
 
-def test_a_client_that_nobody_has_any_more_is_closed(url: str):
+def test_an_unreferenced_client_is_closed(url: str):
     ticket = sync.connect(url).submit(add, handle="alice", params=[1])
     assert ticket.result() == Sum(1)  # which still has it
     assert client_threads()
@@ -201,14 +201,14 @@ def test_a_client_that_nobody_has_any_more_is_closed(url: str):
 
 
 def test_what_prevents_the_connection_is_raised_and_leaves_no_thread():
-    with pytest.raises(errors.Unavailable, match="can't be reached"):
+    with pytest.raises(errors.Unavailable, match=r"connection to .* failed"):
         sync.connect("ws://127.0.0.1:9")
     with pytest.raises(errors.Invalid, match="url must be like"):
         sync.connect("127.0.0.1")
     assert not client_threads()
 
 
-def test_a_callback_may_use_the_client(url: str):
+def test_a_callback_can_use_the_client(url: str):
     heard: list[Any] = []
     with sync.connect(url) as client:
         client.set_max_concurrent(0)
@@ -233,7 +233,7 @@ def test_a_call_in_the_clients_own_thread_is_refused_instead_of_waiting_for_itse
             client._thread.call(call)
 
 
-def test_a_process_that_has_forked_is_told_to_connect_anew(url: str):
+def test_a_forked_process_must_connect_again(url: str):
     with sync.connect(url) as client:
         client._thread._process += 1
         with pytest.raises(errors.Unavailable, match="which has forked: connect in each process"):
@@ -256,7 +256,7 @@ print("left", flush=True)
 
 
 @pytest.mark.parametrize("ending", ["", "\nclient = sync.connect(sys.argv[1])  # never closed"])
-def test_ctrl_c_ends_a_call_that_blocks_and_the_program_goes_on(url: str, ending: str):
+def test_ctrl_c_ends_a_blocking_call_and_the_program_continues(url: str, ending: str):
     program = subprocess.Popen(
         [sys.executable, "-c", PROGRAM + ending, url],
         stdout=subprocess.PIPE,

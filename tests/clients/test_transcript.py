@@ -1,4 +1,4 @@
-"""The conversation in docs/how-to/write-a-client.md is one that the gateway really holds."""
+"""The conversation in docs/how-to/write-a-client.md is a real one."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ def said(lines: list[str], who: str) -> list[dict[str, Any]]:
     return [json.loads(line[3:]) for line in lines if line.startswith(who)]
 
 
-def told(lines: list[str]) -> list[dict[str, Any]]:
-    """The events, which may share batches in other ways each time."""
+def events_in(lines: list[str]) -> list[dict[str, Any]]:
+    """The events, without their batches, which vary."""
     return [event for message in said(lines, "S") for event in message.get("events", ())]
 
 
 def answers(lines: list[str]) -> list[dict[str, Any]]:
-    """All else that the server said, but for its version, and the number up to which an answer speaks."""
+    """All other messages of the server, without its version and the seqs of replies."""
     others = [message for message in said(lines, "S") if message["type"] != "events"]
     chance = {"ok": "seq", "welcome": "server"}
     return [{**message, chance.get(message["type"], "type"): None} for message in others]
 
 
-async def test_the_conversation_is_what_is_said(autojump_clock: MockClock):
+async def test_the_documented_conversation_is_the_real_one(autojump_clock: MockClock):
     lines = await hold()
     assert said(shown(), "C") == said(lines, "C")
     assert answers(shown()) == answers(lines)
-    assert told(shown()) == told(lines)
+    assert events_in(shown()) == events_in(lines)
     assert shown().count("-") == lines.count("-") == 1
 
 
 def test_the_events_that_are_shown_lead_to_the_snapshot_that_is_shown():
     [first] = [message["snapshot"] for message in said(shown(), "S") if message["type"] == "resync"]
     [*_, last] = [message["snapshot"] for message in said(shown(), "S") if "snapshot" in message]
-    events = [JSON.decode(json.dumps(event), Event) for event in told(shown())]
+    events = [JSON.decode(json.dumps(event), Event) for event in events_in(shown())]
     assert fold(JSON.decode(json.dumps(first), Snapshot), events) == JSON.decode(json.dumps(last), Snapshot)
 
 

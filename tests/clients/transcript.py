@@ -1,7 +1,7 @@
-"""The conversation that docs/how-to/write-a-client.md shows, held with a real gateway.
+"""The conversation in docs/how-to/write-a-client.md, with a real gateway.
 
-`python -m tests.clients.transcript` prints it. Ids, clock and lots come from here and time is mocked, so it
-is nearly the same each time; only how events share batches is up to chance.
+`python -m tests.clients.transcript` prints it. Ids, clock and randomness are deterministic and time is
+mocked, so it is nearly the same each time; only how events share batches varies.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def make_jobs() -> Jobs:
 
 
 class Conversation:
-    """One connection, and everything that is said on it."""
+    """One connection, and all its messages."""
 
     def __init__(self, lines: list[str], socket: WebSocketConnection) -> None:
         self.lines = lines
@@ -52,7 +52,7 @@ class Conversation:
         self._ids = itertools.count(1)
 
     async def say(self, type: str, **fields: Any) -> dict[str, Any]:
-        """Give a command, and hear until it is answered."""
+        """Send a command, and receive until it is answered."""
         message = {"type": type, "id": next(self._ids), **fields}
         self.lines.append(f"C: {json.dumps(message, separators=(',', ':'))}")
         await self._socket.send_message(json.dumps(message))
@@ -67,7 +67,7 @@ class Conversation:
         return self.last
 
     async def hear_until(self, type: str) -> dict[str, Any]:
-        """Hear until there is an event of this type; returns that."""
+        """Receive until there is an event of this type. Returns the event."""
         while True:
             for event in (await self.hear()).get("events", ()):
                 if event["type"] == type:
@@ -76,7 +76,7 @@ class Conversation:
 
 
 async def hold() -> list[str]:
-    """What both sides say, a line each; `C:` the client, `S:` the server, and `-` where a connection ends."""
+    """The messages of both sides, one per line: `C:` client, `S:` server, `-` end of a connection."""
     lines: list[str] = []
     ids = (f"01a1ef08c732712b80fc1fdd7c5630{number:02x}" for number in itertools.count(1))
     async with (

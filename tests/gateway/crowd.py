@@ -1,15 +1,15 @@
-"""The clients of `test_crowd`, all in this one process: `python -m tests.gateway.crowd PORT CLIENTS RUNS`.
+"""The clients of `test_crowd`, all in one process: `python -m tests.gateway.crowd PORT CLIENTS RUNS`.
 
-Each is a task on a plain socket, with the fold of what it is told, and behaves in one of these ways:
+Each client is a task on a plain socket, with the fold of the events that it receives. There are four kinds:
 
-- most follow everything, or what a filter lets through; each has its share of the runs, submits one when it
-  has seen the one before end, and answers what the run asks;
-- some do the same and are cut off again and again, in the midst of a frame, too, and resume where they were;
-- some send garbage of all kinds, come back if they are thrown out for it, and then follow, too;
-- some subscribe and then read nothing until the runs are over.
+- most follow all events, or those of a filter; each has its share of the runs, submits a run when its
+  previous run has ended, and answers the interrupts of the run;
+- some do the same, but their connections are cut repeatedly, also within a frame, and they resume;
+- some send garbage of all kinds, reconnect if they are disconnected for it, and then follow, too;
+- some subscribe and then read nothing until the runs have ended.
 
-So the pace of it all is what the clients can follow. When the runs are over it says so by a line, gets the
-engine's snapshot on its input, lets every client catch up, compares, and tells in JSON what it has seen.
+So the clients determine the pace. When the runs have ended, the process prints a line, receives the engine's
+snapshot on its input, lets every client catch up, compares, and prints a report in JSON.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Crowd:
             for client in self.clients:
                 client.following.cancel()
         print(msgspec.json.encode(self.seen).decode(), flush=True)
-        await trio.to_thread.run_sync(sys.stdin.readline)  # the connections stay until it is told to go
+        await trio.to_thread.run_sync(sys.stdin.readline)  # the connections stay until the test ends
 
     def done(self) -> None:
         """A client has nothing more to do than to follow."""
@@ -185,13 +185,13 @@ class Client:
         raise trio.EndOfChannel
 
     async def _garble(self) -> None:
-        """Send something that is wrong, and see what comes of it."""
+        """Send invalid data, and check the reaction."""
         send = self._lots.choice([self._send_bad_message, self._send_bad_frame, self._send_noise])
         await send()
         self._crowd.seen["garbage"] += 1
 
     async def _send_bad_message(self) -> None:
-        """Each is answered with an error, and the connection goes on."""
+        """Each is answered with an error, and the connection stays open."""
         payload = self._lots.choice(
             [
                 b"[" * 2_000,
@@ -262,7 +262,7 @@ class Client:
             self._take(await self._hear())
 
     async def _catch_up(self) -> None:
-        """Hear all that has happened. Nobody is dropped but who took nothing for long."""
+        """Follow all events. Only clients that do not read for long are disconnected."""
         droppable = self.kind == "stalls"
         while True:
             try:
@@ -294,7 +294,7 @@ class Client:
         return trio.SocketStream(plain)
 
     async def _come(self) -> None:
-        """Connect, and go on from where it was."""
+        """Connect, and resume."""
         self._stream = await self._open()
         await self._stream.send_all(_head(self._codec))
         self._buffer = b""
@@ -329,7 +329,7 @@ class Client:
             self._take(message)
 
     async def _hear(self) -> Any:
-        """The next message. Raises one of `Gone`."""
+        """The next message. Raises an error of `Gone`."""
         while True:
             parsed = parse_frame(self._buffer)
             if parsed is None:
@@ -365,7 +365,9 @@ class Client:
     def _fold(self, batch: Events) -> None:
         state = self._state
         assert state is not None
-        assert batch.from_ == self._told, f"{self._name} was told {batch.from_} after {self._told}"
+        assert batch.from_ == self._told, (
+            f"{self._name} received a batch from {batch.from_} after {self._told}"
+        )
         for event in batch.events:
             if self._filter is not None:
                 state.seq = event.seq - 1  # those between did not pass
@@ -381,7 +383,7 @@ def _read_snapshot() -> Snapshot:
 
 
 def _latest_of(mine: Snapshot, theirs: Snapshot) -> Snapshot:
-    """Whoever hears of fewer runs keeps ended ones for longer. Leave out what is only older."""
+    """A fold of fewer runs keeps ended ones for longer. Remove those that are only older."""
     runs = {id: run for id, run in mine.runs.items() if id in theirs.runs or not run.ended}
     used = {run.handle for run in runs.values()}
     handles = {name: handle for name, handle in mine.handles.items() if name in used or handle.locked}

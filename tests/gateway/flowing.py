@@ -57,7 +57,7 @@ QUEUED: dict[str, Any] = {
 """Has a worker do something that fetches it from the queue."""
 
 HANGS: dict[str, Any] = {"start": "h", "nodes": {"h": {"kind": "local", "func": "hang"}}, "edges": []}
-"""Executes, and ignores its cancellation until the house is left."""
+"""Executes, and ignores its cancellation until the house is closed."""
 
 
 @asynccontextmanager

@@ -91,7 +91,7 @@ async def proxied(name: str, gateway: int, folder: Path, **times: str) -> AsyncI
 
 
 def _nginx(folder: Path) -> str:
-    """The blocks as they stand in a whole file: the second one is a part of the first one's server."""
+    """The blocks of a complete file: the second one is a part of the first one's server."""
     server, location = shown("nginx")
     head, brace, _ = server.rstrip().rpartition("}")
     assert brace, "it ends with the server's brace"

@@ -1,4 +1,4 @@
-"""What the tests of the gateway share: an open gateway, and clients that are not ours."""
+"""Support of the gateway's tests: an open gateway, and independent clients."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from greenroom.gateway import Gateway, GatewayConfig, Limits, open_gateway
 from tests.support import Bodies, open_engine
 
 PATIENCE = 10.0
-"""Seconds that a test on real sockets waits for what should come at once."""
+"""Seconds that a test on real sockets waits for what should happen immediately."""
 
 PATIENCE_IN_MOCK_TIME = 10_000.0
 
 
 class House:
-    """An engine with a gateway, and ways to reach it."""
+    """An engine with a gateway, and functions to connect to it."""
 
     def __init__(self, bodies: Bodies, engine: Engine, gateway: Gateway, nursery: trio.Nursery) -> None:
         self.bodies = bodies
@@ -74,7 +74,7 @@ class House:
         return Raw(await trio.open_tcp_stream("127.0.0.1", self.gateway.port))
 
     async def http(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """One request on a connection of its own."""
+        """One request on its own connection."""
         raw = await self.raw()
         try:
             return await raw.http(method, path, body, **headers)
@@ -103,7 +103,7 @@ async def house(
 
 
 class Refused(Exception):
-    """An error of the server's."""
+    """An error reply of the server."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error["code"], error["message"])
@@ -113,12 +113,12 @@ class Refused(Exception):
 
 
 class Talk:
-    """A WebSocket connection on which every message is kept in `heard`, as plain data."""
+    """A WebSocket connection on which every message is kept in `received`, as plain data."""
 
     def __init__(self, socket: WebSocketConnection, patience: float = PATIENCE) -> None:
         self.socket = socket
         self._patience = patience
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         self._ids = 0
 
     @property
@@ -135,7 +135,7 @@ class Talk:
         with trio.fail_after(self._patience):
             data = await self.socket.get_message()
         message: dict[str, Any] = msgspec.msgpack.decode(data) if self.binary else json.loads(data)
-        self.heard.append(message)
+        self.received.append(message)
         return message
 
     async def receive_type(self, type: str) -> dict[str, Any]:
@@ -152,21 +152,21 @@ class Talk:
 
     async def reply(self, id: int) -> dict[str, Any]:
         """The answer to a command; raises `Refused`."""
-        heard = 0
+        received = 0
         while True:
-            for message in self.heard[heard:]:
+            for message in self.received[received:]:
                 if message["type"] in ("ok", "error") and message["id"] == id:
                     if message["type"] == "error":
                         raise Refused(message)
                     return message
-            heard = len(self.heard)
+            received = len(self.received)
             await self.receive()
 
     async def call(self, type: str, **fields: Any) -> dict[str, Any]:
         return await self.reply(await self.post(type, **fields))
 
     async def close_code(self) -> int:
-        """The code with which the server closes; what comes before it is heard."""
+        """The code with which the server closes; earlier messages are kept in `received`."""
         while True:
             try:
                 await self.receive()
@@ -174,12 +174,14 @@ class Talk:
                 return 0 if closed.reason is None else int(closed.reason.code)
 
     def events(self) -> list[dict[str, Any]]:
-        """All events of all batches that have been heard."""
-        return [event for message in self.heard if message["type"] == "events" for event in message["events"]]
+        """All events of all received batches."""
+        return [
+            event for message in self.received if message["type"] == "events" for event in message["events"]
+        ]
 
 
 class Answer(msgspec.Struct):
-    """What HTTP was answered."""
+    """A response over HTTP."""
 
     status: int
     headers: dict[str, str]
@@ -202,7 +204,7 @@ class Raw:
         await self.stream.send_all(data)
 
     async def until_closed(self) -> bytes:
-        """All that comes until the server closes."""
+        """All data until the server closes."""
         data, self.buffer = self.buffer, b""
         with trio.fail_after(self._patience):
             while more := await self.stream.receive_some(65_536):
@@ -221,7 +223,7 @@ class Raw:
         return await self.answer(machine)
 
     async def answer(self, machine: h11.Connection | None = None) -> Answer:
-        """The next answer, to a request that was sent with `machine`, or as it was."""
+        """The next response, to a request that was sent with `machine` or as bytes."""
         if machine is None:
             machine = h11.Connection(h11.CLIENT)
             machine.send(h11.Request(method="GET", target="/", headers=[("host", "x")]))
@@ -250,7 +252,7 @@ class Raw:
         return Answer(answer.status_code, headers, body)
 
     async def upgrade(self, **headers: str) -> None:
-        """Become a WebSocket, and read the welcome."""
+        """Upgrade to a WebSocket, and read `welcome`."""
         head = {
             "Host": "localhost",
             "Upgrade": "websocket",
@@ -266,7 +268,7 @@ class Raw:
         _, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
 
     async def frame(self) -> tuple[int, bytes]:
-        """The next frame: its opcode and what is in it."""
+        """The next frame: its opcode and its payload."""
         with trio.fail_after(self._patience):
             while True:
                 parsed = parse_frame(self.buffer)
@@ -291,7 +293,7 @@ TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
 
 def parse_frame(data: bytes) -> tuple[int, bytes, bytes] | None:
-    """A frame of a server's at the beginning of the data, and the rest."""
+    """A server's frame at the start of the data, and the rest of the data."""
     if len(data) < 2:
         return None
     size, start = data[1], 2
@@ -311,7 +313,7 @@ def parse_frame(data: bytes) -> tuple[int, bytes, bytes] | None:
 def client_frame(
     payload: bytes, opcode: int = TEXT, *, fin: bool = True, reserved: int = 0, masked: bool = True
 ) -> bytes:
-    """A frame as a client sends it, or as it shouldn't."""
+    """A client's frame, also a malformed one."""
     first = (0x80 if fin else 0) | reserved << 4 | opcode
     size = len(payload)
     bit = 0x80 if masked else 0

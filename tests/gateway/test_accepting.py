@@ -1,5 +1,5 @@
-"""Accepting: while the system gives no more files, which is logged seldom, and in a storm of clients that go
-again at once."""
+"""Accepting while no more files can be opened, which is logged at most once a second, and with many clients
+that disconnect immediately."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Exhausted(trio.abc.Listener[Any]):
 
 
 async def accepted_after(failures: int, listeners: list[Exhausted]) -> bytes:
-    """What the first connection says."""
+    """The data of the first connection."""
     said: list[bytes] = []
     done = trio.Event()
 
@@ -71,7 +71,7 @@ async def test_failed_accepts_are_logged_once_a_second_without_a_traceback(autoj
     assert not any(record.exc_info for record in lines)
     assert {record.name for record in lines} == {"greenroom.gateway"}
     assert errno.errorcode[code] in lines[0].getMessage()
-    assert "times since the last such line" in lines[1].getMessage()
+    assert "failed attempts since the last such line" in lines[1].getMessage()
 
 
 async def test_several_listeners_share_the_line(autojump_clock, caplog):
@@ -79,19 +79,19 @@ async def test_several_listeners_share_the_line(autojump_clock, caplog):
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) <= 2
 
 
-async def test_a_process_without_files_is_told_what_to_raise(autojump_clock, caplog):
+async def test_a_process_without_free_files_logs_which_limit_to_raise(autojump_clock, caplog):
     await accepted_after(1, [Exhausted(1)])
     assert "ulimit -n" in caplog.text
 
 
 def reset(home: House, said: bytes = b"") -> None:
-    """A client that connects, says something, and resets the connection, all before the server has a turn."""
+    """A client that connects, sends data, and resets the connection before the server accepts it."""
     with socket.create_connection(("127.0.0.1", home.gateway.port)) as client:
         client.send(said)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-async def test_clients_that_have_gone_before_they_are_accepted_cost_no_connection(monkeypatch, caplog):
+async def test_clients_that_disconnect_before_they_are_accepted_use_no_connection(monkeypatch, caplog):
     served = 0
     serve = Gateway.serve_stream
 

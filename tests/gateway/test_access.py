@@ -1,4 +1,4 @@
-"""Who is let in: tokens and roles, hosts and origins, tickets, and what a stranger learns."""
+"""Access: tokens and roles, hosts and origins, tickets, and what a client without a token learns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bearer(token: str) -> str:
 # Tokens.
 
 
-def test_the_file_holds_no_token_and_is_for_its_owner_only(tmp_path):
+def test_the_file_contains_no_token_and_only_its_owner_can_read_it(tmp_path):
     file = tmp_path / "tokens"
     token = add_token(file, "alice", Role.OPERATOR)
     assert len(base64.urlsafe_b64decode(token[3:] + "=")) == 32
@@ -60,7 +60,7 @@ def test_a_token_is_removed_and_everything_else_stays_in_the_file(tmp_path):
     third = add_token(file, "alice2", Role.OPERATOR)
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(["# alice may look\n", "\n", lines[0], "#admin alice\n", *lines[1:]]))
-    old = file.open()  # whoever is reading it meanwhile has the old one, whole
+    old = file.open()  # a concurrent reader has the complete old file
     remove_token(file, "alice")
     assert file.read_text() == "".join(["# alice may look\n", "\n", "#admin alice\n", *lines[1:]])
     assert file.stat().st_mode & 0o777 == 0o600
@@ -78,20 +78,20 @@ def test_a_token_that_is_not_there_is_not_removed(tmp_path):
     add_token(file, "alice", Role.VIEWER)
     before = file.read_bytes()
     for name in ("bob", "ali", "", "viewer"):
-        with pytest.raises(NotFound, match=f"no token of '{name}'"):
+        with pytest.raises(NotFound, match=f"token '{name}' not found"):
             remove_token(file, name)
     assert file.read_bytes() == before
-    with pytest.raises(Invalid, match="can't be read"):
+    with pytest.raises(Invalid, match="cannot read token file"):
         remove_token(tmp_path / "none", "alice")
 
 
 @pytest.mark.parametrize("name", ["", "two words", "line\nbreak", "x" * 300])
-def test_a_name_that_the_file_cannot_hold_is_refused(tmp_path, name):
+def test_a_name_that_the_file_format_does_not_allow_is_refused(tmp_path, name):
     with pytest.raises(Invalid):
         add_token(tmp_path / "tokens", name, Role.VIEWER)
 
 
-def test_a_name_stands_for_one_token_only(tmp_path):
+def test_a_name_can_have_only_one_token(tmp_path):
     add_token(tmp_path / "tokens", "alice", Role.VIEWER)
     with pytest.raises(Invalid, match="alice"):
         add_token(tmp_path / "tokens", "alice", Role.ADMIN)
@@ -107,7 +107,7 @@ def test_a_line_that_cannot_be_read_is_named(tmp_path, line):
         Tokens.load(file)
 
 
-def test_a_token_that_nobody_issued_is_not_found(tmp_path, tokens):
+def test_an_unknown_token_is_not_found(tmp_path, tokens):
     loaded = Tokens.load(tokens["file"])
     for token in ("", "gr_", tokens["admin"][:-1], tokens["admin"] + "x", "\ud800", "ä"):
         assert loaded.find(token) is None
@@ -117,7 +117,7 @@ def test_a_token_that_nobody_issued_is_not_found(tmp_path, tokens):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-async def test_without_tokens_it_listens_on_loopback_only(host):
+async def test_without_tokens_the_gateway_listens_on_loopback_only(host):
     async with open_engine(Jobs(), "memory:") as engine:
         with pytest.raises(Invalid, match="token_file"):
             async with open_gateway(engine, GatewayConfig(host=host, port=0)):
@@ -138,7 +138,7 @@ async def test_with_tokens_it_listens_anywhere(tokens):
 @pytest.mark.parametrize(
     "header", [{}, {"authorization": "Bearer gr_wrong"}, {"authorization": "Basic eDp5"}]
 )
-async def test_http_without_a_token_in_force_is_unauthorized(tokens, header):
+async def test_http_without_a_valid_token_is_unauthorized(tokens, header):
     async with house(token_file=tokens["file"]) as home:
         for path in ("/api/state", "/api/events", "/metrics", "/api/runs"):
             answer = await home.http("GET", path, **header)
@@ -249,14 +249,14 @@ async def test_events_name_the_token_that_caused_them(tokens):
 # Over WebSocket.
 
 
-async def test_without_tokens_everyone_is_welcome_as_an_admin():
+async def test_without_tokens_every_client_is_an_admin():
     async with house() as home, home.socket() as talk:
         welcome = await talk.receive()
         assert welcome["role"] == "admin"
         assert set(welcome) == {"type", "epoch", "seq", "server", "limits", "role"}
 
 
-async def test_the_first_message_may_bring_the_token(tokens):
+async def test_the_first_message_can_contain_the_token(tokens):
     async with house(token_file=tokens["file"]) as home, home.socket() as talk:
         await talk.send(type="auth", token=tokens["viewer"])
         assert (await talk.receive())["role"] == "viewer"
@@ -274,13 +274,13 @@ async def test_any_other_first_message_is_refused_and_closes(tokens, message):
         assert await talk.close_code() == 4401
 
 
-async def test_nothing_is_said_before_the_token_has_come(tokens, autojump_clock):
+async def test_nothing_is_sent_before_authentication(tokens, autojump_clock):
     async with house(token_file=tokens["file"], listen=False) as home:
         talk = await home.memory_socket()
         begun = trio.current_time()
         assert await talk.close_code() == 4401
         assert trio.current_time() - begun == pytest.approx(10, abs=0.5)
-        assert talk.heard == []
+        assert talk.received == []
 
 
 async def test_a_header_with_a_wrong_token_is_answered_by_http(tokens):
@@ -291,7 +291,7 @@ async def test_a_header_with_a_wrong_token_is_answered_by_http(tokens):
             assert (await raw.answer()).status == 401
 
 
-async def test_a_token_that_is_taken_back_ends_its_connections(tokens):
+async def test_revoking_a_token_closes_its_connections(tokens):
     async with house(token_file=tokens["file"]) as home:
         async with (
             home.socket(headers={"authorization": bearer(tokens["viewer"])}) as viewer,
@@ -448,7 +448,7 @@ async def test_only_hosts_that_are_ours_are_answered(host, fine):
         ("http://localhost:8440/x", False),
     ],
 )
-async def test_only_pages_that_are_ours_or_allowed_may_use_it(origin, fine):
+async def test_only_own_and_allowed_pages_can_use_the_gateway(origin, fine):
     async with house(allowed_origins=("https://friend.example",)) as home:
         answer = await home.http("POST", "/api/drain", host="localhost:8440", origin=origin)
         assert answer.status == (200 if fine else 403)
@@ -467,7 +467,7 @@ async def test_a_page_behind_a_proxy_that_ends_tls_is_ours(host):
 
 
 @pytest.mark.parametrize("origin", ["https://localhost", "https://localhost:8443", "http://localhost"])
-async def test_a_page_on_the_loopback_is_ours_behind_a_proxy_that_loses_the_port(origin):
+async def test_a_loopback_page_is_allowed_behind_a_proxy_that_drops_the_port(origin):
     async with house() as home:
         assert (await home.http("GET", "/api/state", host="localhost", origin=origin)).status == 200
 
@@ -479,7 +479,7 @@ async def test_a_name_that_someone_else_points_here_is_refused_also_where_its_pa
             assert answer.status == 403
 
 
-async def test_an_allowed_page_may_ask_what_it_may_send():
+async def test_a_preflight_of_an_allowed_page_is_answered():
     async with house(allowed_origins=("https://friend.example",)) as home:
         answer = await home.http("OPTIONS", "/api/runs", origin="https://friend.example")
         assert answer.status == 204

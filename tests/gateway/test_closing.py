@@ -1,4 +1,4 @@
-"""The end: a gateway that closes finishes what has begun, says so, and doesn't wait for ever."""
+"""Shutdown: a gateway that closes completes started requests, notifies clients, and waits a limited time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .test_limits import opened
 from .test_sse import Source
 
 
-async def test_websockets_are_told_that_it_goes_away():
+async def test_websockets_are_closed_with_going_away():
     async with house() as home, home.socket() as talk:
         await talk.receive()
         async with trio.open_nursery() as nursery:
@@ -46,7 +46,7 @@ async def test_leaving_the_block_closes_every_connection_and_frees_the_port(capl
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_a_request_that_has_begun_is_answered_before_the_end(autojump_clock):
+async def test_a_started_request_is_answered_before_the_shutdown(autojump_clock):
     bodies = Bodies()
     async with open_engine(bodies.jobs, "memory:", shutdown_timeout=0) as engine:
         async with trio.open_nursery() as nursery:
@@ -72,7 +72,7 @@ async def test_a_request_that_has_begun_is_answered_before_the_end(autojump_cloc
         assert (await engine.snapshot()).engine.max_concurrent == 9
 
 
-async def test_one_who_comes_just_as_it_goes_is_not_left_open(autojump_clock):
+async def test_a_connection_during_the_shutdown_is_closed(autojump_clock):
     async with open_engine(Jobs(), "memory:", shutdown_timeout=0) as engine:
         async with open_gateway(engine, listeners=[]) as gateway:
             ours, theirs = trio.testing.memory_stream_pair()
@@ -93,7 +93,7 @@ async def test_server_sent_events_end_as_a_whole_answer(autojump_clock):
         assert source.ended
 
 
-async def test_a_client_that_does_not_answer_is_waited_for_but_not_for_ever(autojump_clock):
+async def test_the_wait_for_a_client_that_does_not_answer_is_limited(autojump_clock):
     async with house(listen=False) as home:
         raw = await opened(home, await home.stream())
         begun = trio.current_time()
@@ -110,7 +110,7 @@ async def test_new_connections_are_refused_while_it_closes(autojump_clock):
         assert (await raw.answer()).status == 503
 
 
-async def test_a_failure_of_the_engine_comes_out_past_a_gateway_with_clients(autojump_clock):
+async def test_a_failure_of_the_engine_propagates_from_a_gateway_with_clients(autojump_clock):
     class Fatal(BaseException):
         pass
 
@@ -132,7 +132,7 @@ async def live_with(bodies: Bodies) -> None:
         await trio.sleep_forever()
 
 
-async def test_what_the_block_raises_comes_out_as_itself():
+async def test_an_exception_of_the_block_propagates_unwrapped():
     async with open_engine(Jobs(), "memory:") as engine:
         with pytest.raises(ZeroDivisionError):
             async with open_gateway(engine, GatewayConfig(port=0)):

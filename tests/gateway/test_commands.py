@@ -33,7 +33,7 @@ class OverSocket:
 
 
 class OverHttp:
-    """Commands over HTTP, with what is there the whole body put back into its field."""
+    """Commands over HTTP; a body that is one field of the reply is put into that field."""
 
     def __init__(self, house: House) -> None:
         self._house = house
@@ -157,7 +157,7 @@ async def test_answer_resolves_an_interrupt(both):
     assert (await command("answer", interrupt_id="x.1", data=1))["outcome"] == "not_found"
 
 
-async def test_a_handle_stands_for_its_active_run(both):
+async def test_a_handle_can_replace_the_id_of_its_active_run(both):
     home, command = both
     ticket = await home.engine.submit("ask", handle="team/alice", params={})
     [interrupt] = (await until(home.engine, lambda now: now.interrupts)).interrupts.values()
@@ -197,7 +197,7 @@ async def test_list_runs_filters_and_pages(both):
     assert (await command("list_runs", status="failed"))["runs"] == []
 
 
-async def test_history_gives_the_events_of_a_run(both):
+async def test_history_returns_the_events_of_a_run(both):
     home, command = both
     ticket = await home.engine.submit("wait", handle="alice", params={})
     home.bodies.end(ticket)
@@ -206,7 +206,7 @@ async def test_history_gives_the_events_of_a_run(both):
     assert [event["to"] for event in events] == ["queued", "running", "succeeded"]
 
 
-async def test_a_long_history_comes_in_pages(both, monkeypatch):
+async def test_a_long_history_has_pages(both, monkeypatch):
     home, command = both
     ticket = await home.engine.submit("wait", handle="alice", params={}, on_conflict="queue")
     for number in range(150):
@@ -282,7 +282,7 @@ async def test_clears_count(both):
     assert (await command("clear_lane", lane="main"))["count"] == 1
 
 
-async def test_release_handle_says_whether_there_was_a_body(both):
+async def test_release_handle_returns_whether_there_was_a_body(both):
     _, command = both
     assert (await command("release_handle", handle="alice"))["released"] is False
 
@@ -318,7 +318,7 @@ async def test_a_field_that_does_not_fit_is_named(both):
     assert refused.value.message == "message: object contains unknown field now"
 
 
-async def test_every_reply_of_a_command_says_how_far_the_engine_is(both):
+async def test_every_reply_contains_the_engines_seq(both):
     home, command = both
     said = await command("set_max_concurrent", n=5)
     assert said["seq"] == home.engine.stream.last_seq == 1
@@ -342,7 +342,7 @@ async def test_limits_are_also_taken_under_their_old_name(both):
             await command("set_max_concurrent", **{name: 2**40})
 
 
-async def test_an_unknown_field_of_a_query_is_said_to_be_in_the_query():
+async def test_the_error_for_an_unknown_field_of_a_query_names_the_query():
     async with house() as home:
         for path, name in (("/api/runs", "job"), ("/api/state", "job"), ("/api/runs", "id")):
             answer = await home.http("GET", f"{path}?{name}=x")

@@ -1,8 +1,7 @@
-"""A crowd of clients, most of them well-behaved, while many runs pass: each that is connected in the end
-knows exactly what the engine knows, and the server has neither grown without bound nor failed anywhere.
+"""Many clients and many runs: at the end each connected client has the engine's exact state, the memory of
+the server is bounded, and the server has not failed.
 
-`GREENROOM_CROWD` says how many clients there are, 200 unless it is set, with ten runs for each; 1000 is the
-long form.
+`GREENROOM_CROWD` is the number of clients, by default 200, with ten runs each; 1000 is the long form.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ MOST_FOR_EACH = 100 << 10  # of a connection
 
 
 class Server:
-    """The engine's jobs, and how much memory there was while they went on."""
+    """The engine's jobs, and the memory in use while they executed."""
 
     def __init__(self) -> None:
         self.jobs = Jobs()
@@ -64,7 +63,7 @@ class Server:
 
 @pytest.fixture
 def _many_files() -> Iterator[None]:
-    """As many sockets as the system lets us have, here and in the clients' process."""
+    """Raise the limit of open files, here and in the clients' process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     yield
@@ -111,7 +110,7 @@ async def test_a_crowd_of_clients_all_know_in_the_end_what_the_engine_knows(
 
 
 async def line(process: trio.Process) -> str:
-    """The next line that it says."""
+    """The next line of its output."""
     said = b""
     while not said.endswith(b"\n"):
         more = await process.stdout.receive_some()
@@ -121,5 +120,5 @@ async def line(process: trio.Process) -> str:
 
 
 def resident() -> int:
-    """Bytes of memory that this process has."""
+    """The memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -117,8 +117,8 @@ async def home() -> Any:
         yield home
 
 
-class Told:
-    """The refusals that were heard, and what is wrong with them."""
+class Checked:
+    """The refusals that were received, and what is wrong with them."""
 
     def __init__(self, home: House) -> None:
         self._engine = home.engine
@@ -148,7 +148,7 @@ class Told:
 
 @pytest.mark.parametrize("codec", ["json", "msgpack"])
 async def test_over_websocket(home: House, codec: str):
-    told = Told(home)
+    checked = Checked(home)
     async with home.socket(f"greenroom.v1.{codec}") as talk:
         for entry in TABLE:
             for field in fields(entry):
@@ -164,15 +164,15 @@ async def test_over_websocket(home: House, codec: str):
                     try:
                         await talk.call(entry.wire.__struct_config__.tag, **given)
                     except Refused as refused:
-                        await told.refused(vars(refused), field, bad)
+                        await checked.refused(vars(refused), field, bad)
                     else:
-                        await told.accepted()
-    assert not told.faults, told.faults
-    assert told.count > 500
+                        await checked.accepted()
+    assert not checked.faults, checked.faults
+    assert checked.count > 500
 
 
 async def test_over_http(home: House):
-    told = Told(home)
+    checked = Checked(home)
     raw = await home.raw()
     async with raw.stream:
         for entry in TABLE:
@@ -196,15 +196,15 @@ async def test_over_http(home: House):
                     else:
                         answer = await raw.http(entry.http.method, path, given)
                     if answer.status >= 400:
-                        await told.refused(answer.json, name, bad)
+                        await checked.refused(answer.json, name, bad)
                     else:
-                        await told.accepted()
-    assert not told.faults, told.faults
-    assert told.count > 300
+                        await checked.accepted()
+    assert not checked.faults, checked.faults
+    assert checked.count > 300
 
 
 async def test_of_calls_about_tasks_and_workers(home: House):
-    told = Told(home)
+    checked = Checked(home)
     raw = await home.raw()
     async with raw.stream:
         for task in TASK_CALLS:
@@ -219,15 +219,15 @@ async def test_of_calls_about_tasks_and_workers(home: House):
                     path = f"{task.path}?{urlencode(given)}" if task.in_query else task.path
                     answer = await raw.http(task.method, path, None if task.in_query else given)
                     if answer.status >= 400:
-                        await told.refused(answer.json, field, bad)
+                        await checked.refused(answer.json, field, bad)
                     else:
-                        await told.accepted()
-    assert not told.faults, told.faults
-    assert told.count > 300
+                        await checked.accepted()
+    assert not checked.faults, checked.faults
+    assert checked.count > 300
 
 
 async def test_of_parameters_of_a_job(home: House):
-    told = Told(home)
+    checked = Checked(home)
     raw = await home.raw()
     async with raw.stream, home.socket() as talk:
         for path in paths_of(PARAMS):
@@ -235,14 +235,14 @@ async def test_of_parameters_of_a_job(home: House):
                 given = {"job": "order", "handle": "h", "params": replaced(PARAMS, path, bad)}
                 answer = await raw.http("POST", "/api/runs", given)
                 if answer.status != 400:
-                    await told.accepted()
+                    await checked.accepted()
                     continue
                 name = ".".join(("params", *map(str, path)))
-                await told.refused(answer.json, name, bad)
+                await checked.refused(answer.json, name, bad)
                 with pytest.raises(Refused) as refused:
                     await talk.call("submit", **given)
-                await told.refused(vars(refused.value), name, bad)
-    assert not told.faults, told.faults
+                await checked.refused(vars(refused.value), name, bad)
+    assert not checked.faults, checked.faults
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ async def test_the_command_line_runs_the_file_as_it_is_now():
             task = {"FlowID": flow, "FlowVersionID": made, "ParamsJSON": "{}"}
             id = (await said(home, "POST", "/api/tasks", task)).json["id"]
             shown = await ended(home, id)
-            # as its own server does, it goes on after an error
+            # like its own server, it continues after an error
             assert (shown["status"], json.loads(shown["shared_json"])) == ("completed", {"out": {"x": text}})
             runs = (await said(home, "GET", f"/api/tasks/runs?task_id={id}")).json
             assert [f"{run['status']} {run['action']}" for run in runs] == ["error default", "ok default"]
@@ -184,7 +184,7 @@ async def test_a_worker_is_listed_with_the_type_and_the_url_that_it_sent():
         assert await listed(home) == expected
 
 
-async def test_a_foreach_over_nothing_and_an_approval_by_truth_values():
+async def test_an_empty_foreach_and_an_approval_by_truth_values():
     definition = {
         "start": "each",
         "nodes": {
@@ -243,11 +243,11 @@ async def test_a_worker_that_polls_works_unchanged():
         done = {"queue_id": item["id"], "result": "DONE", "error": "", "log_path": "/var/log/x"}
         assert (await said(home, "POST", "/api/queue/complete", done)).status == 200
         assert await ticket.result() == {"out": "DONE"}
-        # it also tells that it has begun, and takes no notice of the answer
+        # it also reports that it has started, and ignores the response
         assert (await said(home, "POST", "/api/queue/update_run", {"run_id": "x"})).status == 404
 
 
-async def test_one_that_never_registered_may_poll():
+async def test_an_unregistered_worker_can_poll():
     async with flow_house() as home:
         await home.engine.flows.publish("f", QUEUED)
         await home.engine.flows.start("f", params={"n": 1})

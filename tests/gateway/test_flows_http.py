@@ -43,7 +43,7 @@ def done(answer: Answer) -> bool:
 
 
 def refused(answer: Answer) -> tuple[int, str]:
-    """The status and the code; the text stands under `error`."""
+    """The status and the code; the text is in the field `error`."""
     body = answer.json
     assert body["error"] == body["message"]
     assert body["error"]
@@ -83,12 +83,14 @@ async def test_a_worker_registers_lives_and_is_found(home, prefix, place):
     assert done(await home.http("POST", f"{at}/register", WORKER))
     assert done(await home.http("POST", f"{at}/heartbeat", {"id": "w1", "url": WORKER["url"], "load": 5}))
     [listed] = (await home.http("GET", f"{at}/list?service=&ttl=")).json
-    heard = listed.pop("last_heartbeat")
-    assert type(heard) is int
-    assert abs(heard - (await home.engine.workers.list())[0].last_heartbeat) < 1
+    received = listed.pop("last_heartbeat")
+    assert type(received) is int
+    assert abs(received - (await home.engine.workers.list())[0].last_heartbeat) < 1
     assert listed == WORKER | {"load": 5, "status": "online"}
     assert type(listed["load"]) is int
-    assert (await home.http("GET", f"{at}/allocate?service=sum")).json == listed | {"last_heartbeat": heard}
+    assert (await home.http("GET", f"{at}/allocate?service=sum")).json == listed | {
+        "last_heartbeat": received
+    }
 
 
 async def test_the_least_busy_worker_is_allocated_and_those_of_a_service_are_listed(home, prefix):
@@ -102,7 +104,7 @@ async def test_the_least_busy_worker_is_allocated_and_those_of_a_service_are_lis
 
 
 @pytest.mark.parametrize("url", ["http://10.0.0.7:80", "http://169.254.169.254", "http://[::ffff:a00:7]"])
-async def test_a_worker_that_may_not_be_called_can_not_register(home, prefix, url):
+async def test_a_worker_with_a_forbidden_url_cannot_register(home, prefix, url):
     for body in ({"type": "http"}, {"type": ""}, {}):
         answer = await home.http("POST", f"{prefix}/register", WORKER | {"url": url} | body)
         assert refused(answer) == (400, "invalid")
@@ -113,14 +115,14 @@ async def test_a_worker_that_may_not_be_called_can_not_register(home, prefix, ur
     assert (await home.http("GET", "/list")).json == []
 
 
-async def test_without_a_worker_nobody_is_allocated(home, prefix):
+async def test_without_a_worker_none_is_allocated(home, prefix):
     answer = await home.http("GET", f"{prefix}/allocate?service=sum")
     assert refused(answer) == (503, "unavailable")
     await home.http("POST", "/register", WORKER | {"type": "queue"})
     assert (await home.http("GET", f"{prefix}/allocate?service=sum")).status == 503
 
 
-async def test_a_heartbeat_of_nobody_is_not_found(home, prefix):
+async def test_a_heartbeat_of_an_unknown_worker_is_not_found(home, prefix):
     answer = await home.http("POST", f"{prefix}/heartbeat", {"id": "w1", "url": "", "load": 0})
     assert refused(answer) == (404, "not_found")
 
@@ -173,7 +175,7 @@ async def test_flows_are_made_and_listed_the_newest_first(home, prefix):
     assert odd == usual
 
 
-async def test_a_flow_that_is_there_is_a_conflict_that_says_its_id(home):
+async def test_an_existing_flow_is_a_conflict_that_contains_its_id(home):
     first = (await home.http("POST", "/flows", {"Name": "f"})).json["id"]
     again = await home.http("POST", "/flows", {"Name": "f"})
     assert refused(again) == (409, "conflict")
@@ -258,7 +260,7 @@ class Counting(MemoryStore):
         return await super().versions(ids)
 
 
-async def test_versions_come_in_pages_with_one_query_each(prefix):
+async def test_a_page_of_versions_needs_one_query(prefix):
     store = Counting()
     async with flow_house(store=store) as home:
         flow = (await home.http("POST", "/flows", {"Name": "f"})).json["id"]
@@ -325,7 +327,7 @@ EACH: dict[str, Any] = {
 """Doubles items."""
 
 
-async def test_node_runs_come_in_pages(home, prefix, monkeypatch):
+async def test_node_runs_have_pages(home, prefix, monkeypatch):
     task = await make_task(home, EACH, items=list(range(9)))
     await until_run(home, task, "succeeded")
 
@@ -355,7 +357,7 @@ async def test_node_runs_come_in_pages(home, prefix, monkeypatch):
     assert [row["number"] for row in rows] == list(range(1, 11))
 
 
-async def test_what_is_published_stays_and_another_definition_becomes_the_next_version(home):
+async def test_a_published_version_never_changes_and_another_definition_becomes_the_next_version(home):
     flow = (await home.http("POST", "/flows", {"Name": "f"})).json["id"]
     first = await put(home, flow, DOUBLES)
     second = await put(home, flow, WAITS)
@@ -382,7 +384,7 @@ async def test_the_same_definition_again_is_the_same_version(home):
     assert [version for version, _, _ in await versions_of(home, flow)] == [1, 2]
 
 
-async def test_a_task_may_name_the_id_of_its_version(home):
+async def test_a_task_can_be_created_by_the_id_of_a_version(home):
     flow = (await home.http("POST", "/flows", {"Name": "f"})).json["id"]
     first = await put(home, flow, WAITS)
     await put(home, flow, QUEUED)
@@ -396,7 +398,7 @@ async def test_a_task_may_name_the_id_of_its_version(home):
     assert "flow_id" in answer.json["error"]
 
 
-async def test_a_draft_may_be_replaced_and_published(home):
+async def test_a_draft_can_be_replaced_and_published(home):
     flow = (await home.http("POST", "/flows", {"Name": "f"})).json["id"]
     await put(home, flow, DOUBLES)
     draft = await put(home, flow, WAITS, Status="draft")
@@ -418,7 +420,7 @@ async def test_versions_of_a_server_before_are_compared_too():
         assert [version for version, _, _ in await versions_of(home, flow)] == [1, 2, 3]
 
 
-async def test_many_who_send_the_same_at_once_get_the_same_version(home):
+async def test_simultaneous_requests_with_the_same_definition_create_one_version(home):
     flow = (await home.http("POST", "/flows", {"Name": "f"})).json["id"]
     await put(home, flow, DOUBLES)
     made: set[str] = set()
@@ -433,7 +435,7 @@ async def test_many_who_send_the_same_at_once_get_the_same_version(home):
     assert [version for version, _, _ in await versions_of(home, flow)] == [1, 2]
 
 
-async def test_what_a_definition_says_of_its_errors_is_kept(home):
+async def test_the_error_handling_of_a_definition_is_kept(home):
     flow = (await home.http("POST", "/flows", {"Name": "f"})).json["id"]
     await put(home, flow, DOUBLES | {"unhandled_errors": "fail"})
     [(_, _, definition)] = await versions_of(home, flow)
@@ -535,7 +537,7 @@ async def test_a_version_is_taken_by_its_number_and_must_be_published(home):
     assert refused(await home.http("POST", "/tasks", {"FlowID": "nope"})) == (404, "not_found")
 
 
-async def test_tasks_are_listed_by_what_their_status_is_called(home, prefix):
+async def test_tasks_are_listed_by_the_name_of_their_status(home, prefix):
     engine = home.engine
     completed = await make_task(home, DOUBLES, "completed", n=1)
     failed = await make_task(home, DOUBLES, "failed", n={})
@@ -613,7 +615,7 @@ RUN = {
 }
 
 
-async def test_node_runs_tell_what_was_tried(home, prefix):
+async def test_node_runs_contain_every_attempt(home, prefix):
     task = await make_task(home, DOUBLES, n=4)
     await until_run(home, task, "succeeded")
     [run] = (await home.http("GET", f"{prefix}/tasks/runs?task_id={task}")).json
@@ -703,7 +705,7 @@ async def test_a_poll_waits_until_there_is_work(home, prefix):
         await raw.send(POLLING.replace(b"/api", prefix.encode()))
         task = await make_task(home, QUEUED, n=1)
         assert (await raw.answer()).json["task_id"] == task
-        assert (await raw.http("GET", "/healthz")).status == 200  # the connection goes on
+        assert (await raw.http("GET", "/healthz")).status == 200  # the connection stays open
 
 
 async def test_a_poll_without_work_is_answered_with_204_after_25_seconds(autojump_clock):
@@ -736,7 +738,7 @@ async def test_a_poller_that_goes_away_gets_nothing(autojump_clock):
         )
 
 
-async def test_work_goes_to_another_where_a_poller_is_gone(autojump_clock):
+async def test_work_of_a_disconnected_poller_goes_to_another_one(autojump_clock):
     async with flow_house(listen=False) as home:
         await home.engine.flows.publish("f", QUEUED)
         gone = Raw(await home.stream())
@@ -777,7 +779,7 @@ async def test_work_goes_to_another_where_its_taker_goes_away_in_the_moment_it_i
 
 
 async def taken_by_another(home: House) -> None:
-    """Start a run whose work the poller doesn't get: another one gets it at once."""
+    """Start a run whose work the poller does not receive: another poller receives it immediately."""
     ticket = await home.engine.flows.start("f", params={"n": 1})
     await trio.testing.wait_all_tasks_blocked()
     began = trio.current_time()
@@ -786,7 +788,7 @@ async def taken_by_another(home: House) -> None:
     assert (item.run, trio.current_time()) == (ticket.id, began)
 
 
-async def test_a_client_may_send_its_next_request_while_it_waits(autojump_clock):
+async def test_a_client_can_send_its_next_request_while_it_waits(autojump_clock):
     async with flow_house(listen=False) as home:
         raw = Raw(await home.stream())
         await raw.send(POLLING)
@@ -807,7 +809,7 @@ async def test_a_newer_poll_of_the_same_worker_ends_the_older(autojump_clock):
         assert ((await second.answer()).status, trio.current_time()) == (204, began + 25)
 
 
-async def test_a_gateway_that_closes_ends_polls_at_once(autojump_clock):
+async def test_a_gateway_that_closes_ends_polls_immediately(autojump_clock):
     async with flow_house(listen=False) as home:
         raw = Raw(await home.stream())
         await raw.send(POLLING)
@@ -846,7 +848,7 @@ async def test_so_are_names_in_a_query(home):
     assert done(await home.http("POST", f"/tasks/cancel?Id={task}"))
 
 
-async def test_a_body_may_say_what_belongs_into_the_query(home):
+async def test_fields_of_the_query_can_be_in_the_body(home):
     task = await make_task(home, WAITS)
     assert done(await home.http("POST", "/tasks/cancel", {"id": task}))
 
@@ -984,7 +986,7 @@ async def test_parameters_that_are_too_large_are_named(home):
 
 
 @pytest.mark.parametrize("kind", [None, "", "text/plain", "application/x-www-form-urlencoded", "text/json"])
-async def test_a_body_need_not_say_that_it_is_json(home, prefix, kind):
+async def test_a_body_needs_no_content_type(home, prefix, kind):
     lines = "" if kind is None else f"Content-Type: {kind}\r\n"
     answer = await posted(home, f"{prefix}/flows", lines)
     assert (answer.status, list(answer.json)) == (200, ["id"])
@@ -1000,14 +1002,14 @@ async def test_a_body_need_not_say_that_it_is_json(home, prefix, kind):
         "Sec-Fetch-Site: same-site\r\n",
     ],
 )
-async def test_a_page_has_to_say_it_which_it_may_not_do_from_elsewhere(home, lines):
+async def test_a_request_of_a_page_needs_a_content_type(home, lines):
     answer = await posted(home, "/flows", f"{lines}Content-Type: text/plain\r\n")
     assert answer.status in (403, 415)
     assert answer.json["error"] == answer.json["message"]
     assert (await home.http("GET", "/api/flows")).json["total"] == 0
 
 
-async def test_calls_that_are_ours_need_to_be_told(home):
+async def test_a_body_of_a_command_needs_a_content_type(home):
     answer = await posted(home, "/api/runs", "Content-Type: text/plain\r\n")
     assert answer.status == 415
 

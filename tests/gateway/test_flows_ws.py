@@ -1,4 +1,4 @@
-"""Flows and workers over a WebSocket, and the commands of theirs that HTTP has under paths of its own."""
+"""Flows and workers over a WebSocket, and their commands that have their own paths in HTTP."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_workers_are_listed(both):
     assert (await command("list_workers", service="route"))["workers"] == []
 
 
-# What is said over a WebSocket only; HTTP has calls of its own for it.
+# Commands that only a WebSocket has; HTTP has other calls for them.
 
 
 async def test_flows_and_runs_of_them_are_listed_by_pages(home):
@@ -179,7 +179,7 @@ async def test_the_least_busy_worker_is_allocated_if_there_is_one(home):
         assert (await talk.call("allocate_worker", service="sum"))["worker"]["id"] == "b"
 
 
-async def test_a_poll_is_answered_when_there_is_work_and_holds_up_nothing(autojump_clock):
+async def test_a_poll_is_answered_when_there_is_work_and_blocks_no_other_command(autojump_clock):
     async with flow_house(listen=False) as home:
         await home.engine.flows.publish("f", QUEUED)
         talk = await home.memory_socket()
@@ -230,15 +230,15 @@ async def test_a_connection_that_ends_gives_up_its_polls(autojump_clock):
         assert item.run == ticket.id
 
 
-async def test_what_flows_do_is_told_to_those_who_follow(home):
+async def test_subscribers_receive_the_events_of_flows(home):
     await home.engine.flows.publish("f", DOUBLES)
     async with home.socket() as talk:
         await talk.call("subscribe")
         run = (await talk.call("start_flow", flow="f", params={"n": 1}))["run_id"]
         await talk.call("wait", run_id=run)
-        told = [event["type"] for event in talk.events()]
-        assert told[0] == "run_state_changed"
-        assert "node_ran" in told
+        types = [event["type"] for event in talk.events()]
+        assert types[0] == "run_state_changed"
+        assert "node_ran" in types
 
 
 async def test_long_lists_go_out_in_parts(home):
@@ -273,7 +273,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("type", WRONG)
-async def test_what_is_wrong_is_refused_and_the_connection_goes_on(home, type, caplog):
+async def test_invalid_commands_are_refused_and_the_connection_stays_open(home, type, caplog):
     async with home.socket() as talk:
         with pytest.raises(Refused) as caught:
             await talk.call(type, **WRONG[type])

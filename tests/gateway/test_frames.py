@@ -34,13 +34,13 @@ async def raw(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Raw]:
     async with house(limits=Limits(max_message_bytes=10_000, close_timeout=1)) as home:
         async with connected(home) as raw:
             yield raw
-        async with connected(home) as other:  # whatever happened, others are served
+        async with connected(home) as other:  # other clients are always served
             await answered(other)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 async def answered(raw: Raw) -> None:
-    """See that the connection goes on."""
+    """Check that the connection is still open."""
     await raw.send(client_frame(b'{"type":"get_run","id":"still there","run_id":"none"}'))
     while (await raw.message())["id"] != "still there":
         pass
@@ -80,7 +80,7 @@ async def test_a_message_byte_by_byte_is_answered(raw):
     assert (await raw.message())["code"] == "not_found"
 
 
-async def test_a_ping_between_fragments_is_answered_at_once(raw):
+async def test_a_ping_between_fragments_is_answered_immediately(raw):
     await raw.send(client_frame(COMMAND[:9], fin=False))
     await raw.send(client_frame(b"are you there", PING))
     assert await raw.frame() == (PONG, b"are you there")
@@ -88,7 +88,7 @@ async def test_a_ping_between_fragments_is_answered_at_once(raw):
     assert (await raw.message())["code"] == "not_found"
 
 
-async def test_control_frames_may_stand_between_any_fragments(raw):
+async def test_control_frames_are_allowed_between_fragments(raw):
     await raw.send(client_frame(b"", PING) + client_frame(b"", fin=False))
     for byte in COMMAND:
         await raw.send(client_frame(b"p" * 125, PING) + client_frame(b"", PONG))
@@ -106,12 +106,12 @@ async def test_any_mask_is_taken_off(raw, mask):
     assert (await raw.message())["code"] == "not_found"
 
 
-async def test_an_unasked_pong_is_ignored(raw):
+async def test_an_unsolicited_pong_is_ignored(raw):
     await raw.send(client_frame(b"nobody asked", PONG))
     await answered(raw)
 
 
-async def test_a_character_split_over_fragments_is_put_together(raw):
+async def test_a_character_split_over_fragments_is_decoded(raw):
     text = json.dumps({"type": "get_run", "id": 1, "run_id": "ä€𝄞"}, ensure_ascii=False).encode()
     for position, byte in enumerate(text):
         first, last = position == 0, position == len(text) - 1
@@ -149,7 +149,7 @@ async def test_frames_right_behind_the_handshake_are_not_lost():
         await trio.aclose_forcefully(ours)
 
 
-# Malformed messages: an error, and the connection goes on.
+# Malformed messages: an error, and the connection stays open.
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ async def test_frames_right_behind_the_handshake_are_not_lost():
         b'{"type":"wait","id":1,"run_id":"x","timeout":-1}',
     ],
 )
-async def test_a_malformed_message_is_refused_and_the_connection_goes_on(raw, payload):
+async def test_a_malformed_message_is_refused_and_the_connection_stays_open(raw, payload):
     await raw.send(client_frame(payload))
     assert (await raw.message())["type"] == "error"
     await answered(raw)
@@ -189,7 +189,7 @@ async def test_a_refusal_names_the_command_where_it_can_be_read(raw):
 
 
 @pytest.mark.parametrize("payload", [b"\xc1", b"\x81", b"\x80", b"\xdf\xff\xff\xff\xff", b"\x93\x01"])
-async def test_malformed_messagepack_is_refused_and_the_connection_goes_on(payload):
+async def test_malformed_messagepack_is_refused_and_the_connection_stays_open(payload):
     async with house() as home, home.socket("greenroom.v1.msgpack") as talk:
         await talk.socket.send_message(payload)
         assert (await talk.receive_type("error"))["code"] == "invalid"
@@ -240,7 +240,7 @@ async def test_malformed_messagepack_is_refused_and_the_connection_goes_on(paylo
         (b"\x81\xff" + struct.pack("!Q", 1 << 63), 1002),
     ],
 )
-async def test_a_malformed_frame_closes_the_connection_with_the_code_that_says_why(raw, frames, code):
+async def test_a_malformed_frame_closes_the_connection_with_the_right_code(raw, frames, code):
     await raw.send(frames)
     assert await closed_with(raw) == code
 
@@ -295,7 +295,7 @@ async def test_a_close_in_the_middle_of_a_message_is_answered(raw):
     assert await raw.until_closed() == b""
 
 
-async def test_what_comes_after_a_close_is_not_read(raw):
+async def test_frames_after_a_closing_frame_are_not_read(raw):
     await raw.send(client_frame(b"", CLOSE) + client_frame(COMMAND))
     assert (await raw.frame())[0] == CLOSE
 

@@ -1,7 +1,7 @@
-"""Whatever bytes a client sends: no crash, no hang, no error in the log, and no other client disturbed.
+"""Random bytes of clients cause no crash, no hang, no error in the log, and disturb no other client.
 
-`GREENROOM_FUZZ` says how many clients there are of each of the five kinds, 2000 unless it is set; 100000 is
-the long form. Several come to the same engine at a time, since an engine takes longer than they do.
+`GREENROOM_FUZZ` is the number of clients of each of the five kinds, by default 2000; 100000 is the long form.
+Several clients use the same engine, because starting an engine takes longer than a client.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .support import BINARY, CLOSE, PING, PONG, TEXT, House, Raw, client_frame, 
 
 CONTINUATION = 0
 RUN = "0" * 32
-"""Stands for the id of a run that there is."""
+"""A placeholder for the id of an existing run."""
 FLOW = "1" * 32
-"""Stands for the id of a flow that there is."""
+"""A placeholder for the id of an existing flow."""
 TASK = "2" * 32
-"""Stands for the id of a run of that flow, which waits for work that is in the queue."""
+"""A placeholder for the id of a run of that flow, which waits for work in the queue."""
 GRAPH = {
     "start": "q",
     "nodes": {"q": {"kind": "executor", "exec_type": "queue", "service": "s", "on_error": "e"}},
@@ -192,7 +192,7 @@ pieces = st.one_of(
 
 
 def clients(piece: st.SearchStrategy[bytes], most: int) -> st.SearchStrategy[list[list[bytes]]]:
-    """What each of several clients sends: each piece by itself, or cut in another way, or all at once."""
+    """The data of several clients: each piece separately, or split in another way, or all together."""
     pieces = st.lists(piece, min_size=1, max_size=most)
     data = st.builds(cut, pieces, st.sampled_from([None, None, 29, 10_000]))
     return st.lists(data, min_size=AT_A_TIME, max_size=AT_A_TIME)
@@ -206,8 +206,8 @@ def cut(pieces: list[bytes], size: int | None) -> list[bytes]:
 def play(
     caplog: pytest.LogCaptureFixture, clients: list[list[bytes]], *, upgraded: bool, framed: bool = True
 ) -> None:
-    """One life of an engine with a gateway, in which another client sees that it is served as ever, and
-    nothing is logged as an error."""
+    """Run an engine with a gateway, check that another client is served as usual, and that no error is
+    logged."""
 
     async def main() -> None:
         async with house(limits=LIMITS, listen=False) as home:
@@ -238,7 +238,7 @@ def play(
 
 
 async def misbehave(home: House, data: list[bytes], upgraded: bool) -> None:
-    """Send, and read whatever comes until the server has had enough."""
+    """Send, and read until the server closes the connection."""
     raw = Raw(await home.stream())
     if upgraded:
         await raw.upgrade()

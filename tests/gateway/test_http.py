@@ -26,7 +26,7 @@ LIMITS = Limits(max_message_bytes=10_000, max_head_bytes=4_000, close_timeout=1)
 async def home(caplog: pytest.LogCaptureFixture) -> AsyncIterator[House]:
     async with house(limits=LIMITS) as home:
         yield home
-        assert (await home.http("GET", "/healthz")).status == 200  # whatever happened, others are served
+        assert (await home.http("GET", "/healthz")).status == 200  # other clients are always served
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
@@ -115,7 +115,7 @@ async def test_head_is_get_without_the_body(home):
         assert (await raw.http("HEAD", "/api/events")).status == 200
 
 
-async def test_options_says_what_a_path_has(home):
+async def test_options_returns_the_methods_of_a_path(home):
     answer = await home.http("OPTIONS", "/api/runs")
     assert (answer.status, answer.headers["allow"], answer.body) == (204, "GET, HEAD, OPTIONS, POST", b"")
     assert (await home.http("OPTIONS", "*")).status == 204
@@ -145,7 +145,7 @@ async def test_a_connection_is_kept_for_further_requests_also_after_a_refusal(ho
         assert (await raw.http("PUT", "/api/max_concurrent", {"n": 4})).status == 200
 
 
-async def test_requests_that_come_at_once_are_answered_in_their_order(home):
+async def test_pipelined_requests_are_answered_in_order(home):
     raw = await home.raw()
     async with raw.stream:
         await raw.send(
@@ -167,7 +167,7 @@ async def test_http_1_0_is_answered_and_closed(home):
 
 async def test_http_1_0_needs_no_host(home):
     assert await status_of(home, b"GET /healthz HTTP/1.0\r\n\r\n") == 200
-    assert await status_of(home, b"OPTIONS / HTTP/1.0\r\n\r\n") == 204  # what HAProxy asks by itself
+    assert await status_of(home, b"OPTIONS / HTTP/1.0\r\n\r\n") == 204  # HAProxy's default health check
     assert await status_of(home, b"GET /healthz HTTP/1.0\r\nHost: evil.example\r\n\r\n") == 403
     assert await status_of(home, b"GET /healthz HTTP/1.0\r\nOrigin: http://localhost\r\n\r\n") == 403
 
@@ -205,31 +205,31 @@ async def test_upgrade_means_nothing_in_http_1_0(home):
         (b"http://localhost:x/healthz", 403),
     ],
 )
-async def test_a_target_may_be_a_whole_url_of_which_the_host_counts(home, target, status):
+async def test_a_target_can_be_an_absolute_url_whose_host_counts(home, target, status):
     for host in (b"localhost", b"evil.example"):  # it is not looked at where the target names one
         assert await status_of(home, b"GET " + target + b" HTTP/1.1\r\nHost: " + host + b"\r\n\r\n") == status
 
 
-async def test_a_whole_url_without_a_path_asks_for_the_options_of_the_server(home):
+async def test_an_absolute_url_without_a_path_requests_the_options_of_the_server(home):
     assert await status_of(home, b"OPTIONS http://localhost HTTP/1.1\r\nHost: localhost\r\n\r\n") == 204
 
 
-async def test_a_whole_url_becomes_a_websocket(home):
+async def test_an_absolute_url_can_be_upgraded_to_a_websocket(home):
     head = b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n"
     assert (await status_line(home, head + UPGRADE)).startswith(b"HTTP/1.1 101")
     head = b"GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\n"
     assert (await status_line(home, head + UPGRADE)).startswith(b"HTTP/1.1 403")
 
 
-async def test_a_client_that_waits_to_be_told_to_go_on_is_told_so(home):
+async def test_a_client_that_expects_100_continue_receives_it(home):
     raw = await home.raw()
     async with raw.stream:
         await raw.send(
             b"PUT /api/max_concurrent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 7\r\nExpect: 100-continue\r\n\r\n"
         )
-        told = await raw.stream.receive_some()
-        assert told.startswith(b"HTTP/1.1 100")
+        interim = await raw.stream.receive_some()
+        assert interim.startswith(b"HTTP/1.1 100")
         await raw.send(b'{"n":8}')
         assert (await raw.answer()).status == 200
 
@@ -237,7 +237,7 @@ async def test_a_client_that_waits_to_be_told_to_go_on_is_told_so(home):
 # Paths and queries.
 
 
-async def test_names_in_a_path_may_hold_any_character(home):
+async def test_names_in_a_path_can_contain_any_character(home):
     answer = await home.http("PUT", "/api/handles/a%2Fb%20%C3%A4%3F/params", {"params": 1})
     assert answer.status == 200
     assert (await home.engine.snapshot()).handles["a/b ä?"].params == 1
@@ -341,7 +341,7 @@ async def test_a_body_of_another_type_is_refused(home, kind):
     assert answer.status == 415
 
 
-async def test_the_type_of_a_body_may_have_a_character_set(home):
+async def test_the_content_type_can_have_a_character_set(home):
     kind = "application/json; charset=utf-8"
     assert (await home.http("PUT", "/api/max_concurrent", b'{"n":1}', content_type=kind)).status == 200
 
@@ -519,7 +519,7 @@ CHANGE = b"PUT /api/max_concurrent HTTP/1.1\r\nHost: localhost\r\nContent-Type: 
         CHANGE + b'Transfer-Encoding: chunked\r\n\r\n7;x=y\r\n{"n":9}\r\n0;x\r\nContent-Length: 999\r\n\r\n',
     ],
 )
-async def test_a_request_that_is_unusual_but_clear_ends_where_it_says(home, data):
+async def test_an_unusual_but_unambiguous_request_is_accepted(home, data):
     raw = await home.raw()
     async with raw.stream:
         await raw.send(data + b"GET /nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -555,7 +555,7 @@ async def test_a_client_that_goes_in_the_middle_of_anything_leaves_nothing_behin
 
 
 async def after(raw: Raw, seconds: float) -> bytes:
-    """What the server has said when it closes, which it does after so many seconds."""
+    """What the server has sent when it closes, which happens after this number of seconds."""
     begun = trio.current_time()
     data = b""
     while more := await raw.stream.receive_some(65_536):
@@ -569,14 +569,14 @@ async def test_a_connection_without_a_request_is_closed_without_a_word(autojump_
         assert await after(Raw(await home.stream()), 10) == b""
 
 
-async def test_a_head_that_does_not_come_in_time_is_answered_with_408(autojump_clock):
+async def test_a_head_that_times_out_is_answered_with_408(autojump_clock):
     async with house(listen=False) as home:
         raw = Raw(await home.stream())
         await raw.send(b"GET /heal")
         assert (await after(raw, 10)).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_head_that_comes_byte_by_byte_has_no_more_time(autojump_clock):
+async def test_a_head_that_arrives_byte_by_byte_has_the_same_timeout(autojump_clock):
     async with house(listen=False) as home:
         raw = Raw(await home.stream())
 
@@ -592,7 +592,7 @@ async def test_a_head_that_comes_byte_by_byte_has_no_more_time(autojump_clock):
         assert (await after(raw, 10)).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_body_that_does_not_come_in_time_is_answered_with_408(autojump_clock):
+async def test_a_body_that_times_out_is_answered_with_408(autojump_clock):
     async with house(listen=False) as home:
         raw = Raw(await home.stream())
         await raw.send(
@@ -602,7 +602,7 @@ async def test_a_body_that_does_not_come_in_time_is_answered_with_408(autojump_c
         assert (await after(raw, 30)).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_connection_that_is_kept_waits_longer_but_not_for_ever(autojump_clock):
+async def test_the_wait_for_the_next_request_is_limited(autojump_clock):
     async with house(listen=False) as home:
         raw = Raw(await home.stream())
         for _ in range(3):
@@ -614,7 +614,7 @@ async def test_a_connection_that_is_kept_waits_longer_but_not_for_ever(autojump_
         assert await after(raw, 15) == b""
 
 
-async def test_the_second_head_has_no_more_time_than_the_first_once_it_has_begun(autojump_clock):
+async def test_a_later_head_has_the_same_timeout_from_its_first_byte(autojump_clock):
     async with house(listen=False) as home:
         raw = Raw(await home.stream())
         assert (await raw.http("GET", "/healthz")).status == 200

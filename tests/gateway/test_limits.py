@@ -59,7 +59,7 @@ async def test_a_subscription_too_many_is_refused_and_a_place_is_freed():
         await other.call("subscribe")
 
 
-async def test_a_filter_may_name_only_so_much():
+async def test_the_names_in_a_filter_are_limited():
     async with house(limits=Limits(max_filter_names=3)) as home, home.socket() as talk:
         await talk.call("subscribe", filter={"handles": ["a", "b"], "types": ["run_log"]})
         with pytest.raises(Refused, match="at most 3"):
@@ -118,7 +118,7 @@ async def test_waits_of_one_connection_are_limited():
         await talk.call("wait", run_id=ticket.id)
 
 
-async def test_more_commands_than_may_be_on_their_way_wait_and_are_all_carried_out():
+async def test_commands_above_the_limit_in_flight_wait_and_are_all_executed():
     async with house(limits=Limits(max_commands=4)) as home, home.socket() as talk:
         async with trio.open_nursery() as nursery:
 
@@ -163,7 +163,7 @@ async def test_a_client_that_answers_no_ping_is_closed(autojump_clock):
         assert trio.current_time() - begun == pytest.approx(65, abs=1.1)  # `close_timeout`, and `linger`
 
 
-async def test_a_client_that_reads_slowly_what_waits_for_it_is_not_taken_for_gone(autojump_clock):
+async def test_a_client_that_reads_pending_data_slowly_is_not_idle(autojump_clock):
     async with house(listen=False) as home:
         ours, theirs = lockstep_stream_pair()
         home.nursery.start_soon(home.gateway.serve_stream, theirs)
@@ -190,7 +190,7 @@ async def test_a_client_that_talks_is_not_pinged(autojump_clock):
             assert opcode != PING
 
 
-async def test_a_handshake_of_which_the_end_never_comes_is_given_up(autojump_clock):
+async def test_an_incomplete_handshake_times_out(autojump_clock):
     async with house(listen=False) as home:
         raw = Raw(await home.stream())
         await raw.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n")
@@ -202,7 +202,7 @@ async def test_a_handshake_of_which_the_end_never_comes_is_given_up(autojump_clo
 # Clients that take nothing.
 
 
-async def test_a_stalled_client_is_dropped_and_harms_nobody(autojump_clock):
+async def test_a_stalled_client_is_disconnected_and_disturbs_no_other(autojump_clock):
     async with house(listen=False) as home:
         ours, theirs = lockstep_stream_pair()
         async with trio.open_nursery() as nursery:
@@ -225,7 +225,7 @@ async def test_a_stalled_client_is_dropped_and_harms_nobody(autojump_clock):
             await other.call("snapshot")
 
 
-async def test_a_stalled_client_holds_up_nobody_on_sockets_either(caplog):
+async def test_a_stalled_client_on_a_socket_disturbs_no_other(caplog):
     async with house(limits=Limits(stall_timeout=0.5, close_timeout=0.1)) as home:
         raw = await home.raw()
         await raw.upgrade()
@@ -243,7 +243,7 @@ async def test_a_stalled_client_holds_up_nobody_on_sockets_either(caplog):
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-async def test_a_client_that_falls_out_of_the_ring_gets_a_snapshot_and_goes_on(autojump_clock):
+async def test_a_client_that_falls_out_of_the_ring_receives_a_snapshot_and_continues(autojump_clock):
     async with house(listen=False) as home:
         ours, theirs = lockstep_stream_pair()
         home.nursery.start_soon(home.gateway.serve_stream, theirs)
@@ -265,7 +265,7 @@ async def test_a_client_that_falls_out_of_the_ring_gets_a_snapshot_and_goes_on(a
         assert "resync" in kinds
 
 
-async def test_a_client_that_asks_for_much_and_takes_nothing_costs_no_more(autojump_clock):
+async def test_unread_replies_to_many_commands_use_bounded_memory(autojump_clock):
     async with house(limits=Limits(stall_timeout=1000, idle_timeout=1000), listen=False) as home:
         await home.engine.set_max_concurrent(0)
         for number in range(200):

@@ -1,8 +1,8 @@
-"""The OpenAPI document, tried by schemathesis against a live gateway: requests made from it, right and wrong
-ones, are answered as it says. And the documents are served.
+"""The OpenAPI document, tested with schemathesis against a running gateway: valid and invalid requests that
+are generated from it are answered as documented. And the documents are served.
 
-`GREENROOM_SCHEMATHESIS` says how many requests are made of each kind, 5 unless it is set. With more, the
-holders of every role make them; 100 is the long form.
+`GREENROOM_SCHEMATHESIS` is the number of requests of each kind, by default 5. With more, clients of every
+role send them; 100 is the long form.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ positive_data_acceptance.enabled = false
 
 
 class NeverWoken(Channel):
-    """Ends an answer where it would wait for the next event."""
+    """Ends a response when it would wait for the next event."""
 
     async def receive_all(self) -> NoReturn:
         raise trio.ClosedResourceError
@@ -83,7 +83,7 @@ class NeverWoken(Channel):
 
 @pytest.fixture
 def _nothing_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Server-sent events end at once, and so does the wait for work."""
+    """Server-sent events end immediately, and so does the wait for work."""
     follow = _Following.run
 
     async def briefly(self: _Following) -> None:
@@ -145,14 +145,14 @@ def requests() -> list[tuple[str, str, dict[str, Any]]]:
     ]
 
 
-def test_bodies_take_no_more_than_they_say() -> None:
+def test_request_schemas_refuse_unknown_fields() -> None:
     for _, path, request in requests():
-        if "requestBody" in request and "Also without" not in request["description"]:
+        if "requestBody" in request and "without `/api`" not in request["description"]:
             schema = request["requestBody"]["content"]["application/json"]["schema"]
             assert schema["additionalProperties"] is False, path
 
 
-def test_every_request_says_how_it_may_be_refused() -> None:
+def test_every_request_documents_its_errors() -> None:
     for method, path, request in requests():
         given = set(request["responses"])
         assert {"429", "default"} <= given, path
@@ -162,7 +162,7 @@ def test_every_request_says_how_it_may_be_refused() -> None:
         assert method in ("get", "post", "put")
 
 
-def test_what_the_engine_checks_stands_in_the_schemas() -> None:
+def test_the_schemas_contain_the_checks_of_the_engine() -> None:
     paths = openapi()["paths"]
 
     def body(path: str, method: str = "post") -> Any:
@@ -184,12 +184,12 @@ def test_what_the_engine_checks_stands_in_the_schemas() -> None:
     assert body("/api/register")["type"]["anyOf"][0]["enum"] == ["", "http", "queue", "async"]
 
 
-async def test_a_query_of_null_is_no_number_and_a_whole_number_may_have_a_point() -> None:
+async def test_null_in_a_query_is_not_a_number_and_an_integer_can_have_a_point() -> None:
     async with house() as home:
         for path in ("/api/runs?limit=null", "/api/workers?ttl=null"):
             answer = await home.http("GET", path)
             assert answer.status == 400
-            assert "expected a number" in answer.json["message"]
+            assert "must be a number" in answer.json["message"]
         assert (await home.http("GET", "/api/runs?handle=null")).status == 200
         for body in (b'{"max_concurrent":7.0}', b'{"n":7.0}'):
             assert (await home.http("PUT", "/api/max_concurrent", body)).status == 200

@@ -1,4 +1,4 @@
-"""Replies and events in one order: read your writes, batches without a gap, resuming, and starting anew."""
+"""Replies and events in one order: read your writes, batches without a gap, resuming, and restarting."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from tests.support import Bodies
 from .support import House, Refused, Talk, house
 
 
-def told(messages: list[dict[str, Any]], start: int) -> int:
-    """Check that no batch leaves a gap, and that replies come after what they name. Returns the last `to`."""
+def check_batches(messages: list[dict[str, Any]], start: int) -> int:
+    """Check that batches have no gap, and that replies follow the events up to their seq. Returns the last
+    `to`."""
     to = start
     for message in messages:
         if message["type"] == "events":
@@ -47,7 +48,7 @@ async def many_events(home: House, count: int, handle: str = "someone") -> None:
 
 
 async def busy(talk: Talk) -> None:
-    """Do a bit of everything."""
+    """Give a few commands of each kind."""
     runs = [
         (await talk.call("submit", job="wait", handle=f"h{number}", params={}))["run_id"]
         for number in range(6)
@@ -63,7 +64,7 @@ async def test_everything_up_to_a_replys_seq_arrives_before_the_reply(subprotoco
     async with house() as home, home.socket(subprotocol) as talk:
         start = (await talk.call("subscribe"))["seq"]
         await busy(talk)
-        assert told(talk.heard[1:], start) == home.engine.stream.last_seq
+        assert check_batches(talk.received[1:], start) == home.engine.stream.last_seq
         assert [event["seq"] for event in talk.events()] == list(range(1, home.engine.stream.last_seq + 1))
 
 
@@ -74,22 +75,22 @@ async def test_a_submission_is_among_the_events_before_its_reply():
         assert talk.events()[0]["run"] == run
 
 
-async def test_under_a_filter_an_empty_batch_says_how_far_it_is():
+async def test_under_a_filter_an_empty_batch_announces_the_seq():
     async with house() as home, home.socket() as talk:
         await talk.call("subscribe", filter={"handles": ["bob"]})
         await talk.call("submit", job="wait", handle="alice", params={})
-        assert [message["type"] for message in talk.heard] == ["welcome", "ok", "events", "ok"]
-        assert talk.heard[2]["events"] == []
-        assert talk.heard[2]["to"] >= talk.heard[3]["seq"]
+        assert [message["type"] for message in talk.received] == ["welcome", "ok", "events", "ok"]
+        assert talk.received[2]["events"] == []
+        assert talk.received[2]["to"] >= talk.received[3]["seq"]
 
 
-async def test_a_refusal_comes_after_the_events_that_led_to_it():
+async def test_an_error_reply_follows_the_events_that_caused_it():
     async with house() as home, home.socket() as talk, home.socket() as other:
         await talk.call("subscribe")
         await other.call("submit", job="wait", handle="alice", params={})
         with pytest.raises(Refused):
             await talk.call("submit", job="wait", handle="alice", params={})
-        assert talk.heard[-2]["type"] == "events"
+        assert talk.received[-2]["type"] == "events"
         assert {event["handle"] for event in talk.events()} == {"alice"}
 
 
@@ -105,20 +106,20 @@ async def test_commands_that_are_sent_without_waiting_take_effect_in_their_order
 async def test_without_a_subscription_there_are_only_replies():
     async with house() as home, home.socket() as talk:
         await busy(talk)
-        assert {message["type"] for message in talk.heard} == {"welcome", "ok"}
+        assert {message["type"] for message in talk.received} == {"welcome", "ok"}
         await talk.call("subscribe")
         await talk.call("unsubscribe")
-        heard = len(talk.heard)
+        received = len(talk.received)
         await many_events(home, 3)
         await talk.call("set_max_concurrent", n=1)
-        assert {message["type"] for message in talk.heard[heard:]} == {"ok"}
+        assert {message["type"] for message in talk.received[received:]} == {"ok"}
 
 
 async def test_a_filter_lets_through_what_fits_and_leaves_no_gap():
     async with house() as home, home.socket() as talk:
         start = (await talk.call("subscribe", filter={"handles": ["h1", "h2"]}))["seq"]
         await busy(talk)
-        assert told(talk.heard[1:], start) == home.engine.stream.last_seq
+        assert check_batches(talk.received[1:], start) == home.engine.stream.last_seq
         seen = {event.get("handle") for event in talk.events()}
         assert seen == {"h1", "h2", None}
 
@@ -144,21 +145,21 @@ async def test_a_second_subscription_takes_the_place_of_the_first():
         await talk.call("subscribe", filter={"types": ["run_log"]})
         await many_events(home, 3)
         start = (await talk.call("subscribe", after=1))["seq"]
-        heard = len(talk.heard)
+        received = len(talk.received)
         await talk.call("set_max_concurrent", n=1)
-        assert told(talk.heard[heard:], start) == 4
+        assert check_batches(talk.received[received:], start) == 4
 
 
 # Resuming.
 
 
-async def test_a_client_that_comes_back_gets_what_it_missed():
+async def test_a_client_that_resumes_receives_the_missed_events():
     async with house() as home:
         async with home.socket() as talk:
             await talk.call("subscribe")
             await many_events(home, 5)
             await talk.call("set_max_concurrent", n=1)
-            epoch = talk.heard[0]["epoch"]
+            epoch = talk.received[0]["epoch"]
         await many_events(home, 500)
         async with home.socket() as talk:
             assert (await talk.call("subscribe", after=6, epoch=epoch))["seq"] == 6
@@ -172,24 +173,24 @@ async def test_a_place_that_is_not_in_the_stream_gives_a_snapshot(after):
     async with house() as home, home.socket() as talk:
         await many_events(home, 5)
         said = await talk.call("subscribe", **after)
-        assert [message["type"] for message in talk.heard] == ["welcome", "resync", "ok"]
-        assert talk.heard[1]["snapshot"] == msgspec.to_builtins(await home.engine.snapshot())
+        assert [message["type"] for message in talk.received] == ["welcome", "resync", "ok"]
+        assert talk.received[1]["snapshot"] == msgspec.to_builtins(await home.engine.snapshot())
         assert said["seq"] == 5
         await talk.call("set_max_concurrent", n=2)
-        assert told(talk.heard[1:], 0) == 6
+        assert check_batches(talk.received[1:], 0) == 6
 
 
-async def test_a_number_that_the_ring_has_left_behind_gives_a_snapshot():
+async def test_resuming_before_the_start_of_the_ring_sends_a_snapshot():
     async with house() as home, home.socket() as talk:
         await many_events(home, RING_SIZE + 10)
         await talk.call("subscribe", after=9)
-        assert [message["type"] for message in talk.heard] == ["welcome", "resync", "ok"]
+        assert [message["type"] for message in talk.received] == ["welcome", "resync", "ok"]
         await talk.call("subscribe", after=10)
         await talk.call("set_max_concurrent", n=2)
         assert len(talk.events()) == RING_SIZE + 1
 
 
-async def test_clients_that_come_at_once_each_get_a_snapshot_and_go_on_from_it():
+async def test_simultaneous_clients_each_receive_a_snapshot_and_the_events_after_it():
     async with house() as home, trio.open_nursery() as nursery:
         await crowd(home, 500, 500)
 
@@ -198,9 +199,9 @@ async def test_clients_that_come_at_once_each_get_a_snapshot_and_go_on_from_it()
             async with home.socket(subprotocol) as talk:
                 await talk.call("subscribe", after=0, epoch="another")
                 await talk.call("set_params", handle="h", params=number)
-                parts = [message for message in talk.heard if message["type"] == "resync"]
+                parts = [message for message in talk.received if message["type"] == "resync"]
                 whole = joined(msgspec.convert(part["snapshot"], Snapshot) for part in parts)
-                assert told(talk.heard[1:], 0) >= whole.seq + 1
+                assert check_batches(talk.received[1:], 0) >= whole.seq + 1
                 projection = Projection.from_snapshot(whole)
                 for event in talk.events():
                     projection.apply(msgspec.convert(event, Event))
@@ -210,11 +211,11 @@ async def test_clients_that_come_at_once_each_get_a_snapshot_and_go_on_from_it()
             nursery.start_soon(client, number)
 
 
-async def test_the_fold_of_what_a_client_hears_is_the_engines_snapshot():
+async def test_the_fold_of_a_clients_events_is_the_engines_snapshot():
     async with house() as home, home.socket() as talk:
         await talk.call("subscribe", after=0, epoch="another")
         await busy(talk)
-        projection = Projection.from_snapshot(msgspec.convert(talk.heard[1]["snapshot"], Snapshot))
+        projection = Projection.from_snapshot(msgspec.convert(talk.received[1]["snapshot"], Snapshot))
         for event in talk.events():
             projection.apply(msgspec.convert(event, Event))
         assert projection.snapshot() == await home.engine.snapshot()
@@ -223,12 +224,12 @@ async def test_the_fold_of_what_a_client_hears_is_the_engines_snapshot():
 # Batches.
 
 
-async def test_under_load_many_events_share_a_batch_and_alone_each_leaves_at_once():
+async def test_under_load_events_share_a_batch_and_without_load_each_is_sent_immediately():
     async with house() as home, home.socket() as talk:
         await talk.call("subscribe")
         await many_events(home, 100)
         await talk.call("set_max_concurrent", n=1)
-        batches = [message for message in talk.heard if message["type"] == "events"]
+        batches = [message for message in talk.received if message["type"] == "events"]
         assert len(batches) < 20
         for number in range(3):
             await home.engine.set_max_concurrent(number)
@@ -236,30 +237,30 @@ async def test_under_load_many_events_share_a_batch_and_alone_each_leaves_at_onc
             assert (message["from"], message["to"]) == (101 + number, 102 + number)
 
 
-async def test_batches_hold_no_more_events_than_the_limit_says():
+async def test_batches_contain_at_most_max_batch_events():
     async with house(limits=Limits(max_batch=1)) as home, home.socket() as talk:
         start = (await talk.call("subscribe"))["seq"]
         await many_events(home, 100)
         await talk.call("set_max_concurrent", n=1)
-        batches = [message for message in talk.heard if message["type"] == "events"]
+        batches = [message for message in talk.received if message["type"] == "events"]
         assert [len(batch["events"]) for batch in batches] == [1] * 101
-        assert told(talk.heard[1:], start) == 101
+        assert check_batches(talk.received[1:], start) == 101
 
 
-async def test_large_events_are_spread_over_batches():
+async def test_large_events_are_split_over_batches():
     async with house() as home, home.socket() as talk:
         start = (await talk.call("subscribe"))["seq"]
         async with trio.open_nursery() as nursery:
             for number in range(8):
                 nursery.start_soon(home.engine.set_params, f"h{number}", "x" * 100_000)
         await talk.call("set_max_concurrent", n=1)
-        batches = [message for message in talk.heard if message["type"] == "events"]
+        batches = [message for message in talk.received if message["type"] == "events"]
         assert len(batches) >= 4
         assert all(len(JSON.encode(batch)) < 270_000 for batch in batches)
-        assert told(talk.heard[1:], start) == 9
+        assert check_batches(talk.received[1:], start) == 9
 
 
-async def test_a_quiet_filter_is_told_now_and_then_how_far_it_is():
+async def test_a_filter_without_events_receives_an_empty_batch_now_and_then():
     async with house() as home, home.socket() as talk:
         await talk.call("subscribe", filter={"handles": ["nobody"]})
         await many_events(home, 3000)
@@ -283,39 +284,39 @@ async def submit(home: House, handle: str, params: Any) -> None:
 
 
 @pytest.mark.parametrize("subprotocol", ["greenroom.v1.json", "greenroom.v1.msgpack"])
-async def test_a_large_snapshot_comes_in_parts(subprotocol):
+async def test_a_large_snapshot_is_sent_in_parts(subprotocol):
     async with house() as home, home.socket(subprotocol) as talk:
         await crowd(home, 3000, 300)
         id = await talk.post("snapshot")
         await talk.call("get_run", run_id=next(iter((await home.engine.snapshot()).runs)))
-        parts = [message for message in talk.heard if message.get("id") == id]
+        parts = [message for message in talk.received if message.get("id") == id]
         assert len(parts) > 4
         assert [part.get("more", False) for part in parts] == [True] * (len(parts) - 1) + [False]
         whole = joined(msgspec.convert(part["snapshot"], Snapshot) for part in parts)
         assert whole == await home.engine.snapshot()
 
 
-async def test_a_large_resync_comes_in_parts_and_goes_on_after_the_last():
+async def test_a_large_resync_is_sent_in_parts_and_events_follow_the_last():
     async with house() as home, home.socket() as talk:
         await crowd(home, 2000, 300)
         await talk.call("subscribe", after=0, epoch="another")
-        parts = [message for message in talk.heard if message["type"] == "resync"]
+        parts = [message for message in talk.received if message["type"] == "resync"]
         assert len(parts) > 2
         assert not parts[-1].get("more", False)
         assert all(len(JSON.encode(part)) < 300_000 for part in parts)
         whole = joined(msgspec.convert(part, Resync).snapshot for part in parts)
         assert whole == await home.engine.snapshot()
         await talk.call("set_max_concurrent", n=0)
-        assert talk.heard[-2]["from"] == whole.seq
+        assert talk.received[-2]["from"] == whole.seq
 
 
-async def test_long_lists_come_in_parts():
+async def test_long_lists_are_sent_in_parts():
     bodies = Bodies()
     async with house(bodies) as home, home.socket() as talk:
         await crowd(home, 1000, 1000)
         id = await talk.post("list_runs", limit=1000)
         await talk.call("get_run", run_id=next(iter((await home.engine.snapshot()).runs)))
-        parts = [message for message in talk.heard if message.get("id") == id]
+        parts = [message for message in talk.received if message.get("id") == id]
         assert len(parts) > 3
         runs = [run["id"] for part in parts for run in part["runs"]]
         assert runs == [run.id for run in await home.engine.list_runs(limit=1000)]
@@ -343,7 +344,7 @@ async def test_a_fold_under_a_filter_gives_the_next_snapshot_under_it(filter):
         await talk.call("set_params", handle="draft", params={"x": 1})
         await talk.call("set_concurrency", lane="slow", n=2)
         await talk.call("clear_lane", lane="slow")
-        projection = Projection.from_snapshot(msgspec.convert(talk.heard[1]["snapshot"], Snapshot))
+        projection = Projection.from_snapshot(msgspec.convert(talk.received[1]["snapshot"], Snapshot))
         for event in talk.events():
             projection.seq = event["seq"] - 1
             projection.apply(msgspec.convert(event, Event))
@@ -354,7 +355,7 @@ async def test_a_fold_under_a_filter_gives_the_next_snapshot_under_it(filter):
 async def test_a_handle_that_a_forgotten_run_has_taken_is_shown_under_a_filter_by_handles(
     autojump_clock, monkeypatch
 ):
-    """The body of an abandoned run goes on, and so many have ended since that the run is in no snapshot."""
+    """The body of an abandoned run continues, and the run was evicted from snapshots."""
     monkeypatch.setattr("greenroom.protocol.fold.KEPT_ENDED_RUNS", 4)
     jobs, stuck = Jobs(), trio.Event()
 

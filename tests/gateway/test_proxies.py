@@ -168,7 +168,7 @@ async def test_a_websocket_that_is_quiet_for_longer_than_the_proxy_waits_stays(n
         assert (await talk.call("snapshot"))["snapshot"]["epoch"]
 
 
-def test_pings_come_more_often_than_the_proxy_waits(name):
+def test_pings_are_more_frequent_than_the_timeout_of_the_proxy(name):
     [block, *_] = shown(name)
     waits = [
         int(found) for found in re.findall(r"(?:read_timeout|timeout (?:server|tunnel|client)) (\d+)s", block)
@@ -181,20 +181,20 @@ def test_pings_come_more_often_than_the_proxy_waits(name):
     assert max(kept) < limits.keep_alive
 
 
-async def test_events_come_at_once(name, tmp_path):
+async def test_events_are_not_delayed(name, tmp_path):
     async with site(name, tmp_path) as here:
         stream = await here.proxy.connect()
         try:
             head = f"Host: runs.example\r\nAuthorization: Bearer {here.tokens['viewer']}\r\n"
             await stream.send_all(f"GET /api/events HTTP/1.1\r\n{head}\r\n".encode())
-            heard = b""
+            received = b""
             for number in range(3):
-                while b"id: " not in heard and number == 0:
-                    heard += await stream.receive_some()
+                while b"id: " not in received and number == 0:
+                    received += await stream.receive_some()
                 await here.home.engine.set_params("h", {"number": number})
                 with trio.fail_after(5):
-                    while f'"number":{number}'.encode() not in heard:
-                        heard += await stream.receive_some()
+                    while f'"number":{number}'.encode() not in received:
+                        received += await stream.receive_some()
         finally:
             await trio.aclose_forcefully(stream)
 

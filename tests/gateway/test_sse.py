@@ -1,4 +1,4 @@
-"""Server-sent events: what each looks like, where they begin, how they go on after a pause, and their end."""
+"""Server-sent events: their format, their start, resuming, and their end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .support import PATIENCE_IN_MOCK_TIME, House, Raw, house
 
 
 class Source:
-    """What an EventSource would make of it."""
+    """A parser like EventSource."""
 
     def __init__(self, raw: Raw, head: str) -> None:
         self.head = head
@@ -83,7 +83,7 @@ async def test_each_event_has_its_id_its_type_and_its_data(autojump_clock):
         source = await Source.open(home)
         assert "content-type: text/event-stream" in source.head.lower()
         assert "cache-control: no-store" in source.head.lower()
-        assert "connection: close" in source.head.lower()  # what a client sends meanwhile is no request
+        assert "connection: close" in source.head.lower()  # data of a client during a stream is not a request
         await home.engine.set_params("alice", {"text": "one\ntwo\r\nthree"})
         type, event = await source.next()
         assert (type, event["type"]) == ("handle_changed", "handle_changed")
@@ -91,7 +91,7 @@ async def test_each_event_has_its_id_its_type_and_its_data(autojump_clock):
         assert source.last_id == f"{(await home.engine.snapshot()).epoch}:1"
 
 
-async def test_they_begin_with_what_happens_from_now_on(autojump_clock):
+async def test_the_stream_starts_with_the_next_event(autojump_clock):
     async with house(listen=False) as home:
         await home.engine.set_params("alice", 1)
         source = await Source.open(home)
@@ -122,7 +122,7 @@ async def test_they_go_on_after_the_last_that_was_seen(how, autojump_clock):
 @pytest.mark.parametrize(
     "last", ["another:3", "nonsense", "{epoch}:99", "{epoch}:x", "{epoch}:", ":1", "{epoch}:-1"]
 )
-async def test_where_they_cannot_go_on_a_snapshot_comes_first(last, autojump_clock):
+async def test_if_resuming_is_impossible_a_snapshot_is_sent_first(last, autojump_clock):
     async with house(listen=False) as home:
         await home.engine.set_params("alice", 1)
         whole = await home.engine.snapshot()
@@ -135,7 +135,7 @@ async def test_where_they_cannot_go_on_a_snapshot_comes_first(last, autojump_clo
         assert (await source.next())[1]["seq"] == 2
 
 
-async def test_a_large_snapshot_comes_in_parts(autojump_clock):
+async def test_a_large_snapshot_is_sent_in_parts(autojump_clock):
     async with house(listen=False) as home:
         for number in range(30):
             await home.engine.set_params(f"h{number}", "x" * 50_000)
@@ -151,7 +151,7 @@ async def test_a_large_snapshot_comes_in_parts(autojump_clock):
         assert joined(parts) == await home.engine.snapshot()
 
 
-async def test_the_fold_of_what_comes_is_the_engines_snapshot(autojump_clock):
+async def test_the_fold_of_the_events_is_the_engines_snapshot(autojump_clock):
     async with house(listen=False) as home:
         source = await Source.open(home, "/api/events?after=9&epoch=another")
         projection = Projection.from_snapshot(msgspec.convert((await source.next())[1]["snapshot"], Snapshot))

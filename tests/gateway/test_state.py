@@ -1,4 +1,4 @@
-"""The whole state: encoded once while nothing happens, in slices between which others get their turn."""
+"""The whole state is encoded once until the next event, in slices between which other tasks run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Encoded:
         return slices(snapshot)
 
 
-async def test_the_state_is_encoded_once_for_all_who_ask_while_nothing_happens(home, monkeypatch):
+async def test_the_state_is_encoded_once_until_the_next_event(home, monkeypatch):
     await fill(home, 20)
     encoded = Encoded(monkeypatch)
     answers = []
@@ -75,7 +75,7 @@ async def test_the_state_is_encoded_once_for_all_who_ask_while_nothing_happens(h
     assert head.headers["content-length"] == answer.headers["content-length"]
 
 
-async def test_those_who_ask_while_it_is_being_encoded_share_the_next_one(home, monkeypatch):
+async def test_requests_during_an_encoding_share_the_next_one(home, monkeypatch):
     await fill(home, 20)
     encoded = Encoded(monkeypatch)
     seqs = []
@@ -125,7 +125,7 @@ async def test_a_large_state_is_encoded_in_slices(home):
     assert turns >= len(pieces) > 20
 
 
-async def test_slow_clients_hold_only_so_much(home, monkeypatch):
+async def test_the_memory_for_slow_clients_is_limited(home, monkeypatch):
     await fill(home, 5)
     monkeypatch.setattr(state, "MOST_BYTES", 3000)
     shared = Snapshots(home.engine)

@@ -1,4 +1,5 @@
-"""Strangers get little: frames, chunks, bytes and processor time are counted until a token has come."""
+"""Clients without a token are limited: frames, chunks, bytes and processor time are counted until a valid
+token is received."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def token(tmp_path: Path) -> str:
 
 @pytest.fixture
 def closed_house(tmp_path: Path, token: str) -> Callable[..., object]:
-    """A gateway in memory that wants tokens."""
+    """A gateway in memory that requires tokens."""
 
     @asynccontextmanager
     async def opened(limits: Limits = LIMITS) -> AsyncIterator[House]:
@@ -53,8 +54,8 @@ async def came(home: House, address: str | None = None) -> Raw:
     return Raw(ours)
 
 
-async def heard(raw: Raw) -> bytes:
-    """What the server has said by now."""
+async def received(raw: Raw) -> bytes:
+    """What the server has sent so far."""
     with trio.move_on_after(0.001):
         while data := await raw.stream.receive_some():
             raw.buffer += data
@@ -62,17 +63,17 @@ async def heard(raw: Raw) -> bytes:
 
 
 async def taken(raw: Raw, piece: bytes, most: int = 100) -> int:
-    """How many times a piece can be sent before the server answers, which it does when it has had enough."""
+    """The number of times that a piece can be sent before the server refuses the client."""
     for number in range(most):
         await raw.send(piece)
         await trio.testing.wait_all_tasks_blocked()
-        if await heard(raw):
+        if await received(raw):
             return number + 1
     return most
 
 
 async def statuses(raw: Raw, path: str, most: int = 100) -> list[int]:
-    """What requests are answered with, until one is refused for having been too many."""
+    """The statuses of requests, until one is refused by the limit."""
     said: list[int] = []
     while len(said) < most and 429 not in said:
         said.append((await raw.http("GET", path)).status)
@@ -105,9 +106,7 @@ async def test_four_strangers_with_fragments_of_one_byte_are_cut_off_after_a_cou
         assert home.gateway.connections == 0
 
 
-async def test_a_flood_that_comes_at_once_is_read_no_further_than_that(
-    closed_house, autojump_clock, monkeypatch
-):
+async def test_a_flood_is_not_read_beyond_the_limit(closed_house, autojump_clock, monkeypatch):
     begun = []
     take = FrameCounter.take
 
@@ -135,7 +134,7 @@ async def test_pings_and_empty_fragments_count_too(closed_house, autojump_clock)
             for _ in range(30):
                 await raw.send(piece)
                 await trio.testing.wait_all_tasks_blocked()
-            while (frame := parse_frame(await heard(raw))) is not None:
+            while (frame := parse_frame(await received(raw))) is not None:
                 opcode, payload, raw.buffer = frame
                 said += opcode == TEXT
             assert (opcode, payload[:2], said) == (CLOSE, (4429).to_bytes(2, "big"), 1)
@@ -160,7 +159,9 @@ async def test_what_a_client_sends_behind_its_token_is_its_own(closed_house, aut
         assert sorted([(await raw.message())["id"] for _ in commands]) == list(range(500))
 
 
-async def test_who_is_known_may_send_many_fragments_and_none_without_end(closed_house, autojump_clock, token):
+async def test_an_authenticated_client_can_send_many_fragments_up_to_a_limit(
+    closed_house, autojump_clock, token
+):
     async with closed_house() as home:
         raw = await came(home)
         await raw.upgrade(Authorization=f"Bearer {token}")
@@ -200,7 +201,7 @@ async def test_others_get_their_turns_while_a_client_floods(autojump_clock):
         assert turns > 9_000 / 64
 
 
-async def test_more_frames_than_a_connection_may_send_in_a_second_wait_unread(autojump_clock):
+async def test_frames_above_the_rate_stay_unread(autojump_clock):
     async with house(listen=False, limits=Limits(frame_rate=100)) as home:
         raw = await came(home)
         await raw.upgrade()
@@ -230,7 +231,7 @@ async def test_four_strangers_with_chunks_of_one_byte_are_cut_off_after_a_counte
                 await raw.until_closed()
 
 
-async def test_chunks_that_come_at_once_count_one_by_one(closed_house, autojump_clock):
+async def test_chunks_in_one_packet_are_counted_separately(closed_house, autojump_clock):
     async with closed_house() as home:
         raw = await came(home)
         await raw.send(CHUNKED + CHUNK * 17)
@@ -241,14 +242,14 @@ async def test_chunks_that_come_at_once_count_one_by_one(closed_house, autojump_
         assert (await raw.answer()).status == 429
 
 
-async def test_a_head_that_comes_byte_by_byte_is_cut_off(closed_house, autojump_clock):
+async def test_a_head_that_arrives_byte_by_byte_is_cut_off(closed_house, autojump_clock):
     async with closed_house() as home:
         raw = await came(home)
         assert await taken(raw, b"x") == 20
         assert (await raw.answer()).status == 429
 
 
-async def test_requests_without_a_token_count_and_come_back_with_time(closed_house, autojump_clock):
+async def test_requests_without_a_token_are_counted_and_forgotten_with_time(closed_house, autojump_clock):
     async with closed_house() as home:
         raw = await came(home)
         assert await statuses(raw, "/healthz") == [200] * 19 + [429]
@@ -286,7 +287,7 @@ async def test_processor_time_counts(closed_house, autojump_clock, monkeypatch):
 # Addresses.
 
 
-async def test_the_connections_of_an_address_share_what_they_may_use(closed_house, autojump_clock):
+async def test_the_connections_of_an_address_share_a_limit(closed_house, autojump_clock):
     async with closed_house() as home:
         for _ in range(6):
             await statuses(await came(home, "192.0.2.1"), "/api/state", 17)
@@ -320,7 +321,7 @@ async def test_a_token_is_good_also_from_an_address_that_has_used_all(closed_hou
         assert (await raw.message())["type"] == "welcome"
 
 
-async def test_half_of_an_address_of_ipv6_is_its_holders_to_choose(closed_house, autojump_clock):
+async def test_ipv6_addresses_with_the_same_first_64_bits_share_a_limit(closed_house, autojump_clock):
     async with closed_house(Limits(stranger_frames=10, strangers_per_address=1)) as home:
         for number in range(10):
             raw = await came(home, f"2001:db8::{number}")
@@ -339,7 +340,7 @@ async def test_accounts_of_addresses_are_bounded(closed_house, autojump_clock, m
         assert list(kept._accounts) == ["192.0.2.6", "192.0.2.7", "192.0.2.8"]
 
 
-async def test_where_no_token_is_needed_nobody_is_a_stranger(autojump_clock, tmp_path, token):
+async def test_without_tokens_nothing_is_counted(autojump_clock, tmp_path, token):
     async with house(limits=LIMITS, listen=False) as home:
         raw = await came(home, "192.0.2.1")
         for _ in range(100):
@@ -351,7 +352,7 @@ async def test_where_no_token_is_needed_nobody_is_a_stranger(autojump_clock, tmp
 # Counting frames.
 
 
-def test_frames_are_counted_in_whatever_pieces_they_come():
+def test_frames_are_counted_in_pieces_of_any_size():
     frames = [
         client_frame(b"", TEXT, fin=False),
         client_frame(b"x", CONTINUATION, fin=False),
@@ -371,7 +372,7 @@ def test_frames_are_counted_in_whatever_pieces_they_come():
         assert (begun, ended, counter.fragments) == (5, 2, 0)
 
 
-def test_a_part_ends_after_so_many_frames_or_with_the_message():
+def test_a_part_ends_after_a_number_of_frames_or_with_the_message():
     one = client_frame(b"x", CONTINUATION, fin=False)
     counter = FrameCounter()
     data = client_frame(b"x", TEXT, fin=False) + one * 9 + client_frame(b"x", CONTINUATION) + one

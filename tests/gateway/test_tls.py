@@ -1,4 +1,4 @@
-"""TLS with certificate files: both protocols through it, and what plain text is told."""
+"""TLS with certificate files: both protocols over it, and the answer to plain text."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_both_protocols_go_through_tls(certificate):
         await encrypted.aclose()
 
 
-async def test_plain_text_on_a_tls_port_harms_nobody(certificate):
+async def test_plain_text_on_a_tls_port_disturbs_no_other_client(certificate):
     async with house(tls_certificate=certificate[0], tls_key=certificate[1]) as home:
         raw = await home.raw()
         await raw.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")

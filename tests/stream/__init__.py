@@ -1,1 +1,1 @@
-"""The one ordered story: its events, and the snapshots that they lead from and to."""
+"""The stream of events, and the snapshots before and after them."""

@@ -1,4 +1,4 @@
-"""Following the events: from now or from a number on, all or some, in time or too late."""
+"""Following the events: from now or from a seq on, all or filtered, in time or too late."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -18,7 +18,7 @@ from greenroom.protocol.records import Snapshot
 from ..support import Bodies
 
 RING = 8192
-"""How many of the latest events can be had without a snapshot."""
+"""How many of the latest events are available without a snapshot."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ class GatedStore(MemoryStore):
 
 
 async def some_events(engine: Engine, count: int) -> None:
-    """Have at least this many events committed."""
+    """Commit at least this many events."""
     for number in range(count):
         await engine.set_params("someone", {"number": number})
 
@@ -105,7 +105,7 @@ async def test_events_after_the_last_one_are_awaited(bodies, autojump_clock):
         assert (await anext(events)).seq == seq + 1
 
 
-async def test_a_number_that_is_yet_to_come_gets_a_snapshot_first(bodies, autojump_clock):
+async def test_a_future_seq_starts_with_a_snapshot(bodies, autojump_clock):
     async with open_engine(bodies.jobs, "memory:") as engine:
         seq = (await engine.snapshot()).seq
         events = engine.events(after=seq + 1000)
@@ -150,7 +150,7 @@ async def test_every_reader_gets_every_event_at_its_own_pace(bodies, autojump_cl
 
 
 async def events_of_two_runs(engine: Engine, bodies: Bodies) -> tuple[Ticket, Ticket, int]:
-    """Two runs in different handles and lanes, from their beginning to their end."""
+    """The events of two complete runs in different handles and lanes."""
     seq = (await engine.snapshot()).seq
     one = await engine.submit("wait", handle="ann", lane="main", params={})
     other = await engine.submit("wait", handle="bob", lane="side", params={})
@@ -236,7 +236,7 @@ async def test_a_reader_that_is_a_whole_ring_behind_still_gets_every_event(bodie
     assert [event.seq for event in seen] == list(range(seq + 1, seq + RING + 1))
 
 
-async def test_a_reader_that_falls_out_of_the_ring_gets_a_snapshot_and_goes_on(bodies, autojump_clock):
+async def test_a_reader_that_falls_out_of_the_ring_receives_a_snapshot_and_continues(bodies, autojump_clock):
     async with open_engine(bodies.jobs, "memory:") as engine:
         events = engine.events()
         await many_events(engine, RING + 1)
@@ -269,7 +269,7 @@ async def test_a_reader_that_falls_out_of_the_ring_while_it_reads_misses_nothing
         assert state == last
 
 
-async def test_a_number_that_has_left_the_ring_gets_a_snapshot(bodies, autojump_clock):
+async def test_a_seq_before_the_ring_starts_with_a_snapshot(bodies, autojump_clock):
     async with open_engine(bodies.jobs, "memory:") as engine:
         seq = (await engine.snapshot()).seq
         await many_events(engine, RING + 1)
@@ -278,7 +278,7 @@ async def test_a_number_that_has_left_the_ring_gets_a_snapshot(bodies, autojump_
         assert isinstance(await anext(engine.events(after=seq + 1)), EventBase)
 
 
-async def test_a_reader_that_never_reads_holds_up_nobody(bodies, autojump_clock):
+async def test_a_reader_that_never_reads_delays_no_other(bodies, autojump_clock):
     async with open_engine(bodies.jobs, "memory:") as engine:
         idle = [engine.events() for _ in range(100)]
         await many_events(engine, RING + 1)

@@ -38,7 +38,7 @@ def plain(value: object) -> object:
 
 
 def as_received(events: Iterable[Event], codec: str) -> list[Event]:
-    """Events as a client has them: encoded and decoded again."""
+    """Events as a client receives them: encoded and decoded again."""
     return [CODECS[codec].decode(CODECS[codec].encode(event), Event) for event in events]
 
 
@@ -48,7 +48,7 @@ DEEDS = ("submit", "submit", "submit", *CONTROLS, *TALKS)
 
 
 class Watched:
-    """A simulation of which a snapshot is taken after every event that a reader gets."""
+    """A simulation that takes a snapshot after every event that a reader receives."""
 
     def __init__(self) -> None:
         self.snapshots: list[Snapshot] = []
@@ -119,7 +119,7 @@ def jobs() -> Jobs:
 
 
 async def have_done(engine: Engine, handles: Iterable[str], lanes: tuple[str, ...] = ("main",)) -> None:
-    """Have a run done on each handle, in one lane after the other."""
+    """Execute a run on each handle, in one lane after the other."""
     for number, handle in enumerate(handles):
         ticket = await engine.submit("nothing", handle=handle, lane=lanes[number % len(lanes)])
         assert await ticket.wait()
@@ -143,7 +143,7 @@ async def test_of_the_ended_runs_only_the_last_are_kept(jobs, autojump_clock):
 async def test_the_runs_that_ended_first_are_forgotten_first_whenever_one_began_to_follow(
     jobs, autojump_clock, monkeypatch
 ):
-    """The ended runs of a snapshot stand in the order of their ends, whatever that of their beginnings."""
+    """The ended runs of a snapshot are in the order of their ends, not of their starts."""
     monkeypatch.setattr("greenroom.protocol.fold.KEPT_ENDED_RUNS", 4)
     store = Recording()
 
@@ -168,7 +168,7 @@ async def test_the_runs_that_ended_first_are_forgotten_first_whenever_one_began_
 
 
 async def test_what_the_last_run_of_a_handle_or_lane_leaves_goes_with_it(jobs, autojump_clock):
-    """A draft, a limit and a generation stay; a handle or a lane of which nothing is left does not."""
+    """A draft, a limit and a generation are kept; a handle or a lane without them is removed."""
     store = Recording()
     async with open_engine(jobs, store) as engine:
         await engine.set_params("drafted", {"a": 1})
@@ -269,7 +269,7 @@ async def test_what_changes_nothing_is_no_commit(autojump_clock):
         bodies.end(ticket)
 
 
-async def test_a_thousand_changes_at_once_are_few_commits(autojump_clock):
+async def test_a_thousand_simultaneous_changes_need_few_commits(autojump_clock):
     bodies, store = Bodies(), Recording(seconds=1)
     async with open_engine(bodies.jobs, store, max_concurrent=0) as engine:
         before = len(store.batches)
@@ -295,7 +295,7 @@ async def test_what_gathers_while_a_batch_is_written_is_the_next_batch(autojump_
         assert trio.current_time() - began == pytest.approx(2)
 
 
-async def test_progress_that_is_said_faster_than_it_can_be_written_is_coalesced(autojump_clock):
+async def test_progress_that_is_reported_faster_than_it_can_be_committed_is_coalesced(autojump_clock):
     jobs, store = Jobs(), Recording(seconds=1)
 
     @jobs.job("counts")

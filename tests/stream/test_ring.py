@@ -1,4 +1,4 @@
-"""The ring holds so many events and so many bytes; whose place has left it is told so."""
+"""The ring is limited in events and in bytes; a reader whose position has left it receives an error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def filled(*sizes: int, size: int = 100, most_bytes: int = 10_000) -> Stream:
 
 
 def held(stream: Stream) -> list[int]:
-    """The numbers that are in the ring."""
+    """The seqs in the ring."""
     for after in range(stream.last_seq + 1):
         try:
             return [published.event.seq for published in stream.between(after, 10_000)]
@@ -45,7 +45,7 @@ def test_large_events_are_bounded_by_their_bytes():
     assert sum(one is not None for one in stream._ring) == 9
 
 
-def test_an_event_that_is_larger_than_the_ring_is_held_alone_until_the_next():
+def test_an_event_larger_than_the_ring_is_kept_alone_until_the_next():
     stream = filled(10, 10, 50_000)
     assert held(stream) == [3]
     stream.publish([event(4)])
@@ -59,7 +59,7 @@ def test_a_batch_that_is_larger_than_the_ring_leaves_its_end():
     assert held(stream) == list(range(491, 500))
 
 
-def test_a_place_is_held_well_while_what_follows_it_is_less_than_half_of_the_ring():
+def test_a_position_is_safe_while_less_than_half_of_the_ring_follows_it():
     stream = filled(*[1000] * 20)
     assert [seq for seq in range(25) if stream.holds_well(seq)] == [16, 17, 18, 19, 20]
     stream = filled(*[0] * 250)
@@ -79,7 +79,7 @@ async def test_a_slow_reader_of_large_events_gets_a_snapshot(autojump_clock, mon
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
-def test_what_is_in_the_ring_is_given_from_any_place(after):
+def test_events_in_the_ring_are_available_from_any_position(after):
     assert [one.event.seq for one in filled(0, 0, 0).between(after, 2)] == [1, 2, 3][after : after + 2]
 
 

@@ -1,4 +1,4 @@
-"""What a snapshot costs: a few copies of dicts, however many runs there are; and counts, not even that."""
+"""The cost of a snapshot: a few copies of dicts for any number of runs; counts cost less."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def queued(id: str, seq: int, place: int | None, *, handle: str | None = None, l
 
 
 def crowd(count: int) -> Projection:
-    """A projection with so many queued runs, each with a handle of its own."""
+    """A projection with this number of queued runs, each with its own handle."""
     projection = Projection("e", max_concurrent=3)
     for seq in range(1, count + 1):
         projection.apply(queued(f"r{seq}", seq, seq))
@@ -77,7 +77,7 @@ def test_a_long_list_of_waiting_runs_is_made_once_for_a_snapshot_and_not_at_each
     assert projection.snapshot().handles["h"].waiting == [f"w{seq}" for seq in range(2, MANY)]
 
 
-def test_queued_runs_stand_in_the_order_of_their_places_also_where_they_did_not_come_in_it():
+def test_queued_runs_are_in_the_order_of_their_places_also_after_events_out_of_order():
     projection = Projection("e", max_concurrent=3)
     for seq, place in enumerate((5, 2, 9, 7), 1):
         projection.apply(queued(f"at {place}", seq, place))
@@ -92,7 +92,7 @@ def test_queued_runs_stand_in_the_order_of_their_places_also_where_they_did_not_
 
 
 def agrees(projection: Projection) -> bool:
-    """Whether the counts are what a snapshot shows."""
+    """Whether the counts equal those of a snapshot."""
     counts, snapshot = projection.counts(), projection.snapshot()
     lanes = {
         name: (lane.limit, lane.generation, len(lane.executing), len(lane.queued))

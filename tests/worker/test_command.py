@@ -296,13 +296,13 @@ def test_at_a_terminal_one_line_shows_its_url_and_its_services(tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["app"], 2, "'app' must be a module and a name in it, as in app.services:services"),
+        (["app"], 2, "MODULE:SERVICES must be like app.services:services (got 'app')"),
         (["worker_app:nothing"], 2, "worker_app:nothing has no services: register one with"),
         (["nowhere:services"], 1, "module 'nowhere' not found"),
         (["worker_app:wait"], 1, "worker_app:wait must be a greenroom.Services (got function)"),
         (["--id", ""], 1, 'id must not be empty (got "")'),
         (["--concurrency", "0"], 2, "0 is not in the range"),
-        (["--token-file", "nowhere"], 1, "the token can't be read"),
+        (["--token-file", "nowhere"], 1, "cannot read the token file"),
     ],
 )
 def test_invalid_arguments_are_refused(

@@ -129,7 +129,7 @@ def test_a_function_with_a_wrong_signature_is_refused(function: Any):
 
 
 def test_an_invalid_name_is_refused():
-    with pytest.raises(Invalid, match='service must not be empty'):
+    with pytest.raises(Invalid, match="service must not be empty"):
         Services().service("")(lambda input: None)
 
 

@@ -1,4 +1,4 @@
-"""`greenroom flow demo`: flows and workers at work, on one machine and without preparations."""
+"""`greenroom flow demo`: a demo of flows and workers, without setup."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import click
 import trio
 
 from ...demo.ordering import play
-from ..exits import Exit, told
+from ..exits import Exit, report_errors
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="End by itself, also on a terminal.")
-@told
+@click.option("--once", is_flag=True, help="Exit after the runs, also on a terminal.")
+@report_errors
 def demo(once: bool) -> None:
-    """Watch flows at work: two tasks take the two branches of a choice.
+    """Run a demo of flows: two runs take the two branches of a choice.
 
-    Everything is real: an engine with a store in a temporary folder, a gateway at a free port of this
-    machine, and two workers, which are processes of their own. A flow is published, two tasks run it, and
-    the tree of their nodes is shown meanwhile; then their results, and a table of all that the nodes did.
-    On a terminal the server then stays for you to try commands, until Ctrl-C.
+    The demo uses a real engine with a store in a temporary folder, a gateway on a free port of this machine,
+    and two worker processes. It publishes a flow, starts two runs, and shows the trees of their nodes, their
+    results and a table of their node runs. On a terminal the server then stays open for other commands,
+    until Ctrl-C.
 
     \b
     Examples:
       greenroom flow demo
       greenroom flow demo --once
     """
-    logging.getLogger("greenroom").addHandler(logging.NullHandler())  # the screen is taken
+    logging.getLogger("greenroom").addHandler(logging.NullHandler())  # logs would disturb the live display
     logging.getLogger("httpx").setLevel(logging.WARNING)
     stays = not once and sys.stdin.isatty() and sys.stdout.isatty()
     with TemporaryDirectory(prefix="greenroom-flows-") as folder:
-        fine = trio.run(partial(play, Path(folder), stays=stays))
-    if not fine:
-        sys.exit(Exit.INTERRUPTED if fine is None else Exit.FAILED)
+        succeeded = trio.run(partial(play, Path(folder), stays=stays))
+    if not succeeded:
+        sys.exit(Exit.INTERRUPTED if succeeded is None else Exit.FAILED)

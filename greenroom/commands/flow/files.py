@@ -1,4 +1,4 @@
-"""Commands for the definition of a flow in a file: check, graph, publish."""
+"""Commands for a flow definition in a file: check, graph, publish."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ...protocol.flow.check import Checked
 from ...protocol.flow.check import check as check_definition
 from ...protocol.flow.mermaid import mermaid
 from ..connection import Server, for_server
-from ..exits import Exit, Stopped, told
-from ..output import say_json
+from ..exits import Exit, Stopped, report_errors
+from ..output import echo_json
 
 _file = click.argument("file", type=click.File("r", encoding="utf-8"))
 _allow_scripts = click.option(
@@ -23,20 +23,20 @@ _allow_scripts = click.option(
     is_flag=True,
     envvar="GREENROOM_ALLOW_SCRIPTS",
     show_envvar=True,
-    help="Let nodes start programs, as a server does that was started with it.",
+    help="Allow script nodes, like a server with this flag.",
 )
 
 
 @click.command()
 @_file
 @_allow_scripts
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: mistakes and warnings.")
-@told
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: errors and warnings.")
+@report_errors
 def check(file: IO[str], allow_scripts: bool, as_json: bool) -> None:
-    """Check the definition of a flow, and show every mistake in it with its place.
+    """Check a flow definition, and show all errors with their locations.
 
-    FILE is JSON or YAML; - reads it from standard input. No server is needed, so other flows that it refers
-    to aren't looked for. What is doubtful is a warning. Exits with 2 if something is wrong.
+    FILE is JSON or YAML; - reads standard input. The command needs no server, so it does not check that
+    referenced flows exist. Exits with code 2 if there is an error; a warning does not change the exit code.
 
     \b
     Examples:
@@ -51,19 +51,19 @@ def check(file: IO[str], allow_scripts: bool, as_json: bool) -> None:
         raise _mistaken(file.name, found.errors)
     if not as_json:
         _warn(file.name, found)
-        click.echo("The definition is in order.")
+        click.echo("The definition is valid.")
 
 
 @click.command()
 @_file
 @_allow_scripts
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
-@told
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@report_errors
 def graph(file: IO[str], allow_scripts: bool, as_json: bool) -> None:
-    """Draw a flow: the text of a Mermaid flowchart.
+    """Print a flow as a Mermaid flowchart.
 
-    FILE is JSON or YAML; - reads it from standard input. Many pages and programs show such a text as a
-    drawing: in Markdown, as a block of code in the language `mermaid`.
+    FILE is JSON or YAML; - reads standard input. Many programs draw Mermaid text: in Markdown, use a code
+    block with the language `mermaid`.
 
     \b
     Examples:
@@ -75,20 +75,22 @@ def graph(file: IO[str], allow_scripts: bool, as_json: bool) -> None:
         raise _mistaken(file.name, found.errors)
     drawn = mermaid(found.graph)
     if as_json:
-        say_json({"mermaid": drawn})
+        echo_json({"mermaid": drawn})
     else:
         click.echo(drawn, nl=False)
 
 
 @click.command()
 @_file
-@click.option("--name", metavar="NAME", help="The flow's name. [default: the file's, without its ending]")
+@click.option(
+    "--name", metavar="NAME", help="The flow's name. [default: the file's name without its extension]"
+)
 @for_server
 def publish(server: Server, file: IO[str], name: str | None) -> None:
     """Publish a definition as the next version of a flow.
 
-    FILE is JSON or YAML; - reads it from standard input. The flow is made if there is none of this name. What
-    is published never changes: runs that have begun stay with their version, new ones take the latest.
+    FILE is JSON or YAML; - reads standard input. A flow of a new name is created. A published version never
+    changes: existing runs keep their version, new runs use the latest.
 
     \b
     Examples:
@@ -97,10 +99,10 @@ def publish(server: Server, file: IO[str], name: str | None) -> None:
     """
     if name is None:
         if file.name in ("-", "<stdin>"):
-            raise click.UsageError("say under which name: --name")
+            raise click.UsageError("--name is required for standard input")
         name = Path(file.name).stem
     flow, text = name, _text(file)
-    found = check_definition(text, allow_scripts=True)  # whether they are, only the server knows
+    found = check_definition(text, allow_scripts=True)  # the server checks that
     if found.errors:
         raise _mistaken(file.name, found.errors)
     try:
@@ -111,7 +113,7 @@ def publish(server: Server, file: IO[str], name: str | None) -> None:
             raise
         raise _mistaken(file.name, errors) from None
     if server.as_json:
-        say_json(version)
+        echo_json(version)
         return
     _warn(file.name, found)
     click.echo(f"{flow}, version {version.version}")
@@ -121,13 +123,13 @@ def _text(file: IO[str]) -> str:
     try:
         return file.read()
     except UnicodeDecodeError as error:
-        raise Stopped(f"{file.name}: it can't be read: {error}", Exit.FAILED) from None
+        raise Stopped(f"cannot read {file.name}: {error}", Exit.FAILED) from None
 
 
 def _mistaken(name: str, errors: Iterable[str]) -> Stopped:
-    """How a command ends that was given a definition with mistakes."""
+    """The `Stopped` for a definition with errors."""
     mistakes = list(errors)
-    count = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+    count = "1 error" if len(mistakes) == 1 else f"{len(mistakes)} errors"
     lines = "\n".join(f"{name}: {mistake}" for mistake in mistakes)
     error = Invalid(f"{count} in the definition", errors=mistakes)
     return Stopped(f"{error.message}:\n{lines}", Exit.NOT_UNDERSTOOD, error)

@@ -1,4 +1,4 @@
-"""`greenroom flow`: graphs of nodes that runs walk. Each command stands in a module of its own."""
+"""The group `greenroom flow`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from ..lazy import LazyCommand
 
 _COMMANDS = {
     "flow.files": {
-        "check": "Check the definition of a flow, and show every mistake in it with its place.",
-        "graph": "Draw a flow: the text of a Mermaid flowchart.",
+        "check": "Check a flow definition, and show all errors with their locations.",
+        "graph": "Print a flow as a Mermaid flowchart.",
         "publish": "Publish a definition as the next version of a flow.",
     },
     "flow.runs": {
         "run": "Run a flow, and print the id of its run.",
         "list": "List the flows, with the latest version of each.",
-        "show": "Show a run of a flow: where it is, what its nodes share, and what each of them did.",
-        "signal": "Put a value into what a run's nodes share; whoever waits for it goes on.",
+        "show": "Show a run of a flow: its current node, its shared data and its node runs.",
+        "signal": "Set a value in a run's shared data; a node that waits for it continues.",
     },
-    "flow.demo": {"demo": "Watch flows at work: two tasks take the two branches of a choice."},
+    "flow.demo": {"demo": "Run a demo of flows: two runs take the two branches of a choice."},
 }
-"""What is in each module: the commands, and the first sentence of their help."""
+"""The commands in each module, with the first sentence of their help."""
 
 
 @click.group(commands=LazyCommand.each(_COMMANDS))
 def flow() -> None:
-    """Flows: graphs of nodes that runs walk, and whose work workers do.
+    """Manage and run flows, graphs of nodes that workers execute.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""The table of node runs: every try of a flow's nodes, in order, and what came of it."""
+"""The table of node runs: every attempt of a flow's nodes, in order, with its outcome."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..output import brief, clean, console, table, took
 
 _STYLES = {"ok": "green", "error": "bold red", "timeout": "bold red", "cancelled": "bright_black"}
 _SHORT = 60
-"""How much of an output is shown on a terminal."""
+"""The number of characters of an output that a terminal shows."""
 
 
 async def all_node_runs(flows: RunFlows, run: str) -> Sequence[NodeRun]:
-    """Every page of them."""
+    """All node runs of a run, requested in pages."""
     rows = list(page := await flows.node_runs(run))
     while page:
         page = await flows.node_runs(run, after=page[-1].number)
@@ -25,19 +25,19 @@ async def all_node_runs(flows: RunFlows, run: str) -> Sequence[NodeRun]:
 
 
 def show_node_runs(rows: Sequence[NodeRun]) -> None:
-    """Print the table. What no row has is no column of it."""
+    """Print the table, without columns that have only default values."""
     columns: list[tuple[str, Sequence[str | Text]]] = [
         ("node", [row.node for row in rows]),
         ("visit", [str(row.visit) for row in rows]),
         ("branch", [row.branch or "" for row in rows]),
-        ("try", [str(row.attempt) for row in rows]),
+        ("attempt", [str(row.attempt) for row in rows]),
         ("status", [Text(row.status, _STYLES[row.status]) for row in rows]),
         ("time", [took(row.finished_at - row.started_at) for row in rows]),
         ("worker", [row.worker or "" for row in rows]),
         ("action", [row.action or "" for row in rows]),
         ("output or error", list(_outcomes(rows))),
     ]
-    usual = {"visit": "1", "try": "1", "branch": "", "worker": ""}
+    usual = {"visit": "1", "attempt": "1", "branch": "", "worker": ""}
     shown = [
         (name, cells)
         for name, cells in columns

@@ -14,15 +14,28 @@ from ...protocol.flow.records import FlowRow, FlowTask, NodeRun
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.states import ENDED
 from ..connection import Server, find_last_run, for_server
-from ..output import age, brief, console, end_with, fields, moment, parsed, say, say_json, span, status, table
-from ..submit import json_given, say_accepted, submission
+from ..output import (
+    age,
+    brief,
+    console,
+    echo,
+    echo_json,
+    end_with,
+    fields,
+    moment,
+    parsed,
+    span,
+    status,
+    table,
+)
+from ..submit import echo_accepted, json_given, submission
 from ..watch import (
     WithConnection,
+    echo_connection,
+    echo_connection_json,
     line,
     live,
-    say_connection,
-    say_connection_as_json,
-    told_of_connection,
+    reporting_connection,
 )
 from .node_runs import all_node_runs, show_node_runs
 from .tree import FlowTree
@@ -31,22 +44,20 @@ from .tree import FlowTree
 @click.command()
 @click.argument("flow", metavar="NAME")
 @click.option(
-    "--params", "-p", metavar="JSON", help="What its nodes see as `$params`; - reads standard input."
+    "--params", "-p", metavar="JSON", help="The value of `$params` in nodes; - reads standard input."
 )
 @click.option("--version", type=click.IntRange(0), default=0, metavar="N", help="[default: the latest]")
-@click.option(
-    "--handle", "-H", metavar="NAME", help="Whose run it is. [default: its own, `task:` and its id]"
-)
+@click.option("--handle", "-H", metavar="NAME", help="The handle. [default: `task:` and the run's id]")
 @submission
-@click.option("--watch", is_flag=True, help="Watch its nodes until it ends, then print what it gave.")
+@click.option("--watch", is_flag=True, help="Follow the nodes until the run ends, then print its result.")
 @for_server
 def run(server: Server, flow: str, params: str | None, watch: bool, **options: Any) -> None:
     """Run a flow, and print the id of its run.
 
-    NAME is the flow's name, or its id. With --watch a terminal shows the tree of its nodes until the run has
-    ended, then its result and a table of all that the nodes did; elsewhere there is a line per event. It then
-    exits with 5 if the run didn't succeed. With --json there are the events, the node runs, and at last the
-    run. Ctrl-C ends the watching, not the run.
+    NAME is the name or the id of a flow. With --watch a terminal shows the tree of nodes until the run has
+    ended, then its result and a table of its node runs; without a terminal the command prints one line per
+    event. It then exits with code 5 if the run did not succeed. With --json it prints the events, the node
+    runs and the run. Ctrl-C ends the command, not the run.
 
     \b
     Examples:
@@ -62,7 +73,7 @@ def run(server: Server, flow: str, params: str | None, watch: bool, **options: A
         if watch:
             ended = await _watch(client, ticket.id, begin, server.as_json)
             return ended, await all_node_runs(client.flows, ticket.id)
-        say_accepted(ticket, server.as_json)
+        echo_accepted(ticket, server.as_json)
         return None
 
     done = server.ask(talk, follow=watch)
@@ -71,68 +82,70 @@ def run(server: Server, flow: str, params: str | None, watch: bool, **options: A
     ended, rows = done
     if server.as_json:
         for row in rows:
-            say_json(row)
+            echo_json(row)
     else:
         show_node_runs(rows)
     end_with(ended, server.as_json)
 
 
 async def _watch(client: Client, run_id: str, begin: int, as_json: bool) -> RunRecord:
-    """Show what happens after `begin` until the run has ended; its last state."""
+    """Show the events after `begin` until the run has ended. Returns its last state."""
     if as_json:
-        async with told_of_connection(client, say_connection_as_json):
-            return await follow_flow(client, run_id, begin, say_json)
+        async with reporting_connection(client, echo_connection_json):
+            return await follow_flow(client, run_id, begin, echo_json)
     if not console().is_terminal:
 
-        def tell(event: Event) -> None:
+        def on_event(event: Event) -> None:
             console().print(line(event), soft_wrap=True)
 
-        async with told_of_connection(client, say_connection):
-            return await follow_flow(client, run_id, begin, tell)
+        async with reporting_connection(client, echo_connection):
+            return await follow_flow(client, run_id, begin, on_event)
     tree = await tree_of(client, run_id)
-    picture = WithConnection(lambda height: tree.draw(client.state.runs.get(run_id), height))
-    async with live(picture.draw) as news, told_of_connection(client, picture.tell, news):
+    display = WithConnection(lambda height: tree.draw(client.state.runs.get(run_id), height))
+    async with live(display.draw) as redraw, reporting_connection(client, display.report, redraw):
 
-        def hear(event: Event) -> None:
-            tree.hear(event)
-            news()
+        def handle_event(event: Event) -> None:
+            tree.handle_event(event)
+            redraw()
 
-        return await follow_flow(client, run_id, begin, hear)
+        return await follow_flow(client, run_id, begin, handle_event)
 
 
 async def tree_of(client: Client, run_id: str) -> FlowTree:
-    """The tree of a run, which has heard nothing yet."""
+    """The tree of a run, without any event yet."""
     task = await client.flows.task(run_id)
     version = await client.flows.version(task.version.id)
     title = f"{task.flow.name}, version {version.version}"
     return FlowTree(run_id, title, msgspec.json.decode(version.definition), task.run.params["params"])
 
 
-async def follow_flow(client: Client, run_id: str, after: int, tell: Callable[[Event], None]) -> RunRecord:
-    """Tell of every event of a run, each once, until it has ended; its last state.
+async def follow_flow(
+    client: Client, run_id: str, after: int, on_event: Callable[[Event], None]
+) -> RunRecord:
+    """Call `on_event` with every event of a run, once, until it has ended. Returns its last state.
 
-    Those that were missed while there was no connection are looked up in the run's history.
+    Events that were missed while the connection was lost are read from the run's history.
     """
     wanted = Filter(runs=frozenset({run_id}))
 
-    def told(event: Event) -> bool:
-        """Tell of an event; whether it is the end."""
+    def handle(event: Event) -> bool:
+        """Call `on_event`. Returns whether the event is the end of the run."""
         nonlocal after
         if getattr(event, "run", None) == run_id and event.seq > after:
             after = event.seq
-            tell(event)
+            on_event(event)
         return isinstance(event, RunStateChanged) and event.run == run_id and event.to in ENDED
 
     async for item in client.events(after=after, filter=wanted):
         events = await client.history(run_id) if isinstance(item, Snapshot) else [item]
-        if any(told(event) for event in events):
+        if any(handle(event) for event in events):
             break
     return await client.get_run(run_id)
 
 
 @click.command("list")
 @click.option("--limit", "-n", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N")
-@click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="Leave out the first N.")
+@click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="Skip the first N.")
 @for_server
 def list_(server: Server, limit: int, offset: int) -> None:
     """List the flows, with the latest version of each.
@@ -155,7 +168,7 @@ def list_(server: Server, limit: int, offset: int) -> None:
     found = server.ask(talk)
     if server.as_json:
         for flow, version in found:
-            say_json({**msgspec.to_builtins(flow), "version": version})
+            echo_json({**msgspec.to_builtins(flow), "version": version})
         return
     table(
         ("flow", "version", "age", "description"),
@@ -170,10 +183,10 @@ def list_(server: Server, limit: int, offset: int) -> None:
 @click.argument("run")
 @for_server
 def show(server: Server, run: str) -> None:
-    """Show a run of a flow: where it is, what its nodes share, and what each of them did.
+    """Show a run of a flow: its current node, its shared data and its node runs.
 
-    RUN is the id of a run, or a handle for its active or last one. With --json, the first line is the run
-    with what is shared, and each other line a node run.
+    RUN is the id of a run, or a handle for its active or last run. With --json the first line is the run
+    with its shared data, and each other line is a node run.
 
     \b
     Examples:
@@ -184,14 +197,18 @@ def show(server: Server, run: str) -> None:
     async def talk(client: Client) -> tuple[FlowTask, Sequence[NodeRun], dict[str, Any]]:
         id = await find_last_run(client, run)
         task, rows = await client.flows.task(id), await all_node_runs(client.flows, id)
-        asked = (await client.snapshot()).interrupts
-        return task, rows, {key: interrupt.data for key, interrupt in asked.items() if interrupt.run == id}
+        interrupts = (await client.snapshot()).interrupts
+        return (
+            task,
+            rows,
+            {key: interrupt.data for key, interrupt in interrupts.items() if interrupt.run == id},
+        )
 
-    task, rows, asked = server.ask(talk)
+    task, rows, interrupts = server.ask(talk)
     if server.as_json:
-        say_json(task)
+        echo_json(task)
         for row in rows:
-            say_json(row)
+            echo_json(row)
         return
     found = task.run
     shown: dict[str, Any] = {
@@ -210,8 +227,8 @@ def show(server: Server, run: str) -> None:
         shown["error"] = found.error
     shown["steps"] = task.steps
     shown["shared"] = task.shared
-    for id, interrupt in asked.items():
-        shown["asks"] = f"{brief(interrupt)}  (greenroom answer {id} …)"
+    for id, interrupt in interrupts.items():
+        shown["interrupt"] = f"{brief(interrupt)}  (greenroom answer {id} …)"
     fields(shown)
     show_node_runs(rows)
 
@@ -222,10 +239,10 @@ def show(server: Server, run: str) -> None:
 @click.argument("value")
 @for_server
 def signal(server: Server, run: str, key: str, value: str) -> None:
-    """Put a value into what a run's nodes share; whoever waits for it goes on.
+    """Set a value in a run's shared data; a node that waits for it continues.
 
-    RUN is the id of a run, or the handle whose active run it is. KEY is a path in what they share, with or
-    without `$shared.` before it. VALUE is JSON, or else a text.
+    RUN is the id of a run, or a handle for its active run. KEY is a path in the shared data, with or without
+    `$shared.` before it. VALUE is a JSON value; text that is not valid JSON is sent as a string.
 
     \b
     Examples:
@@ -239,4 +256,4 @@ def signal(server: Server, run: str, key: str, value: str) -> None:
         return id
 
     id = server.ask(talk)
-    say(server.as_json, {"run_id": id, "key": key}, f"{id} is told.")
+    echo(server.as_json, {"run_id": id, "key": key}, f"Signal sent to {id}.")

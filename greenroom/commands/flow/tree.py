@@ -1,7 +1,7 @@
-"""The live tree of a flow's nodes: which are done and how, which is at work, what a waiting one waits for.
+"""The live tree of a flow's nodes: the state of each node, and what a waiting node waits for.
 
-It knows nothing of connections: it is given the plain definition, and events as they come. An event may come
-again, and some may be missing; what is heard later mends what was not heard.
+It is independent of the connection: callers pass it the definition as JSON, and each event. Events can be
+repeated or missing; later events correct the tree.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ..output import STYLES, clean, span, took
 _MARKS = {"ok": ("✔", "green"), "error": ("✘", "bold red"), "timeout": ("✘", "bold red")}
 _AT_WORK = ("▶", STYLES["running"])
 _WAITS = ("‖", STYLES["suspended"])
-_CANCELED = ("✕", STYLES["cancelled"])
+_CANCELLED = ("✕", STYLES["cancelled"])
 _NOT_REACHED = ("·", "dim")
 _WAITING = ("timer", "wait_event", "approval")
 _BRANCHES = 4
-"""How many branches, and how many failed tries, are shown of a node: those that ended last."""
+"""The number of branches, and of failed attempts, that are shown of a node: the last ones."""
 
 
 @attrs.define
-class _Try:
-    """A try that has ended, of a node or of one branch of it."""
+class _Attempt:
+    """An ended attempt of a node, or of one of its branches."""
 
     status: str
     attempt: int
@@ -40,7 +40,7 @@ class _Try:
 
 @attrs.define
 class _Node:
-    """What is known of a node: of its latest visit, if the walk has come to it."""
+    """The state of a node in its latest visit."""
 
     path: str
     kind: str = ""
@@ -48,18 +48,18 @@ class _Node:
     params: Mapping[str, Any] = {}
     inner: dict[str, _Node] = attrs.field(factory=dict)
     visit: int = 0
-    status: str = ""  # of what is done
+    status: str = ""  # empty until the visit has ended
     reached: bool = False
     began_at: float = 0.0
     ended_at: float = 0.0
     action: str | None = None
-    last: _Try | None = None
-    failed: dict[int, _Try] = attrs.field(factory=dict)  # tries that others followed
-    branches: dict[str, _Try] = attrs.field(factory=dict)
+    last: _Attempt | None = None
+    failed: dict[int, _Attempt] = attrs.field(factory=dict)  # attempts that were followed by another one
+    branches: dict[str, _Attempt] = attrs.field(factory=dict)
     changed: int = 0
 
     def enter(self, visit: int, at: float) -> None:
-        """The walk has come here, again perhaps."""
+        """Start a visit, unless it has started already."""
         if visit == self.visit and self.reached:
             return
         self.visit, self.reached, self.status, self.began_at = visit, True, "", at
@@ -71,7 +71,7 @@ class _Node:
 
 @attrs.frozen
 class _Row:
-    """A line of the tree. What is active is kept longest where there is little room."""
+    """A line of the tree. Active lines are kept longest if there is little room."""
 
     depth: int
     text: Text
@@ -80,7 +80,7 @@ class _Row:
 
 
 class FlowTree:
-    """One run's. `definition` is that of its version, `params` are the run's own."""
+    """The tree of one run. `definition` is the definition of its flow version, `params` its parameters."""
 
     def __init__(
         self,
@@ -94,15 +94,15 @@ class FlowTree:
         self._title = title
         self._params = params
         self._clock = clock
-        self._nodes = _planned(definition)
-        self._asked: dict[str, str] = {}  # interrupts by the nodes that ask
-        self._heard = 0
+        self._nodes = _nodes_of(definition)
+        self._interrupts: dict[str, str] = {}  # open interrupts, by node
+        self._event_count = 0
 
-    def hear(self, event: Event) -> None:
-        """What has happened to the run; other events are passed over."""
+    def handle_event(self, event: Event) -> None:
+        """Update the tree; events of other runs are ignored."""
         if getattr(event, "run", None) != self._run:
             return
-        self._heard += 1
+        self._event_count += 1
         if isinstance(event, NodeStarted):
             node = self._node(event.node, event.kind)
             if event.visit >= node.visit:
@@ -112,26 +112,26 @@ class FlowTree:
             if event.visit >= node.visit:
                 self._ran(node, event)
         elif isinstance(event, InterruptOpened) and isinstance(event.data, dict):
-            self._asked[str(event.data.get("node"))] = event.interrupt
+            self._interrupts[str(event.data.get("node"))] = event.interrupt
         elif isinstance(event, InterruptClosed):
-            self._asked = {node: id for node, id in self._asked.items() if id != event.interrupt}
+            self._interrupts = {node: id for node, id in self._interrupts.items() if id != event.interrupt}
 
     def _ran(self, node: _Node, event: NodeRan) -> None:
         node.enter(event.visit, event.started_at)
         node.began_at = min(node.began_at, event.started_at)
-        ended = _Try(event.status, event.attempt, event.error, event.worker)
+        ended = _Attempt(event.status, event.attempt, event.error, event.worker)
         if event.branch is not None:
-            node.branches.pop(event.branch, None)  # what ended last stands last
+            node.branches.pop(event.branch, None)  # in order of their ends
             node.branches[event.branch] = ended
         elif event.action is not None or event.status == "cancelled" or node.kind in _WAITING:
             node.status, node.action, node.ended_at, node.last = event.status, event.action, event.at, ended
             node.failed.pop(event.attempt, None)
         else:
             node.failed[event.attempt] = ended
-        node.changed = self._heard
+        node.changed = self._event_count
 
     def _node(self, path: str, kind: str) -> _Node:
-        """The node at a path. What stands in another flow is not in the definition, and made here."""
+        """The node at a path. Nodes of referenced flows are not in the definition, and are added here."""
         above, rest = self._nodes, path
         while rest not in above:
             key = next((key for key in above if rest.startswith(f"{key}/")), None)
@@ -140,11 +140,11 @@ class FlowTree:
                 break
             above, rest = above[key].inner, rest[len(key) + 1 :]
         found = above[rest]
-        found.changed = self._heard
+        found.changed = self._event_count
         return found
 
     def draw(self, run: RunRecord | None, height: int) -> RenderableType:
-        """All of it, in so many lines."""
+        """The tree, in at most `height` lines."""
         rows = _cropped(list(self._rows(self._nodes, 0)), max(1, height - 2))
         return Group(self._head(run), *_guided(rows))
 
@@ -164,7 +164,7 @@ class FlowTree:
             if not node.reached:
                 continue
             for one in [*node.failed.values()][-_BRANCHES:]:
-                yield _Row(depth + 1, _try(f"try {one.attempt}", one), node.changed)
+                yield _Row(depth + 1, _try(f"attempt {one.attempt}", one), node.changed)
             branches = [*node.branches.items()]
             if len(branches) > _BRANCHES:
                 more = f"… {len(branches) - _BRANCHES} more branches"
@@ -174,7 +174,7 @@ class FlowTree:
             yield from self._rows(node.inner, depth + 1)
 
     def _line(self, key: str, node: _Node) -> Text:
-        """A node in a line."""
+        """A node as one line."""
         mark, style = self._mark(node)
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append(f"{mark} ", style).append(clean(key), "bold" if node.reached else "dim")
@@ -185,7 +185,7 @@ class FlowTree:
             line.append(f"  visit {node.visit}")
         if node.branches:
             bad = sum(one.status != "ok" for one in node.branches.values())
-            line.append(f"  {len(node.branches)} branches ended" + (f", {bad} not well" if bad else ""))
+            line.append(f"  {len(node.branches)} branches ended" + (f", {bad} failed" if bad else ""))
         if not node.status:
             return line.append(f"  {self._what(node)}", style)
         line.append(f"  {took(node.ended_at - node.began_at)}", "dim")
@@ -202,29 +202,33 @@ class FlowTree:
             return _NOT_REACHED
         if not node.status:
             return _WAITS if node.kind in _WAITING else _AT_WORK
-        return _MARKS.get(node.status, _CANCELED)
+        return _MARKS.get(node.status, _CANCELLED)
 
     def _what(self, node: _Node) -> str:
-        """What a node does that is not done: for waiting ones, what they wait for."""
+        """The activity of a node that has not ended: what it waits for, or how long it executes."""
         params = {**node.params, **self._params}
         if node.kind == "timer" and isinstance(params.get("delay_ms"), int | float):
             left = node.began_at + params["delay_ms"] / 1000 - self._clock()
-            return f"waits, {span(left)} more"
+            return f"waits, {span(left)} remaining"
         if node.kind == "wait_event":
             return f"waits for a signal: {clean(str(params.get('signal_key', '')))}"
         if node.kind == "approval":
-            way = f", or greenroom answer {self._asked[node.path]} …" if node.path in self._asked else ""
-            return f"waits for people: {clean(str(params.get('approval_key', '')))}{way}"
+            answer = (
+                f", or greenroom answer {self._interrupts[node.path]} …"
+                if node.path in self._interrupts
+                else ""
+            )
+            return f"waits for approval: {clean(str(params.get('approval_key', '')))}{answer}"
         if node.kind in _WAITING:
             return "waits"
-        return f"at work, {span(self._clock() - node.began_at)}"
+        return f"executing, {span(self._clock() - node.began_at)}"
 
 
-def _try(name: str, one: _Try) -> Text:
-    mark, style = _MARKS.get(one.status, _CANCELED)
+def _try(name: str, one: _Attempt) -> Text:
+    mark, style = _MARKS.get(one.status, _CANCELLED)
     line = Text.assemble((f"{mark} ", style), name, no_wrap=True, overflow="ellipsis")
     if one.attempt > 1 and name.startswith("branch"):
-        line.append(f", try {one.attempt}")
+        line.append(f", attempt {one.attempt}")
     if one.worker is not None:
         line.append(f"  on {clean(one.worker)}", "dim")
     if one.error is not None:
@@ -232,20 +236,20 @@ def _try(name: str, one: _Try) -> Text:
     return line
 
 
-def _planned(graph: Mapping[str, Any], above: str = "") -> dict[str, _Node]:
-    """The nodes of a definition, in its order, with those within."""
+def _nodes_of(graph: Mapping[str, Any], above: str = "") -> dict[str, _Node]:
+    """The nodes of a definition, in its order, with the nodes of subflows."""
     nodes: dict[str, _Node] = {}
     for key, node in graph.get("nodes", {}).items():
         called = node.get("func") or node.get("service") or node.get("flow")
         several = ", ".join(_several(node))
         nodes[key] = _Node(f"{above}{key}", node["kind"], called or several, node.get("params") or {})
         if node["kind"] == "subflow":
-            nodes[key].inner = _planned(node["subflow"], f"{above}{key}/")
+            nodes[key].inner = _nodes_of(node["subflow"], f"{above}{key}/")
     return nodes
 
 
 def _several(node: Mapping[str, Any]) -> Sequence[str]:
-    """The names of what a node executes that doesn't execute one service."""
+    """The names of several services or functions of a node, or its script."""
     script = node.get("script") or ()
     if isinstance(script, Mapping):
         script = [script.get("cmd") or "", *(script.get("args") or ())]
@@ -255,18 +259,18 @@ def _several(node: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _cropped(rows: Sequence[_Row], room: int) -> Sequence[_Row]:
-    """What there is room for: not what was never reached, and rather what is active or changed last."""
+    """The rows for which there is room: of reached nodes, first those that are active or changed last."""
     if len(rows) <= room:
         return rows
     rows = [row for row in rows if row.changed]
     if len(rows) <= room:
         return rows
     above: list[list[int]] = []
-    way: list[int] = []
+    path: list[int] = []
     for number, row in enumerate(rows):
-        del way[row.depth :]
-        way.append(number)
-        above.append(list(way))
+        del path[row.depth :]
+        path.append(number)
+        above.append(list(path))
     kept: set[int] = set()
     for number in sorted(range(len(rows)), key=lambda n: (rows[n].active, rows[n].changed), reverse=True):
         wanted = kept.union(above[number])
@@ -277,7 +281,7 @@ def _cropped(rows: Sequence[_Row], room: int) -> Sequence[_Row]:
 
 
 def _guided(rows: Sequence[_Row]) -> list[Text]:
-    """The lines with what joins them to the one above."""
+    """The lines with the branches of the tree."""
     lines: list[Text] = []
     open_: set[int] = set()  # the depths at which another line follows
     for row in reversed(rows):

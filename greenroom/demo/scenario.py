@@ -1,7 +1,7 @@
-"""What happens in the demo: five accounts are mirrored, three at a time, and people interfere.
+"""The scenario of the demo: mirror five accounts, three at a time, with a conflict, cancels and an interrupt.
 
-Nothing but the answer to an interrupt is timed: each step follows from what the engine has told, so that the
-story is the same on a slow machine. All of it is done through the gateway, as another program would do it.
+Each step except the answer to the interrupt is triggered by an event, so that the demo is the same on a slow
+machine. The demo uses the gateway like any other client.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from ..protocol.errors import Conflict
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
 from . import site
+from .display import Display, keyboard
 from .mirroring import jobs
-from .stage import Stage, keyboard
 
 ACCOUNTS = ("alice", "bob", "carol", "dave", "erin")
 _LOOPBACK = "127.0.0.1"
 _READING = 2.0
-"""Seconds that the interrupt can be read before the demo answers it by itself."""
+"""Seconds before the demo answers the interrupt itself."""
 _BETWEEN_ROUNDS = 10.0
 
 
 async def play(folder: Path, *, once: bool) -> bool:
-    """Play the demo until it has ended, or somebody ends it. Whether all went as it should."""
-    told = True
+    """Run the demo until it ends, or a signal ends it. Returns whether the runs ended as expected."""
+    succeeded = True
     with keyboard() as pressed, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        stage = Stage("keys:  y, n  answer   q  quit" if pressed else "")
+        display = Display("keys:  y, n  answer   q  quit" if pressed else "")
         async with trio.open_nursery() as nursery:
             [listener] = await nursery.start(partial(trio.serve_tcp, site.serve, 0, host=_LOOPBACK))
             store, data = f"sqlite:///{folder / 'greenroom.db'}", folder / "data"
@@ -52,29 +52,31 @@ async def play(folder: Path, *, once: bool) -> bool:
                 open_gateway(engine, listeners=await _listeners()) as gateway,
                 connect(gateway.url) as client,
             ):
-                stage.announce(
+                display.announce(
                     f"gateway  {gateway.url}   store and files  {folder}",
                     f"in another terminal:  {command(gateway.url, 'watch')}",
                 )
-                story = Story(client, stage, f"http://{_LOOPBACK}:{listener.socket.getsockname()[1]}", data)
+                scenario = Scenario(
+                    client, display, f"http://{_LOOPBACK}:{listener.socket.getsockname()[1]}", data
+                )
                 async with trio.open_nursery() as playing:
                     playing.start_soon(end_at_signal, signals, playing.cancel_scope)
-                    if stage.live:
-                        playing.start_soon(show_live, client, stage)
+                    if display.live:
+                        playing.start_soon(show_live, client, display)
                     if pressed is not None:
-                        playing.start_soon(story.take_keys, pressed(), playing.cancel_scope)
-                    told = await story.round(answers=once)
+                        playing.start_soon(scenario.take_keys, pressed(), playing.cancel_scope)
+                    succeeded = await scenario.round(answers=once)
                     while not once:
-                        stage.tell(f"The next round begins in {_BETWEEN_ROUNDS:g} seconds.")
+                        display.show(f"The next round starts in {_BETWEEN_ROUNDS:g} seconds.")
                         await trio.sleep(_BETWEEN_ROUNDS)
-                        await story.round(answers=False)
+                        await scenario.round(answers=False)
                     playing.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
-    return told
+    return succeeded
 
 
 async def _listeners() -> list[trio.SocketListener]:
-    """The usual port, or a free one if somebody has that."""
+    """Listen on the default port, or on a free port if that is in use."""
     try:
         return list(await trio.open_tcp_listeners(GatewayConfig().port, host=_LOOPBACK))
     except OSError as error:
@@ -84,24 +86,25 @@ async def _listeners() -> list[trio.SocketListener]:
 
 
 async def end_at_signal(signals: AsyncIterator[int], playing: trio.CancelScope) -> None:
-    """Cancel what is played at the first signal."""
+    """Cancel the demo at the first signal."""
     async for _ in signals:
         playing.cancel()
 
 
-class Story:
-    """The people of the demo. What they do, they tell on the stage."""
+class Scenario:
+    """The clients of the demo. They show messages about their actions."""
 
-    def __init__(self, client: Client, stage: Stage, site: str, data: Path) -> None:
+    def __init__(self, client: Client, display: Display, site: str, data: Path) -> None:
         self._client = client
-        self._stage = stage
+        self._display = display
         self._site = site
         self._data = data
 
     async def round(self, *, answers: bool) -> bool:
-        """Everything once. Whether it went as it should."""
-        tell = self._stage.tell
-        tell(f"{len(ACCOUNTS)} accounts are to be mirrored, three at a time; the others wait for their turn.")
+        """Play one round. Returns whether the runs ended as expected."""
+        self._display.show(
+            f"Mirroring {len(ACCOUNTS)} accounts, at most three at a time; the others are queued."
+        )
         tickets = {account: await self._submit(account) for account in ACCOUNTS}
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._start_twice, "alice", tickets["alice"])
@@ -131,49 +134,49 @@ class Story:
             await self._submit(account)
         except Conflict as error:
             active = error.details["active_run"]
-            self._stage.tell(f"{account} is submitted again: refused, because run …{active[-6:]} is active.")
+            self._display.show(f"{account} is submitted again: conflict, run …{active[-6:]} is active.")
 
     async def _cancel(self, account: str, ticket: ClientTicket, after: int, fate: str) -> None:
         await self._until(ticket, lambda run: files(run) >= after)
         try:
             await self._client.cancel(ticket.id, "delete" if fate == "delete" else "keep")
         except Conflict:
-            return  # somebody else was quicker
+            return  # another client has cancelled it already
         run = await self._client.ended(ticket.id)
         left = len(self._files(account))
-        what = f"its {left} finished files stay" if fate == "keep" else f"{left} of its files are left"
-        self._stage.tell(f"{account} is cancelled with files={fate}: {run.status}, {what}.")
+        what = f"its {left} finished files are kept" if fate == "keep" else f"{left} of its files remain"
+        self._display.show(f"{account} is cancelled with files={fate}: {run.status}, {what}.")
 
     async def _watch_interrupt(self, account: str, ticket: ClientTicket, answers: bool) -> None:
-        await self._until(ticket, lambda run: run.id in self._asking())
-        interrupt = self._asking()[ticket.id]
+        await self._until(ticket, lambda run: run.id in self._interrupts())
+        interrupt = self._interrupts()[ticket.id]
         how = (
             "" if answers else f" In another terminal: {command(self._client.url, 'answer', account, 'yes')}"
         )
-        self._stage.tell(f"{account} asks, and waits for an answer.{how}")
+        self._display.show(f"{account} opens an interrupt, and waits for an answer.{how}")
         if answers:
             await trio.sleep(_READING)
             outcome = await self._client.answer(interrupt, {"approved": True})
-            self._stage.tell(f"The demo itself answers yes: {outcome}.")
+            self._display.show(f"The demo answers yes: {outcome}.")
 
     def _sum_up(self, ended: dict[str, RunRecord]) -> bool:
         found = {account: len(self._files(account)) for account in ended}
         parts = sum(path.suffix == ".part" for path in self._data.rglob("*"))
         counts = ", ".join(f"{account} {count}" for account, count in found.items())
-        self._stage.tell(f"Files on the disk: {counts}; unfinished ones: {parts}.")
+        self._display.show(f"Files on disk: {counts}; unfinished files: {parts}.")
         expected = dict.fromkeys(ACCOUNTS, Status.SUCCEEDED) | dict.fromkeys(
             ("bob", "carol"), Status.CANCELLED
         )
         return {account: run.status for account, run in ended.items()} == expected and not parts
 
-    def _asking(self) -> dict[str, str]:
+    def _interrupts(self) -> dict[str, str]:
         return {interrupt.run: id for id, interrupt in self._client.state.interrupts.items()}
 
     def _files(self, account: str) -> list[Path]:
         return [path for path in (self._data / account).glob("*") if path.suffix != ".part"]
 
     async def _until(self, ticket: ClientTicket, holds: Callable[[RunRecord], bool]) -> None:
-        """Wait until something is true of a run, or for ever if it ends before that."""
+        """Wait until a condition on a run is true, or forever if the run ends before."""
         client = self._client
         if holds(client.state.runs[ticket.id]):
             return
@@ -184,7 +187,7 @@ class Story:
 
 
 def command(url: str, *words: str) -> str:
-    """A command for another terminal, as it can be typed here."""
+    """A `greenroom` command for another terminal in the current folder."""
     program = "greenroom"
     if shutil.which(program) is None:
         program = os.path.relpath(Path(sys.executable).with_name(program))
@@ -193,5 +196,5 @@ def command(url: str, *words: str) -> str:
 
 
 def files(run: RunRecord) -> int:
-    """How many files a mirroring run says that it has finished."""
+    """The number of finished files in a run's progress."""
     return int((run.progress or {}).get("files", 0))

@@ -1,6 +1,4 @@
-"""The workers of the demo: processes like those that would run elsewhere, one that the server calls and one
-that fetches its work. They end with the block that they were started for.
-"""
+"""The worker processes of the flow demo: one that the server calls, and one that polls for its work."""
 
 from __future__ import annotations
 
@@ -20,17 +18,17 @@ from ..protocol.errors import Unavailable
 from ..protocol.events import NodeWorkerChanged
 
 WORKERS: Mapping[str, Sequence[str]] = {"push-worker": (), "pull-worker": ("--queue",)}
-"""Their ids, and how they are started."""
+"""The workers' ids, and their options."""
 
 _STARTING = 60.0
-"""Seconds for a process to start and register; on a slow machine Python alone takes some."""
+"""Seconds for a process to start and register, on a slow machine."""
 
 
 @asynccontextmanager
-async def crew(url: str, folder: Path) -> AsyncIterator[None]:
-    """Start the workers of a server; what they log goes into files in the folder."""
+async def run_workers(url: str, folder: Path) -> AsyncIterator[None]:
+    """Run the workers of a server until the block ends. Their logs are files in the folder."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GREENROOM_")}
-    async with background() as nursery:  # which ends them, when it is cancelled
+    async with background() as nursery:  # its cancellation terminates the processes
         for id, how in WORKERS.items():
             async with await trio.open_file(folder / f"{id}.log", "wb") as log:
                 # Without -P, a file `types.py` in the current folder would replace Python's own module.
@@ -49,8 +47,8 @@ async def crew(url: str, folder: Path) -> AsyncIterator[None]:
         yield
 
 
-async def at_hand(client: Client) -> None:
-    """Wait until all of them have registered. Raises `Unavailable` if they take too long."""
+async def wait_registered(client: Client) -> None:
+    """Wait until all workers have registered. Raises `Unavailable` after a timeout."""
     begin = client.state.seq
     missing = set(WORKERS) - {worker.id for worker in await client.workers.list()}
     with trio.move_on_after(_STARTING):
@@ -60,4 +58,6 @@ async def at_hand(client: Client) -> None:
             if isinstance(event, NodeWorkerChanged):
                 missing.discard(event.worker)
         return
-    raise Unavailable(f"no word of {', '.join(sorted(missing))} for {_STARTING:g} seconds")
+    raise Unavailable(
+        f"timed out: {', '.join(sorted(missing))} did not register within {_STARTING:g} seconds"
+    )

@@ -1,4 +1,4 @@
-"""What people see of the demo: the live table with the story below it; lines, where there is no terminal."""
+"""The demo's output: on a terminal the live table with the last messages, otherwise lines."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from ..protocol.records import Snapshot
 _LINES = 7
 
 
-class Stage(Board):
-    """A board with a title above and the story's last lines below."""
+class Display(Board):
+    """A board with a title above, and the last messages below."""
 
     def __init__(self, keys: str) -> None:
         super().__init__()
         self._title: list[str] = []
         self._keys = keys
-        self._told: deque[str] = deque(maxlen=_LINES)
+        self._messages: deque[str] = deque(maxlen=_LINES)
         self._out = console()
         self.live = self._out.is_terminal
-        """Whether there is a terminal to draw on; else the story is told in lines."""
+        """Whether the output is a terminal."""
 
-    def tell(self, text: str) -> None:
-        """A line of the story."""
-        self._told.append(text)
+    def show(self, text: str) -> None:
+        """Show a message."""
+        self._messages.append(text)
         if not self.live:
             self._out.print(text, soft_wrap=True)
 
     def announce(self, *lines: str) -> None:
-        """What stands above the table."""
+        """Show lines above the table."""
         self._title = list(lines)
         if not self.live:
             for line in lines:
@@ -54,7 +54,7 @@ class Stage(Board):
 
     def draw(self, state: Snapshot, height: int) -> RenderableType:
         above = [Text(line, "dim") for line in self._title]
-        below = [Text(f"• {line}", no_wrap=True, overflow="ellipsis") for line in self._told]
+        below = [Text(f"• {line}", no_wrap=True, overflow="ellipsis") for line in self._messages]
         keys = [Text(self._keys, "dim")] if self._keys else []
         room = height - len(above) - len(below) - len(keys) - 4
         return Group(*above, Text(), super().draw(state, room), Text(), *below, *keys)
@@ -62,7 +62,7 @@ class Stage(Board):
 
 @contextmanager
 def keyboard() -> Iterator[Callable[[], AsyncIterator[str]] | None]:
-    """The keys as they are pressed, while the block lasts; `None` where there is no terminal for it."""
+    """The keys that are pressed during the block; `None` without a terminal."""
     if not (_HAS_KEYS and sys.stdin.isatty() and sys.stdout.isatty()):
         yield None
         return
