@@ -3,8 +3,8 @@
 It needs only Python. It makes `.venv` in the project's folder unless one is there, installs the project with
 its test tools into it when `pyproject.toml` has changed since the last time, and then becomes pytest. As root
 on Debian, it also installs the database servers, the proxies, the shells and the browser that some tests
-start. It also installs the npm packages `ws` and `typescript`, for the JavaScript client. Tests that need what
-is missing are skipped.
+start. It also installs the npm packages `ws` and `typescript` for the JavaScript client. Tests whose programs
+are missing are skipped.
 
 Compiled modules are kept, since the tests start hundreds of processes that import the same ones: beside their
 sources, or in `.venv` where PYTHONDONTWRITEBYTECODE forbids that, as in many images for containers.

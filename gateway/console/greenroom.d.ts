@@ -867,8 +867,8 @@ export interface QueueItem {
 }
 
 /**
- * What a token permits. A viewer reads; an operator also starts, cancels, answers and clears runs; an
- * admin also changes limits, resets and drains. A worker only does work.
+ * The role of a token. A viewer reads; an operator also starts, cancels, answers and clears runs; an
+ * admin also changes limits, resets and drains. A worker can only take and complete work.
  */
 export type Role =
   | "worker"
