@@ -17,6 +17,13 @@ _SAMPLES = {
     **dict.fromkeys(("store", "address", "_address"), "sqlite:///greenroom.db"),
     **dict.fromkeys(("error", "message", "why", "reason", "trouble", "problem"), "connection refused"),
     **dict.fromkeys(("seq", "last_seq"), "42"),
+    **dict.fromkeys(("run_or_handle", "handles"), "alice"),
+    **dict.fromkeys(("id", "item_id", "queue_id", "task_id"), _RUN),
+    **dict.fromkeys(("name", "names", "known"), "mirror"),
+    **dict.fromkeys(("value", "text", "op", "action", "what"), "seven"),
+    **dict.fromkeys(("flow", "ref"), "order"),
+    **dict.fromkeys(("services",), "sum"),
+    **dict.fromkeys(("MAX_WORKERS", "MAX_STEPS", "MAX_MESSAGES", "MAX_NAME", "MAX_PATH"), "1000"),
     "lane": "images",
     "node": "pay",
     "kind": "executor",
@@ -29,7 +36,7 @@ _SAMPLES = {
     "role": "viewer",
     "version": "2",
     "seed": "7",
-    "interrupt": f"{_RUN}.1",
+    **dict.fromkeys(("interrupt", "interrupt_id"), f"{_RUN}.1"),
     "__name__": "OSError",
 }
 
