@@ -210,7 +210,7 @@ def test_a_worker_that_lives_is_not_started_again():
     async def scenario(world: World) -> None:
         await world.serve(Jobs())
         worker = world.worker("w", services)
-        with pytest.raises(RuntimeError, match="worker w lives"):
+        with pytest.raises(RuntimeError, match="worker w is running"):
             worker.start()
 
     simulate(1, scenario)

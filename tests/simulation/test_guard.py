@@ -233,7 +233,7 @@ def test_there_is_one_simulation_at_a_time():
     async def scenario(world: World) -> None:
         simulate(2, within)
 
-    with pytest.raises(SimulationFailed, match="only one at a time"):
+    with pytest.raises(SimulationFailed, match="another simulation is running in this process"):
         simulate(1, scenario)
     simulate(2, within)
 

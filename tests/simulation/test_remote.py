@@ -92,10 +92,10 @@ def test_commands_and_answers_of_clients_on_other_machines_are_in_the_trace_and_
     trace = simulate(1, scenario).trace
 
     assert 'ann #1: submit ["pages",{"handle":"a","params":{"pages":1}}]' in trace.text()
-    assert "ann is answered #1: run 1\n" in trace.story()
-    assert "ann is answered #2: 1\n" in trace.story()
-    assert "ann: has line 1 to server\n" in trace.story()
-    assert "!!!! ann: is cut off\n" in trace.story()
+    assert "ann receives #1: run 1\n" in trace.story()
+    assert "ann receives #2: 1\n" in trace.story()
+    assert "ann: opens connection 1 to server\n" in trace.story()
+    assert "!!!! ann: loses its connection\n" in trace.story()
 
 
 def test_while_the_server_is_down_a_new_client_finds_nobody():

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from trio._core import _run
 
-from greenroom.simulation.determinism.scheduler import Chooser, InTurn, Scheduling, SeededChooser, Task
+from greenroom.simulation.determinism.scheduler import Chooser, RoundRobin, Scheduling, SeededChooser, Task
 
 
 def run(chooser: Chooser, main: Callable[[], object], *instruments: trio.abc.Instrument) -> None:
@@ -84,7 +84,7 @@ def test_seeds_choose_differently_and_favour_no_order():
 
 
 def test_in_turn_everyone_goes_once_before_anyone_goes_again():
-    order = order_of(InTurn(), tasks=4, steps=3)
+    order = order_of(RoundRobin(), tasks=4, steps=3)
 
     assert order == list("abcd") * 3
 

@@ -113,7 +113,7 @@ def test_a_server_that_runs_can_t_be_started_again():
         server = await world.serve(jobs)
         await server.start()
 
-    fails(scenario, "server is running: stop it, or crash it")
+    fails(scenario, "server is running: stop or crash it")
 
 
 def test_what_opening_an_engine_refuses_comes_out_of_serve():
@@ -307,7 +307,9 @@ def test_whoever_waits_for_an_answer_when_the_server_dies_is_told_so():
             nursery.start_soon(follow)
             await trio.sleep(1)
             await server.crash()
-        world.check(len(outcomes) == 2 and all("has died" in one for one in outcomes), f"told: {outcomes}")
+        world.check(
+            len(outcomes) == 2 and all("died during the call" in one for one in outcomes), f"got {outcomes}"
+        )
 
     simulate(1, scenario)
 
@@ -495,7 +497,7 @@ def test_rules_that_stumble_are_a_failure_too(monkeypatch):
         monkeypatch.setattr(Rules, "commit", commit)
         await world.client("ann").submit("nothing", handle="a")
 
-    fails(scenario, "the rules stumble: LookupError: no such run")
+    fails(scenario, "a check of the rules raised LookupError: no such run")
 
 
 async def in_the_scenario(world: World) -> None:
