@@ -191,11 +191,11 @@ def forget_request_ids(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MISTAKES = {
-    skip_an_event: "was shown after|missed|lost or repeated|nothing was wrong with it",
-    answer_too_soon: "was answered submit before it was shown event",
-    drop_too_much: "was shown after .* without|is behind",
-    show_half_a_snapshot: "was shown as",
-    forget_request_ids: "has made|was carried out several times|has not",
+    skip_an_event: "missed|lost or repeated|although it had no fault",
+    answer_too_soon: "received the reply to submit before event",
+    drop_too_much: "but missed|is behind",
+    show_half_a_snapshot: "a client received .*, but at seq",
+    forget_request_ids: "created .* its caller received|was executed several times|which is of run",
 }
 
 
