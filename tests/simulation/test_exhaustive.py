@@ -218,7 +218,7 @@ async def answer_against_time_out(world: World, race: Race) -> str:
 
 
 @pytest.mark.usefixtures("prompt_disk")
-def test_an_answer_against_the_time_out_of_the_interrupt():
+def test_an_answer_against_the_timeout_of_the_interrupt():
     walked(answer_against_time_out, "succeeded yes; resolved", "succeeded None; already_resolved")
 
 
@@ -248,7 +248,7 @@ def test_a_submission_against_the_end_of_the_run_that_holds_its_handle():
 
 
 @pytest.mark.usefixtures("prompt_disk")
-def test_a_submission_that_waits_against_the_end_of_the_run_that_it_waits_for():
+def test_a_queued_submission_against_the_end_of_the_run_before_it():
     walked(submit_against_finish("queue"), "succeeded; submit: accepted queued")
 
 
@@ -263,7 +263,9 @@ def test_joining_a_run_against_its_end():
 
 @pytest.mark.usefixtures("prompt_disk")
 @pytest.mark.parametrize("on_conflict", ["reject", "queue", "join"])
-def test_a_submission_that_begins_at_once_against_the_end_of_the_run_that_holds_its_handle(on_conflict: str):
+def test_a_submission_that_starts_immediately_against_the_end_of_the_run_that_holds_its_handle(
+    on_conflict: str,
+):
     others = {
         "reject": ["succeeded; submit: conflict", "succeeded; submit: accepted succeeded"],
         "queue": ["succeeded; submit: accepted succeeded"],
@@ -289,7 +291,7 @@ def replace_against_replace(job: str, lane: str) -> Scenario:
 
 
 @pytest.mark.usefixtures("prompt_disk")
-def test_a_replacement_against_another_of_a_run_that_must_be_waited_for():
+def test_two_replacements_of_a_run_in_post_processing():
     walked(
         replace_against_replace("clears up", "main"),
         "running, queued, cancelled",
@@ -367,7 +369,7 @@ def test_a_lane_that_is_paused_against_the_grant_of_a_slot_to_its_head():
 
 
 @pytest.mark.usefixtures("prompt_disk")
-def test_a_lane_that_is_opened_against_the_slot_for_its_head_falling_free():
+def test_a_lane_that_is_opened_against_the_release_of_the_slot_for_its_head():
     walked(limits_against_grant(0, 1), "running")
 
 

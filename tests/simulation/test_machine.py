@@ -124,11 +124,11 @@ def at_least(examples: int, steps: int) -> settings:
     )
 
 
-TestWhateverHappensInWhateverOrderTheRulesHold = Machine.TestCase
-TestWhateverHappensInWhateverOrderTheRulesHold.settings = at_least(1500, steps=20)
+TestNoRuleIsBrokenInAnyOrderOfCommands = Machine.TestCase
+TestNoRuleIsBrokenInAnyOrderOfCommands.settings = at_least(1500, steps=20)
 
-TestOnSqliteTheRulesHoldAsWell = MachineOnSqlite.TestCase
-TestOnSqliteTheRulesHoldAsWell.settings = at_least(200, steps=20)
+TestNoRuleIsBrokenOnSqlite = MachineOnSqlite.TestCase
+TestNoRuleIsBrokenOnSqlite.settings = at_least(200, steps=20)
 
-TestInACrowdRunsBeginInOrderOfPlace = Crowd.TestCase
-TestInACrowdRunsBeginInOrderOfPlace.settings = at_least(400, steps=20)
+TestManyShortRunsStartInOrderOfPlace = Crowd.TestCase
+TestManyShortRunsStartInOrderOfPlace.settings = at_least(400, steps=20)

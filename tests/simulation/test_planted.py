@@ -42,12 +42,12 @@ def package(tmp_path: Path) -> Path:
     return copy_package(tmp_path)
 
 
-def test_there_are_plenty_of_bugs():
+def test_there_are_at_least_twelve_bugs():
     assert len(BUGS) >= 12
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_bug_is_found_by_the_seed_that_has_found_it_before(bug: str, package: Path):
+def test_a_bug_is_found_by_its_known_seed(bug: str, package: Path):
     plant(bug, package)
     seed, _ = hunt(bug, package, known_seed(bug), processes=1)
     simulate(seed, find(scenario_of(bug)))  # it is the bug that breaks the rule
@@ -60,7 +60,7 @@ def test_a_bug_is_found_by_a_hunt(bug: str, package: Path):
     simulate(seed, find(scenario_of(bug)))
 
 
-def test_the_copy_is_what_is_hunted_and_without_a_bug_it_survives(package: Path):
+def test_the_hunt_imports_the_copy_of_the_package(package: Path):
     code = "import greenroom.actors.scheduling.order as order; print(order.__file__)"
     command = [sys.executable, "-c", code]
     file = subprocess.run(
@@ -69,7 +69,7 @@ def test_the_copy_is_what_is_hunted_and_without_a_bug_it_survives(package: Path)
     assert Path(file.stdout.strip()) == package / "actors" / "scheduling" / "order.py"
 
 
-def test_a_patch_that_no_longer_fits_is_told_by_name(package: Path):
+def test_a_patch_that_no_longer_fits_is_refused_by_name(package: Path):
     bug = THREE[0]
     plant(bug, package)
     with pytest.raises(ValueError, match=rf"planted/{bug}\.patch no longer fits .*Make it anew"):

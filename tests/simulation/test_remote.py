@@ -61,7 +61,7 @@ def fails(scenario, match: str) -> None:
 # What a client on another machine goes through.
 
 
-def test_a_client_sees_its_runs_through_though_the_server_crashes_and_the_line_breaks():
+def test_a_client_gets_its_results_despite_crashes_and_lost_connections():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, gateway=GatewayConfig())
         async with world.connect("ann") as ann, world.connect("bob", filter={"handles": ["b"]}) as bob:
@@ -81,7 +81,7 @@ def test_a_client_sees_its_runs_through_though_the_server_crashes_and_the_line_b
     plays(scenario)
 
 
-def test_commands_and_answers_of_clients_on_other_machines_are_in_the_trace_and_the_story():
+def test_calls_and_results_of_clients_on_other_machines_are_in_the_trace_and_the_story():
     async def scenario(world: World) -> None:
         await world.serve(jobs, gateway=GatewayConfig())
         async with world.connect("ann") as ann:
@@ -98,7 +98,7 @@ def test_commands_and_answers_of_clients_on_other_machines_are_in_the_trace_and_
     assert "!!!! ann: loses its connection\n" in trace.story()
 
 
-def test_while_the_server_is_down_a_new_client_finds_nobody():
+def test_while_the_server_is_down_a_new_client_cannot_connect():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, gateway=GatewayConfig())
         await server.crash()
@@ -109,7 +109,7 @@ def test_while_the_server_is_down_a_new_client_finds_nobody():
     simulate(1, scenario)
 
 
-def test_a_server_without_a_gateway_says_how_to_have_one():
+def test_connecting_to_a_server_without_a_gateway_is_refused_with_the_remedy():
     async def scenario(world: World) -> None:
         await world.serve(jobs)
         async with world.connect("ann"):
@@ -118,7 +118,7 @@ def test_a_server_without_a_gateway_says_how_to_have_one():
     fails(scenario, r"server has no gateway: serve it with gateway=GatewayConfig\(\)")
 
 
-def test_a_line_that_is_silent_for_too_long_is_given_up_and_another_one_taken():
+def test_a_client_replaces_a_connection_that_is_silent_for_too_long():
     async def scenario(world: World) -> None:
         await world.serve(jobs, gateway=GatewayConfig())
         async with world.connect("ann") as ann:
@@ -132,7 +132,7 @@ def test_a_line_that_is_silent_for_too_long_is_given_up_and_another_one_taken():
     plays(scenario)
 
 
-def test_while_there_is_no_way_through_commands_wait_for_it():
+def test_commands_wait_while_the_network_is_unreachable():
     async def scenario(world: World) -> None:
         await world.serve(jobs, gateway=GatewayConfig())
         async with world.connect("ann") as ann:
@@ -208,7 +208,7 @@ def test_a_mistake_is_found(mistake, monkeypatch: pytest.MonkeyPatch):
 # Mistakes that were found so.
 
 
-def test_who_leaves_an_iterator_while_it_reaches_back_does_not_cost_the_connection():
+def test_leaving_an_iterator_that_reads_past_events_does_not_close_the_connection():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, gateway=GatewayConfig())
         near = world.client("near")
@@ -226,7 +226,7 @@ def test_who_leaves_an_iterator_while_it_reaches_back_does_not_cost_the_connecti
     plays(scenario)
 
 
-def test_who_reaches_back_misses_nothing_when_another_reaches_back_less_far():
+def test_iterators_that_start_at_different_past_events_miss_nothing():
     async def scenario(world: World) -> None:
         await world.serve(jobs, gateway=GatewayConfig())
         near = world.client("near")
@@ -245,7 +245,7 @@ def test_who_reaches_back_misses_nothing_when_another_reaches_back_less_far():
     plays(scenario)
 
 
-def test_a_client_outlives_that_on_wait_can_t_be_told_of_a_run_any_more():
+def test_a_client_survives_if_on_wait_can_no_longer_be_called_for_a_run():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, gateway=GatewayConfig(), max_concurrent=0)
         async with world.connect("ann", patience=2) as ann:
@@ -275,7 +275,7 @@ def test_a_client_with_a_filter_can_connect_while_the_store_is_down():
     plays(scenario)
 
 
-def test_who_waits_for_what_executes_is_not_told_that_it_was_done_when_the_client_is_left():
+def test_wait_for_active_raises_if_the_client_is_closed_meanwhile():
     told: list[object] = []
 
     async def scenario(world: World) -> None:
@@ -300,15 +300,15 @@ def test_who_waits_for_what_executes_is_not_told_that_it_was_done_when_the_clien
 # The scenario.
 
 
-def test_clients_on_other_machines_are_shown_and_told_what_is_so():
+def test_no_rule_is_broken_for_clients_on_other_machines():
     plays(connected, range(1, 81))
 
 
-def test_so_they_are_on_sqlite():
+def test_no_rule_is_broken_for_clients_on_other_machines_on_sqlite():
     plays(connected, range(1000, 1010), store="sqlite")
 
 
-def test_a_seed_gives_the_same_trace_in_every_process_whatever_its_hashes_are():
+def test_a_seed_gives_the_same_trace_in_every_process_with_any_hash_seed():
     digests = {
         subprocess.run(
             [sys.executable, "-m", "tests.simulation.test_remote"],

@@ -18,7 +18,7 @@ def failure(scenario, seed: int = 1, **options) -> SimulationFailed:
 
 
 @given(st.sets(st.integers(1, 60)), st.integers(1, 60))
-def test_what_is_needed_is_found_and_nothing_else(needed: set[int], count: int):
+def test_exactly_the_needed_steps_are_found(needed: set[int], count: int):
     needed = {number for number in needed if number <= count}
     smallest = list(range(1, count + 1))
 
@@ -34,7 +34,7 @@ def test_what_is_needed_is_found_and_nothing_else(needed: set[int], count: int):
 
 
 @given(st.integers(1, 60), st.integers(0, 20))
-def test_no_more_is_tried_than_there_is_time_for(count: int, tries: int):
+def test_shrinking_ends_when_its_time_has_expired(count: int, tries: int):
     tried: list[Sequence[int]] = []
 
     def fails(kept: Sequence[int]) -> bool:
@@ -76,7 +76,7 @@ def test_a_failure_that_needs_no_step_keeps_none():
     assert shrink(failure(scenario), Game(scenario)).keep == ()
 
 
-def test_a_different_failure_is_not_taken_for_the_same():
+def test_a_different_failure_does_not_count_as_the_same():
     async def scenario(world: World) -> None:
         seen = []
         async for step in world.steps(10):
@@ -101,7 +101,7 @@ def test_details_may_differ_as_long_as_the_rule_is_the_same():
     assert small.keep == (4,)
 
 
-def test_what_was_kept_before_is_made_smaller_still():
+def test_a_failure_with_kept_steps_is_shrunk_further():
     failed = failure(needs_three_and_seven, keep=[2, 3, 7, 9])
     assert shrink(failed, Game(needs_three_and_seven)).keep == (3, 7)
 
@@ -111,7 +111,7 @@ def test_without_time_a_failure_stays_as_it_is():
     assert shrink(failed, Game(needs_three_and_seven), seconds=0) is failed
 
 
-def test_more_steps_than_the_scenario_asks_for_are_made_smaller_too():
+def test_more_steps_than_the_scenario_requests_are_shrunk_too():
     async def scenario(world: World) -> None:
         async for step in world.steps(5):
             world.check(step.number != 17, "step 17 is wrong")

@@ -32,7 +32,7 @@ def tellers(boxes: int, *, messages: int = 2, count: int = 2) -> Scenario:
     return scenario
 
 
-def test_all_orders_in_which_two_can_put_two_messages_each_into_one_channel_are_walked_once():
+def test_all_orders_of_two_messages_each_from_two_tasks_are_walked_once():
     walked = walk(tellers(1))
 
     assert walked.outcomes == Counter(
@@ -41,25 +41,25 @@ def test_all_orders_in_which_two_can_put_two_messages_each_into_one_channel_are_
     assert walked.complete
 
 
-def test_three_that_put_one_message_each_come_in_six_orders():
+def test_three_tasks_with_one_message_each_have_six_orders():
     assert len(walk(tellers(1, messages=1, count=3)).outcomes) == 6
 
 
-def test_those_who_have_nothing_in_common_are_walked_in_one_order():
+def test_tasks_that_share_nothing_are_walked_in_one_order():
     walked = walk(tellers(2))
 
     assert walked.outcomes == {"a0a1 b0b1": 1}
     assert walked.executions == 1
 
 
-def test_what_has_nothing_to_do_with_a_race_does_not_multiply_its_orders():
+def test_a_task_outside_of_a_race_does_not_multiply_its_orders():
     walked = walk(tellers(2, messages=1, count=3))  # the first and the third share a channel
 
     assert set(walked.outcomes) == {"a0c0 b0", "c0a0 b0"}
     assert walked.executions == 2
 
 
-def test_unreduced_the_same_outcomes_come_in_many_more_orders():
+def test_without_reduction_the_same_outcomes_need_many_more_executions():
     reduced, unreduced = walk(tellers(1)), walk(tellers(1), reduced=False)
 
     assert set(unreduced.outcomes) == set(reduced.outcomes)
@@ -67,11 +67,11 @@ def test_unreduced_the_same_outcomes_come_in_many_more_orders():
     assert set(sample(tellers(1), 20).outcomes) <= set(reduced.outcomes)
 
 
-def test_a_walk_that_would_need_more_executions_says_so():
+def test_a_walk_that_needs_more_executions_is_not_complete():
     assert not walk(tellers(1), most=5).complete
 
 
-def test_a_scenario_that_does_something_else_the_next_time_is_refused():
+def test_a_scenario_that_behaves_differently_the_next_time_is_refused():
     times = count()
 
     async def scenario(world: World, race: Race) -> str:
@@ -89,7 +89,7 @@ def test_a_scenario_that_does_something_else_the_next_time_is_refused():
         walk(scenario)
 
 
-def test_a_failure_says_in_which_order():
+def test_a_failure_lists_the_order_of_its_steps():
     async def scenario(world: World, race: Race) -> str:
         outcome = await tellers(1, messages=1)(world, race)
         world.check(outcome != "b0a0", "b came first")

@@ -13,7 +13,7 @@ async def hold(run: Run, params: dict[str, float]) -> None:
     await trio.sleep(params["seconds"])
 
 
-def test_a_limit_that_goes_down_and_up_as_a_slot_falls_free_holds_up_no_run():
+def test_a_limit_that_is_lowered_and_raised_while_a_slot_is_released_delays_no_run():
     """A lane got the slot that it had asked for when it had no room, and had room again before it said so."""
 
     async def scenario(world: World) -> None:

@@ -50,7 +50,7 @@ def test_a_run_that_was_refused_in_an_outage_does_not_end_when_its_deadline_pass
     simulate(58, scenario)
 
 
-def test_a_run_that_was_refused_in_an_outage_can_not_be_cancelled_by_its_replacement():
+def test_a_run_that_was_refused_in_an_outage_is_not_cancelled_by_its_replacement():
     """The cancel of a run that was never stored crashed the engine."""
 
     async def scenario(world: World) -> None:
@@ -73,7 +73,7 @@ def test_a_run_that_was_refused_in_an_outage_can_not_be_cancelled_by_its_replace
         simulate(seed, scenario)
 
 
-def test_no_answer_names_a_run_that_was_refused_in_an_outage():
+def test_no_reply_names_a_run_that_was_refused_in_an_outage():
     """The second was told of a conflict with the first, which was never stored."""
 
     async def scenario(world: World) -> None:
@@ -103,7 +103,7 @@ def test_no_answer_names_a_run_that_was_refused_in_an_outage():
         simulate(seed, scenario)
 
 
-def test_a_submission_is_answered_in_an_outage_though_it_conflicts_with_a_run_that_was_refused():
+def test_a_submission_is_answered_in_an_outage_although_it_conflicts_with_a_refused_run():
     """It was answered when the store was back, which may be never."""
 
     async def scenario(world: World) -> None:

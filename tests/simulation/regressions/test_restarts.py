@@ -51,7 +51,7 @@ async def stubborn(run: Run) -> None:
         await trio.sleep(5)
 
 
-def test_a_run_that_was_queued_when_the_engine_stopped_begins_with_its_first_attempt():
+def test_a_run_that_was_queued_when_the_engine_stopped_starts_with_its_first_attempt():
     """One that may be resumed began with attempt 0."""
 
     async def scenario(world: World) -> None:
@@ -66,7 +66,7 @@ def test_a_run_that_was_queued_when_the_engine_stopped_begins_with_its_first_att
     simulate(2, scenario)
 
 
-def test_a_crash_between_a_replacement_and_the_cancel_of_the_run_before_does_not_save_that():
+def test_after_a_crash_between_a_replacement_and_its_cancel_the_replaced_run_still_ends():
     """After the restart it went on, and the replacement waited for its end."""
 
     async def scenario(world: World) -> None:
@@ -87,7 +87,7 @@ def test_a_crash_between_a_replacement_and_the_cancel_of_the_run_before_does_not
         simulate(seed, scenario)
 
 
-def test_a_replacement_that_was_superseded_just_before_a_crash_stays_so():
+def test_a_replacement_that_was_superseded_just_before_a_crash_stays_superseded():
     """After the restart it waited again, and began when the newer one had ended."""
 
     async def scenario(world: World) -> None:

@@ -86,12 +86,12 @@ async def hurried(world: World) -> None:
     world.check(not left, f"{left} are left")
 
 
-def test_a_start_may_pass_over_a_lane_whose_slot_was_given_back_before_that_of_a_run_that_has_ended():
+def test_a_start_may_pass_over_a_lane_whose_slot_was_released_before_that_of_an_ended_run():
     """The rules took slots to be known in the order of their events."""
     for seed in (15, 57, 99, 123, 177):
         simulate(seed, find("commands"))
 
 
-def test_slots_that_are_given_away_early_keep_all_rules_whatever_becomes_of_the_commits():
+def test_slots_that_are_granted_early_break_no_rule_for_any_outcome_of_the_commits():
     for seed in range(60):
         simulate(seed, hurried)
