@@ -1,4 +1,4 @@
-"""A seed decides everything: the same seed gives the same trace, byte for byte, wherever and whenever."""
+"""A seed decides everything: the same seed gives the same trace, byte for byte, in any process."""
 
 import contextlib
 import gc
@@ -38,7 +38,7 @@ def test_a_seed_gives_the_same_trace_in_every_process_with_any_hash_seed():
         run_in_a_process("0", SEEDS),
         run_in_a_process("1", SEEDS),
         run_in_a_process("random", SEEDS),
-        run_in_a_process("2", SEEDS[::-1]),  # and whatever was simulated before
+        run_in_a_process("2", SEEDS[::-1]),  # independent of earlier simulations
     ]
 
     first, *others, backwards = [process.communicate(timeout=120)[0].splitlines() for process in processes]
@@ -79,7 +79,7 @@ def test_a_simulation_restores_all_global_state_when_it_ends():
 
 
 def test_of_two_equal_deadlines_the_one_that_was_set_first_expires_first():
-    """Whatever the addresses are: many pairs, half of which would be the other way round by address."""
+    """Independent of addresses: with many deadlines, an order by address would differ."""
     woken: list[int] = []
 
     async def wait(number: int) -> None:
@@ -106,9 +106,9 @@ def test_time_passes_only_in_the_simulation():
     async def scenario(world: World) -> None:
         began = world.clock()
         await trio.sleep(365 * 86400)
-        world.check(world.clock() == began + 365 * 86400, "a year has passed on the walls as well")
+        world.check(world.clock() == began + 365 * 86400, "the wall clock has advanced by a year")
         world.clock.jump(-3600)
-        world.check(world.clock() == began + 365 * 86400 - 3600, "the clocks were set back")
+        world.check(world.clock() == began + 365 * 86400 - 3600, "the wall clock was set back")
 
     figures = simulate(1, scenario).figures
 

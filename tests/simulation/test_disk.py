@@ -1,4 +1,4 @@
-"""The simulated disk: what was committed survives, what was not is gone, and it fails as it was told to."""
+"""The simulated disk: committed data survives, other data is lost, and injected faults occur."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ async def writes(run: Run) -> None:
 
 
 class Process:
-    """One that opens a disk's store by itself."""
+    """A process that opens a disk's store without an engine."""
 
     dead = False
 
@@ -54,24 +54,24 @@ def play(request) -> Callable[..., Any]:
 
 
 async def submitted(world: World, trouble: str) -> tuple[str, str | None]:
-    """What a submission was told whose commit meets with trouble, and what became of it after a restart."""
+    """The reply to a submission whose commit has trouble, and the status of its run after a restart."""
     server = await world.serve(jobs, max_concurrent=0, shutdown_timeout=60)
     ann = world.client("ann")
     server.disk.fail_commit(trouble)
     try:
         await ann.submit("nothing", handle="a", request_id="mine")
-        told = "accepted"
+        reply = "accepted"
     except Unavailable:
-        told = "unavailable"
+        reply = "unavailable"
     if server.running:
         await server.crash()
     await server.start()
     runs = await ann.list_runs()
     if not runs:
-        return told, None
+        return reply, None
     [run] = runs
     world.check(len(await ann.history(run.id)) == 1, "it was submitted once")
-    return told, run.status
+    return reply, run.status
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -81,7 +81,7 @@ async def submitted(world: World, trouble: str) -> tuple[str, str | None]:
 def test_a_crash_keeps_committed_data_and_no_other(play, trouble, survives, seed):
     async def scenario(world: World) -> None:
         told, status = await submitted(world, trouble)
-        world.check(told == "unavailable", "nobody could tell ann")
+        world.check(told == "unavailable", "the outcome is unknown to ann")
         world.check(status == ("queued" if survives else None), f"it is {status}")
 
     play(scenario, seed)
@@ -166,7 +166,7 @@ def test_while_the_disk_is_down_submissions_are_refused_and_afterwards_runs_cont
         await trio.sleep(60)
         server.disk.down = False
         await trio.sleep(10)
-        world.check(await (await ann.submit("nothing", handle="a")).result() == "done", "it goes on")
+        world.check(await (await ann.submit("nothing", handle="a")).result() == "done", "it continues")
 
     play(scenario)
 
@@ -208,7 +208,7 @@ def test_a_body_gets_an_error_if_the_disk_is_full(play):
         ticket = await world.client("ann").submit("fills", handle="a")
         with pytest.raises(RunFailed, match="simulated disk is full"):
             await ticket.result()
-        world.check(not server.disk.files and not server.disk.parts, "nothing is left of it")
+        world.check(not server.disk.files and not server.disk.parts, "no part remains")
 
     play(scenario)
 
@@ -272,7 +272,7 @@ def test_a_body_that_changes_its_values_changes_no_stored_value(play):
 
 
 def test_an_engine_shares_no_value_with_the_disk(play, monkeypatch):
-    """Seen from the store itself, since the engine does not share its values either."""
+    """Checked at the store itself, because the engine does not share its values either."""
     monkeypatch.setattr(Rules, "commit", lambda rules, batch: None)
     params = {"list": ["given"]}
     created = {"id": "r", "handle": "a", "lane": "main", "job": "nothing", "kind": "start", "created_at": 0.0}
@@ -374,7 +374,7 @@ def test_an_unfinished_file_that_the_disk_failed_to_delete_is_no_fault_of_the_en
         server.disk.down = False
         await trio.sleep(30)
         world.check((await ann.get_run(ticket.id)).status == "failed", "it has failed")
-        world.check(len(server.disk.parts) == 1, "the part is left")
+        world.check(len(server.disk.parts) == 1, "the part remains")
 
     play(scenario)
 

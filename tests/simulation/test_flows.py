@@ -1,4 +1,4 @@
-"""Flows in the simulation: whatever workers, people and crashes do, they come to what their graphs say."""
+"""Flows in the simulation: they end as their graphs define, despite faults of workers and crashes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ long = pytest.mark.long("GREENROOM_FLOWS")
 
 @pytest.fixture(autouse=True)
 def _silent(caplog: pytest.LogCaptureFixture) -> None:
-    """Thousands of flows fail here, as they were asked to."""
+    """Silence the log: thousands of flows fail here on purpose."""
     caplog.set_level(logging.CRITICAL + 1, logger="greenroom")
 
 
@@ -52,7 +52,7 @@ def test_flows_end_as_their_graphs_define_for_many_seeds(first: int):
 
 
 class OneFlow(FlowPlay):
-    """A server that walks one flow, and meets with trouble at some of its commits."""
+    """A server that walks one flow, with trouble at some of its commits."""
 
     def __init__(self, world: World, graph: dict[str, Any], troubles: Sequence[tuple[int, Trouble]]) -> None:
         super().__init__(world)
@@ -89,7 +89,7 @@ def test_a_flow_has_the_same_result_wherever_a_crash_interrupts_it(seed, graph, 
     simulate(seed, scenario)
 
 
-# Simulated workers, for scenarios of one's own.
+# Simulated workers in users' scenarios.
 
 services = Services()
 
@@ -106,7 +106,7 @@ async def greet(name: str, params: dict[str, Any]) -> str:
 
 @services.service("fail")
 async def fail(_: Any, params: dict[str, Any], key: str) -> None:
-    raise ValueError(f"{key.partition(':')[2]} is not to be")
+    raise ValueError(f"{key.partition(':')[2]} fails on purpose")
 
 
 def call(service: str, exec_type: str = "http", **node: Any) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def test_a_worker_executes_its_services(kind, exec_type):
         assert row.worker == "w"
         graph = call("greet", exec_type, params={"with": "hello"})
         assert (await run_flow(world, graph, it="ann"))[0] == {"out": "hello, ann"}
-        with pytest.raises(RunFailed, match=r"service_error: .*ValueError: call:1: is not to be"):
+        with pytest.raises(RunFailed, match=r"service_error: .*ValueError: call:1: fails on purpose"):
             await run_flow(world, call("fail", exec_type))
 
     simulate(1, scenario)

@@ -1,4 +1,4 @@
-"""The guard: whoever touches the real world in a simulation is told so, and the simulation fails."""
+"""The guard: code that uses the real world in a simulation gets an error, and the simulation fails."""
 
 import datetime
 import glob
@@ -30,7 +30,7 @@ from greenroom.simulation import SimulationFailed, World, simulate
 from greenroom.simulation.determinism.guard import RealWorldTouched
 
 with tempfile.TemporaryDirectory():
-    pass  # from the second on, `tempfile` has the randomness that it draws names from
+    pass  # initializes the random numbers of `tempfile`, which it keeps
 
 TOUCHES: dict[str, Callable[[], object]] = {
     "time.time": lambda: time.time(),

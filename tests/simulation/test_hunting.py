@@ -74,7 +74,7 @@ def test_what_a_scenario_prints_does_not_disturb_the_hunt(capfd: pytest.CaptureF
 
 def test_no_seed_is_played_twice(capfd: pytest.CaptureFixture[str]):
     hunt(shop.talkative, seconds=1, processes=2, first_seed=40)
-    said = capfd.readouterr().err  # by two processes at once, so lines may run into each other
+    said = capfd.readouterr().err  # two processes write at the same time, so lines can be mixed
     seeds = [int(seed) for seed in re.findall(r"seed (\d+)", said)]
     assert len(set(seeds)) == len(seeds)
     assert {40, 41} <= set(seeds)

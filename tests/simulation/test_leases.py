@@ -1,4 +1,4 @@
-"""Leases that lapse and are lost, in the simulation."""
+"""Leases that expire or are taken over, in the simulation."""
 
 from typing import Any
 
@@ -46,14 +46,14 @@ def test_a_body_is_cancelled_in_time_and_its_run_resumes_from_its_checkpoint():
         ends.clear()
         await trio.sleep(6)
         ticket = await ann.submit("parts", handle="h")
-        server.disk.no_renewals = True  # the last one was at 5, so the lease lasts until 20
+        server.disk.no_renewals = True  # the last renewal was at 5, so the lease expires at 20
         await trio.sleep(10.9)
         world.check(server.engine.bodies(), "the body has ended too early")
         await trio.sleep(0.2)
         world.check(ends == [17.0], f"its bodies ended at {ends}")
         await trio.sleep(10)
         server.disk.no_renewals = False
-        world.check(await ticket.result() == "half", "it began anew")
+        world.check(await ticket.result() == "half", "it did not resume from its checkpoint")
 
     simulate(1, scenario)
 

@@ -1,4 +1,4 @@
-"""Clients on other machines: the real client and the real gateway, over lines that stall and break."""
+"""Clients on other machines: the real client and the real gateway, over connections that stall and break."""
 
 import hashlib
 import itertools
@@ -48,7 +48,7 @@ def _silent(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def plays(scenario, seeds=range(1, 11), **options) -> None:
-    """By several seeds: much of what lines do is drawn."""
+    """Play several seeds, because much of the network's behaviour is random."""
     for seed in seeds:
         simulate(seed, scenario, **options)
 
@@ -58,7 +58,7 @@ def fails(scenario, match: str) -> None:
         plays(scenario, range(1, 31))
 
 
-# What a client on another machine goes through.
+# Clients and network faults.
 
 
 def test_a_client_gets_its_results_despite_crashes_and_lost_connections():
@@ -76,7 +76,10 @@ def test_a_client_gets_its_results_despite_crashes_and_lost_connections():
             await server.start()
             ann.route.stall()
             world.check([await ticket.result() for ticket in tickets] == [3, 3], "both have ended")
-            world.check({run.handle for run in bob.state.runs.values()} == {"b"}, "bob sees his own only")
+            world.check(
+                {run.handle for run in bob.state.runs.values()} == {"b"},
+                "bob receives only runs of his handle",
+            )
 
     plays(scenario)
 
@@ -127,7 +130,7 @@ def test_a_client_replaces_a_connection_that_is_silent_for_too_long():
                 await ann.set_params("a", {"pages": 1})
             world.check(30 <= trio.current_time() <= 60, f"it took {trio.current_time()} s")
             await trio.sleep(10)
-            world.check(ann.connected, "it has come back")
+            world.check(ann.connected, "it has reconnected")
 
     plays(scenario)
 
@@ -143,12 +146,12 @@ def test_commands_wait_while_the_network_is_unreachable():
                 nursery.start_soon(ann.set_params, "a", {"pages": 1})
                 await trio.sleep(5)
                 ann.route.passable = True
-            world.check(trio.current_time() > 5, "it had to wait")
+            world.check(trio.current_time() > 5, "it waited")
 
     plays(scenario)
 
 
-# What is judged without being asked for.
+# Rules that are always checked.
 
 
 def skip_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +208,7 @@ def test_a_mistake_is_found(mistake, monkeypatch: pytest.MonkeyPatch):
     fails(connected, MISTAKES[mistake])
 
 
-# Mistakes that were found so.
+# Bugs that these rules have found.
 
 
 def test_leaving_an_iterator_that_reads_past_events_does_not_close_the_connection():
@@ -220,8 +223,8 @@ def test_leaving_an_iterator_that_reads_past_events_does_not_close_the_connectio
                 async for _ in ann.events(after=0):
                     pass
             await near.set_params("a", {"pages": 9})
-            await trio.sleep(1)  # it fails if the client gives up the line
-            world.check(ann.state.seq == server.rules.model.seq, "it goes on")
+            await trio.sleep(1)  # the simulation fails if the client closes the connection
+            world.check(ann.state.seq == server.rules.model.seq, "it continues")
 
     plays(scenario)
 
@@ -234,7 +237,7 @@ def test_iterators_that_start_at_different_past_events_miss_nothing():
             await near.set_params("a", {"pages": number})
 
         async def look_back(ann, after: int) -> None:
-            async for item in ann.events(after=after):  # which judges that no event is missing
+            async for item in ann.events(after=after):  # which checks that no event is missing
                 if item.seq == 5:
                     return
 
@@ -252,14 +255,14 @@ def test_a_client_survives_if_on_wait_can_no_longer_be_called_for_a_run():
             ann.route.set_delay((0.1, 0.1))
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(ann.submit, "holds", handle="a", on_wait=print))
-                await trio.sleep(0.15)  # it is carried out, and the answer is on its way
+                await trio.sleep(0.15)  # it is executed, and the reply is in flight
                 await server.crash()
                 await server.start()
             await server.crash()
             await trio.sleep(10)
             await server.start()
             await trio.sleep(10)
-            world.check(ann.connected, "it has come back")
+            world.check(ann.connected, "it has reconnected")
 
     plays(scenario)
 
@@ -269,7 +272,7 @@ def test_a_client_with_a_filter_can_connect_while_the_store_is_down():
         server = await world.serve(jobs, gateway=GatewayConfig())
         server.disk.down = True
         async with world.connect("ann", filter={"handles": ["a"]}) as ann:
-            world.check(ann.connected, "it is there")
+            world.check(ann.connected, "it is connected")
         server.disk.down = False
 
     plays(scenario)

@@ -1,4 +1,4 @@
-"""A chooser decides the order of everything, and nothing else does."""
+"""Only the chooser decides the order of tasks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Script:
     def choose(self, runnable: Sequence[Task]) -> int:
         names = [task.name for task in runnable]
         if any(len(name) > 1 for name in names):
-            return 0  # trio's own tasks, as it begins and ends
+            return 0  # trio's own tasks, at the start and the end
         self.asked.append(names)
         return next(self._indices, 0)
 
@@ -65,7 +65,7 @@ def test_a_chooser_is_called_only_for_a_choice_and_sees_tasks_in_the_order_of_th
     order = order_of(script)
 
     assert order == ["c", "b", "a"]
-    assert script.asked[:2] == [["a", "b", "c"], ["a", "b", "c"]]  # c goes on, if only to end
+    assert script.asked[:2] == [["a", "b", "c"], ["a", "b", "c"]]  # c runs once more, to end
     assert min(len(asked) for asked in script.asked) == 2
 
 

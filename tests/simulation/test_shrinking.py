@@ -1,4 +1,4 @@
-"""A failing seed is made small by leaving steps out, as long as it fails in the same way."""
+"""A failing seed is shrunk by leaving out steps, as long as it fails in the same way."""
 
 from collections.abc import Sequence
 
@@ -34,15 +34,15 @@ def test_exactly_the_needed_steps_are_found(needed: set[int], count: int):
 
 
 @given(st.integers(1, 60), st.integers(0, 20))
-def test_shrinking_ends_when_its_time_has_expired(count: int, tries: int):
+def test_shrinking_ends_when_its_time_has_expired(count: int, limit: int):
     tried: list[Sequence[int]] = []
 
     def fails(kept: Sequence[int]) -> bool:
         tried.append(kept)
         return len(tried) % 3 == 0
 
-    minimize(range(1, count + 1), fails, lambda: len(tried) < tries)
-    assert len(tried) <= max(tries, 0)
+    minimize(range(1, count + 1), fails, lambda: len(tried) < limit)
+    assert len(tried) <= max(limit, 0)
 
 
 @given(st.integers(1, 40), st.randoms(use_true_random=False))
@@ -81,12 +81,12 @@ def test_a_different_failure_does_not_count_as_the_same():
         seen = []
         async for step in world.steps(10):
             seen.append(step.number)
-        world.check(5 in seen, "a scenario has to get through its fifth step, or it makes no sense")
-        world.check(9 not in seen, "somebody was charged twice")
+        world.check(5 in seen, "the fifth step is required by this scenario in every case")
+        world.check(9 not in seen, "a customer was charged twice")
 
     small = shrink(failure(scenario), Game(scenario))
     assert small.keep == (5, 9)
-    assert small.invariant == "somebody was charged twice"
+    assert small.invariant == "a customer was charged twice"
 
 
 def test_details_may_differ_as_long_as_the_rule_is_the_same():
@@ -94,8 +94,11 @@ def test_details_may_differ_as_long_as_the_rule_is_the_same():
         seen = []
         async for step in world.steps(10):
             seen.append(step.number)
-        told = ", ".join("one two three four five six seven eight nine ten".split()[: len(seen)])
-        world.check(4 not in seen, f"a run of ({told}) took what belongs to handle '{told}' [{{{told}}}]")
+        details = ", ".join("one two three four five six seven eight nine ten".split()[: len(seen)])
+        world.check(
+            4 not in seen,
+            f"a run of ({details}) took a slot that belongs to handle '{details}' [{{{details}}}]",
+        )
 
     small = shrink(failure(scenario), Game(scenario))
     assert small.keep == (4,)

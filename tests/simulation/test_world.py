@@ -1,4 +1,4 @@
-"""Worlds, servers and clients: what a scenario can do, and what it can rely on."""
+"""Worlds, servers and clients: what scenarios can do, and what is guaranteed to them."""
 
 import contextlib
 import signal
@@ -133,7 +133,9 @@ def test_each_server_has_its_own_disk():
         world.check(len(await ann.list_runs()) == 1, "the first has a run")
         world.check(await bob.list_runs() == [], "the other has none")
         await first.crash()
-        world.check(await (await bob.submit("nothing", handle="a")).result() == "done", "the other lives")
+        world.check(
+            await (await bob.submit("nothing", handle="a")).result() == "done", "the other still runs"
+        )
 
     simulate(1, scenario)
 
@@ -200,9 +202,9 @@ def test_a_body_that_unwinds_after_a_crash_has_no_effect(seed, store):
                 finally:
                     unwound.append("begins")
                     with trio.CancelScope(shield=True):
-                        await run.log("said after death")
-                        await run.save_checkpoint("saved after death")
-                        unwound.append("could speak")
+                        await run.log("logged after the crash")
+                        await run.save_checkpoint("saved after the crash")
+                        unwound.append("continued")
 
         ann = world.client("ann")
         ticket = await ann.submit("stubborn", handle="a")
@@ -212,7 +214,7 @@ def test_a_body_that_unwinds_after_a_crash_has_no_effect(seed, store):
         await server.start()
         await trio.sleep(1)
         said = [event for event in await ann.history(ticket.id) if isinstance(event, RunLog)]
-        world.check(not said, f"it said {said}")
+        world.check(not said, f"it logged {said}")
 
     simulate(seed, scenario, store=store)
 
@@ -235,7 +237,7 @@ def test_a_body_that_swallows_every_cancellation_dies_with_its_process():
         await trio.sleep(1)
         await server.crash()
         await server.start()
-        await trio.sleep(1)  # its files are looked for beside its actor
+        await trio.sleep(1)  # its files are searched for in another task
         run = await ann.get_run(ticket.id)
         world.check((run.status, run.reason) == ("failed", "crashed"), f"it is {run}")
 
@@ -250,7 +252,7 @@ def test_a_crash_while_the_engine_is_being_stopped_and_while_it_starts():
             nursery.start_soon(server.stop)
             await trio.sleep(5)
             await server.crash()
-        world.check(trio.current_time() == 5, "it did not get its ten seconds")
+        world.check(trio.current_time() == 5, "it did not wait for its ten seconds")
         server.disk.delay = (2, 2)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(start_in_vain, server)
@@ -277,7 +279,7 @@ def test_a_client_raises_unavailable_while_the_server_is_down():
         with pytest.raises(Unavailable, match="server is down"):
             await ann.submit("nothing", handle="a")
         await server.start()
-        world.check(await (await ann.submit("nothing", handle="a")).result() == "done", "it is back")
+        world.check(await (await ann.submit("nothing", handle="a")).result() == "done", "it works again")
 
     simulate(1, scenario)
 
@@ -393,7 +395,7 @@ def test_the_messages_between_actors_are_in_the_trace_but_not_in_its_text():
     assert "Started" not in trace.text()
 
 
-# What fails.
+# Failures.
 
 
 def test_a_check_that_is_false_fails_with_its_text():
@@ -477,14 +479,14 @@ def test_a_fault_in_a_commit_is_a_failure(monkeypatch):
     def commit(self, batch) -> None:
         commits(self, batch)
         if any(isinstance(event, RunLog) for event in batch.events):
-            self.faults.append("nothing must be said")
+            self.faults.append("no body may log")
 
     async def scenario(world: World) -> None:
         await world.serve(jobs)
         monkeypatch.setattr(Rules, "commit", commit)
         await (await world.client("ann").submit("says", handle="a")).result()
 
-    failed = fails(scenario, "nothing must be said")
+    failed = fails(scenario, "no body may log")
     assert [entry.kind for entry in failed.trace.entries[-2:]] == ["event", "fault"]
 
 
@@ -545,7 +547,7 @@ async def nothing_happens(world: World) -> None: ...
 
 
 def test_simulations_are_fast():
-    """The figure that is promised is 2,000 commands per second; this leaves room for a busy machine."""
+    """The documented figure is 2,000 commands per second; this leaves room for a busy machine."""
 
     async def scenario(world: World) -> None:
         await world.serve(jobs, max_concurrent=4)

@@ -1,4 +1,4 @@
-"""Flows over crashes, restarts and cancels that come at the wrong moment."""
+"""Flows with crashes, restarts and cancels at unfavourable moments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WAIT = {
 
 
 def test_a_node_waits_for_the_workers_that_were_registered_before_a_restart():
-    """It failed at once with `no_worker`: they were offline until their next heartbeats."""
+    """It failed immediately with `no_worker`: they were offline until their next heartbeats."""
 
     async def scenario(world: World) -> None:
         server = await world.serve(Jobs())
@@ -75,7 +75,7 @@ def test_a_node_waits_no_longer_than_the_time_limit_for_heartbeats():
 
 
 def test_after_a_restart_the_same_worker_is_retried_and_then_others():
-    """The one to try again was not waited for, and of the others none was known."""
+    """The node did not wait for the worker of the first attempt, and did not know any other worker."""
 
     async def scenario(world: World) -> None:
         server = await world.serve(Jobs())
@@ -101,7 +101,7 @@ def test_after_a_restart_the_same_worker_is_retried_and_then_others():
 
 
 def test_the_registry_sleeps_after_a_worker_has_timed_out_at_any_time(monkeypatch):
-    """It went round and round where a time and 15 seconds are not what they seem, in floating point."""
+    """It looped without sleeping if a time plus 15 seconds was rounded down in floating point."""
     monkeypatch.setattr(seeded_run, "_MOST_LOOKS", 400_000)
 
     async def scenario(world: World) -> None:
@@ -116,7 +116,7 @@ def test_the_registry_sleeps_after_a_worker_has_timed_out_at_any_time(monkeypatc
 
 
 def test_a_cancel_just_as_a_run_starts_to_wait_is_recorded():
-    """Its body had gone away already, and nothing told where it was."""
+    """Its body had ended already, and no node run recorded the cancel."""
 
     async def scenario(world: World) -> None:
         await world.serve(Jobs())
@@ -137,7 +137,7 @@ def test_a_cancel_just_as_a_run_starts_to_wait_is_recorded():
 
 
 def test_a_node_run_keeps_its_input_and_output_although_they_change_afterwards():
-    """What a choice passes on was a part of what is shared, and was changed with it before it was stored."""
+    """The output of a choice was a part of `shared`, and changed with it before it was stored."""
     pass_on = {"kind": "choice", "prep": {"input_key": "a"}, "post": {"output_key": "a.x"}}
 
     async def scenario(world: World) -> None:
@@ -158,7 +158,7 @@ def test_a_node_run_keeps_its_input_and_output_although_they_change_afterwards()
 
 
 def test_a_body_that_starts_while_the_store_is_down_does_not_block_shutdown():
-    """It read how far its walk had come, and nothing could end that."""
+    """It waited to read the state of its walk, and nothing could cancel that."""
 
     async def scenario(world: World) -> None:
         server = await world.serve(Jobs(), shutdown_timeout=3)
@@ -179,7 +179,7 @@ def test_a_body_that_starts_while_the_store_is_down_does_not_block_shutdown():
 
 
 def test_a_worker_that_replaces_another_has_all_of_its_own_attempts():
-    """Its first failure was taken for a retry of the one that had died."""
+    """Its first failure counted as a retry of the worker that had died."""
 
     async def scenario(world: World) -> None:
         await world.serve(Jobs())
@@ -203,7 +203,7 @@ def test_a_worker_that_replaces_another_has_all_of_its_own_attempts():
 
 
 def test_a_cancel_between_two_attempts_is_the_next_attempt():
-    """It was numbered as the first."""
+    """The cancelled node run had the number of the first attempt."""
 
     async def scenario(world: World) -> None:
         await world.serve(Jobs())
@@ -215,7 +215,7 @@ def test_a_cancel_between_two_attempts_is_the_next_attempt():
         ticket = await ann.flows.start("ask")
         for _ in range(world.random.randint(0, 40)):
             await trio.lowlevel.checkpoint()
-        with suppress(Conflict):  # it has failed already
+        with suppress(Conflict):  # the flow has failed already
             await ann.cancel(ticket.id)
         await trio.sleep(1)
         rows = await ann.flows.node_runs(ticket.id)
@@ -226,7 +226,7 @@ def test_a_cancel_between_two_attempts_is_the_next_attempt():
 
 
 def test_executing_runs_are_listed_in_the_same_order_before_and_after_a_restart():
-    """Runs were listed as they had begun, and after a restart as they had been created."""
+    """Runs were listed in the order of their starts, and after a restart in that of their creation."""
 
     async def scenario(world: World) -> None:
         server = await world.serve(Jobs())
