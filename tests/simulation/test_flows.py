@@ -249,9 +249,9 @@ def test_the_story_shows_flows_and_workers():
     for line in (
         "worker w is online at http://w:8000",
         "flow flow has version 1, published",
-        "node call has begun, visit 1",
+        "node call has started, visit 1",
         "node call has run at w: ok, action default",
-        "!!!! worker w: slow, over run 3:call:1:",
+        "!!!! worker w: slow at call run 3:call:1:",
     ):
         assert line in story
 

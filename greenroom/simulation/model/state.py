@@ -42,7 +42,7 @@ class ModelRun:
         self.restored = False  # by a restart, and has not executed since
         self.superseded = False  # a newer run replaces the run that this one was to replace
         self.flags = {"interactive": False, "streaming": False, "compacting": False}
-        self.asked: list[str] = []  # the ids of all interrupts that it has opened
+        self.interrupt_ids: list[str] = []  # of all interrupts that it has opened
         self.interrupts: dict[str, str] = {}  # the key of each open interrupt, by id
         self.answers: dict[str, Any] = {}  # by key; those since the last checkpoint
         self.data: dict[str, Any] = {}  # of all interrupts

@@ -225,7 +225,7 @@ class TransitionRules:
         run.answers.pop(event.key, None)
         run.data[event.interrupt] = event.data
         self._interrupts.add(event.interrupt)
-        run.asked.append(event.interrupt)
+        run.interrupt_ids.append(event.interrupt)
         run.interrupts[event.interrupt] = event.key
 
     def _answer(self, event: InterruptClosed, run: ModelRun) -> None:

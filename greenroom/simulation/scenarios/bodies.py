@@ -127,7 +127,7 @@ class Bodies:
             )
 
     async def _log(self, run: Run) -> None:
-        await run.log("as asked")
+        await run.log("as planned")
 
     async def _progress(self, run: Run) -> None:
         await run.progress(run.attempt)
@@ -182,7 +182,7 @@ class Bodies:
         raise cancelled()
 
     async def _raise(self, run: Run) -> None:
-        raise ValueError("as asked")
+        raise ValueError("as planned")
 
 
 # Random plans.

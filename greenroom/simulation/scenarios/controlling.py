@@ -132,7 +132,7 @@ async def inject(caller: Caller, random: Random) -> None:
 
 
 async def answer(caller: Caller, random: Random) -> None:
-    known = [(run, id) for run in caller.model.runs.values() for id in run.asked][-4:]
+    known = [(run, id) for run in caller.model.runs.values() for id in run.interrupt_ids][-4:]
     if not known:
         return
     run, id = random.choice(known)

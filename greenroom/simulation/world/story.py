@@ -1,4 +1,4 @@
-"""The story of a simulation: its trace in a readable form. Calls, messages, commits and faults, a line each.
+"""The story of a simulation: its trace in a readable form, with one line for each entry.
 
 Runs are named `run 1`, `run 2` in the order of their appearance, events are described in words, and long
 lines are cut. `Trace.text` is the complete form.
